@@ -1,5 +1,8 @@
 //! The file of settings and the live view: what W keeps holds at the next start, and a file with a mistake changes nothing.
 
+#[path = "common/scratch.rs"]
+#[allow(dead_code, reason = "other tests need more of it")]
+mod scratch;
 #[path = "common/terminal.rs"]
 mod terminal;
 
@@ -7,16 +10,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use portable_pty::CommandBuilder;
+use scratch::Scratch;
 use terminal::Terminal;
 
 /// A folder of this test, for its file.
-struct Place(PathBuf);
+struct Place(Scratch);
 
 impl Place {
-    fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("numatop-settings-{name}-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Place(path)
+    fn new() -> Place {
+        Place(Scratch::new())
     }
 
     fn file(&self) -> PathBuf {
@@ -28,7 +30,7 @@ impl Place {
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_numatop-ng"));
         command.args([&["--demo"], words].concat());
         command.env_remove("NUMATOP_NG_CONFIG");
-        command.env("XDG_CONFIG_HOME", &self.0);
+        command.env("XDG_CONFIG_HOME", self.0.path());
         let mut terminal = Terminal::run(command, 24, 120).unwrap().0;
         terminal.until("table", |text| text.contains("postgres")).unwrap();
         terminal
@@ -40,12 +42,6 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The titles of the columns.
 fn titles(terminal: &Terminal) -> String {
     let text = terminal.text();
@@ -54,7 +50,7 @@ fn titles(terminal: &Terminal) -> String {
 
 #[test]
 fn what_is_kept_holds_at_the_next_start_unless_a_flag_is_typed() {
-    let place = Place::new("kept");
+    let place = Place::new();
     let mut first = place.start(&["--columns", "pid,comm,cpu_pct", "--ascii"]);
     first.press("M").unwrap();
     first.press("W").unwrap();
@@ -78,7 +74,7 @@ fn what_is_kept_holds_at_the_next_start_unless_a_flag_is_typed() {
 
 #[test]
 fn a_file_with_a_mistake_is_named_with_its_line_and_left_alone() {
-    let place = Place::new("mistake");
+    let place = Place::new();
     fs::create_dir_all(place.file().parent().unwrap()).unwrap();
     let wrong = "threads = true\ncolumns = [\"cpu_percent\"]\n";
     fs::write(place.file(), wrong).unwrap();
@@ -93,7 +89,7 @@ fn a_file_with_a_mistake_is_named_with_its_line_and_left_alone() {
 
 #[test]
 fn batch_output_never_reads_the_file() {
-    let place = Place::new("batch");
+    let place = Place::new();
     fs::create_dir_all(place.file().parent().unwrap()).unwrap();
     fs::write(place.file(), "columns = [\"pid\"]\nthreads = true\n").unwrap();
     let output = |config: &std::path::Path| {

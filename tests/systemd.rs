@@ -1,15 +1,18 @@
 //! Sockets and messages between the program and a service manager: the test is the manager.
 
-use std::fs;
+#[path = "common/scratch.rs"]
+#[allow(dead_code, reason = "other tests need more of it")]
+mod scratch;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use scratch::Scratch;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 
@@ -22,26 +25,9 @@ const HAND_OVER: &str = "exec 3<&0 4<&1 </dev/null >/dev/null; LISTEN_PID=$$ exe
 /// The same without descriptors, watched every 300 ms.
 const WATCH: &str = "WATCHDOG_PID=$$ exec \"$0\" \"$@\"";
 
-/// A directory of this test.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("numatop-systemd-{name}-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Place(path)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A minute of the made-up machine, which takes a minute to serve.
-fn recording(place: &Place) -> String {
-    let file = place.0.join("minute.nrec").to_str().unwrap().to_owned();
+fn recording(place: &Scratch) -> String {
+    let file = place.join("minute.nrec").to_str().unwrap().to_owned();
     let words = ["--demo", "-b", "-n", "60", "--record", &file];
     let made = Command::new(BINARY).args(words).stdin(Stdio::null()).output().unwrap();
     assert!(made.status.success(), "{made:?}");
@@ -93,8 +79,8 @@ fn loopback() -> (TcpListener, SocketAddr) {
 
 #[test]
 fn the_page_is_served_at_sockets_that_were_handed_over_and_they_stay() {
-    let place = Place::new("sockets");
-    let path = place.0.join("metrics.sock");
+    let place = Scratch::new();
+    let path = place.join("metrics.sock");
     let (port, address) = loopback();
     let keeps = (port.try_clone().unwrap(), UnixListener::bind(&path).unwrap());
     // Before anything runs: the manager's queue keeps the reader.
@@ -120,7 +106,7 @@ fn the_page_is_served_at_sockets_that_were_handed_over_and_they_stay() {
 
 #[test]
 fn addresses_beside_sockets_that_were_handed_over_are_wrong_usage() {
-    let place = Place::new("usage");
+    let place = Scratch::new();
     let file = recording(&place);
     let ((one, _), (two, _)) = (loopback(), loopback());
     let words = ["exporter", "--from-recording", &file, "--listen", "127.0.0.1:0"];
@@ -131,7 +117,7 @@ fn addresses_beside_sockets_that_were_handed_over_are_wrong_usage() {
 
 #[test]
 fn a_socket_that_does_not_listen_is_refused_by_its_number() {
-    let place = Place::new("datagrams");
+    let place = Scratch::new();
     let file = recording(&place);
     let (port, _) = loopback();
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -167,8 +153,8 @@ fn until(manager: &UnixDatagram, wanted: impl Fn(&[String]) -> bool) -> Vec<Stri
 }
 
 /// The manager of a run with these words, and the run.
-fn managed(place: &Place, words: &[&str]) -> (UnixDatagram, Run) {
-    let path = place.0.join("notify");
+fn managed(place: &Scratch, words: &[&str]) -> (UnixDatagram, Run) {
+    let path = place.join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut command = Command::new("sh");
@@ -187,8 +173,8 @@ fn beats(all: &[String]) -> usize {
 
 #[test]
 fn a_recorder_is_ready_after_its_first_sample_alive_between_samples_and_says_that_it_stops() {
-    let place = Place::new("recorder");
-    let file = place.0.join("a.nrec");
+    let place = Scratch::new();
+    let file = place.join("a.nrec");
     // The made-up machine goes through the same loop as this one. Its intervals are longer than the watchdog's.
     let words = ["--demo", "-b", "-d", "2", "--record", file.to_str().unwrap()];
     let (manager, mut run) = managed(&place, &words);
@@ -207,7 +193,7 @@ fn a_recorder_is_ready_after_its_first_sample_alive_between_samples_and_says_tha
 
 #[test]
 fn an_exporter_of_a_recording_is_ready_and_alive() {
-    let place = Place::new("exporter");
+    let place = Scratch::new();
     let file = recording(&place);
     let words = ["exporter", "--from-recording", &file, "--listen", "127.0.0.1:0"];
     let (manager, run) = managed(&place, &words);

@@ -1,6 +1,6 @@
 //! Recordings that pages are made of, the command that makes them, and the elements of a page.
 
-#[path = "../recordings/scratch.rs"]
+#[path = "../common/scratch.rs"]
 #[allow(dead_code, reason = "tests of recordings need more of it")]
 pub mod scratch;
 

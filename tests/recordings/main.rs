@@ -14,5 +14,6 @@ mod memory_use;
 mod recorder;
 mod replay;
 mod roundtrip;
+#[path = "../common/scratch.rs"]
 mod scratch;
 mod torture;

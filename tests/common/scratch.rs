@@ -8,8 +8,7 @@ pub struct Scratch(PathBuf);
 impl Scratch {
     pub fn new() -> Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name =
-            format!("numatop-recordings-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("numatop-scratch-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         // Of a run that was killed, with the same process id.
         let _ = std::fs::remove_dir_all(&path);
