@@ -20,7 +20,6 @@ use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::event::TableInUse;
 use numatop_ng::model::sample::{Comm, HostFacts, Missing, Names, Sample};
-use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::frame::{FrameHead, HEAD_LEN};
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
@@ -102,12 +101,7 @@ fn sample(machine: &mut Machine) -> Sample {
 
 /// A recording with something hostile wherever it has text.
 fn recording(path: &Path) {
-    let options = RecordOptions {
-        interval: Duration::from_secs(1),
-        max_bytes: RecordOptions::MAX_BYTES,
-        max_age: None,
-        keep: Keep::default(),
-    };
+    let options = RecordOptions::every(Duration::from_secs(1));
     let mut recorder = Recorder::open(path, options).unwrap();
     let (host, mut machine) = (Arc::new(host()), Machine::new(5));
     for _ in 0..3 {

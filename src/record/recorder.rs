@@ -40,6 +40,11 @@ pub struct RecordOptions {
 
 impl RecordOptions {
     pub const MAX_BYTES: u64 = 2 << 30;
+
+    /// All rows of intervals of this nominal length, in files of [`Self::MAX_BYTES`] together, of any age.
+    pub fn every(interval: Duration) -> RecordOptions {
+        RecordOptions { interval, max_bytes: RecordOptions::MAX_BYTES, max_age: None, keep: Keep::default() }
+    }
 }
 
 /// The progress of a recording.

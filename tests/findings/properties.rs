@@ -173,12 +173,7 @@ fn replay_says_the_same() {
     let folder = std::env::temp_dir().join(format!("numatop-findings-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("sick.nrec");
-    let options = RecordOptions {
-        interval: std::time::Duration::from_secs(1),
-        max_bytes: RecordOptions::MAX_BYTES,
-        max_age: None,
-        keep: numatop_ng::record::aggregate::Keep { top: None, min_cpu_pct: None },
-    };
+    let options = RecordOptions::every(std::time::Duration::from_secs(1));
     let mut recorder = Recorder::open(&path, options).unwrap();
     for sample in &samples {
         recorder.record(&host, sample).unwrap();

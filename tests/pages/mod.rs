@@ -13,7 +13,6 @@ use std::time::Duration;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::sample::{Comm, HostFacts, Missing, Names, Sample};
-use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use numatop_ng::source::synthetic::{Actor, Machine, demo_machine};
 
@@ -37,12 +36,7 @@ pub fn text(path: &Path) -> &str {
 }
 
 pub fn record(path: &Path, samples: &[(Arc<HostFacts>, Sample)]) {
-    let options = RecordOptions {
-        interval: Duration::from_secs(1),
-        max_bytes: RecordOptions::MAX_BYTES,
-        max_age: None,
-        keep: Keep::default(),
-    };
+    let options = RecordOptions::every(Duration::from_secs(1));
     let mut recorder = Recorder::open(path, options).unwrap();
     for (host, sample) in samples {
         recorder.record(host, sample).unwrap();

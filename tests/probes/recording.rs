@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use numatop_ng::model::sample::Sample;
-use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::format::End;
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use numatop_ng::record::verify::verify;
@@ -110,12 +109,7 @@ pub fn samples_of_this_machine_come_back() -> Result<()> {
 }
 
 pub fn options() -> RecordOptions {
-    RecordOptions {
-        interval: Duration::from_millis(50),
-        max_bytes: RecordOptions::MAX_BYTES,
-        max_age: None,
-        keep: Keep::default(),
-    }
+    RecordOptions::every(Duration::from_millis(50))
 }
 
 pub fn a_full_disk_pauses_the_recording() -> Result<()> {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numatop_ng::model::sample::Sample;
-use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
@@ -15,12 +14,7 @@ use crate::machine::{self, Machine};
 use crate::scratch::Scratch;
 
 pub fn options() -> RecordOptions {
-    RecordOptions {
-        interval: Duration::from_secs(1),
-        max_bytes: RecordOptions::MAX_BYTES,
-        max_age: None,
-        keep: Keep::default(),
-    }
+    RecordOptions::every(Duration::from_secs(1))
 }
 
 /// All samples of a recording, without what the reader adds to their notes.
