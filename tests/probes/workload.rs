@@ -414,7 +414,8 @@ fn shares() {
     }
 }
 
-// Each has a loop of its own and looks at the clock once in many steps: the time would be that of what is called. They
+// Each has a loop of its own and looks at the clock once in many steps: the time would be that of what is called. With 20,000
+// steps, 5 us on a CPU of 4 GHz, a tenth of it was. They
 // differ in what they start from, so that no compiler makes one of them.
 macro_rules! burner {
     ($name:ident, $seed:literal) => {
@@ -423,7 +424,7 @@ macro_rules! burner {
             let until = thread_cpu_time() + time;
             let mut sum: u64 = $seed;
             while thread_cpu_time() < until {
-                let mut steps = 20_000_u64;
+                let mut steps = 100_000_u64;
                 while steps > 0 {
                     sum = (sum << 1) ^ steps;
                     steps -= 1;
