@@ -16,7 +16,7 @@ use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 use crate::properties::sick;
 use crate::world::{
     Actor, DOCKER, GIB, Machine, OTHER_DOCKER, Shape, TWO, commands, each_second, files, found, lines,
-    machine, pages, samples, watch,
+    machine, pages, samples, undo, watch,
 };
 
 const FOUR: Shape = Shape { nodes: 4, sockets: 4, ..TWO };
@@ -125,8 +125,7 @@ fn lines_at(path: &str) -> Vec<String> {
     world.groups = [(77, Arc::new(files("0-3", "1")))].into();
     let findings = found(world, 40, "cpus-and-memory-apart");
     assert_eq!(findings.len(), 1, "{path}");
-    let undo = findings[0].told.undo.iter().filter_map(|undo| Some(undo.line.as_ref()?.to_string()));
-    let all: Vec<String> = commands(&findings[0]).into_iter().chain(undo).collect();
+    let all = [commands(&findings[0]), undo(&findings[0])].concat();
     for line in &all {
         let status = std::process::Command::new("sh").args(["-n", "-c", line]).status().unwrap();
         assert!(status.success() && line.is_ascii() && !line.contains('\n'), "{line}");

@@ -5,7 +5,8 @@ use numatop_ng::model::sample::{HugeNode, HugePages, MemPolicy};
 use numatop_ng::model::units::NodeId;
 
 use crate::world::{
-    Actor, BOOT_NS, GIB, Machine, S, TWO, blind, commands, each_second, found, lines, machine, pages, watch,
+    Actor, BOOT_NS, GIB, Machine, S, TWO, blind, commands, each_second, found, lines, machine, pages, undo,
+    watch,
 };
 
 pub mod hugetlb_on_other_node {
@@ -67,13 +68,7 @@ pub mod hugetlb_on_other_node {
             commands(&found[0]),
             [format!("echo 10240 > {}", pool(0)), format!("echo 0 > {}", pool(1))]
         );
-        let undo: Vec<String> = found[0]
-            .told
-            .undo
-            .iter()
-            .filter_map(|command| Some(command.line.as_ref()?.to_string()))
-            .collect();
-        assert_eq!(undo, [format!("echo 2048 > {}", pool(0)), format!("echo 8192 > {}", pool(1))]);
+        assert_eq!(undo(&found[0]), [format!("echo 2048 > {}", pool(0)), format!("echo 8192 > {}", pool(1))]);
         let words = &found[0].told.commands[2].words;
         assert!(words.contains("hugepagesz=2M hugepages=0:10240,1:0"), "{words}");
         // All of four CPUs, 80 % at distance 20.

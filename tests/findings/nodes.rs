@@ -9,7 +9,7 @@ use numatop_ng::model::units::NodeId;
 
 use crate::world::{
     Actor, DOCKER, GIB, Machine, OTHER_DOCKER, S, Shape, TWO, blind, commands, each_second, files, found,
-    lines, machine, pages, watch,
+    lines, machine, pages, undo, watch,
 };
 
 mod lopsided_nodes {
@@ -469,9 +469,7 @@ mod interrupts_on_busy_node {
         };
         let keep = "grep . /proc/irq/*/smp_affinity_list > /root/irq-before.txt";
         assert_eq!(commands(&one[0]), [keep.to_owned(), lists("8-15,24-31")]);
-        let undo: Vec<_> =
-            one[0].told.undo.iter().filter_map(|undo| Some(undo.line.as_ref()?.to_string())).collect();
-        assert_eq!(undo, [lists("0-7,16-23")]);
+        assert_eq!(undo(&one[0]), [lists("0-7,16-23")]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Counts, MemPolicy};
 
 use crate::world::{
     Actor, DOCKER, GIB, Machine, PLAIN, SERVICE, TWO, blind, commands, each_second, files, found, lines,
-    machine, pages, watch,
+    machine, pages, undo, watch,
 };
 
 mod remote_after_pin {
@@ -236,13 +236,7 @@ mod cpus_and_memory_apart {
             [format!("echo {cpus} > {}", file("cpus")), format!("echo {mems} > {}", file("mems"))]
         };
         assert_eq!(commands(&found[0]), lines("0-3", "0"));
-        let undo: Vec<String> = found[0]
-            .told
-            .undo
-            .iter()
-            .filter_map(|command| Some(command.line.as_ref()?.to_string()))
-            .collect();
-        assert_eq!(undo, lines("0-3", "1"));
+        assert_eq!(undo(&found[0]), lines("0-3", "1"));
     }
 
     #[test]

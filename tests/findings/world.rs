@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
-use numatop_ng::finding::{Change, Engine, Finding, Options};
+use numatop_ng::finding::{Change, Command, Engine, Finding, Options};
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::{ProcFields, Texts};
 use numatop_ng::model::sample::{GroupRaw, HostFacts, Names, Sample, not_kept};
@@ -186,7 +186,16 @@ pub fn found(machine: Machine, seconds: u64, id: &str) -> Vec<Finding> {
 
 /// Command lines of a finding.
 pub fn commands(finding: &Finding) -> Vec<String> {
-    finding.told.commands.iter().filter_map(|command| Some(command.line.as_ref()?.to_string())).collect()
+    lines_of(&finding.told.commands)
+}
+
+/// Command lines that undo a finding's.
+pub fn undo(finding: &Finding) -> Vec<String> {
+    lines_of(&finding.told.undo)
+}
+
+fn lines_of(commands: &[Command]) -> Vec<String> {
+    commands.iter().filter_map(|command| Some(command.line.as_ref()?.to_string())).collect()
 }
 
 /// The reason why a rule could look at nothing.
