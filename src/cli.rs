@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Id, Parser, Subcommand, ValueEnum};
 
 use crate::export::Format;
 use crate::text::printable;
@@ -65,13 +65,12 @@ impl Cli {
         Cli::from_arg_matches(&matches)
     }
 
-    /// Whether `flag`, a long name, is among `words`, in whatever form. Of wrong usage nothing is known.
-    pub fn has(words: &[OsString], flag: &str) -> bool {
-        let Ok(matches) = Self::command().try_get_matches_from(words) else { return false };
+    /// Long names of the flags that are among `words`, in whatever form; none of wrong usage.
+    pub fn flags_in(words: &[OsString]) -> Vec<String> {
+        let Ok(matches) = Self::command().try_get_matches_from(words) else { return Vec::new() };
         let matches = matches.subcommand().map_or(&matches, |(_, below)| below);
-        let id = flag.replace('-', "_");
-        let is_known = matches.ids().any(|known| *known == id.as_str());
-        is_known && matches.value_source(&id) == Some(ValueSource::CommandLine)
+        let is_typed = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        matches.ids().map(Id::as_str).filter(is_typed).map(|id| id.replace('_', "-")).collect()
     }
 }
 

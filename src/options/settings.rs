@@ -38,9 +38,12 @@ pub fn with_settings(typed: &[OsString], settings: &[Setting]) -> Option<Cli> {
         Some(Command::Replay(_)) => 2,
         Some(_) => return Some(cli),
     };
+    let flags = Cli::flags_in(typed);
     let mut words = typed.to_vec();
     for setting in settings {
-        let Some(word) = setting.word().filter(|_| !Cli::has(typed, setting.flag)) else { continue };
+        let Some(word) = setting.word().filter(|_| !flags.iter().any(|flag| flag == setting.flag)) else {
+            continue;
+        };
         let mut more = words.clone();
         more.insert(at.min(more.len()), word.into());
         if let Ok(taken) = Cli::from_words(&more) {
