@@ -2,6 +2,7 @@
 //! asks for.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -24,7 +25,11 @@ pub fn obstacle() -> Option<&'static str> {
 pub fn reclaimed_pages_are_counted_on_their_node() -> Result<()> {
     let mut source = LiveSource::start(LiveOptions::default())?;
     let before = sample(&mut source)?;
-    fs::write(ASK, ASKED).with_context(|| format!("writing {ASKED} to {ASK}"))?;
+    match fs::write(ASK, ASKED) {
+        // Less was found than asked for, as beside builds that write: below it is seen whether that is enough.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        asked => asked.with_context(|| format!("writing {ASKED} to {ASK}"))?,
+    }
     let after = sample(&mut source)?;
 
     let on_nodes = |sample: &Sample| -> u64 {
