@@ -421,6 +421,22 @@ fn thread_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// The next of `{state}`, through `{at}`: xorshift, 13, 7 and 17 (G. Marsaglia, Xorshift RNGs, 2003).
+#[cfg(target_arch = "x86_64")]
+macro_rules! next_state {
+    () => {
+        "mov {at}, {state}
+        shl {at}, 13
+        xor {state}, {at}
+        mov {at}, {state}
+        shr {at}, 7
+        xor {state}, {at}
+        mov {at}, {state}
+        shl {at}, 17
+        xor {state}, {at}"
+    };
+}
+
 /// A loop of random accesses: `$access` is given the address as `{base} + {at} * 8`.
 macro_rules! random_loop {
     ($base:expr, $seed:expr, $access:literal) => {{
@@ -429,15 +445,7 @@ macro_rules! random_loop {
         unsafe {
             std::arch::asm!(
                 "2:",
-                "mov {at}, {state}",
-                "shl {at}, 13",
-                "xor {state}, {at}",
-                "mov {at}, {state}",
-                "shr {at}, 7",
-                "xor {state}, {at}",
-                "mov {at}, {state}",
-                "shl {at}, 17",
-                "xor {state}, {at}",
+                next_state!(),
                 "mov {at}, {state}",
                 "and {at}, {mask}",
                 $access,
@@ -467,15 +475,7 @@ macro_rules! mixed_loop {
         unsafe {
             std::arch::asm!(
                 "2:",
-                "mov {at}, {state}",
-                "shl {at}, 13",
-                "xor {state}, {at}",
-                "mov {at}, {state}",
-                "shr {at}, 7",
-                "xor {state}, {at}",
-                "mov {at}, {state}",
-                "shl {at}, 17",
-                "xor {state}, {at}",
+                next_state!(),
                 "mov {at}, {state}",
                 "shr {at}, 40",
                 "cmp {at}, {below}",
@@ -513,15 +513,7 @@ fn turns(regions: [*mut u64; 2], seed: u64) -> (u64, u64) {
     unsafe {
         std::arch::asm!(
             "2:",
-            "mov {at}, {state}",
-            "shl {at}, 13",
-            "xor {state}, {at}",
-            "mov {at}, {state}",
-            "shr {at}, 7",
-            "xor {state}, {at}",
-            "mov {at}, {state}",
-            "shl {at}, 17",
-            "xor {state}, {at}",
+            next_state!(),
             "mov {at}, {state}",
             "and {at}, {mask}",
             "mov {base}, {first}",
