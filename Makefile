@@ -16,6 +16,7 @@ help:
 	@echo 'make install    the built program, its documents, units and rules below PREFIX (/usr/local), in DESTDIR'
 	@echo 'make dist       tarballs, .deb and .rpm of static binaries for x86_64 and aarch64, in target/dist'
 	@echo 'make packages   the packages of make dist installed, upgraded and purged in a bare system (root)'
+	@echo 'make systemd    the services of the .deb under a systemd that boots: started, killed, booted, upgraded, purged (root)'
 	@echo 'make manifests  the Kubernetes manifests and the dashboard against their schemas'
 	@echo 'make bench      the measurements of docs/performance.md'
 	@echo 'make prometheus the exporter against a real Prometheus, which it installs'
@@ -91,6 +92,10 @@ packages:
 	scripts/install-deps packages
 	$(SUDO) scripts/check-packages
 
+systemd:
+	scripts/install-deps systemd
+	$(SUDO) scripts/check-systemd
+
 manifests:
 	scripts/install-deps manifests
 	scripts/check-manifests
@@ -123,4 +128,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all format static bench prometheus pages programs inspect fuzz torture install dist packages manifests
+.PHONY: help build run test test-host test-all format static bench prometheus pages programs inspect fuzz torture install dist packages systemd manifests
