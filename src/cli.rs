@@ -193,7 +193,7 @@ pub struct LiveArgs {
         // By flag, not by role: clap would name all flags of the role in its message.
         conflicts_with_all = [
             "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated", "machine_profile", "hot_event", "hot_rate", "overhead", "access",
+            "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile", "hot_event", "hot_rate", "overhead", "access",
             "no_access",
         ]
     )]
@@ -291,7 +291,7 @@ pub struct ExporterArgs {
         value_name = "FILE|DIR",
         conflicts_with_all = [
             "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated", "machine_profile",
+            "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
         ]
     )]
     pub from_recording: Option<PathBuf>,
@@ -372,7 +372,7 @@ pub struct DiagnoseArgs {
         value_name = "FILE|DIR",
         conflicts_with_all = [
             "seconds", "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
-            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated", "machine_profile",
+            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
         ]
     )]
     pub path: Option<PathBuf>,

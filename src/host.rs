@@ -13,6 +13,7 @@ pub mod pressure;
 pub mod privileges;
 pub mod processes;
 pub mod rlimit;
+pub mod roots;
 pub mod topology;
 pub mod types;
 pub mod users;

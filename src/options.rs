@@ -31,6 +31,7 @@ use crate::model::topology::{Topology, format_cpulist};
 use crate::text::rfc3339;
 
 use crate::export::{Format, Part, flags_that_carry};
+use crate::host::roots::{self, Roots};
 use crate::host::{processes, users};
 use crate::model::units::NodeId;
 use crate::record::aggregate::Keep;
@@ -79,6 +80,9 @@ pub fn watched(
     names: &BTreeMap<u32, String>,
 ) -> Result<LiveOptions, BadValue> {
     let containers = &tasks.containers;
+    let host_root = host_root(measure)?;
+    let own = Path::new("/");
+    let roots = Roots { own, host: host_root.as_deref().unwrap_or(own) };
     let mut scope = Scope {
         pids: tasks.pids.iter().copied().collect(),
         tids: tasks.tids.iter().copied().collect(),
@@ -86,9 +90,7 @@ pub fn watched(
     };
     check_tasks(tasks, Path::new("/"))?;
     for user in &tasks.users {
-        let uid = users::resolve(user, names).ok_or_else(|| {
-            bad("--user", format!("no user '{}' in /etc/passwd", crate::text::clean_str(user)))
-        })?;
+        let uid = users::resolve(user, names).ok_or_else(|| bad("--user", no_user(user, roots.host)))?;
         scope.uids.insert(uid);
     }
     if let Some(path) = containers.runtime_sockets.iter().find(|path| runtime::is_no_socket(path)) {
@@ -99,7 +101,7 @@ pub fn watched(
         ));
     }
     let events = events::of(&measure.counters)?;
-    let (wants, hierarchy) = wants(containers, Path::new("/"))?;
+    let (wants, hierarchy) = wants(containers, roots)?;
     let placement_budget = match measure.placement_budget {
         Some(ms) => placement::Budget::Fixed(Duration::from_millis(ms)),
         None => placement::Budget::Small,
@@ -115,7 +117,9 @@ pub fn watched(
         sets: Vec::new(),
         placement_budget,
         flush_isolated: measure.flush_isolated,
-        host_name: host_name(measure, std::env::var("NUMATOP_HOST_NAME").ok()),
+        host_name: host_name(measure, std::env::var("NUMATOP_HOST_NAME").ok())
+            .or_else(|| roots::host_name(host_root.as_deref()?)),
+        host_root,
         group_limits: true,
         profile: machine_profile(&measure.profile)?,
         ..LiveOptions::default()
@@ -125,6 +129,36 @@ pub fn watched(
 /// The name of the machine that was given: by flag, or by the `environment`.
 fn host_name(measure: &MeasureArgs, environment: Option<String>) -> Option<String> {
     measure.host_name.clone().or(environment).filter(|name| !name.is_empty())
+}
+
+/// The root of the host's files that `--host-root` names.
+///
+/// # Errors
+/// It is no directory.
+fn host_root(measure: &MeasureArgs) -> Result<Option<PathBuf>, BadValue> {
+    let read = |path: &PathBuf| {
+        roots::of_host(path).map_err(|error| {
+            bad("--host-root", format!("{}: {error}", crate::text::clean_str(&path.to_string_lossy())))
+        })
+    };
+    measure.host_root.as_ref().map(read).transpose()
+}
+
+/// Names of the users of the host, by their ids.
+///
+/// # Errors
+/// `--host-root` names no directory.
+pub fn user_names(measure: &MeasureArgs) -> Result<BTreeMap<u32, String>, BadValue> {
+    Ok(users::read(host_root(measure)?.as_deref().unwrap_or(Path::new("/"))))
+}
+
+fn no_user(user: &str, host_root: &Path) -> String {
+    let file = host_root.join("etc/passwd");
+    format!(
+        "no user '{}' in {}",
+        crate::text::clean_str(user),
+        crate::text::clean_str(&file.to_string_lossy())
+    )
 }
 
 /// The profile that `--machine-profile` names.
@@ -215,18 +249,18 @@ pub fn check_by_hand(args: &CountArgs) -> Result<(), BadValue> {
 }
 
 /// The wanted cgroups, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
-/// by the source. Mounts are read below `root`.
+/// by the source.
 ///
 /// # Errors
 /// A path in a hierarchy that cannot be watched, or paths in several hierarchies.
-fn wants(args: &ContainerArgs, root: &Path) -> Result<(Wants, Option<Hierarchy>), BadValue> {
+fn wants(args: &ContainerArgs, roots: Roots<'_>) -> Result<(Wants, Option<Hierarchy>), BadValue> {
     let mut wants = Vec::new();
     let mut chosen: Option<Hierarchy> = None;
     for path in &args.named.cgroups {
         let bytes = cgroup_path::to_bytes(path);
         let mut below = path.trim_end_matches('/').to_string();
         let full = below.starts_with("/sys/fs/cgroup");
-        if let Some((hierarchy, rest)) = cgroups::containing(root, Path::new(OsStr::from_bytes(&bytes))) {
+        if let Some((hierarchy, rest)) = cgroups::containing(roots, Path::new(OsStr::from_bytes(&bytes))) {
             if chosen.as_ref().is_some_and(|other| *other != hierarchy) {
                 return Err(bad("--cgroup", "all paths must lie in one hierarchy"));
             }
@@ -360,6 +394,36 @@ mod tests {
     }
 
     #[test]
+    fn users_and_names_are_those_of_the_host_in_whose_container_it_runs() {
+        let root = std::env::temp_dir().join(format!("numatop-host-root-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("etc")).unwrap();
+        std::fs::write(root.join("etc/passwd"), "guest-of-host:x:4242:7::/:\n").unwrap();
+        std::fs::write(root.join("etc/hostname"), "node-3\n").unwrap();
+        let words = |more: &[&'static str]| {
+            let root = root.to_str().unwrap().to_owned();
+            let mut words = vec!["--host-root".to_owned(), root];
+            words.extend(more.iter().map(|word| (*word).to_owned()));
+            let args = args(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            let names = user_names(&args.watch.measure)?;
+            live(&args.watch, &names)
+        };
+        let found = words(&["-u", "guest-of-host"]);
+        let unknown = words(&["-u", "stranger-of-host"]);
+        let named = words(&["--host-name", "db-1"]);
+        std::fs::remove_dir_all(&root).unwrap();
+        let gone = words(&[]);
+        let found = found.unwrap();
+        assert_eq!(found.scope.uids, [4242].into());
+        assert_eq!(found.host_name.as_deref(), Some("node-3"));
+        assert_eq!(found.roots().host, root);
+        assert_eq!(named.unwrap().host_name.as_deref(), Some("db-1"));
+        let file = root.join("etc/passwd").display().to_string();
+        assert!(unknown.unwrap_err().to_string().contains(&file));
+        let gone = gone.unwrap_err().to_string();
+        assert!(gone.starts_with("--host-root: ") && gone.contains("os error 2"), "{gone}");
+    }
+
+    #[test]
     fn a_stretch_does_not_end_before_it_begins() {
         let span = (0, 60_000_000_000);
         assert!(stretch(Some("@10"), Some("@20"), span).is_ok());
@@ -370,7 +434,8 @@ mod tests {
     #[test]
     fn names_of_containers_and_pods_are_taken_apart() {
         let args = args(&["--container", "web", "--pod", "shop/cart", "--cgroup", "system.slice/", "--wait"]);
-        let (wants, hierarchy) = wants(&args.watch.scope.containers, Path::new("/nonexistent")).unwrap();
+        let (wants, hierarchy) =
+            wants(&args.watch.scope.containers, Path::new("/nonexistent").into()).unwrap();
         assert!(wants.wait && hierarchy.is_none());
         assert_eq!(wants.describe(), "cgroup /system.slice, container web, pod shop/cart");
         assert_eq!(wants.wants[2], Want::Pod { namespace: Some("shop".into()), name: "cart".into() });

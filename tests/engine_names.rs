@@ -80,6 +80,20 @@ fn hostile_files_are_cut_cleaned_or_ignored() {
 }
 
 #[test]
+fn links_of_a_host_lead_to_places_of_that_host() {
+    let root = std::env::temp_dir().join(format!("numatop-linked-names-{}", std::process::id()));
+    let id = id("a", 1);
+    let docker = root.join(format!("data/docker/containers/{id}"));
+    std::fs::create_dir_all(&docker).unwrap();
+    std::fs::write(docker.join("config.v2.json"), "{\"Name\":\"/web\"}").unwrap();
+    std::fs::create_dir_all(root.join("var/lib")).unwrap();
+    std::os::unix::fs::symlink("/data/docker", root.join("var/lib/docker")).unwrap();
+    let found = ContainerNames::new(&root).container(Docker, &id, None);
+    std::fs::remove_dir_all(&root).unwrap();
+    assert_eq!(found, plain("web"));
+}
+
+#[test]
 fn empty_words_are_no_names() {
     let root = std::env::temp_dir().join(format!("numatop-empty-words-{}", std::process::id()));
     let id = id("a", 1);

@@ -206,6 +206,11 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub host_name: Option<String>,
 
+    /// Root of the host's files, where numatop-ng runs in a container that sees them: users, cgroups and names of containers
+    /// and of the machine come from there.
+    #[arg(long, value_name = "DIR")]
+    pub host_root: Option<PathBuf>,
+
     /// Interrupt CPUs that are isolated or run without a tick (isolcpus, nohz_full) at each interval, too. Without it a task
     /// there is charged when it is switched; until then its time is the scheduler's, which may be a second old without a
     /// tick, and its counts are not known.

@@ -1,11 +1,10 @@
 //! Everything about the host that decides what can be measured here, gathered once.
 
-use std::path::Path;
-
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::fact::Fact;
 use crate::host::kernel::KernelFacts;
 use crate::host::privileges::Privileges;
+use crate::host::roots::Roots;
 use crate::model::topology::Topology;
 use crate::pmu::facts::PmuFacts;
 use crate::pmu::sets::Choice;
@@ -23,14 +22,16 @@ pub struct HostCheck {
 }
 
 impl HostCheck {
-    /// Reads what is below `root` ("/" for this machine), and tries what `choice` wants counted on the running kernel.
+    /// Reads what is below the roots ("/" for this machine), and tries what `choice` wants counted on the running kernel.
     /// Nothing here fails: what cannot be read is a fact that is not known, with the reason.
-    pub fn read(root: &Path, choice: &Choice) -> HostCheck {
+    pub fn read<'a>(roots: impl Into<Roots<'a>>, choice: &Choice) -> HostCheck {
+        let roots = roots.into();
+        let root = roots.own;
         HostCheck {
             kernel: KernelFacts::read(root),
             privileges: Privileges::read(root),
             pmu: PmuFacts::read(root, choice),
-            cgroups: cgroups::choose(root),
+            cgroups: cgroups::choose(roots),
             topology: Topology::read(root).map_err(|error| format!("{error:#}")).into(),
             proc_mounted: root.join("proc/self").symlink_metadata().is_ok(),
         }

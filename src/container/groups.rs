@@ -1,7 +1,6 @@
 //! Cgroups, their names, and whether they are in scope: followed while they come and go.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use crate::container::group::describe;
 use crate::container::names::ContainerNames;
 use crate::container::select::{Tree, Unmatched, Want, Wants};
 use crate::host::cgroups::Hierarchy;
+use crate::host::roots::Roots;
 use crate::model::group::Group;
 use crate::model::sample::{GroupRaw, Names, TaskRaw};
 
@@ -55,16 +55,16 @@ pub struct CgroupTracker {
 }
 
 impl CgroupTracker {
-    /// Reads nothing yet. Files of the kernel are looked for below `root`, names in `book`.
+    /// Reads nothing yet. Files of the kernel are looked for below `roots`, names in `book`.
     pub fn new(
-        root: &Path,
+        roots: Roots<'_>,
         hierarchy: Hierarchy,
         book: ContainerNames,
         wants: Wants,
         base: Scope,
     ) -> CgroupTracker {
         CgroupTracker {
-            limits: LimitReader::new(root, &hierarchy, rustix::param::page_size() as u64),
+            limits: LimitReader::new(roots, &hierarchy, rustix::param::page_size() as u64),
             occupied: Vec::new(),
             tops: BTreeSet::new(),
             known: BTreeMap::new(),

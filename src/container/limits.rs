@@ -5,11 +5,12 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::disks::Disks;
 use crate::host::cgroups::{Hierarchy, mounts};
 use crate::host::pressure;
+use crate::host::roots::Roots;
 use crate::model::cgroup_path;
 use crate::model::sample::{GroupRaw, Missing, Pressure, Reading};
 
@@ -29,16 +30,17 @@ pub struct LimitReader {
 }
 
 impl LimitReader {
-    /// Finds the mounts below `root`.
-    pub fn new(root: &Path, hierarchy: &Hierarchy, page_size: u64) -> LimitReader {
+    /// Finds the mounts of the host.
+    pub fn new<'a>(roots: impl Into<Roots<'a>>, hierarchy: &Hierarchy, page_size: u64) -> LimitReader {
+        let roots = roots.into();
         let v2 = hierarchy.mount.clone().filter(|_| hierarchy.controller.is_none());
         let mut v1 = BTreeMap::new();
-        for mount in mounts(root) {
+        for mount in mounts(roots) {
             for controller in mount.controllers.into_iter().flatten() {
                 v1.entry(controller).or_insert_with(|| mount.at.clone());
             }
         }
-        LimitReader { v2, v1, page_size, disks: Disks::new(root) }
+        LimitReader { v2, v1, page_size, disks: Disks::new(roots.own) }
     }
 
     /// The readings of the cgroup at `path`. `before` is the reading before this one.
@@ -243,6 +245,7 @@ fn numa_v1(text: &str, page_size: u64) -> Option<BTreeMap<u32, u64>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::path::Path;
 
     #[test]
     fn quotas_are_thousandths_of_a_cpu() {

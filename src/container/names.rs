@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::component::capped;
 use super::files::{list, read_below};
 use super::runtime::Runtime;
-use crate::host::users;
+use crate::host::{roots, users};
 use crate::model::group::Engine;
 use crate::model::group::is_id;
 
@@ -69,7 +69,7 @@ fn in_pod(name: &str, pod: &str, namespace: &str) -> Option<Name> {
 }
 
 impl ContainerNames {
-    /// Names from the files below `root` ("/" for this machine).
+    /// Names from the files below `root` ("/" for this machine); links there begin at `root` again.
     pub fn new(root: &Path) -> ContainerNames {
         ContainerNames {
             root: root.to_owned(),
@@ -132,7 +132,7 @@ impl ContainerNames {
 
     /// Name and namespace of a pod by its uid, from the directories of /var/log/pods.
     pub fn pod(&mut self, uid: &str) -> Option<Name> {
-        self.listed(&self.root.join("var/log/pods"), pod_logs)?.get(uid).cloned()
+        self.listed(&self.below("var/log/pods"), pod_logs)?.get(uid).cloned()
     }
 
     /// `config.v2.json` of docker, where `/etc/docker/daemon.json` or its default says.
@@ -147,11 +147,11 @@ impl ContainerNames {
             #[serde(rename = "Name", default)]
             name: String,
         }
-        let moved = parse::<Daemon>(&self.root.join("etc/docker"), "daemon.json", ONE_MAX)
+        let moved = parse::<Daemon>(&self.below("etc/docker"), "daemon.json", ONE_MAX)
             .and_then(|daemon| daemon.data_root)
-            .map(|data| self.root.join(data.trim_start_matches('/')));
-        let home = uid.and_then(|uid| self.home(uid)).map(|home| home.join(".local/share/docker"));
-        let roots = [moved, Some(self.root.join("var/lib/docker")), home];
+            .map(|data| self.below(&data));
+        let home = self.below_home(uid, ".local/share/docker");
+        let roots = [moved, Some(self.below("var/lib/docker")), home];
         let file = format!("{id}/config.v2.json");
         let found = roots
             .into_iter()
@@ -162,9 +162,8 @@ impl ContainerNames {
 
     /// The lists that podman and CRI-O keep of their containers.
     fn podman(&mut self, id: &str, uid: Option<u32>) -> Option<Name> {
-        let home =
-            uid.and_then(|uid| self.home(uid)).map(|home| home.join(".local/share/containers/storage"));
-        let storage = [Some(self.root.join("var/lib/containers/storage")), home];
+        let home = self.below_home(uid, ".local/share/containers/storage");
+        let storage = [Some(self.below("var/lib/containers/storage")), home];
         for storage in storage.into_iter().flatten() {
             for driver in ["overlay", "vfs", "btrfs", "zfs"] {
                 // Containers that are removed when they end are in the second one only.
@@ -181,7 +180,7 @@ impl ContainerNames {
 
     /// Annotations in the OCI configuration that CRI-O runs a container with.
     fn crio(&self, id: &str) -> Option<Name> {
-        let dir = self.root.join("run/containers/storage/overlay-containers");
+        let dir = self.below("run/containers/storage/overlay-containers");
         let annotations = annotations(&dir, &format!("{id}/userdata/config.json"))?;
         of_annotations(
             &annotations,
@@ -194,7 +193,7 @@ impl ContainerNames {
     /// Annotations in the OCI configuration that containerd runs a container with.
     fn containerd(&self, id: &str) -> Option<Name> {
         for state in ["run/containerd", "run/k3s/containerd"] {
-            let dir = self.root.join(state).join("io.containerd.runtime.v2.task");
+            let dir = self.below(state).join("io.containerd.runtime.v2.task");
             for namespace in list(&dir, NAMESPACES_MAX) {
                 let Some(found) = annotations(&dir, &format!("{namespace}/{id}/config.json")) else {
                     continue;
@@ -214,7 +213,7 @@ impl ContainerNames {
 
     /// The links in /var/log/containers that the kubelet makes.
     fn log(&mut self, id: &str) -> Option<Name> {
-        self.listed(&self.root.join("var/log/containers"), container_logs)?.get(id).cloned()
+        self.listed(&self.below("var/log/containers"), container_logs)?.get(id).cloned()
     }
 
     /// The result of `read` on `path`, which is read again only when the file has changed.
@@ -234,10 +233,16 @@ impl ContainerNames {
         Some(&kept.value)
     }
 
-    fn home(&mut self, uid: u32) -> Option<PathBuf> {
+    fn below(&self, path: impl AsRef<Path>) -> PathBuf {
+        roots::below(&self.root, path)
+    }
+
+    /// The place of `path` below the home of this user.
+    fn below_home(&mut self, uid: Option<u32>, path: &str) -> Option<PathBuf> {
+        let uid = uid?;
         let homes = self.homes.get_or_insert_with(|| users::homes(&self.root));
-        let home = homes.iter().find(|(user, _)| *user == uid).map(|(_, home)| home)?;
-        Some(self.root.join(home.strip_prefix("/").unwrap_or(home)))
+        let home = homes.iter().find(|(user, _)| *user == uid).map(|(_, home)| home.join(path))?;
+        Some(self.below(home))
     }
 }
 

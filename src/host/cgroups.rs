@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::roots::Roots;
 use crate::model::cgroup_path;
 use crate::model::sample::{CgroupFacts, CgroupMode};
 
@@ -40,9 +41,9 @@ pub struct Hierarchy {
 /// v1 controllers in the order of preference: the memory controller is the one that engines always use.
 const CONTROLLERS: [&str; 6] = ["memory", "cpuacct", "cpu", "pids", "devices", "freezer"];
 
-/// Chooses the hierarchy from `proc/self/mountinfo` below `root`.
-pub fn choose(root: &Path) -> Hierarchy {
-    let mounts = mounts(root);
+/// Chooses the hierarchy from [`mounts`].
+pub fn choose<'a>(roots: impl Into<Roots<'a>>) -> Hierarchy {
+    let mounts = mounts(roots);
     let v2 = mounts.iter().find(|mount| mount.controllers.is_none()).map(|mount| mount.at.clone());
     let v1 = CONTROLLERS.iter().find_map(|controller| {
         let has = |mount: &&Mount| {
@@ -69,14 +70,25 @@ pub struct Mount {
     pub controllers: Option<Vec<String>>,
 }
 
-/// All hierarchies, from `proc/self/mountinfo` below `root`.
-pub fn mounts(root: &Path) -> Vec<Mount> {
-    parse_mounts(&fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default())
+/// All hierarchies, from `proc/self/mountinfo` below our own root. Where some are mounted below the root of the host, only those:
+/// those of a container may show a part of the tree.
+pub fn mounts<'a>(roots: impl Into<Roots<'a>>) -> Vec<Mount> {
+    let roots = roots.into();
+    let text = fs::read_to_string(roots.own.join("proc/self/mountinfo")).unwrap_or_default();
+    let (of_host, others): (Vec<Mount>, _) =
+        parse_mounts(&text).into_iter().partition(|mount| mount.at.starts_with(roots.host));
+    if of_host.is_empty() { others } else { of_host }
 }
 
-/// Facts about the cgroups of the host, from the mounts that `proc/self/mountinfo` below `root` lists; `None` without any.
-pub fn facts(root: &Path) -> Option<CgroupFacts> {
-    let mode = match choose(root).mode {
+/// Whether a hierarchy is mounted below the root of the host.
+pub fn has_mounts_of_host(roots: Roots<'_>) -> bool {
+    mounts(roots).iter().any(|mount| mount.at.starts_with(roots.host))
+}
+
+/// Facts about the cgroups of the host, from its [`mounts`]; `None` without any.
+pub fn facts<'a>(roots: impl Into<Roots<'a>>) -> Option<CgroupFacts> {
+    let roots = roots.into();
+    let mode = match choose(roots).mode {
         Mode::Unified => CgroupMode::V2,
         Mode::Hybrid => CgroupMode::Hybrid,
         Mode::Legacy => CgroupMode::V1,
@@ -84,7 +96,7 @@ pub fn facts(root: &Path) -> Option<CgroupFacts> {
     };
     let has_cpusets =
         |mount: &Mount| mount.controllers.iter().flatten().any(|controller| controller == "cpuset");
-    let cpusets = mounts(root).into_iter().find(has_cpusets);
+    let cpusets = mounts(roots).into_iter().find(has_cpusets);
     // With the mount option noprefix the files are called without "cpuset.".
     let flag = |name: &str| {
         let at = &cpusets.as_ref()?.at;
@@ -105,19 +117,28 @@ pub fn facts(root: &Path) -> Option<CgroupFacts> {
 }
 
 /// The hierarchy that `path` lies in, and what remains of the path; `None` when it lies in none whose
-/// ids the kernel programs can see (a v1 hierarchy without a controller).
-pub fn containing<'a>(root: &Path, path: &'a Path) -> Option<(Hierarchy, &'a Path)> {
-    let mode = choose(root).mode;
-    let lies_in = |mount: &Mount| path.starts_with(&mount.at);
-    let mount = mounts(root).into_iter().filter(lies_in).max_by_key(|mount| mount.at.as_os_str().len())?;
+/// ids the kernel programs can see (a v1 hierarchy without a controller). The path may be that of the host, too.
+pub fn containing<'a, 'p>(roots: impl Into<Roots<'a>>, path: &'p Path) -> Option<(Hierarchy, &'p Path)> {
+    let roots = roots.into();
+    let mode = choose(roots).mode;
+    let mounts = mounts(roots);
+    let here = |mount: &Mount| path.strip_prefix(&mount.at).ok();
+    let on_host = |mount: &Mount| {
+        let at = Path::new("/").join(mount.at.strip_prefix(roots.host).ok()?);
+        path.strip_prefix(at).ok()
+    };
+    let deepest = |rest: &dyn Fn(&Mount) -> Option<&'p Path>| {
+        let lying_in = mounts.iter().filter_map(|mount| Some((mount, rest(mount)?)));
+        lying_in.max_by_key(|(mount, _)| mount.at.as_os_str().len())
+    };
+    let (mount, rest) = deepest(&here).or_else(|| deepest(&on_host))?;
     let controller = match &mount.controllers {
         None => None,
         Some(all) => {
             Some(all.iter().find(|name| !name.contains('=') && !OPTIONS.contains(&name.as_str()))?.clone())
         }
     };
-    let rest = path.strip_prefix(&mount.at).ok()?;
-    Some((Hierarchy { mode, controller, mount: Some(mount.at) }, rest))
+    Some((Hierarchy { mode, controller, mount: Some(mount.at.clone()) }, rest))
 }
 
 /// Mount options that stand among the controllers.
@@ -220,6 +241,34 @@ mod tests {
         assert_eq!(find("/sys/fs/cgroup/unified/x").unwrap().0.controller, None);
         assert!(find("/sys/fs/cgroup/systemd/x").is_none() && find("/docker/web").is_none());
         fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_container_looks_at_the_hierarchies_of_its_host() {
+        let dir = std::env::temp_dir().join(format!("numatop-host-mounts-{}", std::process::id()));
+        fs::create_dir_all(dir.join("proc/self")).unwrap();
+        let own = "40 25 0:30 /../.. /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n";
+        let of_host = HYBRID.replace("/sys/fs/cgroup", "/host/sys/fs/cgroup");
+        let write = |text: &str| fs::write(dir.join("proc/self/mountinfo"), text).unwrap();
+        let roots = Roots { own: &dir, host: Path::new("/host") };
+        write(&format!("{own}{of_host}"));
+        let seen = (choose(roots), has_mounts_of_host(roots));
+        let find = |path: &'static str| {
+            containing(roots, Path::new(path)).map(|(hierarchy, rest)| (hierarchy.mount.unwrap(), rest))
+        };
+        let mount = PathBuf::from("/host/sys/fs/cgroup/cpu");
+        for path in ["/sys/fs/cgroup/cpu/docker/web", "/host/sys/fs/cgroup/cpu/docker/web"] {
+            assert_eq!(find(path), Some((mount.clone(), Path::new("docker/web"))), "{path}");
+        }
+        assert_eq!(find("/sys/fs/cgroup/docker/web"), None, "that is the hierarchy of the container");
+        // The host is not there: what the container sees is better than nothing.
+        write(own);
+        let alone = (choose(roots), has_mounts_of_host(roots));
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(seen.0.mount.as_deref(), Some(Path::new("/host/sys/fs/cgroup/memory")));
+        assert_eq!((seen.0.mode, seen.1), (Mode::Hybrid, true));
+        assert_eq!(alone.0.mount.as_deref(), Some(Path::new("/sys/fs/cgroup")));
+        assert_eq!((alone.0.mode, alone.1), (Mode::Unified, false));
     }
 
     #[test]

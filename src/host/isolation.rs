@@ -6,16 +6,17 @@ use std::path::Path;
 
 use super::cgroups::mounts;
 use super::fact;
+use super::roots::Roots;
 use crate::model::topology::parse_cpulist;
 use crate::model::units::CpuId;
 
 const CPU: &str = "sys/devices/system/cpu";
 
-/// CPUs of isolcpus, and of isolated partitions of cpusets (cgroup v2), ascending. Below `root`, with the mounts as that root
-/// lists them.
-pub fn isolated_cpus(root: &Path) -> Vec<u32> {
-    let mut cpus: BTreeSet<u32> = list(root, "isolated").into_iter().collect();
-    let v2 = mounts(root).into_iter().find(|mount| mount.controllers.is_none());
+/// CPUs of isolcpus, and of isolated partitions of cpusets (cgroup v2), ascending. The mounts are as our own root lists them.
+pub fn isolated_cpus<'a>(roots: impl Into<Roots<'a>>) -> Vec<u32> {
+    let roots = roots.into();
+    let mut cpus: BTreeSet<u32> = list(roots.own, "isolated").into_iter().collect();
+    let v2 = mounts(roots).into_iter().find(|mount| mount.controllers.is_none());
     if let Some(mount) = v2 {
         match file(&mount.at, "cpuset.cpus.isolated") {
             Some(text) => cpus.extend(parse_cpulist(&text).unwrap_or_default()),

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::roots::below;
+
 /// User id → name, from `etc/passwd` below `root`. A missing or odd file gives fewer names, not an error.
 pub fn read(root: &Path) -> BTreeMap<u32, String> {
-    let bytes = fs::read(root.join("etc/passwd")).unwrap_or_default();
+    let bytes = fs::read(below(root, "etc/passwd")).unwrap_or_default();
     parse(&String::from_utf8_lossy(&bytes))
 }
 
@@ -25,7 +27,7 @@ fn parse(text: &str) -> BTreeMap<u32, String> {
 
 /// User id and home directory of everybody in `etc/passwd` below `root`.
 pub fn homes(root: &Path) -> Vec<(u32, PathBuf)> {
-    let bytes = fs::read(root.join("etc/passwd")).unwrap_or_default();
+    let bytes = fs::read(below(root, "etc/passwd")).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let home = |line: &str| {
         let mut fields = line.split(':').skip(2);

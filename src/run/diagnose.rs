@@ -18,7 +18,6 @@ use crate::cli::{DiagnoseArgs, LevelArg, ReportFormat};
 use crate::error::Exit;
 use crate::finding::redact::Redactor;
 use crate::finding::{Engine, Options, Severity, diagnosis, rules};
-use crate::host::users;
 use crate::list::findings::explain;
 use crate::model::event::Role;
 use crate::model::process::Asked;
@@ -127,7 +126,7 @@ fn fold_recording(path: &Path, args: &DiagnoseArgs, folded: &mut Folded, stop: B
 
 /// Folds intervals of this machine for as long as was asked for.
 fn fold_machine(args: &DiagnoseArgs, folded: &mut Folded, stop: BorrowedFd<'_>) -> Result<()> {
-    let live = options::watched(&args.scope, &args.measure, &users::read(Path::new("/")))?;
+    let live = options::watched(&args.scope, &args.measure, &options::user_names(&args.measure)?)?;
     let mut source = start(live)?;
     source.focus(Focus { asked: asked(&source.host()), ..Focus::default() });
     say::message(format!("numatop-ng: watching for {} s", args.seconds));

@@ -1,7 +1,6 @@
 //! The exporter: this machine or a recording as a page of counters, until a signal comes.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::process::ExitCode;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,7 +15,6 @@ use crate::cli::ExporterArgs;
 use crate::exporter::server::Server;
 use crate::exporter::{Exporter, Shared};
 use crate::finding::{Engine, Options};
-use crate::host::users;
 use crate::options;
 use crate::program::say;
 use crate::program::systemd::{self, Watchdog};
@@ -50,7 +48,7 @@ pub(super) fn run(args: &ExporterArgs) -> Result<ExitCode> {
 
 /// Measures this machine, and serves the page when everything is attached.
 fn watch(args: &ExporterArgs, server: Server, page: &Shared, stop: BorrowedFd<'_>) -> Result<()> {
-    let live = options::watched(&args.scope, &args.measure, &users::read(Path::new("/")))?;
+    let live = options::watched(&args.scope, &args.measure, &options::user_names(&args.measure)?)?;
     let interval = args.measure.interval();
     let limits = options::recording(&args.limits, interval);
     let recorder = args.record.as_deref().map(|path| Recorder::open(path, limits)).transpose()?;

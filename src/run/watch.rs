@@ -11,7 +11,6 @@ use anyhow::{Context, Result};
 use super::{ended, exporter, messages, output, ran, stop_signals, tui_options};
 use crate::cli::{LiveArgs, RecordArgs};
 use crate::export::notices::Quiet;
-use crate::host::users;
 use crate::model::topology::Topology;
 use crate::program::say::Cleaned;
 use crate::record::recorder::Recorder;
@@ -86,7 +85,7 @@ pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
 
 /// Records without showing anything; what there is to say goes to standard error, once.
 pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
-    let live = options::live(&args.watch, &users::read(Path::new("/")))?;
+    let live = options::live(&args.watch, &options::user_names(&args.watch.measure)?)?;
     let interval = args.watch.measure.interval();
     let stop = stop_signals()?;
     let recorder = Recorder::open(&args.path, options::recording(&args.limits, interval))?;
@@ -111,7 +110,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
 
 /// Options of the live source, as they were asked for.
 fn live_options(args: &LiveArgs) -> Result<LiveOptions> {
-    let live = options::live(&args.watch, &users::read(Path::new("/")))?;
+    let live = options::live(&args.watch, &options::user_names(&args.watch.measure)?)?;
     // The live source says why there is no topology.
     if let Ok(topology) = Topology::read(Path::new("/")) {
         options::check_node(&args.display, &topology)?;

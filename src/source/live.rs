@@ -11,7 +11,7 @@ mod take;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,7 @@ use crate::container::select::Wants;
 use crate::container::visible::VisibleNames;
 use crate::host::cgroups::Hierarchy;
 use crate::host::clock;
+use crate::host::roots::Roots;
 use crate::metric::needs::Demand;
 use crate::model::cgroup_path;
 use crate::model::sample::{HostFacts, Names, Sample};
@@ -67,6 +68,8 @@ pub struct LiveOptions {
     pub scope_text: String,
     /// The name of the machine, if not the kernel's.
     pub host_name: Option<String>,
+    /// Root of the host's files, if not our own.
+    pub host_root: Option<PathBuf>,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
     /// The counts here of each set that may be chosen later. Found out before anything is open: counters that are in
@@ -86,6 +89,14 @@ pub struct LiveOptions {
     pub demand: Demand,
     /// The profile with the costs between nodes.
     pub profile: Wanted,
+}
+
+impl LiveOptions {
+    /// Roots of files of the kernel and of the host.
+    pub fn roots(&self) -> Roots<'_> {
+        let own = Path::new(ROOT);
+        Roots { own, host: self.host_root.as_deref().unwrap_or(own) }
+    }
 }
 
 /// The probes and readers that make samples.

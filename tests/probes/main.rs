@@ -13,6 +13,7 @@ mod command;
 mod containers;
 mod contended_lines;
 mod engine;
+mod host_root;
 mod hostile;
 mod hot;
 mod hugetlb;
@@ -180,6 +181,7 @@ fn main() {
         containers::a_cgroup_is_waited_for_and_may_go,
         containers::an_unknown_cgroup_is_wrong_usage,
         containers::cgroups_whose_names_are_no_text_stay_apart,
+        host_root::names_users_and_cgroups_are_those_of_the_host_below_its_root,
         selftest::no_number_is_wrong_here,
         starts::too_few_open_files_are_named_with_the_limit,
         starts::too_little_address_space_is_named_with_the_limit,

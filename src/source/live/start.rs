@@ -31,6 +31,7 @@ use crate::container::select::Unmatched;
 use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::{self, Hierarchy};
+use crate::host::roots::Roots;
 use crate::host::{isolation, kernel, managers, users};
 use crate::metric::needs;
 use crate::model::event::Event;
@@ -46,7 +47,7 @@ impl LiveSource {
     /// # Errors
     /// The essential probes could not be loaded; [`crate::error::explain`] turns that into advice.
     pub fn start(options: LiveOptions) -> Result<LiveSource> {
-        let mut check = HostCheck::read(Path::new(ROOT), &options.events);
+        let mut check = HostCheck::read(options.roots(), &options.events);
         let topology = check
             .topology
             .clone()
@@ -57,9 +58,9 @@ impl LiveSource {
         raise_open_files(topology.possible_cpus);
         let events = check.pmu.working();
 
-        let mut names = Arc::new(Names { users: users::read(Path::new(ROOT)), ..Names::default() });
+        let mut names = Arc::new(Names { users: users::read(options.roots().host), ..Names::default() });
         let (groups, mut notes) = watch_groups(&options, &hierarchy, &mut names)?;
-        notes.extend(limits_of_sight(&check, &hierarchy));
+        notes.extend(limits_of_sight(options.roots(), &check, &hierarchy));
         let nodes = topology.possible_nodes;
         let mut layout = Layout::new(nodes, topology.smt(), &events);
         let planned = with_balancing(&check);
@@ -144,10 +145,9 @@ fn watch_groups(
     hierarchy: &Hierarchy,
     names: &mut Arc<Names>,
 ) -> Result<(CgroupTracker, Vec<String>)> {
-    let root = Path::new(ROOT);
-    let book = ContainerNames::new(root).asking(&options.runtime_sockets);
+    let book = ContainerNames::new(options.roots().host).asking(&options.runtime_sockets);
     let (wants, scope) = (options.wants.clone(), options.scope.clone());
-    let mut groups = CgroupTracker::new(root, hierarchy.clone(), book, wants, scope);
+    let mut groups = CgroupTracker::new(options.roots(), hierarchy.clone(), book, wants, scope);
     let unmatched = groups.read(0, names);
     let mut notes = groups.take_troubles();
     if !unmatched.is_empty() {
@@ -158,10 +158,15 @@ fn watch_groups(
 }
 
 /// Notes on parts of the machine that namespaces hide.
-fn limits_of_sight(check: &HostCheck, hierarchy: &Hierarchy) -> Vec<String> {
+fn limits_of_sight(roots: Roots<'_>, check: &HostCheck, hierarchy: &Hierarchy) -> Vec<String> {
+    let without = !cgroups::has_mounts_of_host(roots) && hierarchy.mount.is_some();
+    let elsewhere = without.then(|| {
+        let root = crate::text::clean_str(&roots.host.to_string_lossy());
+        format!("no cgroup file system is mounted below {root} (--host-root): cgroups are those that are mounted here")
+    });
     let partial = hierarchy.is_partial().then(|| PARTIAL.into());
     let hidden = check.privileges.host_pid_namespace.is(&false).then(|| HIDDEN.into());
-    partial.into_iter().chain(hidden).collect()
+    elsewhere.into_iter().chain(partial).chain(hidden).collect()
 }
 
 /// Opens the counters of these CPUs. Counters that the kernel refuses are left out, with a note.
@@ -202,9 +207,9 @@ fn host_facts(options: &LiveOptions, check: &HostCheck, topology: Topology, even
         tables: options.events.tables.clone(),
         missing: BTreeMap::new(),
         scope: options.scope_text.clone(),
-        isolated_cpus: isolation::isolated_cpus(root),
+        isolated_cpus: isolation::isolated_cpus(options.roots()),
         nohz_full_cpus: isolation::nohz_full_cpus(root),
-        cgroups: cgroups::facts(root),
+        cgroups: cgroups::facts(options.roots()),
         managers: sees_host.then(|| managers::read(root)),
     }
 }

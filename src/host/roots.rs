@@ -1,0 +1,124 @@
+//! Roots that files of a machine are found below: our own, and that of the host where a container sees it.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+
+/// Files of the kernel are below `own`, where processes have the ids that we know them by; files of users, engines and mounts
+/// of cgroups are below `host`. Outside of containers both are "/".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roots<'a> {
+    pub own: &'a Path,
+    pub host: &'a Path,
+}
+
+impl<'a> From<&'a Path> for Roots<'a> {
+    fn from(root: &'a Path) -> Roots<'a> {
+        Roots { own: root, host: root }
+    }
+}
+
+impl<'a> From<&'a PathBuf> for Roots<'a> {
+    fn from(root: &'a PathBuf) -> Roots<'a> {
+        Roots::from(root.as_path())
+    }
+}
+
+/// The place of `path` below `root`. Links on the way are followed as on a machine whose root it is: an absolute one begins at
+/// `root` again. The plain path where nothing is there, and before Linux 5.6.
+pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    let path = path.strip_prefix("/").unwrap_or(path);
+    let plain = root.join(path);
+    if root == Path::new("/") { plain } else { resolved(root, path).unwrap_or(plain) }
+}
+
+fn resolved(root: &Path, path: &Path) -> io::Result<PathBuf> {
+    let place = OFlags::PATH | OFlags::CLOEXEC;
+    let root = openat(CWD, root, place | OFlags::DIRECTORY, Mode::empty())?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let found = openat2(&root, path, place, Mode::empty(), resolve)?;
+    fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd()))
+}
+
+/// The root of a host that `--host-root` names, as an absolute path without links.
+///
+/// # Errors
+/// It is not there, or is no directory.
+pub fn of_host(path: &Path) -> io::Result<PathBuf> {
+    let root = path.canonicalize()?;
+    if root.is_dir() { Ok(root) } else { Err(io::Error::from(io::ErrorKind::NotADirectory)) }
+}
+
+/// The name that a host gives itself in `etc/hostname` below `root`; none where there is no such file, or nothing in it.
+pub fn host_name(root: &Path) -> Option<String> {
+    let text = fs::read_to_string(below(root, "etc/hostname")).ok()?;
+    // hostname(5): comments are lines that begin with '#'.
+    let name = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    name.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A directory of a test's own, removed at its end.
+    struct Host(PathBuf);
+
+    impl Host {
+        fn new(name: &str) -> Host {
+            let root = std::env::temp_dir().join(format!("numatop-roots-{}-{name}", std::process::id()));
+            fs::create_dir_all(root.join("etc")).unwrap();
+            Host(root.canonicalize().unwrap())
+        }
+    }
+
+    impl Drop for Host {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn links_stay_below_the_root() {
+        let host = Host::new("links");
+        let root = host.0.as_path();
+        fs::create_dir_all(root.join("data/docker")).unwrap();
+        fs::create_dir_all(root.join("var/lib")).unwrap();
+        symlink("/data/docker", root.join("var/lib/docker")).unwrap();
+        symlink("../../../../../../data", root.join("var/up")).unwrap();
+        symlink("/proc/self/root", root.join("var/out")).unwrap();
+        assert_eq!(below(root, "var/lib/docker"), root.join("data/docker"));
+        assert_eq!(below(root, "/var/lib/docker"), root.join("data/docker"));
+        assert_eq!(below(root, "var/up"), root.join("data"));
+        assert_eq!(below(root, "var/out"), root.join("var/out"), "there is no proc below this root");
+        assert_eq!(below(root, "var/lib/podman"), root.join("var/lib/podman"));
+        assert_eq!(below(Path::new("/"), "etc/passwd"), Path::new("/etc/passwd"));
+    }
+
+    #[test]
+    fn a_host_has_the_name_in_its_file() {
+        let host = Host::new("name");
+        let name = |text: &str| {
+            fs::write(host.0.join("etc/hostname"), text).unwrap();
+            host_name(&host.0)
+        };
+        assert_eq!(name("# comment\n\n db-7 \nother\n").as_deref(), Some("db-7"));
+        assert_eq!(name("\n"), None);
+        assert_eq!(host_name(Path::new("/nonexistent")), None);
+    }
+
+    #[test]
+    fn a_root_is_a_directory() {
+        let host = Host::new("directory");
+        fs::write(host.0.join("file"), "").unwrap();
+        symlink(&host.0, host.0.join("self")).unwrap();
+        assert_eq!(of_host(&host.0.join("self")).unwrap(), host.0);
+        assert_eq!(of_host(&host.0.join("file")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(of_host(&host.0.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,120 @@
+//! A container that sees the files of its host below a folder: names, users and cgroups are those of the host.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use numatop_ng::host::cgroups;
+
+use crate::containers::{Cgroup, unique};
+use crate::workload::{ForEverybody, Workload};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
+/// A user that no machine of ours has.
+const USER: u32 = 412_345;
+
+/// A folder with some files of a host, removed when dropped. In the container of [`Host::inside`] its cgroups are there, too.
+struct Host(PathBuf);
+
+impl Host {
+    fn make() -> Result<Host> {
+        let root = std::env::temp_dir().join(unique("host"));
+        for folder in ["etc", "sys/fs/cgroup", "var/lib"] {
+            fs::create_dir_all(root.join(folder))?;
+        }
+        fs::write(root.join("etc/passwd"), format!("user-of-host:x:{USER}:7::/:\n"))?;
+        fs::write(root.join("etc/hostname"), "name-of-host\n")?;
+        Ok(Host(root))
+    }
+
+    /// Docker's file about a container, on a disk of its own that a link of the host leads to.
+    fn docker(&self, id: &str, name: &str) -> Result<()> {
+        let folder = self.0.join("data/docker/containers").join(id);
+        fs::create_dir_all(&folder)?;
+        symlink("/data/docker", self.0.join("var/lib/docker"))?;
+        Ok(fs::write(folder.join("config.v2.json"), format!("{{\"Name\":\"/{name}\"}}"))?)
+    }
+
+    /// One interval with these words, where nothing but this folder has cgroups.
+    fn inside(&self, words: &[&str]) -> Result<Value> {
+        let script = "mount --rbind /sys/fs/cgroup \"$1/sys/fs/cgroup\" && mount -t tmpfs none /sys/fs/cgroup && \
+                      shift && exec \"$@\"";
+        let output = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
+            .arg(&self.0)
+            .args([BINARY, "-b", "-n", "1", "-d", "0.3", "--format", "json"])
+            .args(words)
+            .env_remove("NUMATOP_HOST_NAME")
+            .stdin(Stdio::null())
+            .output()
+            .context("starting unshare")?;
+        ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).context("the output is no JSON")
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn rows<'a>(interval: &'a Value, list: &str) -> Result<&'a [Value]> {
+    Ok(interval[list].as_array().with_context(|| format!("no {list}"))?)
+}
+
+pub fn names_users_and_cgroups_are_those_of_the_host_below_its_root() -> Result<()> {
+    let mount = cgroups::choose(Path::new("/")).mount.context("no cgroup filesystem is mounted")?;
+    let host = Host::make()?;
+    // Docker's names of cgroups are 64 digits.
+    let id = format!("{:064x}", u64::from(std::process::id()) << 32 | 0xd0c);
+    host.docker(&id, "shop-of-host")?;
+    let parent = Cgroup::make(&mount, unique("docker"))?;
+    let group = Cgroup::make(&parent.0, format!("docker-{id}.scope"))?;
+    let program = ForEverybody::copy(&std::env::current_exe()?)?;
+    let hog = Workload::start_program(&program.program, "hog", |command| {
+        command.uid(USER).gid(USER);
+    })?;
+    group.adopt(hog.pid())?;
+    let root = host.0.to_str().context("a temporary directory in UTF-8")?;
+    let pid = u64::from(hog.pid());
+    let of_hog = |interval: &Value| -> Result<Value> {
+        let tasks = rows(interval, "tasks")?.iter();
+        tasks.clone().find(|task| task["pid"] == pid).cloned().with_context(|| format!("no row for {pid}"))
+    };
+
+    let seen = host.inside(&["--host-root", root])?;
+    let task = of_hog(&seen)?;
+    let container = rows(&seen, "containers")?.iter().find(|row| row["container"] == "shop-of-host");
+    let container = container.context("no row of the container by its name")?;
+    ensure!(task["user"] == "user-of-host", "{}", task["user"]);
+    ensure!(task["container"] == "shop-of-host", "{}", task["container"]);
+    ensure!(container["processes"] == 1 && container["mem_bytes"].is_u64(), "{container}");
+    ensure!(seen["host"]["hostname"] == "name-of-host", "{}", seen["host"]["hostname"]);
+    ensure!(!seen["notes"].to_string().contains("is mounted below"), "{}", seen["notes"]);
+
+    // A scope by name, by user, and by the path that the cgroup has on the host.
+    let path = group.0.to_str().context("a path in UTF-8")?;
+    for words in [["--container", "shop-of-host"], ["--user", "user-of-host"], ["--cgroup", path]] {
+        let seen = host.inside(&["--host-root", root, words[0], words[1]])?;
+        let tasks = rows(&seen, "tasks")?;
+        ensure!(tasks.len() == 1 && tasks[0]["pid"] == pid, "{words:?}: {} rows", tasks.len());
+    }
+
+    // Without the flag none of that is known, so that the above says something.
+    let blind = host.inside(&[])?;
+    let task = of_hog(&blind)?;
+    ensure!(task["user"] != "user-of-host" && task["container"] != "shop-of-host", "{task}");
+    ensure!(blind["host"]["hostname"] != "name-of-host");
+
+    // A folder in which no cgroups are mounted is said to be one.
+    let notes = host.inside(&["--host-root", "/var"])?["notes"].to_string();
+    ensure!(notes.contains("no cgroup file system is mounted below /var"), "{notes}");
+    drop(hog);
+    Ok(())
+}
