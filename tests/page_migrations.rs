@@ -92,3 +92,21 @@ fn without_a_hook_only_the_nodes_are_not_known() {
     assert!(json["missing"].get("pages_migrated_per_s").is_none(), "tasks still have it");
     assert!(json["tasks"][0]["pages_migrated_per_s"].is_number());
 }
+
+#[test]
+fn reasons_of_the_host_are_apart_from_those_of_rows() {
+    let mut world = World::ft_2500();
+    let why = "the kernel lacks it";
+    std::sync::Arc::make_mut(&mut world.host)
+        .missing
+        .insert("hint_remote_pct".into(), Missing::Unsupported(why.into()));
+
+    let json = json(&second_of(&mut world));
+
+    let keys = |object: &serde_json::Value| object.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let of_host: Vec<String> = world.host.missing.keys().map(ToString::to_string).collect();
+    assert_eq!(json["host"]["missing"]["hint_remote_pct"], why);
+    assert_eq!(keys(&json["host"]["missing"]), of_host);
+    // No process of this machine is in a pod: nothing that its host could help.
+    assert!(json["missing"]["pod"].is_string() && json["host"]["missing"].get("pod").is_none());
+}
