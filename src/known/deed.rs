@@ -42,8 +42,6 @@ pub struct Truth {
     pub minor_faults: u64,
     /// Context switches of the whole process, by getrusage(2).
     pub switches: u64,
-    /// CPU time of the whole process, ns.
-    pub cpu_ns: u64,
     /// Times the thread was found on another CPU than before.
     pub moves: u64,
     /// Pages that are on each node, by move_pages(2); for [`Deed::Place`] and [`Deed::Use`] those of the whole process, by
@@ -68,10 +66,9 @@ impl Doer {
     /// It cannot be done here, in words.
     pub fn act(&mut self, deed: &Deed) -> Result<Truth, String> {
         let mut truth = Truth::default();
-        let (before, cpu_before) = (sys::process_events(), process_ns());
+        let before = sys::process_events();
         self.work(deed, &mut truth)?;
         let after = sys::process_events();
-        truth.cpu_ns = process_ns() - cpu_before;
         truth.minor_faults = after.minor_faults - before.minor_faults;
         truth.switches = after.voluntary + after.involuntary - before.voluntary - before.involuntary;
         Ok(truth)
@@ -144,11 +141,6 @@ impl Doer {
 fn moved(before: &[i32], after: &[i32], to: u32) -> u64 {
     let pages = before.iter().zip(after);
     pages.filter(|(before, after)| **before != to as i32 && **after == to as i32).count() as u64
-}
-
-/// CPU time of this process, ns.
-fn process_ns() -> u64 {
-    clock::clock(rustix::time::ClockId::ProcessCPUTime).as_nanos() as u64
 }
 
 fn go_to(cpu: u32) -> Done {
@@ -241,7 +233,11 @@ mod tests {
         let cpu = sys::current_cpu().unwrap();
         assert!(act(&Deed::Pages { count: 500 }).minor_faults >= 500);
         assert!(act(&Deed::Trips { cpu, count: 100 }).switches >= 200);
-        assert!(act(&Deed::Burn { cpu, ms: 20 }).cpu_ns >= 20_000_000);
+        let (before, pid) = (clock::thread_time(), std::process::id());
+        let cpu_ns = sys::process_cpu_ns(pid).unwrap();
+        act(&Deed::Burn { cpu, ms: 20 });
+        assert!(clock::thread_time() - before >= Duration::from_millis(20));
+        assert!(sys::process_cpu_ns(pid).unwrap() - cpu_ns >= 20_000_000);
         assert_eq!(act(&Deed::Moves { cpus: vec![cpu; 2], count: 10 }).moves, 0);
         assert_eq!(act(&Deed::Allocate { cpu, node: 0, count: 100 }).pages, [(0, 100)]);
     }

@@ -22,9 +22,13 @@ use crate::record::columns::Row;
 use crate::snapshot::{RowKind, Snapshot, Task, derive};
 use crate::source::Source;
 use crate::source::live::{LiveOptions, LiveSource};
+use crate::sys;
 
-/// Time after which a process that has answered waits for its next job, on a busy machine too.
+/// Time in which a process that waits for its next job uses no CPU time, on a busy machine too.
 const AT_REST: Duration = Duration::from_millis(50);
+
+/// Times that this is waited for: 1 s.
+const RESTS: u32 = 20;
 
 /// Samples that placement is waited for.
 const PLACEMENT_SAMPLES: u32 = 10;
@@ -156,7 +160,15 @@ pub(super) fn going_on(answer: Result<Answer, Ended>) -> Result<Answer, Stopped>
 pub(super) struct Watch<'a> {
     worker: &'a mut Worker,
     source: LiveSource,
-    last: Option<Sample>,
+    last: Option<AtRest>,
+    /// CPU time of the process between the last two samples, by its own clock, ns.
+    ran_ns: u64,
+}
+
+/// A sample of the process at rest, and its CPU time then by its own clock, ns.
+struct AtRest {
+    sample: Sample,
+    cpu_ns: u64,
 }
 
 /// Pages of a deed that are on a node.
@@ -172,7 +184,7 @@ type Seen = Result<(Truth, Snapshot), String>;
 
 impl<'a> Watch<'a> {
     pub(super) fn new(worker: &'a mut Worker, source: LiveSource) -> Watch<'a> {
-        Watch { worker, source, last: None }
+        Watch { worker, source, last: None, ran_ns: 0 }
     }
 
     /// The count of an event in the row of the process, in an interval; a process without a row counted nothing. `None` where
@@ -201,13 +213,25 @@ impl<'a> Watch<'a> {
             "cpu_moves" => (Deed::Moves { cpus: places.cpus.clone(), count: MOVES }, |truth, task, _| {
                 (truth.moves, task.delta[Counter::CpuMigrations])
             }),
-            "cpu_time" => (Deed::Burn { cpu: places.cpus[0], ms: BURN_MS }, |truth, task, _| {
-                (truth.cpu_ns, task.delta.cpu_ns())
-            }),
+            "cpu_time" => return self.cpu_time(check, places.cpus[0]),
             other => return self.on_nodes(other, places),
         };
         let seen = self.seen(deed)?;
         Ok(self.beside(check, seen, 0, of))
+    }
+
+    /// Its clock is read where samples are taken: an emulator has a process take tens of ms of CPU time to read a job and to
+    /// answer.
+    fn cpu_time(&mut self, check: &str, cpu: u32) -> Result<Comparison, Stopped> {
+        let seen = self.seen(Deed::Burn { cpu, ms: BURN_MS })?;
+        let ran_ns = self.ran_ns;
+        Ok(match seen {
+            Ok((_, snapshot)) => {
+                let shown_ns = self.row(&snapshot).map_or(0, |task| task.delta.cpu_ns());
+                Comparison::new(check, ran_ns as f64, shown_ns as f64)
+            }
+            Err(why) => Comparison::untested(check, why),
+        })
     }
 
     fn on_nodes(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
@@ -315,24 +339,35 @@ impl<'a> Watch<'a> {
 
     /// Does a job between two samples in which the process is at rest.
     pub(super) fn between(&mut self, job: &Job) -> Result<Result<(Answer, Snapshot), String>, Stopped> {
-        if self.last.is_none() {
-            self.last = Some(self.sample()?);
-        }
+        let before = match self.last.take() {
+            Some(before) => before,
+            None => self.at_rest()?,
+        };
         let answer = going_on(self.worker.ask(job))?;
-        std::thread::sleep(AT_REST);
-        let sample = self.sample()?;
-        let host = self.source.host();
-        let snapshot = derive(&host, self.last.as_ref(), &sample, RowKind::Processes);
-        self.last = Some(sample);
+        let after = self.at_rest()?;
+        let snapshot = derive(&self.source.host(), Some(&before.sample), &after.sample, RowKind::Processes);
+        self.ran_ns = after.cpu_ns.saturating_sub(before.cpu_ns);
+        self.last = Some(after);
         Ok(match answer {
             Answer::Failed { why } => Err(why),
             answer => Ok((answer, snapshot)),
         })
     }
 
-    fn sample(&mut self) -> Result<Sample> {
+    /// A sample once the process waits for its next job; of one that never does, while it still runs.
+    fn at_rest(&mut self) -> Result<AtRest> {
+        let pid = self.worker.pid();
+        let clock = || sys::process_cpu_ns(pid).context("reading the clock of the process of the self-test");
+        let mut cpu_ns = clock()?;
+        for _ in 0..RESTS {
+            std::thread::sleep(AT_REST);
+            let before = std::mem::replace(&mut cpu_ns, clock()?);
+            if cpu_ns == before {
+                break;
+            }
+        }
         match self.source.next().context("taking a sample")? {
-            Some(sample) => Ok(sample),
+            Some(sample) => Ok(AtRest { sample, cpu_ns }),
             None => bail!("the live source ended"),
         }
     }

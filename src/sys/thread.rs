@@ -57,6 +57,26 @@ fn events_of(whose: c_int) -> ThreadEvents {
     }
 }
 
+/// CPU time of a process, ended threads included, ns (clock_getcpuclockid(3)).
+///
+/// # Errors
+/// ESRCH where there is no such process, EINVAL where it has been reaped meanwhile.
+pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
+    let mut clock = 0;
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: the call fills the number that is passed.
+    match unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) } {
+        0 => {}
+        errno => return Err(io::Error::from_raw_os_error(errno)),
+    }
+    // SAFETY: the kernel fills the structure that is passed; zeros are valid, should it not.
+    let time = unsafe {
+        checked(libc::clock_gettime(clock, time.as_mut_ptr()).into())?;
+        time.assume_init()
+    };
+    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 /// Lets the calling thread run on these CPUs only.
 ///
 /// # Errors
