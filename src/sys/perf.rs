@@ -32,6 +32,21 @@ pub fn perf_event_open(
     Ok(unsafe { owned(fd as c_int) })
 }
 
+/// Has an event count or sample from now on, or stop. An event that stops has all told of its AUX area that was written
+/// (`perf_aux_output_end` of kernel/events/ring_buffer.c).
+///
+/// # Errors
+/// The errno of ioctl(2).
+pub fn perf_event_run(fd: impl AsFd, on: bool) -> io::Result<()> {
+    /// `_IO('$', 0)` and `_IO('$', 1)`.
+    const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
+    const PERF_EVENT_IOC_DISABLE: libc::c_ulong = 0x2401;
+    let request = if on { PERF_EVENT_IOC_ENABLE } else { PERF_EVENT_IOC_DISABLE };
+    // SAFETY: an ioctl(2) that has a number as its argument.
+    checked(unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, 0) }.into())?;
+    Ok(())
+}
+
 /// The ring of a perf event, and the AUX area beside it, which the CPU itself writes to. Offsets count on beyond the size of
 /// the area (perf_event_open(2), "MMAP layout").
 pub struct AuxRing {
@@ -64,8 +79,6 @@ impl AuxRing {
     /// # Errors
     /// The errno of mmap(2) or ioctl(2).
     pub fn new(fd: impl AsFd, ring_pages: usize, aux_pages: usize) -> io::Result<AuxRing> {
-        /// `_IO('$', 0)`.
-        const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
         let page = rustix::param::page_size();
         let (ring_bytes, aux_bytes) = (ring_pages * page, aux_pages * page);
         let fd = fd.as_fd();
@@ -86,8 +99,7 @@ impl AuxRing {
             ring.word(RingWord::AuxSize).store(aux_bytes as u64, Ordering::Relaxed);
             ring.aux = Some(map(aux_bytes, offset)?);
         }
-        // SAFETY: an ioctl(2) that has a number as its argument.
-        checked(unsafe { libc::ioctl(fd.as_raw_fd(), PERF_EVENT_IOC_ENABLE, 0) }.into())?;
+        perf_event_run(fd, true)?;
         Ok(ring)
     }
 
@@ -194,6 +206,17 @@ mod tests {
             bytes.chunks_exact(16).filter(|record| record[..8] == [9, 0, 0, 0, 2, 0, 16, 0]).count();
         assert!(samples >= 12 * 64, "{samples} samples in {} bytes", bytes.len());
         assert!(ring.aux(0, 100).is_empty() && ring.aux_head() == 0);
+        let mut touched = || {
+            let mut region = Region::new(1).unwrap();
+            region.advise(PageAdvice::Small).unwrap();
+            region.words_mut()[0] = 1;
+            ring.take().len()
+        };
+        perf_event_run(&fd, false).unwrap();
+        touched();
+        assert_eq!(touched(), 0, "it was stopped");
+        perf_event_run(&fd, true).unwrap();
+        assert!(touched() > 0);
         // Software events have no AUX area.
         assert!(AuxRing::new(&fd, 1, 2).is_err());
     }

@@ -3,8 +3,10 @@
 //! Not verified on hardware.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Instant;
 
 use crate::model::sample::Missing;
 use crate::model::units::CpuId;
@@ -13,7 +15,7 @@ use crate::pmu::spe::event::{SpeEvent, source_codes};
 use crate::pmu::spe::ring::{RingRecord, records};
 use crate::pmu::spe::source::SourceCodes;
 use crate::pmu::spe::{Records, SpeAccess};
-use crate::sys::AuxRing;
+use crate::sys::{AuxRing, perf_event_run};
 
 /// Bytes of the AUX area of a CPU: some 4,000 records.
 const AUX_BYTES: usize = 256 * 1024;
@@ -34,19 +36,92 @@ const RING_FULL: &str = "spe_ring_full";
 const BAD_BYTES: &str = "spe_bad_bytes";
 /// Accesses beyond those that are taken at once.
 const LEFT_OUT: &str = "spe_left_out";
+/// Time in which CPUs sampled nothing because their area was read: microseconds.
+const PAUSED: &str = "spe_paused_us";
+
+/// The event of one CPU with its ring and AUX area.
+pub trait Area: Send {
+    /// Has the CPU stop. The ring then tells of all that it has written.
+    ///
+    /// # Errors
+    /// The errno of ioctl(2).
+    fn stop(&mut self) -> io::Result<()>;
+
+    /// Has the CPU go on.
+    ///
+    /// # Errors
+    /// The errno of ioctl(2).
+    fn resume(&mut self) -> io::Result<()>;
+
+    /// Takes the records out of the ring.
+    fn take(&mut self) -> Vec<u8>;
+
+    /// A copy of so many bytes of the area from an offset on.
+    fn copy(&self, offset: u64, bytes: u64) -> Vec<u8>;
+
+    /// The offset up to which the CPU has written.
+    fn head(&self) -> u64;
+
+    /// Lets the CPU write over all in front of an offset.
+    fn release(&mut self, offset: u64);
+}
+
+/// Opens a PMU on a CPU, with a sample every so many operations.
+pub type Open = dyn FnMut(&SpeEvent, CpuId, u64) -> Result<Box<dyn Area>, Missing> + Send;
+
+/// Order matters: the areas go before their event.
+struct OpenEvent {
+    ring: AuxRing,
+    event: OwnedFd,
+}
+
+impl Area for OpenEvent {
+    fn stop(&mut self) -> io::Result<()> {
+        perf_event_run(&self.event, false)
+    }
+
+    fn resume(&mut self) -> io::Result<()> {
+        perf_event_run(&self.event, true)
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        self.ring.take()
+    }
+
+    fn copy(&self, offset: u64, bytes: u64) -> Vec<u8> {
+        self.ring.aux(offset, bytes)
+    }
+
+    fn head(&self) -> u64 {
+        self.ring.aux_head()
+    }
+
+    fn release(&mut self, offset: u64) {
+        self.ring.release(offset);
+    }
+}
+
+fn open(spe: &SpeEvent, cpu: CpuId, period: u64) -> Result<Box<dyn Area>, Missing> {
+    let event = open_spe(spe, cpu, period)?;
+    let pages = AUX_BYTES / rustix::param::page_size();
+    let ring = AuxRing::new(&event, RING_PAGES, pages.max(2)).map_err(|error| {
+        let what = format!("mapping the AUX area of {} on CPU {cpu}: {error}", spe.event.name);
+        Missing::Unsupported(what)
+    })?;
+    Ok(Box::new(OpenEvent { ring, event }))
+}
 
 /// The open events. Dropped, they are closed.
 pub struct SpeProbe {
+    open: Box<Open>,
     cpus: BTreeMap<CpuId, OnCpu>,
     /// Operations from one sample to the next, where they have become more than a PMU begins with.
     period: Option<u64>,
     lost: BTreeMap<&'static str, u64>,
 }
 
-/// Order matters: the areas go before their event.
 struct OnCpu {
-    ring: AuxRing,
-    _event: OwnedFd,
+    area: Box<dyn Area>,
     codes: Option<SourceCodes>,
 }
 
@@ -56,9 +131,14 @@ impl SpeProbe {
     /// # Errors
     /// One of them cannot be sampled.
     pub fn start(root: &Path, cpus: &[CpuId], events: &[SpeEvent]) -> Result<SpeProbe, Missing> {
-        let mut probe = SpeProbe { cpus: BTreeMap::new(), period: None, lost: BTreeMap::new() };
+        let mut probe = SpeProbe::opened_by(Box::new(open));
         probe.follow(root, cpus, events)?;
         Ok(probe)
+    }
+
+    /// Samples nothing yet, and will on areas that `open` opens.
+    pub fn opened_by(open: Box<Open>) -> SpeProbe {
+        SpeProbe { open, cpus: BTreeMap::new(), period: None, lost: BTreeMap::new() }
     }
 
     /// Samples on these CPUs, and on those that went offline no longer.
@@ -72,41 +152,29 @@ impl SpeProbe {
                 if self.cpus.contains_key(cpu) {
                     continue;
                 }
-                let event = open_spe(spe, *cpu, self.period.unwrap_or(0).max(spe.period))?;
-                let pages = AUX_BYTES / rustix::param::page_size();
-                let ring = AuxRing::new(&event, RING_PAGES, pages.max(2)).map_err(|error| {
-                    let what = format!("mapping the AUX area of {} on CPU {cpu}: {error}", spe.event.name);
-                    Missing::Unsupported(what)
-                })?;
-                self.cpus.insert(*cpu, OnCpu { ring, _event: event, codes: source_codes(root, *cpu) });
+                let area = (self.open)(spe, *cpu, self.period.unwrap_or(0).max(spe.period))?;
+                self.cpus.insert(*cpu, OnCpu { area, codes: source_codes(root, *cpu) });
             }
         }
         Ok(())
     }
 
-    /// The accesses of programs since the call before, with their CPU.
+    /// The accesses of programs since the call before, with their CPU. A CPU that cannot be stopped or does not go on is
+    /// closed: the next [`SpeProbe::follow`] opens it again.
     pub fn take(&mut self) -> Vec<(CpuId, SpeAccess)> {
         let mut found = Vec::new();
-        for (cpu, OnCpu { ring, codes, .. }) in &mut self.cpus {
-            let told = records(&ring.take());
-            let read = |offset, bytes| ring.aux(offset, bytes);
-            let mut accesses = accesses(&told, read, *codes, &mut self.lost);
-            match told.iter().rev().find_map(end) {
-                Some(end) => ring.release(end),
-                // Nothing says how far it was written: without this it would stay full.
-                None if told.iter().any(|record| matches!(record, RingRecord::Lost(_))) => {
-                    let head = ring.aux_head();
-                    ring.release(head);
-                }
-                None => {}
-            }
+        let lost = &mut self.lost;
+        self.cpus.retain(|cpu, OnCpu { area, codes }| {
+            let (told, goes_on) = read(area.as_mut(), lost);
+            let mut accesses = accesses(&told, *codes, lost);
             let room = ACCESSES_MAX - found.len();
             if accesses.len() > room {
-                *self.lost.entry(LEFT_OUT).or_default() += (accesses.len() - room) as u64;
+                *lost.entry(LEFT_OUT).or_default() += (accesses.len() - room) as u64;
                 accesses.truncate(room);
             }
             found.extend(accesses.into_iter().map(|access| (*cpu, access)));
-        }
+            goes_on
+        });
         found
     }
 
@@ -136,10 +204,37 @@ fn end(record: &RingRecord) -> Option<u64> {
     }
 }
 
-/// Accesses in the stretches that the ring told of, and losses; `read` copies a stretch of the area.
+/// Records of the ring, each with a copy of its stretch, and whether the CPU goes on.
+///
+/// The kernel tells of what a CPU has written when half of the area is full, and when the event stops
+/// (`arm_spe_perf_aux_output_end` of drivers/perf/arm_spe_pmu.c): so it stops for each reading. An event whose area was full
+/// is stopped by the kernel, and goes on with that, too.
+fn read(area: &mut dyn Area, lost: &mut BTreeMap<&'static str, u64>) -> (Vec<(RingRecord, Vec<u8>)>, bool) {
+    let began = Instant::now();
+    let stopped = area.stop();
+    let told = records(&area.take());
+    let copied = |record: &RingRecord| match *record {
+        RingRecord::Stretch { offset, bytes, .. } => area.copy(offset, bytes),
+        RingRecord::Lost(_) => Vec::new(),
+    };
+    let copies: Vec<Vec<u8>> = told.iter().map(copied).collect();
+    match told.iter().rev().find_map(end) {
+        Some(end) => area.release(end),
+        // Nothing says how far it was written: without this it would stay full.
+        None if told.iter().any(|record| matches!(record, RingRecord::Lost(_))) => {
+            let head = area.head();
+            area.release(head);
+        }
+        None => {}
+    }
+    let goes_on = stopped.and_then(|()| area.resume()).is_ok();
+    *lost.entry(PAUSED).or_default() += u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    (told.into_iter().zip(copies).collect(), goes_on)
+}
+
+/// Accesses in the stretches that the ring told of, and losses.
 fn accesses(
-    told: &[RingRecord],
-    read: impl Fn(u64, u64) -> Vec<u8>,
+    told: &[(RingRecord, Vec<u8>)],
     codes: Option<SourceCodes>,
     lost: &mut BTreeMap<&'static str, u64>,
 ) -> Vec<SpeAccess> {
@@ -149,13 +244,12 @@ fn accesses(
             *lost.entry(cause).or_default() += count;
         }
     };
-    for record in told {
+    for (record, stretch) in told {
         match *record {
-            RingRecord::Stretch { offset, bytes, truncated, collision } => {
+            RingRecord::Stretch { offset, truncated, collision, .. } => {
                 lose(TRUNCATED, truncated.into());
                 lose(COLLISION, collision.into());
-                let stretch = read(offset, bytes);
-                let mut records = Records::new(&stretch, offset);
+                let mut records = Records::new(stretch, offset);
                 found.extend(records.by_ref().filter_map(|record| SpeAccess::of(&record, codes)));
                 lose(BAD_BYTES, records.bad());
             }
@@ -167,6 +261,8 @@ fn accesses(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
     use crate::model::access::class::AccessClass;
     use crate::model::access::lines::Transfer;
@@ -184,14 +280,111 @@ mod tests {
         RingRecord::Stretch { offset, bytes: bytes as u64, truncated: missing, collision: missing }
     }
 
+    /// A CPU that writes `fresh` to its area, of which the ring tells when it is stopped and not before. What is done to it
+    /// goes into `deeds`.
+    #[derive(Default)]
+    struct Written {
+        fresh: Vec<u8>,
+        area: Vec<u8>,
+        ring: Vec<u8>,
+        released: u64,
+        deeds: Arc<Mutex<Vec<&'static str>>>,
+        fails: Option<&'static str>,
+    }
+
+    impl Written {
+        fn does(&self, what: &'static str) -> io::Result<()> {
+            self.deeds.lock().unwrap().push(what);
+            let fails = self.fails == Some(what);
+            if fails { Err(io::Error::from_raw_os_error(libc::ENODEV)) } else { Ok(()) }
+        }
+    }
+
+    impl Area for Written {
+        fn stop(&mut self) -> io::Result<()> {
+            let words = [self.area.len() as u64, self.fresh.len() as u64, 0];
+            // PERF_RECORD_AUX is 11.
+            self.ring.extend([11_u32.to_ne_bytes(), [0, 0, 32, 0]].concat());
+            words.iter().for_each(|word| self.ring.extend(word.to_ne_bytes()));
+            self.area.append(&mut self.fresh);
+            self.does("stop")
+        }
+
+        fn resume(&mut self) -> io::Result<()> {
+            self.does("resume")
+        }
+
+        fn take(&mut self) -> Vec<u8> {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::mem::take(&mut self.ring)
+        }
+
+        fn copy(&self, offset: u64, bytes: u64) -> Vec<u8> {
+            self.does("copy").unwrap();
+            self.area[offset as usize..][..bytes as usize].to_vec()
+        }
+
+        fn head(&self) -> u64 {
+            self.area.len() as u64
+        }
+
+        fn release(&mut self, offset: u64) {
+            self.does("release").unwrap();
+            self.released = offset;
+        }
+    }
+
+    fn event() -> SpeEvent {
+        let (event, without_physical) = (Event::default(), Event::default());
+        SpeEvent { event, without_physical, period: 0x40000, threshold: None }
+    }
+
+    /// A probe on CPUs that have written these.
+    fn probe(areas: Vec<Written>) -> SpeProbe {
+        let cpus: Vec<CpuId> = (0..areas.len() as u32).map(CpuId).collect();
+        let mut areas = areas.into_iter();
+        let mut probe = SpeProbe::opened_by(Box::new(move |_, _, _| {
+            let gone = || Missing::Unsupported("it is gone".into());
+            Ok(Box::new(areas.next().ok_or_else(gone)?) as Box<dyn Area>)
+        }));
+        probe.follow(Path::new("/nonexistent"), &cpus, &[event()]).unwrap();
+        probe
+    }
+
+    #[test]
+    fn what_half_an_area_does_not_hold_is_taken_while_the_cpu_stands_still() {
+        let deeds = Arc::default();
+        let mut probe =
+            probe(vec![Written { fresh: LOAD.to_vec(), deeds: Arc::clone(&deeds), ..Written::default() }]);
+        assert_eq!(probe.take().iter().map(|(_, access)| access.tid).collect::<Vec<_>>(), [Some(0x1234)]);
+        assert_eq!(*deeds.lock().unwrap(), ["stop", "copy", "release", "resume"]);
+        assert!(probe.lost()[PAUSED] >= 2_000, "{:?}", probe.lost());
+        assert_eq!(probe.lost().len(), 1, "{:?}", probe.lost());
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_go_on_is_opened_again() {
+        for fails in ["stop", "resume"] {
+            let fresh = LOAD.to_vec();
+            let mut probe = probe(vec![Written { fresh, fails: Some(fails), ..Written::default() }]);
+            assert_eq!(probe.take().len(), 1, "what it had written counts");
+            assert!(probe.cpus.is_empty(), "{fails}");
+        }
+    }
+
     #[test]
     fn stretches_become_accesses_with_their_task() {
         let (area, mut lost) = ([LOAD, STORE, &[0xff], LOAD].concat(), BTreeMap::new());
-        let read = |offset: u64, bytes: u64| area[offset as usize..][..bytes as usize].to_vec();
+        let copied = |record: RingRecord| match record {
+            RingRecord::Stretch { offset, bytes, .. } => {
+                (record, area[offset as usize..][..bytes as usize].to_vec())
+            }
+            RingRecord::Lost(_) => (record, Vec::new()),
+        };
         let first = LOAD.len() + STORE.len();
         let told =
             [stretch(0, first, false), stretch(first as u64, area.len() - first, true), RingRecord::Lost(4)];
-        let found = accesses(&told, read, Some(SourceCodes::Common), &mut lost);
+        let found = accesses(&told.map(copied), Some(SourceCodes::Common), &mut lost);
         let tids: Vec<_> = found.iter().map(|access| access.tid).collect();
         assert_eq!(tids, [Some(0x1234), Some(0x1235), Some(0x1234)]);
         let load = &found[0];
@@ -205,15 +398,13 @@ mod tests {
     #[test]
     fn a_stretch_that_is_not_there_has_no_accesses() {
         let mut lost = BTreeMap::new();
-        let told = [stretch(0, 100, false)];
-        assert!(accesses(&told, |_, _| Vec::new(), None, &mut lost).is_empty() && lost.is_empty());
+        let told = [(stretch(0, 100, false), Vec::new())];
+        assert!(accesses(&told, None, &mut lost).is_empty() && lost.is_empty());
     }
 
     #[test]
     fn each_time_that_too_much_is_written_the_period_doubles() {
-        let (event, without_physical) = (Event::default(), Event::default());
-        let event = SpeEvent { event, without_physical, period: 0x40000, threshold: None };
-        let mut probe = SpeProbe { cpus: BTreeMap::new(), period: None, lost: BTreeMap::new() };
+        let (event, mut probe) = (event(), probe(Vec::new()));
         probe.slow_down(std::slice::from_ref(&event));
         assert_eq!(probe.period, Some(0x80000));
         (0..40).for_each(|_| probe.slow_down(std::slice::from_ref(&event)));
