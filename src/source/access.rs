@@ -267,11 +267,8 @@ impl Access {
         let Some(spe) = &mut self.spe else { return };
         let of_cpu = |cpu: CpuId| topology.cpu(cpu).and_then(|cpu| cpu.node);
         let nodes = (of_cpu, |physical| self.blocks.node(physical));
-        for sampled in spe.take(Path::new(ROOT), &self.cpus, tasks, nodes, self.page_shift) {
-            if self.events_kept >= EVENTS_MAX {
-                self.events_left_out += 1;
-                continue;
-            }
+        let room = EVENTS_MAX.saturating_sub(self.events_kept);
+        for sampled in spe.take(Path::new(ROOT), &self.cpus, tasks, nodes, (self.page_shift, room)) {
             self.events_kept += 1;
             self.fresh.entry(sampled.process).or_default().add_event(sampled.event);
             if let Some(side) = sampled.side {

@@ -162,20 +162,31 @@ impl SpeProbe {
     /// The accesses of programs since the call before, with their CPU. A CPU that cannot be stopped or does not go on is
     /// closed: the next [`SpeProbe::follow`] opens it again.
     pub fn take(&mut self) -> Vec<(CpuId, SpeAccess)> {
-        let mut found = Vec::new();
+        let (mut found, mut count, mut left_out) = (Vec::new(), 0, 0);
         let lost = &mut self.lost;
         self.cpus.retain(|cpu, OnCpu { area, codes }| {
             let (told, goes_on) = read(area.as_mut(), lost);
-            let mut accesses = accesses(&told, *codes, lost);
-            let room = ACCESSES_MAX - found.len();
-            if accesses.len() > room {
-                *lost.entry(LEFT_OUT).or_default() += (accesses.len() - room) as u64;
-                accesses.truncate(room);
+            let accesses = accesses(&told, *codes, lost);
+            count += accesses.len();
+            found.push((*cpu, accesses));
+            // The parts of CPUs become smaller with each further one: what is beyond now stays so.
+            if count > 2 * ACCESSES_MAX {
+                let beyond = share(&mut found, ACCESSES_MAX);
+                (count, left_out) = (count - beyond, left_out + beyond);
             }
-            found.extend(accesses.into_iter().map(|access| (*cpu, access)));
             goes_on
         });
-        found
+        self.leave_out(left_out + share(&mut found, ACCESSES_MAX));
+        let of_cpu =
+            |(cpu, accesses): (CpuId, Vec<SpeAccess>)| accesses.into_iter().map(move |access| (cpu, access));
+        found.into_iter().flat_map(of_cpu).collect()
+    }
+
+    /// Counts accesses that were taken and are not kept.
+    pub fn leave_out(&mut self, accesses: usize) {
+        if accesses > 0 {
+            *self.lost.entry(LEFT_OUT).or_default() += accesses as u64;
+        }
     }
 
     /// Losses since the start, by cause.
@@ -194,6 +205,36 @@ impl SpeProbe {
         self.period = Some(now.saturating_mul(2).min(PERIOD_MAX));
         self.cpus = BTreeMap::new();
     }
+}
+
+/// Leaves `most` of all lists together: each has as much room as the others, and the room that one does not need is that of
+/// the others. Returns the number of entries that are gone.
+fn share<T>(lists: &mut [(CpuId, Vec<T>)], most: usize) -> usize {
+    let mut lengths: Vec<usize> = lists.iter().map(|(_, list)| list.len()).collect();
+    lengths.sort_unstable();
+    let (mut room, mut left) = (most, lengths.len());
+    for length in lengths {
+        let part = room / left;
+        if length > part {
+            return lists.iter_mut().map(|(_, list)| thin(list, part)).sum();
+        }
+        (room, left) = (room - length, left - 1);
+    }
+    0
+}
+
+/// Leaves `most` entries of a list, evenly spread: the first and the last are of one part of an interval alone. Returns the
+/// number of those that are gone.
+pub fn thin<T>(list: &mut Vec<T>, most: usize) -> usize {
+    let (all, mut at) = (list.len(), 0);
+    if all <= most {
+        return 0;
+    }
+    list.retain(|_| {
+        at += 1;
+        at * most / all > (at - 1) * most / all
+    });
+    all - most
 }
 
 /// The offset behind a stretch.
@@ -360,6 +401,38 @@ mod tests {
         assert_eq!(*deeds.lock().unwrap(), ["stop", "copy", "release", "resume"]);
         assert!(probe.lost()[PAUSED] >= 2_000, "{:?}", probe.lost());
         assert_eq!(probe.lost().len(), 1, "{:?}", probe.lost());
+    }
+
+    #[test]
+    fn cpus_have_equal_parts_of_the_room_and_what_others_leave() {
+        let of = |lengths: &[usize], most: usize| {
+            let lists = lengths.iter().map(|length| (CpuId(0), (0..*length).collect::<Vec<usize>>()));
+            let mut lists: Vec<_> = lists.collect();
+            let gone = share(&mut lists, most);
+            let left: Vec<usize> = lists.iter().map(|(_, list)| list.len()).collect();
+            assert_eq!(gone + left.iter().sum::<usize>(), lengths.iter().sum::<usize>());
+            left
+        };
+        assert_eq!(of(&[50, 50, 50, 50], 100), [25, 25, 25, 25]);
+        assert_eq!(of(&[90, 4, 0, 90], 100), [48, 4, 0, 48]);
+        assert_eq!((of(&[30, 30], 60), of(&[], 9)), (vec![30, 30], vec![]));
+        assert_eq!(of(&[7, 7, 7], 2), [0, 0, 0], "less than one each");
+        // No part of the interval is left out alone.
+        let mut list: Vec<usize> = (0..1000).collect();
+        assert_eq!(thin(&mut list, 300), 700);
+        assert!((0..10).all(|part| list.iter().filter(|at| **at / 100 == part).count() == 30), "{list:?}");
+    }
+
+    #[test]
+    fn the_highest_cpus_are_not_left_out_where_all_write_much() {
+        let cpus = 9;
+        let written = |_| Written { fresh: LOAD.repeat(ACCESSES_MAX / 2), ..Written::default() };
+        let mut probe = probe((0..cpus).map(written).collect());
+        let found = probe.take();
+        for cpu in (0..cpus as u32).map(CpuId) {
+            assert_eq!(found.iter().filter(|(of, _)| *of == cpu).count(), ACCESSES_MAX / cpus);
+        }
+        assert_eq!(probe.lost()[LEFT_OUT], (ACCESSES_MAX / 2 * cpus - found.len()) as u64);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::access::lines::LineSample;
 use crate::access::window::EventAt;
-use crate::collect::access::spe::SpeProbe;
+use crate::collect::access::spe::{SpeProbe, thin};
 use crate::model::access::{AccessSource, SampledEvent};
 use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, TaskRaw};
@@ -59,15 +59,15 @@ impl Spe {
         self.probe.follow(root, cpus, &self.events)
     }
 
-    /// Accesses since the call before of processes that have a row. `nodes` says the node of a CPU and of a physical
-    /// address. Where more is written than taken, it samples less often from then on.
+    /// Accesses since the call before of processes that have a row, `room` of them at most, of all CPUs alike. `nodes` says
+    /// the node of a CPU and of a physical address. Where more is written than taken, it samples less often from then on.
     pub(super) fn take(
         &mut self,
         root: &Path,
         cpus: &[CpuId],
         tasks: &[Arc<TaskRaw>],
         nodes: (impl Fn(CpuId) -> Option<NodeId>, impl Fn(u64) -> Option<NodeId>),
-        page_shift: u32,
+        (page_shift, room): (u32, usize),
     ) -> Vec<Sampled> {
         let before = self.probe.overwhelmed();
         let accesses = self.probe.take();
@@ -81,8 +81,9 @@ impl Spe {
         let with = accesses.iter().filter(|(_, access)| access.tid.is_some()).count();
         self.with_context += with as u64;
         self.without_context += (all - with) as u64;
-        let found = of_processes(accesses, &rows, nodes, page_shift);
+        let mut found = of_processes(accesses, &rows, nodes, page_shift);
         *self.lost.entry(NO_TASK).or_default() += (all - found.len()) as u64;
+        self.probe.leave_out(thin(&mut found, room));
         found
     }
 
