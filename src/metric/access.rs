@@ -142,7 +142,7 @@ fn answers(task: &Task) -> Reading<&Answers> {
     if sampled.event.is_none() {
         return Err(no("no PMU sampled accesses"));
     }
-    sampled.found.complete()?;
+    sampled.found.events_complete()?;
     Ok(&sampled.found.answers)
 }
 

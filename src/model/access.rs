@@ -27,6 +27,12 @@ pub const MAPPINGS_LISTED: usize = 50;
 /// Beginning of the causes that are counted of SPE alone: stretches and bytes, not samples, and none of the clock.
 pub const OF_SPE: &str = "spe_";
 
+/// Samples of an event that were left out: none of the clock.
+pub const EVENTS_LEFT_OUT: &str = "events_left_out";
+
+/// Samples of contended lines that were left out: they are in all other numbers.
+pub const LINES_LEFT_OUT: &str = "lines_left_out";
+
 /// Share of lost samples from which on shares say nothing.
 const LOST_MAX: f64 = 0.05;
 
@@ -255,12 +261,26 @@ impl MemoryUse {
         self.next_by_nodes().flat_map(BTreeMap::values).sum()
     }
 
-    /// Whether so few samples were lost that shares say something.
+    /// Whether so few samples of the clock were lost that shares say something.
     ///
     /// # Errors
     /// Too many were.
     pub fn complete(&self) -> Result<(), Missing> {
-        let of_samples = self.lost.iter().filter(|(cause, _)| !cause.starts_with(OF_SPE));
+        self.has_all_but(|cause| {
+            cause.starts_with(OF_SPE) || [EVENTS_LEFT_OUT, LINES_LEFT_OUT].contains(&cause)
+        })
+    }
+
+    /// The same of samples of an event.
+    ///
+    /// # Errors
+    /// Too many were.
+    pub fn events_complete(&self) -> Result<(), Missing> {
+        self.has_all_but(|cause| cause.starts_with(OF_SPE) || cause == LINES_LEFT_OUT)
+    }
+
+    fn has_all_but(&self, is_other: impl Fn(&str) -> bool) -> Result<(), Missing> {
+        let of_samples = self.lost.iter().filter(|(cause, _)| !is_other(cause));
         let lost: u64 = of_samples.map(|(_, count)| count).sum();
         if lost as f64 > LOST_MAX * (lost + self.of_all) as f64 {
             return Err(Missing::Lost(format!("{lost} samples of {} were lost", lost + self.of_all)));
@@ -326,5 +346,16 @@ mod tests {
         assert_eq!((fewer.remote(), fewer.remote_by_count()), (all.remote(), all.remote_by_count()));
         assert_eq!(fewer.by_page_node(), all.by_page_node());
         assert_eq!(fewer.next_runs.by_mapping, [((0x1000, 0), 3), ((0, 0), 4), ((0, 0x1000), 5)].into());
+    }
+
+    #[test]
+    fn losses_of_others_say_nothing_against_the_clock() {
+        let of = |cause: &str| {
+            let found = MemoryUse { of_all: 100, lost: [(cause.into(), 50)].into(), ..MemoryUse::default() };
+            (found.complete().is_ok(), found.events_complete().is_ok())
+        };
+        assert_eq!(of("ring_full"), (false, false));
+        assert_eq!(of("events_left_out"), (true, false));
+        assert_eq!([of("lines_left_out"), of("spe_left_out"), of("spe_no_task")], [(true, true); 3]);
     }
 }

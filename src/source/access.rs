@@ -30,7 +30,7 @@ use crate::collect::placement::draw::Random;
 use crate::host::clock::thread_time;
 use crate::host::memory_blocks::MemoryBlocks;
 use crate::model::access::class::AccessClass;
-use crate::model::access::{MemoryUse, MemoryUses, SampledEvent};
+use crate::model::access::{EVENTS_LEFT_OUT, LINES_LEFT_OUT, MemoryUse, MemoryUses, SampledEvent};
 use crate::model::facility::Facility;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, TaskRaw};
@@ -381,7 +381,7 @@ impl Access {
         let lines = self.lines.finish(asked.to_ns, asked.lines, asked.placed_lines, self.page_shift);
         let (lines, left_out) = lines;
         if left_out > 0 {
-            *asked.lost.entry("events_left_out").or_default() += left_out;
+            *asked.lost.entry(LINES_LEFT_OUT).or_default() += left_out;
         }
         self.window.add(asked.from_ns, asked.to_ns, asked.found, asked.lost);
         let mut known = self.window.sum(sampled_event(&self.events, self.spe.as_ref()));
@@ -411,7 +411,7 @@ impl Access {
         };
         let left_out = std::mem::take(&mut self.events_left_out);
         if left_out > 0 {
-            asked.lost.insert("events_left_out", left_out);
+            asked.lost.insert(EVENTS_LEFT_OUT, left_out);
         }
         self.events_kept = 0;
         self.lost = lost;
