@@ -453,9 +453,10 @@ impl Access {
         self.asked = Some(asked);
     }
 
-    /// Whether it turned out just now that samples of an event belong to no process.
-    pub fn is_newly_blind(&mut self) -> bool {
-        self.spe.as_mut().is_some_and(Spe::is_newly_blind)
+    /// Why samples of an event say nothing, where that has changed since the call before; `Some(None)`: they do again.
+    pub fn news(&mut self) -> Option<Option<Missing>> {
+        let spe = self.spe.as_mut()?;
+        spe.has_news().then(|| spe.missing())
     }
 
     /// Why parts of it are missing: the clock, and the event of a PMU.

@@ -144,19 +144,24 @@ impl SpeProbe {
     /// Samples on these CPUs, and on those that went offline no longer.
     ///
     /// # Errors
-    /// One of them cannot be sampled.
+    /// One of them cannot be sampled; the others are.
     pub fn follow(&mut self, root: &Path, cpus: &[CpuId], events: &[SpeEvent]) -> Result<(), Missing> {
         self.cpus.retain(|cpu, _| cpus.contains(cpu));
+        let mut refused = None;
         for spe in events {
             for cpu in cpus.iter().filter(|cpu| spe.event.is_on(**cpu)) {
                 if self.cpus.contains_key(cpu) {
                     continue;
                 }
-                let area = (self.open)(spe, *cpu, self.period.unwrap_or(0).max(spe.period))?;
-                self.cpus.insert(*cpu, OnCpu { area, codes: source_codes(root, *cpu) });
+                match (self.open)(spe, *cpu, self.period.unwrap_or(0).max(spe.period)) {
+                    Ok(area) => {
+                        self.cpus.insert(*cpu, OnCpu { area, codes: source_codes(root, *cpu) });
+                    }
+                    Err(why) => refused = refused.or(Some(why)),
+                }
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     /// The accesses of programs since the call before, with their CPU. A CPU that cannot be stopped or does not go on is

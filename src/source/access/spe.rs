@@ -26,8 +26,10 @@ pub(super) struct Spe {
     lost: BTreeMap<&'static str, u64>,
     with_context: u64,
     without_context: u64,
-    /// It was said that they belong to no process.
-    blindness_said: bool,
+    /// Why a CPU is not sampled, if so.
+    refused: Option<Missing>,
+    /// The reason that was said last.
+    said: Option<Missing>,
 }
 
 /// An access of a process, by its page and maybe as a side of a contended line.
@@ -47,8 +49,12 @@ impl Spe {
         if events.is_empty() {
             return Ok(None);
         }
-        let (probe, lost) = (SpeProbe::start(root, cpus, &events)?, BTreeMap::new());
-        Ok(Some(Spe { probe, events, lost, with_context: 0, without_context: 0, blindness_said: false }))
+        Ok(Some(Spe::new(SpeProbe::start(root, cpus, &events)?, events)))
+    }
+
+    fn new(probe: SpeProbe, events: Vec<SpeEvent>) -> Spe {
+        let lost = BTreeMap::new();
+        Spe { probe, events, lost, with_context: 0, without_context: 0, refused: None, said: None }
     }
 
     /// Samples on the CPUs that are online now.
@@ -73,9 +79,9 @@ impl Spe {
         let accesses = self.probe.take();
         if self.probe.overwhelmed() > before {
             self.probe.slow_down(&self.events);
-            // The next change of CPUs tries again.
-            let _ = self.probe.follow(root, cpus, &self.events);
         }
+        // CPUs that did not go on are opened again, too, and those that were refused are tried with each sample.
+        self.refused = self.probe.follow(root, cpus, &self.events).err();
         let rows: HashMap<u32, ProcessId> = tasks.iter().map(|task| (task.tid, task.process())).collect();
         let all = accesses.len();
         let with = accesses.iter().filter(|(_, access)| access.tid.is_some()).count();
@@ -92,20 +98,23 @@ impl Spe {
         self.probe.lost().iter().chain(&self.lost).map(|(cause, count)| (*cause, *count))
     }
 
-    /// Why its samples belong to no process, if so.
+    /// Why its samples say nothing, if so: they belong to no process, or are not of all CPUs.
     pub(super) fn missing(&self) -> Option<Missing> {
         let is_blind = self.with_context == 0 && self.without_context >= WITHOUT_CONTEXT;
-        is_blind.then(|| {
+        let blind = is_blind.then(|| {
             let why = "SPE does not say which task it samples: the kernel is built without CONFIG_PID_IN_CONTEXTIDR, \
                        or CAP_PERFMON is missing";
             Missing::Unsupported(why.into())
-        })
+        });
+        blind.or_else(|| self.refused.clone())
     }
 
-    /// Whether that became known just now.
-    pub(super) fn is_newly_blind(&mut self) -> bool {
-        let is_blind = self.missing().is_some();
-        is_blind && !std::mem::replace(&mut self.blindness_said, is_blind)
+    /// Whether that is something else than at the call before.
+    pub(super) fn has_news(&mut self) -> bool {
+        let missing = self.missing();
+        let is_new = missing != self.said;
+        self.said = missing;
+        is_new
     }
 
     /// The way of sampling.
@@ -137,9 +146,71 @@ fn of_processes(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+    use crate::collect::access::spe::Area;
     use crate::model::access::class::AccessClass;
     use crate::model::access::lines::Transfer;
+    use crate::model::event::Event;
+
+    /// An area that is full each time.
+    struct Full;
+
+    impl Area for Full {
+        fn stop(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn resume(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn take(&mut self) -> Vec<u8> {
+            // PERF_RECORD_AUX of no bytes that says PERF_AUX_FLAG_TRUNCATED.
+            let head = [11_u32.to_ne_bytes().to_vec(), vec![0, 0], 32_u16.to_ne_bytes().to_vec()].concat();
+            let words = [0_u64, 0, 1].map(u64::to_ne_bytes).concat();
+            [head, words].concat()
+        }
+
+        fn copy(&self, _: u64, _: u64) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn head(&self) -> u64 {
+            0
+        }
+
+        fn release(&mut self, _: u64) {}
+    }
+
+    #[test]
+    fn a_cpu_that_cannot_be_opened_again_is_said_with_its_errno_and_tried_with_each_sample() {
+        let (event, without_physical) = (Event::default(), Event::default());
+        let events = vec![SpeEvent { event, without_physical, period: 1, threshold: None }];
+        let (root, cpus) = (Path::new("/nonexistent"), [0, 1].map(CpuId));
+        let mut opened = Vec::new();
+        let mut probe = SpeProbe::opened_by(Box::new(move |_, cpu, _| {
+            opened.push(cpu);
+            // CPU 0 is refused twice when it is opened for the second time.
+            let times = opened.iter().filter(|one| **one == cpu).count();
+            match (cpu, times) {
+                (CpuId(0), 2 | 3) => Err(Missing::Unsupported(io::Error::from_raw_os_error(24).to_string())),
+                _ => Ok(Box::new(Full) as Box<dyn Area>),
+            }
+        }));
+        probe.follow(root, &cpus, &events).unwrap();
+        let mut spe = Spe::new(probe, events);
+        let mut turn = || {
+            spe.take(root, &cpus, &[], (|_| None, |_| None), (12, 100));
+            (spe.has_news(), spe.missing().map(|why| why.to_string()))
+        };
+        let why = "Too many open files (os error 24)";
+        assert_eq!(turn(), (true, Some(why.into())));
+        assert_eq!(turn(), (false, Some(why.into())));
+        assert_eq!(turn(), (true, None));
+        assert_eq!(turn(), (false, None));
+    }
 
     #[test]
     fn accesses_go_to_the_process_of_their_task() {

@@ -113,7 +113,8 @@ impl LiveSource {
         let Some(access) = &mut self.accesses.running else { return Ok(None) };
         match access.turn(&self.host.topology, tasks, mono_ns) {
             Ok(found) => {
-                if access.is_newly_blind() {
+                if let Some(why) = access.news() {
+                    self.notes.extend(why.map(|why| format!("accesses are not sampled: {why}")));
                     self.say_missing();
                 }
                 Ok(Some(found))
