@@ -529,6 +529,34 @@ fn a_clock_alone_says_why_no_line_is_listed() {
 }
 
 #[test]
+fn a_cpu_that_does_not_tell_of_lines_has_no_zero_of_them() {
+    let mut world = World::intel();
+    let why = Missing::Unsupported("SPE does not say on CPU 0-3 that a line came from another core".into());
+    Arc::make_mut(&mut world.host).missing.insert("contended_lines".into(), why);
+    let mut app = app(&mut world, 3, (100, 30), Theme::new(false, false));
+    for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "l"] {
+        press(&mut app, key);
+    }
+    let mut shown = |loads: u64| {
+        let mut uses = accesses();
+        let lines = ContendedLines { loads, listed: Vec::new() };
+        uses.processes.values_mut().for_each(|found| Arc::make_mut(found).lines = lines.clone());
+        let sample = Sample { memory_use: Some(Arc::new(uses)), ..world.tick() };
+        app.sample(Arc::clone(&world.host), sample);
+        text(&draw(&app, 100, 30))
+    };
+    let none = shown(0);
+    assert!(none.contains("contended lines n/a: SPE does not say on CPU 0-3"), "{none}");
+    assert!(!none.contains("took their line"), "{none}");
+    // Others do.
+    let some = shown(2);
+    assert!(
+        some.contains("not all CPUs tell: 2 of 600 accesses in 10 s took their line from another core"),
+        "{some}"
+    );
+}
+
+#[test]
 fn counters_samples_and_placement_stand_side_by_side() {
     let mut world = World::intel();
     world.counts_remote();

@@ -6,13 +6,23 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
 use crate::model::access::answers::{Answers, MemoryAnswers};
+use crate::model::access::lines::CONTENDED_LINES;
 use crate::model::access::{MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent};
 use crate::model::sample::Missing;
 use crate::model::share::wilson_farther;
 use crate::snapshot::SampledUse;
 
-/// The samples of a process, on a machine with so many nodes. `no_event` says why no event of a PMU is sampled, if so.
-pub fn object(sampled: &SampledUse, nodes: usize, no_event: Option<&Missing>) -> Json {
+/// Reasons for what is not sampled on the machine.
+#[derive(Clone, Copy, Default)]
+pub struct Why<'a> {
+    /// Why no event of a PMU is sampled, if so.
+    pub no_event: Option<&'a Missing>,
+    /// Why its samples show no contended line, or not of all CPUs.
+    pub no_lines: Option<&'a Missing>,
+}
+
+/// The samples of a process, on a machine with so many nodes.
+pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
     let found = &sampled.found;
     let memory = found.at_memory() + found.nowhere + found.unknown;
     // An address that was overwritten is known where the next run of its instruction is.
@@ -46,10 +56,20 @@ pub fn object(sampled: &SampledUse, nodes: usize, no_event: Option<&Missing>) ->
         object["missing"] = json!({ "nodes": why.to_string() });
     }
     match &sampled.event {
-        Some(event) => object["pmu"] = of_event(event, found),
+        Some(event) => {
+            object["pmu"] = of_event(event, found);
+            if let Some(why) = why.no_lines {
+                object["missing"][CONTENDED_LINES] = json!(why.to_string());
+                // Without any of them 0 would be a count.
+                if found.lines.loads == 0 {
+                    (object["pmu"]["contended_loads"], object["pmu"][CONTENDED_LINES]) =
+                        (Json::Null, Json::Null);
+                }
+            }
+        }
         None => {
-            let why = no_event.map_or("no event of a PMU is sampled".into(), Missing::to_string);
-            object["missing"]["contended_lines"] = json!(why);
+            let why = why.no_event.map_or("no event of a PMU is sampled".into(), Missing::to_string);
+            object["missing"][CONTENDED_LINES] = json!(why);
         }
     }
     if let Some(why) = why_by_time {
@@ -153,6 +173,7 @@ mod tests {
 
     use super::*;
     use crate::model::access::class::AccessClass;
+    use crate::model::access::lines::ContendedLines;
     use crate::model::access::{AccessSource, ByNodes};
 
     #[test]
@@ -170,15 +191,29 @@ mod tests {
         let found = Arc::new(MemoryUse { mappings: vec![mapping], answers, ..MemoryUse::default() });
         let event = Some(SampledEvent { source: AccessSource::Ibs, threshold: None });
         let sampled = SampledUse { source: AccessSource::Clock, event, window_s: 10.0, found };
-        let object = object(&sampled, 2, None);
+        let object = object(&sampled, 2, Why::default());
         let mapping = &object["mappings"][0];
         assert_eq!((&mapping["name"], &mapping["pmu_samples"]), (&json!("[heap]"), &json!(200)), "{object}");
         assert!(mapping["use_pct"].is_null() && object["missing"]["use_pct"].is_string(), "{object}");
         assert_eq!(object["pmu"]["by_answer"], json!({ "remote_dram": 200 }));
         // Without the event nothing is said of mappings.
-        let without = super::object(&SampledUse { event: None, ..sampled }, 2, None);
+        let none = SampledUse { event: None, ..sampled.clone() };
+        let without = super::object(&none, 2, Why::default());
         assert!(without["missing"]["mappings"].is_string() && without.get("pmu").is_none(), "{without}");
         assert!(without["missing"]["contended_lines"].is_string(), "{without}");
         assert_eq!(object["pmu"]["contended_lines"], json!([]), "nothing was contended");
+        // Where that cannot be told, nothing is counted.
+        let cannot = Missing::Unsupported("no code says it".into());
+        let why = Why { no_lines: Some(&cannot), ..Why::default() };
+        let cannot = super::object(&sampled, 2, why);
+        assert_eq!(cannot["missing"]["contended_lines"], "no code says it", "{cannot}");
+        assert!(cannot["pmu"]["contended_lines"].is_null() && cannot["pmu"]["contended_loads"].is_null());
+        let lines = ContendedLines { loads: 2, listed: Vec::new() };
+        let some = MemoryUse { lines, ..MemoryUse::clone(&sampled.found) };
+        let some = super::object(&SampledUse { found: Arc::new(some), ..sampled }, 2, why);
+        assert_eq!(
+            (&some["pmu"]["contended_loads"], &some["pmu"]["contended_lines"]),
+            (&json!(2), &json!([]))
+        );
     }
 }

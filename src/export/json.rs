@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
+use super::access::Why;
 use super::{Export, Format, Part, Rows, Selection};
 use crate::finding::{self, Engine};
 use crate::metric::access::DRAM_REMOTE_PCT;
@@ -17,6 +18,7 @@ use crate::metric::page_migrations;
 use crate::metric::{Metric, Value};
 use crate::metric::{balancing, on_cpus};
 use crate::metric::{identity, task};
+use crate::model::access::lines::CONTENDED_LINES;
 use crate::model::event::Event;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
@@ -180,9 +182,12 @@ fn task_object(
     }
     let of_process = task.leads();
     if let Some(sampled) = task.memory_use.as_ref().filter(|_| of_process) {
-        let (nodes, no_event) =
-            (snapshot.host.topology.nodes.len(), snapshot.host_missing(DRAM_REMOTE_PCT.id));
-        row.insert("access".into(), super::access::object(sampled, nodes, no_event));
+        let nodes = snapshot.host.topology.nodes.len();
+        let why = Why {
+            no_event: snapshot.host_missing(DRAM_REMOTE_PCT.id),
+            no_lines: snapshot.host_missing(CONTENDED_LINES),
+        };
+        row.insert("access".into(), super::access::object(sampled, nodes, why));
     }
     row.insert("exited".into(), json!(task.ended()));
     if task.left() {

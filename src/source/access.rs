@@ -469,6 +469,11 @@ impl Access {
         clock.into_iter().chain(of_events.map(|why| (Facility::MemoryEvents, why)))
     }
 
+    /// Why contended lines are not seen, or not on all CPUs, though an event is sampled.
+    pub fn no_lines(&self) -> Option<Missing> {
+        self.spe.as_ref().and_then(Spe::no_lines)
+    }
+
     /// The sampler's programs.
     pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
         self.probe.programs()

@@ -194,6 +194,12 @@ impl SpeProbe {
         }
     }
 
+    /// CPUs whose records do not say that the cache of another core answered.
+    pub fn without_transfers(&self) -> impl Iterator<Item = CpuId> {
+        let tells = |on: &OnCpu| on.codes.is_some_and(SourceCodes::tells_transfers);
+        self.cpus.iter().filter(move |(_, on)| !tells(on)).map(|(cpu, _)| *cpu)
+    }
+
     /// Losses since the start, by cause.
     pub fn lost(&self) -> &BTreeMap<&'static str, u64> {
         &self.lost

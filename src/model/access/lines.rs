@@ -10,6 +10,9 @@ use crate::model::units::NodeId;
 /// Bytes of a line as a power of two. That of most CPUs; where lines are longer, one of them is listed as several.
 pub const LINE_SHIFT: u32 = 6;
 
+/// The key of the reason why no line is seen, beside those of metrics.
+pub const CONTENDED_LINES: &str = "contended_lines";
+
 /// Lines of a process that are kept: the most contended ones.
 pub const LINES_LISTED: usize = 20;
 

@@ -40,6 +40,14 @@ impl SourceCodes {
         }
     }
 
+    /// Whether a code says that the cache of another core answered, as far as codes are known: see [`transfer`].
+    pub fn tells_transfers(self) -> bool {
+        match self {
+            SourceCodes::Common | SourceCodes::HipTwelve => true,
+            SourceCodes::AmpereOne => false,
+        }
+    }
+
     fn class(self, code: u16) -> AccessClass {
         const CACHE: AccessClass = AccessClass::LocalCache { modified: false };
         match (self, code) {
@@ -140,7 +148,11 @@ mod tests {
             [Some(Transfer::Far), None, None, None]
         );
         assert_eq!([6, 7].map(|code| of(SourceCodes::HipTwelve, code)), [None, Some(Transfer::Far)]);
-        assert_eq!(of(SourceCodes::AmpereOne, 9), None);
+        let tells =
+            |codes: SourceCodes| (0..=32).any(|code| transfer(&load(Some(code), 0), Some(codes)).is_some());
+        for codes in [SourceCodes::Common, SourceCodes::HipTwelve, SourceCodes::AmpereOne] {
+            assert_eq!(codes.tells_transfers(), tells(codes), "{codes:?}");
+        }
         assert_eq!(transfer(&load(Some(9), 0), None), None);
         let store = Record { operation: Some(Operation::Store), ..load(Some(9), 0) };
         assert_eq!(transfer(&store, Some(SourceCodes::Common)), None);

@@ -10,6 +10,7 @@ use crate::collect::access::spe::{SpeProbe, thin};
 use crate::model::access::{AccessSource, SampledEvent};
 use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, TaskRaw};
+use crate::model::topology::format_cpulist;
 use crate::model::units::{CpuId, NodeId};
 use crate::pmu::spe::SpeAccess;
 use crate::pmu::spe::event::{SpeEvent, find};
@@ -107,6 +108,17 @@ impl Spe {
             Missing::Unsupported(why.into())
         });
         blind.or_else(|| self.refused.clone())
+    }
+
+    /// Why lines that threads take from each other are not seen on some CPUs, if so.
+    pub(super) fn no_lines(&self) -> Option<Missing> {
+        let mut cpus = self.probe.without_transfers().map(|cpu| cpu.0).peekable();
+        cpus.peek()?;
+        let cpus = format_cpulist(cpus);
+        let why = format!(
+            "SPE does not say on CPU {cpus} that a line came from another core: no such code is known there"
+        );
+        Some(Missing::Unsupported(why))
     }
 
     /// Whether that is something else than at the call before.
@@ -210,6 +222,28 @@ mod tests {
         assert_eq!(turn(), (false, Some(why.into())));
         assert_eq!(turn(), (true, None));
         assert_eq!(turn(), (false, None));
+    }
+
+    #[test]
+    fn cpus_that_do_not_tell_where_a_line_came_from_are_named() {
+        let root = std::env::temp_dir().join(format!("numatop-spe-lines-{}", std::process::id()));
+        // Neoverse N1, AmpereOne, and one without a file.
+        for (cpu, midr) in [(0, "0x00000000413fd0c1\n"), (1, "0x00000000c00fac40\n")] {
+            let folder = root.join(format!("sys/devices/system/cpu/cpu{cpu}/regs/identification"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("midr_el1"), midr).unwrap();
+        }
+        let (event, without_physical) = (Event::default(), Event::default());
+        let events = vec![SpeEvent { event, without_physical, period: 1, threshold: None }];
+        let no_lines = |cpus: &[CpuId]| {
+            let mut probe = SpeProbe::opened_by(Box::new(|_, _, _| Ok(Box::new(Full) as Box<dyn Area>)));
+            probe.follow(&root, cpus, &events).unwrap();
+            Spe::new(probe, events.clone()).no_lines().map(|why| why.to_string())
+        };
+        assert_eq!(no_lines(&[CpuId(0)]), None);
+        let why = no_lines(&[0, 1, 2].map(CpuId)).unwrap();
+        assert!(why.contains("CPU 1-2 "), "{why}");
+        let _ = std::fs::remove_dir_all(&root);
     }
 
     #[test]

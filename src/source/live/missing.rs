@@ -11,6 +11,7 @@ use crate::collect::probes::PROBES;
 use crate::host::fact::Fact;
 use crate::host::kernel;
 use crate::metric::needs;
+use crate::model::access::lines::CONTENDED_LINES;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 use crate::source::access::Access;
@@ -79,6 +80,8 @@ impl LiveSource {
         for (facility, why) in self.accesses.running.iter().flat_map(Access::missing) {
             needs::add_missing(&mut missing, facility, &why);
         }
+        let no_lines = self.accesses.running.as_ref().and_then(Access::no_lines);
+        missing.extend(no_lines.map(|why| (CONTENDED_LINES.to_owned(), why)));
         let not_asked = Missing::NotCollected("not collected: no column asks for it".into());
         for probe in PROBES.iter().filter(|probe| !self.demand.includes(probe.facility)) {
             needs::add_missing(&mut missing, probe.facility, &not_asked);

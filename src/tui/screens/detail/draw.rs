@@ -19,6 +19,7 @@ use crate::metric::interference::{
 use crate::metric::mempolicy;
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::{Metric, task};
+use crate::model::access::lines::CONTENDED_LINES;
 use crate::model::sample::Reading;
 use crate::model::units::NodeId;
 use crate::snapshot::{SmtNeighbour, Snapshot, Task};
@@ -125,7 +126,10 @@ pub(super) fn render(
     }
     match (&detail.lines, &detail.maps) {
         (Some(first), _) => {
-            lines::render(task, &events_missing(detail, snapshot), *first, theme, threads_area, buf);
+            let no_lines = snapshot.host_missing(CONTENDED_LINES);
+            let no_lines = no_lines.map(|why| crate::text::clean_str(&why.to_string()));
+            let why = lines::Why { no_event: events_missing(detail, snapshot), no_lines };
+            lines::render(task, &why, *first, theme, threads_area, buf);
         }
         (None, Some(maps)) => {
             let ghz = task::GHZ.read(task, snapshot).ok().and_then(|ghz| ghz.number());

@@ -43,16 +43,35 @@ pub(super) fn rows(task: Option<&Task>) -> usize {
     task.and_then(sampled).map_or(0, |used| rows_of(&used.found.lines).len())
 }
 
-/// A summary or `why` nothing is known, titles, and rows from `offset` on.
-pub(super) fn render(task: &Task, why: &str, offset: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
+/// Reasons why lines are not seen.
+pub(super) struct Why {
+    /// Nothing is sampled that would show them.
+    pub(super) no_event: String,
+    /// The samples of all CPUs or of some do not show them.
+    pub(super) no_lines: Option<String>,
+}
+
+/// A summary or the reason why nothing is known, titles, and rows from `offset` on.
+pub(super) fn render(task: &Task, why: &Why, offset: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let ellipsis = theme.glyphs.ellipsis;
-    let Some(used) = sampled(task) else {
-        let text = format!("contended lines n/a: {why}");
-        Pen::new(buf, area, 0, ellipsis).gap(1).write(&text, theme.style(Role::Warn));
-        return;
+    let found = match (sampled(task), &why.no_lines) {
+        (None, _) => Err(&why.no_event),
+        // 0 would be a count.
+        (Some(used), Some(cannot_tell)) if used.found.lines.loads == 0 => Err(cannot_tell),
+        (Some(used), _) => Ok(used),
+    };
+    let used = match found {
+        Ok(used) => used,
+        Err(why) => {
+            let text = format!("contended lines n/a: {why}");
+            Pen::new(buf, area, 0, ellipsis).gap(1).write(&text, theme.style(Role::Warn));
+            return;
+        }
     };
     let lines = &used.found.lines;
-    Pen::new(buf, area, 0, ellipsis).gap(1).write(&summary(used), theme.style(Role::Dim));
+    let of_some = why.no_lines.as_ref().map_or("", |_| "not all CPUs tell: ");
+    let summary = format!("{of_some}{}", summary(used));
+    Pen::new(buf, area, 0, ellipsis).gap(1).write(&summary, theme.style(Role::Dim));
     let header = theme.style(Role::Header);
     let mut pen = Pen::new(buf, area, 1, ellipsis);
     pen.repeat(' ', area.width, header).column(area.x, 1);
