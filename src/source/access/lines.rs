@@ -17,14 +17,32 @@ use crate::program::helper::OWN_PROGRAM;
 use crate::symbolize::Namer;
 
 /// Samples of the last ten seconds, and what is known of them.
-#[derive(Default)]
 pub(super) struct Lines {
     /// Samples since pages were last asked about.
     pub(super) fresh: LineBatch,
     window: LineWindow,
+    /// numatop-ng itself, which names code.
+    program: PathBuf,
     /// There from the first sample of a contended line on.
     namer: Option<Namer>,
     names: KnownNames,
+    /// Times that the window was added up.
+    #[cfg(test)]
+    sums: usize,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines {
+            fresh: LineBatch::default(),
+            window: LineWindow::default(),
+            program: PathBuf::from(OWN_PROGRAM),
+            namer: None,
+            names: KnownNames::default(),
+            #[cfg(test)]
+            sums: 0,
+        }
+    }
 }
 
 /// An access that may be one side of a contended line, as far as its event says.
@@ -59,24 +77,63 @@ impl Lines {
             placed.insert(process, place(samples, &Places::default(), page_shift));
         }
         let left_out = self.window.add(to_ns, placed);
+        // Answers take longer than an interval has: names that have come by now are all that this one gets.
+        let answers = self.namer.as_mut().map(|namer| namer.answers(Duration::ZERO));
+        self.names.extend(answers.into_iter().flatten());
+        let found = self.sum();
+        self.ask(&found);
+        (found, left_out)
+    }
+
+    /// Adds the window up, a sum over up to ten seconds of samples: once an interval.
+    fn sum(&mut self) -> BTreeMap<ProcessId, ContendedLines> {
+        #[cfg(test)]
+        {
+            self.sums += 1;
+        }
         let names = &self.names;
-        let name = |process, code| names.get(&Place::Address(process, code)).cloned();
-        let mut found = self.window.sum(name);
+        self.window.sum(|process, code| names.get(&Place::Address(process, code)).cloned())
+    }
+
+    /// Asks for the functions of code that accesses listed lines.
+    fn ask(&mut self, found: &BTreeMap<ProcessId, ContendedLines>) {
         let is_listed =
             |process: &ProcessId| found.get(process).is_some_and(|lines| !lines.listed.is_empty());
-        if found.values().any(|lines| !lines.listed.is_empty()) {
-            let places = self.window.code().filter(|(process, _)| is_listed(process));
-            let places: Vec<_> =
-                places.map(|(process, code)| (Place::Address(process, code), process)).collect();
-            // Without a thread for it lines have no names.
-            self.namer = self.namer.take().or_else(|| Namer::start(PathBuf::from(OWN_PROGRAM)).ok());
-            if let Some(namer) = &mut self.namer {
-                namer.ask(places.into_iter());
-                self.names.extend(namer.answers(Duration::ZERO));
-            }
-            let names = &self.names;
-            found = self.window.sum(|process, code| names.get(&Place::Address(process, code)).cloned());
+        if !found.keys().any(&is_listed) {
+            return;
         }
-        (found, left_out)
+        // Without a thread for it lines have no names.
+        self.namer = self.namer.take().or_else(|| Namer::start(self.program.clone()).ok());
+        if let Some(namer) = &mut self.namer {
+            let places = self.window.code().filter(|(process, _)| is_listed(process));
+            namer.ask(places.map(|(process, code)| (Place::Address(process, code), process)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::access::lines::Transfer;
+    use crate::model::stacks::Function;
+
+    #[test]
+    fn an_interval_is_added_up_once_with_the_names_that_have_come() {
+        let mut lines = Lines { program: PathBuf::from("/nonexistent"), ..Lines::default() };
+        let process = (7, 1);
+        let (address, code, transfer) = (0x1040, 0x10, Some(Transfer::Near));
+        let load = LineSample { address, code, cpu_node: None, page_node: None, transfer };
+        let mut listed = |lines: &mut Lines, to_ns| {
+            let batch = LineBatch::from([(process, vec![load; 3])]);
+            let (found, left_out) = lines.finish(to_ns, batch, BTreeMap::new(), 12);
+            assert_eq!(left_out, 0);
+            found[&process].listed[0].sides[0].function.clone()
+        };
+        assert_eq!((listed(&mut lines, 1), lines.sums), (None, 1));
+        let name = Function { name: Some("pop".into()), module: "queue".into(), kernel: false };
+        lines.names.extend([(Place::Address(process, code), name.clone().into())]);
+        assert_eq!((listed(&mut lines, 2).as_deref(), lines.sums), (Some(&name), 2));
+        // Those of lines were asked for.
+        assert!(lines.namer.is_some());
     }
 }
