@@ -9,13 +9,17 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::table::{Parsed, Uncharged};
-use crate::model::sample::{CpuRaw, Slot};
+use crate::model::sample::{CpuRaw, Slot, TaskRaw};
 use crate::model::topology::format_cpulist;
 use crate::model::units::{CpuId, NodeId};
 use crate::model::wire::{CPU_UNSEEN, CpuState, SLOTS};
 
-/// Counts by slot.
-type CountsBySlot = [u64; SLOTS];
+/// A task with time that was not charged, as the kernel's record said it.
+#[derive(Debug)]
+struct Standing {
+    charged_ns: u64,
+    slots: [Slot; SLOTS],
+}
 
 /// A spared CPU as of the sample before.
 #[derive(Debug)]
@@ -35,8 +39,11 @@ struct Before {
 pub struct Spared {
     cpus: BTreeSet<CpuId>,
     before: HashMap<u32, Before>,
-    /// Of tasks with time that was not charged, by serial, as of the sample before.
-    counted: HashMap<u64, CountsBySlot>,
+    /// By serial, as of the sample before.
+    standing: HashMap<u64, Standing>,
+    /// By serial: counts and times on the PMU that are left out, because most of the time that they are of is not known to
+    /// have been on the PMU or not; and that time.
+    untimed: HashMap<u64, [Slot; SLOTS]>,
 }
 
 impl Spared {
@@ -62,23 +69,40 @@ impl Spared {
     }
 
     /// Charges tasks of the walk, and their CPUs, with the time on spared CPUs that no switch has charged until `mono_ns`.
+    /// Tasks that ended since the sample before have been charged.
     ///
     /// Counters of a task that stood still meanwhile were not read: that time is one in which they were wanted and not on the
-    /// PMU. Counters of the CPU stay where they were when it was first seen: at a switch a node would get the counts of hours in
+    /// PMU. The switch brings the counts of all of it at once. Where counters take turns (`scaled`), times of the kernel come
+    /// with them, for all of it as well: then the interval has more time on the PMU than time in which they were wanted, and
+    /// scaling leaves it its own part. A stretch that began before times were read has none: its counts cannot be scaled, and
+    /// are left out.
+    ///
+    /// Counters of the CPU stay where they were when it was first seen: at a switch a node would get the counts of hours in
     /// one interval. The kernel charges a task out of scope at its switch, and no walk has it: of that time no more than
     /// the interval is told.
     pub fn charge(
         &mut self,
-        walk: &mut [Parsed],
+        (ends, walk): (&mut [Parsed], &mut [Parsed]),
         cpus: &mut [CpuRaw],
-        mono_ns: u64,
+        (mono_ns, scaled): (u64, bool),
         node_of: impl Fn(u32) -> Option<NodeId>,
     ) {
         if self.cpus.is_empty() {
             return;
         }
-        let (mut counted, mut on) = (HashMap::new(), HashMap::new());
+        for row in ends {
+            self.leave_out_untimed(&mut row.task, scaled);
+            self.standing.remove(&row.task.serial);
+            self.untimed.remove(&row.task.serial);
+        }
+        let mut on = HashMap::new();
         for row in walk {
+            let said = Standing { charged_ns: row.task.counts.cpu_ns(), slots: row.task.counts.slots };
+            self.leave_out_untimed(&mut row.task, scaled);
+            let before = self.standing.remove(&row.task.serial);
+            if row.leaves {
+                self.untimed.remove(&row.task.serial);
+            }
             let is_spared = |uncharged: &Uncharged| self.cpus.contains(&uncharged.cpu);
             let Some(Uncharged { cpu, ns }) = row.uncharged.filter(is_spared) else { continue };
             let task = &mut row.task;
@@ -87,11 +111,10 @@ impl Spared {
                 *run_ns += ns;
             }
             task.cpu = cpu.0;
-            counted.insert(task.serial, counts(&task.counts.slots));
-            stood_still(&mut task.counts.slots, self.counted.get(&task.serial), ns);
+            stood_still(&mut task.counts.slots, &said, before.as_ref(), ns);
+            self.standing.insert(task.serial, said);
             on.insert(cpu.0, ns);
         }
-        self.counted = counted;
         for cpu in cpus.iter_mut().filter(|cpu| self.cpus.contains(&CpuId(cpu.id))) {
             let before = self.before.get(&cpu.id);
             // The walk leaves a row out that says the same as before: the scheduler's time did not go on either.
@@ -112,16 +135,36 @@ impl Spared {
                 .insert(cpu.id, Before { mono_ns, switches, uncharged_ns, busy_ns, left_out_ns, slots });
         }
     }
+
+    /// Takes counts off that have no times though they need them: those of a switch that charged more than twice the time
+    /// of which the kernel knows whether they were on the PMU.
+    fn leave_out_untimed(&mut self, task: &mut TaskRaw, scaled: bool) {
+        let counts = &mut task.counts;
+        if let Some(before) = self.standing.get(&task.serial).filter(|_| scaled) {
+            let charged_ns = counts.cpu_ns().saturating_sub(before.charged_ns);
+            for (at, (now, before)) in counts.slots.iter().zip(&before.slots).enumerate() {
+                let timed_ns = now.enabled_ns.saturating_sub(before.enabled_ns);
+                if now.count != before.count && timed_ns < charged_ns / 2 {
+                    let untimed = &mut self.untimed.entry(task.serial).or_default()[at];
+                    untimed.count += now.count.saturating_sub(before.count);
+                    untimed.running_ns += now.running_ns.saturating_sub(before.running_ns);
+                    untimed.enabled_ns += charged_ns - timed_ns;
+                }
+            }
+        }
+        let Some(untimed) = self.untimed.get(&task.serial) else { return };
+        for (slot, untimed) in counts.slots.iter_mut().zip(untimed) {
+            slot.count = slot.count.saturating_sub(untimed.count);
+            slot.running_ns = slot.running_ns.saturating_sub(untimed.running_ns);
+            slot.enabled_ns += untimed.enabled_ns;
+        }
+    }
 }
 
-fn counts(slots: &[Slot; SLOTS]) -> CountsBySlot {
-    slots.map(|slot| slot.count)
-}
-
-/// Notes that counters were wanted for `ns` more and not read, where they say what they said `before`.
-fn stood_still(slots: &mut [Slot; SLOTS], before: Option<&CountsBySlot>, ns: u64) {
+/// Notes that counters were wanted for `ns` more and not read, where they say now what they said before.
+fn stood_still(slots: &mut [Slot; SLOTS], now: &Standing, before: Option<&Standing>, ns: u64) {
     for (at, slot) in slots.iter_mut().enumerate() {
-        if before.is_none_or(|before| before[at] == slot.count) {
+        if before.is_none_or(|before| before.slots[at].count == now.slots[at].count) {
             slot.enabled_ns += ns;
         }
     }
@@ -132,7 +175,7 @@ mod tests {
     use bytemuck::Zeroable;
 
     use super::*;
-    use crate::model::sample::{Counts, TaskRaw};
+    use crate::model::sample::Counts;
 
     fn state(state: u32, in_pid: u32) -> CpuState {
         CpuState { state, in_pid, ..CpuState::zeroed() }
@@ -165,7 +208,7 @@ mod tests {
         let uncharged = ns.map(|ns| Uncharged { cpu: CpuId(3), ns });
         let mut walk = vec![Parsed { task, leaves: false, group_live: 1, uncharged }];
         let mut cpus = vec![CpuRaw { id: 3, busy_ns: charged_ns, switches, slots, ..CpuRaw::default() }];
-        spared.charge(&mut walk, &mut cpus, mono_ns, |cpu| Some(NodeId(cpu / 2)));
+        spared.charge((&mut [], &mut walk), &mut cpus, (mono_ns, false), |cpu| Some(NodeId(cpu / 2)));
         (walk.remove(0).task, cpus.remove(0))
     }
 
@@ -193,6 +236,88 @@ mod tests {
         assert_eq!(enabled((100, 5, 1), 40), 40);
         assert_eq!(enabled((100, 5, 1), 60), 60);
         assert_eq!(enabled((150, 9, 2), 10), 0);
+    }
+
+    /// The kernel's count with its times at a sample, what of it is charged, and what is not.
+    struct Turns {
+        count: u64,
+        enabled_ns: u64,
+        running_ns: u64,
+        charged_ns: u64,
+        uncharged_ns: Option<u64>,
+    }
+
+    /// Told slots and CPU time of a thread at these moments, on a machine whose counters take turns; the last one is its
+    /// final row where it `ends`.
+    fn told(turns: &[Turns], ends: bool) -> Vec<(Slot, u64)> {
+        let mut spared = spared(&[3]);
+        let row = |turn: &Turns| {
+            let mut slots = [Slot::default(); SLOTS];
+            let Turns { count, enabled_ns, running_ns, charged_ns, uncharged_ns } = *turn;
+            slots[0] = Slot { count, enabled_ns, running_ns };
+            let counts = Counts { run_ns: vec![charged_ns], slots, ..Counts::default() };
+            let task = TaskRaw { serial: 7, cpu: 3, counts, ..TaskRaw::default() };
+            let uncharged = uncharged_ns.map(|ns| Uncharged { cpu: CpuId(3), ns });
+            Parsed { task, leaves: false, group_live: 1, uncharged }
+        };
+        let told = turns.iter().enumerate().map(|(at, turn)| {
+            let (mut rows, mut none) = ([row(turn)], []);
+            let (ended, walked) = match ends && at + 1 == turns.len() {
+                true => (&mut rows[..], &mut none[..]),
+                false => (&mut none[..], &mut rows[..]),
+            };
+            spared.charge((ended, walked), &mut [], (at as u64, true), |_| Some(NodeId(0)));
+            (rows[0].task.counts.slots[0], rows[0].task.counts.cpu_ns())
+        });
+        told.collect()
+    }
+
+    /// The count of the time between two of them, scaled, and that time. Differences are those of a snapshot.
+    fn between(told: &[(Slot, u64)], from: usize, to: usize) -> (Slot, f64, u64) {
+        let ((from, ran_before), (to, ran)) = (told[from], told[to]);
+        let slot = Slot {
+            count: to.count - from.count,
+            enabled_ns: to.enabled_ns.saturating_sub(from.enabled_ns),
+            running_ns: to.running_ns - from.running_ns,
+        };
+        (slot, slot.count as f64 * slot.enabled_ns as f64 / slot.running_ns as f64, ran - ran_before)
+    }
+
+    #[test]
+    fn counts_that_took_turns_are_scaled_at_the_switch_to_the_interval() {
+        let standing =
+            |ns| Turns { count: 0, enabled_ns: 0, running_ns: 0, charged_ns: 0, uncharged_ns: Some(ns) };
+        // After 100 s with a quarter of them on the PMU, and three counts in each ns: it runs on, or has ended.
+        let (count, enabled_ns, running_ns, charged_ns) = (75, 100, 25, 100);
+        for (uncharged_ns, ends) in [(None, false), (None, true)] {
+            let switched = Turns { count, enabled_ns, running_ns, charged_ns, uncharged_ns };
+            let told = told(&[standing(10), standing(99), switched], ends);
+            let (slot, _, ran_ns) = between(&told, 0, 1);
+            assert_eq!((slot.enabled_ns, slot.running_ns, ran_ns), (89, 0, 89), "not known");
+            let (_, scaled, ran_ns) = between(&told, 1, 2);
+            assert_eq!((scaled, ran_ns), (3.0, 1), "its own part");
+            let (_, scaled, ran_ns) = between(&told, 0, 2);
+            assert_eq!((scaled, ran_ns), (270.0, 90), "of the whole");
+        }
+    }
+
+    #[test]
+    fn a_stretch_from_before_times_were_read_is_left_out_and_the_next_one_is_scaled() {
+        let turn = |count, enabled_ns, running_ns, charged_ns, uncharged_ns| Turns {
+            count,
+            enabled_ns,
+            running_ns,
+            charged_ns,
+            uncharged_ns: Some(uncharged_ns),
+        };
+        let told = told(
+            &[turn(0, 0, 0, 0, 99), turn(80, 2, 1, 102, 5), turn(80, 2, 1, 102, 15), turn(95, 22, 6, 122, 0)],
+            false,
+        );
+        let (slot, ..) = between(&told, 0, 1);
+        assert!(slot.enabled_ns > 0 && (slot.count, slot.running_ns) == (0, 0), "not known: {slot:?}");
+        let (_, scaled, ran_ns) = between(&told, 2, 3);
+        assert_eq!((scaled, ran_ns), (15.0, 5), "three in each ns");
     }
 
     #[test]

@@ -11,9 +11,10 @@ use crate::model::units::NodeId;
 use crate::model::wire::NodeCounts;
 use crate::snapshot::Snapshot;
 
-/// A counter with multiplexing scaled out (perf_event_open(2): count × enabled / running).
+/// A counter with multiplexing scaled out (perf_event_open(2): count × enabled / running). More time on the PMU than time in
+/// which it was wanted is that of a task on a CPU that is not interrupted: its count is of a longer time than the interval.
 pub fn scaled(slot: &Slot) -> f64 {
-    if slot.enabled_ns > slot.running_ns && slot.running_ns > 0 {
+    if slot.enabled_ns != slot.running_ns && slot.enabled_ns > 0 && slot.running_ns > 0 {
         slot.count as f64 * slot.enabled_ns as f64 / slot.running_ns as f64
     } else {
         slot.count as f64
@@ -266,5 +267,7 @@ mod tests {
     fn multiplexed_counts_are_scaled() {
         assert_eq!(scaled(&Slot { count: 30, enabled_ns: 100, running_ns: 60 }), 50.0);
         assert_eq!(scaled(&Slot { count: 30, enabled_ns: 0, running_ns: 0 }), 30.0);
+        assert_eq!(scaled(&Slot { count: 30, enabled_ns: 10, running_ns: 60 }), 5.0);
+        assert_eq!(scaled(&Slot { count: u64::MAX, enabled_ns: 7, running_ns: 7 }), u64::MAX as f64);
     }
 }

@@ -123,7 +123,7 @@ mod tests {
         let process = (7, 1);
         let (address, code, transfer) = (0x1040, 0x10, Some(Transfer::Near));
         let load = LineSample { address, code, cpu_node: None, page_node: None, transfer };
-        let mut listed = |lines: &mut Lines, to_ns| {
+        let listed = |lines: &mut Lines, to_ns| {
             let batch = LineBatch::from([(process, vec![load; 3])]);
             let (found, left_out) = lines.finish(to_ns, batch, BTreeMap::new(), 12);
             assert_eq!(left_out, 0);

@@ -53,7 +53,8 @@ impl LiveSource {
         self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
         self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
         let host = &self.host;
-        self.spared.charge(&mut walk, &mut cpus, mono_ns, |cpu| host.node_of(cpu));
+        let rows = (&mut ends[..], &mut walk[..]);
+        self.spared.charge(rows, &mut cpus, (mono_ns, self.multiplexed), |cpu| host.node_of(cpu));
         // At once: what moves between this and the walk is in the matrix and not yet in a row.
         let flows = self.sched.moves().flows(&self.host.topology);
         let mut readings = Readings {
