@@ -332,8 +332,8 @@ mod tests {
         RingRecord::Stretch { offset, bytes: bytes as u64, truncated: missing, collision: missing }
     }
 
-    /// A CPU that writes `fresh` to its area, of which the ring tells when it is stopped and not before. What is done to it
-    /// goes into `deeds`.
+    /// A CPU that writes `fresh` to its area, of which the ring tells when it is stopped and not before. Calls go into
+    /// `deeds`.
     #[derive(Default)]
     struct Written {
         fresh: Vec<u8>,

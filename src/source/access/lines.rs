@@ -133,7 +133,7 @@ mod tests {
         let name = Function { name: Some("pop".into()), module: "queue".into(), kernel: false };
         lines.names.extend([(Place::Address(process, code), name.clone().into())]);
         assert_eq!((listed(&mut lines, 2).as_deref(), lines.sums), (Some(&name), 2));
-        // Those of lines were asked for.
+        // Functions of their code were asked for.
         assert!(lines.namer.is_some());
     }
 }
