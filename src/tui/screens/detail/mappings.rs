@@ -188,7 +188,7 @@ fn use_words(used: &SampledUse) -> String {
             let memory = (found.at_memory() + found.nowhere + found.unknown) as f64;
             let known = wilson(found.with_address as f64, memory).map_or(0.0, |(pct, _)| pct);
             format!(
-                "use: {} samples of the last {:.0} s, {known:.0}% with address",
+                "USE% of its time at memory: {} samples in {:.0} s, {known:.0}% with address",
                 count(found.samples as f64),
                 used.window_s
             )
