@@ -183,6 +183,19 @@ fn few_points_and_few_rows_have_the_same_sums() {
 }
 
 #[test]
+fn accesses_by_pair_of_nodes_are_not_called_counted() {
+    let scratch = Scratch::new();
+    let path = demo(&scratch);
+    let found = report(&path, &[]);
+    // Counters say which accesses are remote, but not of which node the memory is.
+    assert_eq!((&found["lanes"][1]["id"], &found["lanes"][1]["source"]), (&"remote".into(), &"counted".into()));
+    assert_eq!(found["matrix"]["accesses_sampled_pct"], 0.0);
+    let page = page(&path, &[]);
+    let nodes = page.split("id=\"between\"").nth(1).unwrap().split("</p>").next().unwrap();
+    assert!(nodes.contains("go to another node (estimated from placement)."), "{nodes}");
+}
+
+#[test]
 fn intervals_longer_than_a_bucket_make_no_hole() {
     let scratch = Scratch::new();
     let found = report(&demo(&scratch), &[]);

@@ -121,6 +121,7 @@ fn matrices(report: &Report) -> Json {
     json!({
         "nodes": nodes,
         "accesses_ns": of(&report.matrices.accesses),
+        "accesses_sampled_pct": round(report.matrices.sampled_pct()),
         "tasks_moved": of(&report.matrices.tasks),
         "pages_moved": of(&report.matrices.pages),
     })

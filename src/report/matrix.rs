@@ -63,6 +63,10 @@ pub struct Matrices {
     pub nodes: Vec<u32>,
     /// Time on a CPU by the node that ran and that of the memory it used meanwhile, ns.
     pub accesses: Matrix,
+    /// The time behind `accesses`, and the part of it whose accesses were sampled, ns; the rest is from placement.
+    pub known_ns: f64,
+    /// See `known_ns`.
+    pub sampled_ns: f64,
     /// Tasks and pages that moved.
     pub tasks: Matrix,
     /// See `tasks`.
@@ -73,7 +77,14 @@ impl Matrices {
     /// Of these nodes.
     pub fn new(nodes: &[u32], parts: &Grid) -> Matrices {
         let matrix = || Matrix::new(nodes.len(), parts);
-        Matrices { nodes: nodes.to_vec(), accesses: matrix(), tasks: matrix(), pages: matrix() }
+        Matrices {
+            nodes: nodes.to_vec(),
+            accesses: matrix(),
+            known_ns: 0.0,
+            sampled_ns: 0.0,
+            tasks: matrix(),
+            pages: matrix(),
+        }
     }
 
     /// Adds an interval, which lies in these parts.
@@ -81,6 +92,9 @@ impl Matrices {
         if self.nodes.len() < 2 {
             return;
         }
+        let (known_ns, sampled_ns) = snapshot.accesses.known_ns();
+        self.known_ns += known_ns;
+        self.sampled_ns += sampled_ns;
         for from in 0..self.nodes.len() {
             for to in 0..self.nodes.len() {
                 let ns = snapshot.accesses.ns(NodeId(self.nodes[from]), NodeId(self.nodes[to]));
@@ -97,5 +111,10 @@ impl Matrices {
         let (tasks, pages) = (pairs(&snapshot.flows), pairs(&snapshot.page_flows));
         tasks.into_iter().for_each(|(pair, count)| self.tasks.add(pair, count, parts));
         pages.into_iter().for_each(|(pair, count)| self.pages.add(pair, count, parts));
+    }
+
+    /// Share of the time behind accesses that is from sampled accesses, 0..=100; 0 where none is known.
+    pub fn sampled_pct(&self) -> f64 {
+        if self.known_ns > 0.0 { self.sampled_ns * 100.0 / self.known_ns } else { 0.0 }
     }
 }

@@ -104,6 +104,16 @@ pub fn source(witness: Option<Witness>) -> &'static str {
     }
 }
 
+/// The source of accesses by pair of nodes, of which so many per cent (0 to 100) are of processes whose accesses were sampled.
+/// Counters do not say of which node memory is, so no pair is counted.
+pub fn source_of_pairs(sampled_pct: f64) -> String {
+    match sampled_pct {
+        pct if pct < 0.5 => source(Some(Witness::Memory)).into(),
+        pct if pct >= 99.5 => source(Some(Witness::Estimate)).into(),
+        pct => format!("{} % of the time estimated from samples, the rest from placement", short(pct)),
+    }
+}
+
 /// The remote share of a row with its mark; `?` where it is not known.
 pub fn remote(sums: &Sums) -> String {
     if sums.remote.den <= 0.0 {
@@ -450,6 +460,15 @@ mod tests {
         let mut sums = Sums::default();
         sums.remote.add(crate::metric::over::Quotient::pct(3.0, 12.0));
         assert_eq!(remote(&sums), "25");
+    }
+
+    #[test]
+    fn accesses_of_pairs_are_estimated() {
+        let samples = "40 % of the time estimated from samples, the rest from placement";
+        assert_eq!(
+            [0.0, 40.0, 100.0].map(source_of_pairs),
+            ["estimated from placement", samples, "estimated from samples"]
+        );
     }
 
     #[test]

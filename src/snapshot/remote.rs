@@ -257,6 +257,11 @@ impl Accesses {
         self.ns.get(from.index()).and_then(|to_nodes| to_nodes.get(to.index())).copied().unwrap_or(0.0)
     }
 
+    /// Time with known memory, and the part of it that is from sampled accesses, ns.
+    pub fn known_ns(&self) -> (f64, f64) {
+        (self.run_ns, self.sampled_ns)
+    }
+
     /// Share of the time that is from sampled accesses, in percent; the rest is from placement. `None` when nothing with
     /// known memory ran.
     pub fn sampled_pct(&self) -> Option<f64> {
@@ -385,6 +390,7 @@ mod tests {
         assert_eq!((pct(0, 0), pct(0, 1)), (Some(38.0), Some(38.0)));
         assert_eq!((pct(1, 0), pct(1, 1)), (Some(13.0), Some(13.0)));
         assert_eq!(accesses.sampled_pct(), Some(50.0));
+        assert_eq!(accesses.known_ns(), (400.0, 200.0));
         // Without memory that is known nothing is made up.
         let mut other = Accesses::default();
         other.add_sampled(&[0, 100], &samples, None);

@@ -5,7 +5,6 @@ use maud::{Markup, html};
 use super::View;
 use crate::model::units::NodeId;
 use crate::report::Report;
-use crate::report::lanes::Id;
 use crate::report::matrix::Matrix;
 use crate::report::words;
 use crate::text::clean_str;
@@ -18,15 +17,13 @@ const PAIRS: usize = 20;
 pub(super) fn content(view: &View<'_>) -> Markup {
     let report = view.report;
     let matrices = &report.matrices;
-    let source = report.lane(Id::Remote).map(|lane| words::source(lane.sources.most()));
     let all = matrices.accesses.all();
     html! {
         @if all > 0.0 {
             p.muted {
                 "Accesses in % of the machine: a " b { "row" } " is the node whose CPUs ask, a " b { "column" }
                 " the node whose memory answers. " b id="between" { (percent(matrices.accesses.between(), all)) " %" }
-                " go to another node"
-                @if let Some(source) = source { " (" (source) ")" } "."
+                " go to another node (" (words::source_of_pairs(matrices.sampled_pct())) ")."
             }
         } @else {
             p.muted { "Where memory is was not looked at in this time, so accesses by pair of nodes are not known." }
