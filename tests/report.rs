@@ -196,6 +196,34 @@ fn accesses_by_pair_of_nodes_are_not_called_counted() {
 }
 
 #[test]
+fn programs_without_rows_have_their_part_of_the_remote_accesses() {
+    let scratch = Scratch::new();
+    let path = scratch.join("rest.nrec");
+    // All memory is on another node. One program runs on 0.8 CPUs, 30 others on 0.2 each.
+    let remote = |pid, comm: &str, pct| Actor {
+        rss: 4 << 30,
+        memory: vec![0, 1024, 0, 0],
+        accesses: 20.0,
+        ..Actor::new(pid, comm).runs(&[(0, pct)])
+    };
+    let others = (0..30).map(|at| remote(200 + at, &format!("small-{at}"), 20.0));
+    let actors = others.chain([remote(100, "large", 80.0)]).collect();
+    let mut machine = Machine::new(HostFacts::clone(&demo_machine().host), Names::default(), actors);
+    record(&path, &seconds(&mut machine, 20));
+    let lede = |flags: &[&str]| report(&path, flags)["lede"].as_str().unwrap().to_owned();
+    for flags in [&["--top", "1"][..], &["--top", "3"], &["--comm", "^large$"]] {
+        let lede = lede(flags);
+        assert!(lede.contains("left their node") && !lede.contains("of them:"), "{flags:?}: {lede}");
+    }
+    // Without the small ones it is all of it.
+    machine.actors.retain(|actor| actor.pid == 100);
+    let path = scratch.join("alone.nrec");
+    record(&path, &seconds(&mut machine, 20));
+    let lede = report(&path, &[])["lede"].as_str().unwrap().to_owned();
+    assert!(lede.contains("large has most of them"), "{lede}");
+}
+
+#[test]
 fn intervals_longer_than_a_bucket_make_no_hole() {
     let scratch = Scratch::new();
     let found = report(&demo(&scratch), &[]);

@@ -202,22 +202,38 @@ fn remote_sentence(report: &Report, track: &Track) -> String {
     }
 }
 
-/// The program that has so much of the time with remote memory that it is worth a word.
+/// The program that has so much of the time with remote memory that it is worth a word. All others are in that time, too, whether
+/// they have rows of their own or not.
 fn most_remote(report: &Report) -> Option<String> {
     const WORTH: f64 = 0.3;
-    let rows = report.programs.rows.iter().filter(|row| row.sums.remote.den > 0.0);
-    let remote_ns = |row: &Row| row.sums.run_ns * row.sums.remote.num / row.sums.remote.den;
-    let all: f64 = rows.clone().map(remote_ns).sum();
-    let most = rows.max_by(|a, b| remote_ns(a).total_cmp(&remote_ns(b)))?;
-    let share = remote_ns(most) / all.max(1.0);
-    let word = if share > 0.5 { "most" } else { "the largest part" };
+    let remote_ns = |sums: &Sums| match sums.remote.den > 0.0 {
+        true => sums.run_ns * sums.remote.num / sums.remote.den,
+        false => 0.0,
+    };
+    let rest = report.programs.rest.as_ref().map_or(0.0, remote_ns);
+    let rows = &report.programs.rows;
+    let most = rows.iter().max_by(|a, b| remote_ns(&a.sums).total_cmp(&remote_ns(&b.sums)))?;
+    let own = remote_ns(&most.sums);
+    let all = rest + rows.iter().map(|row| remote_ns(&row.sums)).sum::<f64>();
+    let share = own / all.max(1.0);
     (share >= WORTH).then(|| {
         let whose = most.container.as_ref().map_or(String::new(), |container| format!(" in {container}"));
         let cpus = report.cpus_of(most.sums.run_ns);
         let used = if cpus < 0.95 { "less than one CPU".into() } else { format!("{} CPUs", short(cpus)) };
         let pct = short(most.sums.remote.value());
+        let word = part_word(share, rest <= own);
         format!("{}{whose} has {word} of them: {pct} % of its accesses, on {used}.", most.name)
     })
+}
+
+/// The word for a share (0 to 1) of something. `is_largest`: no other one can have more.
+fn part_word(share: f64, is_largest: bool) -> &'static str {
+    match is_largest {
+        _ if share > 0.5 => "most",
+        true => "the largest part",
+        // One of the others may have more than it.
+        false => "a large part",
+    }
 }
 
 /// The programs with the most CPU time, where the machine has one node.
@@ -460,6 +476,12 @@ mod tests {
         let mut sums = Sums::default();
         sums.remote.add(crate::metric::over::Quotient::pct(3.0, 12.0));
         assert_eq!(remote(&sums), "25");
+    }
+
+    #[test]
+    fn a_part_is_the_largest_where_no_other_can_be_larger() {
+        let parts = [(0.51, true), (0.5, true), (0.4, false)].map(|(share, largest)| part_word(share, largest));
+        assert_eq!(parts, ["most", "the largest part", "a large part"]);
     }
 
     #[test]
