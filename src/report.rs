@@ -46,7 +46,7 @@ pub struct Options {
     pub top: usize,
     /// Buckets at most, above 0.
     pub points: usize,
-    /// Programs that have rows of their own.
+    /// Names of programs that have rows of their own, as they are before words are put in their place.
     pub comm: Option<Regex>,
     /// The first line, in place of host and day.
     pub title: Option<String>,

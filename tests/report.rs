@@ -456,6 +456,28 @@ fn an_anonymous_report_names_nobody() {
 }
 
 #[test]
+fn an_anonymous_report_has_rows_of_the_programs_that_were_named() {
+    let scratch = Scratch::new();
+    let path = demo(&scratch);
+    let rows = |flags: &[&str]| {
+        let found = report(&path, flags);
+        let rows = found["programs"]["rows"].as_array().unwrap().iter();
+        let of = |row: &Json| (row["name"].as_str().unwrap().to_owned(), row["cpu_pct"].to_string());
+        rows.map(of).unzip::<String, String, Vec<_>, Vec<_>>()
+    };
+    // Kernel threads keep their names.
+    for name in ["^postgres$", "^kcompactd2$"] {
+        let (named, nameless) = (rows(&["--comm", name]), rows(&["--comm", name, "--anonymous"]));
+        assert!(!named.1.is_empty());
+        assert_eq!(nameless.1, named.1, "{name}");
+    }
+    let (names, _) = rows(&["--comm", "^postgres$", "--anonymous"]);
+    assert!(!names.is_empty() && names.iter().all(|name| name.starts_with("program-")), "{names:?}");
+    // The words are no names.
+    assert_eq!(rows(&["--comm", "^program-", "--anonymous"]).0, Vec::<String>::new());
+}
+
+#[test]
 fn an_anonymous_gap_has_no_reason() {
     let scratch = Scratch::new();
     let path = scratch.join("paused.nrec");

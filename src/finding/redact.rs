@@ -28,6 +28,9 @@ const ENDINGS: [&str; 4] = [".service", ".scope", ".slice", ".mount"];
 /// Beginnings of names of our own processes, which rules leave out.
 const OWN: [&[u8]; 2] = [b"numatop-ng", b"nng-"];
 
+/// The kind of programs.
+const PROGRAM: &str = "program";
+
 /// Words in place of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Style {
@@ -148,7 +151,14 @@ impl Redactor {
     }
 
     fn comm(&mut self, comm: Comm) -> Comm {
-        Comm::new(&self.word("program", comm.bytes()))
+        Comm::new(&self.word(PROGRAM, comm.bytes()))
+    }
+
+    /// Names of programs by the words in their place, clean as rows have them. Names that were kept are not in it; letters stand
+    /// for names of all kinds.
+    pub fn programs(&self) -> BTreeMap<String, String> {
+        let replaced = self.words.iter().filter(|((kind, _), _)| kind.is_empty() || *kind == PROGRAM);
+        replaced.map(|((_, name), word)| (word.clone(), crate::text::clean(name))).collect()
     }
 
     /// Replaces the names in stacks. Functions of the kernel have the same names everywhere.
@@ -197,6 +207,17 @@ mod tests {
         assert_eq!(redactor.word("program", b"redis"), "program-2");
         assert_eq!(redactor.word("program", b"mysqld"), "program-1");
         assert_eq!(redactor.path("/system.slice/mysql.service"), "/system.slice/cgroup-1.service");
+    }
+
+    #[test]
+    fn words_of_programs_lead_back_to_them() {
+        let mut redactor = Redactor::by_kind();
+        redactor.comm(Comm::new("mysqld"));
+        redactor.comm(Comm::new("redis"));
+        redactor.path("/system.slice/mysql.service");
+        let found: Vec<(String, String)> = redactor.programs().into_iter().collect();
+        let wanted = [("program-1", "mysqld"), ("program-2", "redis")];
+        assert_eq!(found, wanted.map(|(word, name)| (word.to_owned(), name.to_owned())));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct Fold {
     /// Time of each bucket in any interval, ns.
     time_ns: Vec<f64>,
     programs: Rows,
+    /// Names of programs by the words that rows have in their place.
+    replaced: BTreeMap<String, String>,
     containers: Rows,
     of_tasks: Columns<Task>,
     of_containers: Columns<Container>,
@@ -82,6 +84,7 @@ impl Fold {
             measured_ns: vec![0.0; grid.count],
             time_ns: vec![0.0; grid.count],
             programs: Rows::default(),
+            replaced: BTreeMap::new(),
             containers: Rows::default(),
             of_tasks: Columns::of(TASK_METRICS)?,
             of_containers: Columns::of(CONTAINER_METRICS)?,
@@ -120,6 +123,11 @@ impl Fold {
     /// Notes what a sample says beside its numbers.
     pub fn notes(&mut self, wall_ns: i64, notes: &[String]) {
         self.missing.notes(wall_ns, notes);
+    }
+
+    /// Notes the names of programs by the words that rows have in their place: [`Options::comm`] is about names.
+    pub fn replaced(&mut self, names: BTreeMap<String, String>) {
+        self.replaced = names;
     }
 
     /// Notes bytes at the end of the recording that are no whole frame.
@@ -231,8 +239,10 @@ impl Fold {
                 *is_gap = self.measured_ns[at] < self.grid.width_ns as f64 / 3.0;
             }
         }
-        let comm = self.options.comm.clone();
-        let keeps = |key: &super::programs::Key| comm.as_ref().is_none_or(|comm| comm.is_match(&key.1));
+        let comm = self.options.comm.as_ref();
+        let keeps = |(_, name): &super::programs::Key| {
+            comm.is_none_or(|comm| comm.is_match(self.replaced.get(name).unwrap_or(name)))
+        };
         let findings = found(&self.engine);
         let (summary, blind) = (self.engine.summary(), self.engine.blind().to_vec());
         for lane in &mut self.lanes {

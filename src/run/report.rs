@@ -64,6 +64,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
         return Ok(ran());
     }
     fold.torn(recording.torn());
+    fold.replaced(deriving.replaced());
     let Some(report) = fold.finish() else { return Ok(nothing_there(&args.path, span)) };
     let clock = Clock::new(zone, report.span, report.grid.width_ns);
     let (text, form) = render(args, &report, &clock);
@@ -191,6 +192,11 @@ pub(super) struct Deriving {
 impl Deriving {
     pub(super) fn new(redactor: Option<Redactor>) -> Deriving {
         Deriving { previous: None, redactor, hosts: None }
+    }
+
+    /// Names of programs by the words in their place.
+    fn replaced(&self) -> BTreeMap<String, String> {
+        self.redactor.as_ref().map(Redactor::programs).unwrap_or_default()
     }
 
     pub(super) fn step(&mut self, Read { mut host, mut sample, goes_on, is_interrupted }: Read) -> Step {
