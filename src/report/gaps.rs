@@ -22,13 +22,23 @@ pub struct Gap {
     pub is_restart: bool,
 }
 
+/// Holes of a kind: their number, and the time in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Holes {
+    pub count: usize,
+    /// Time, ns.
+    pub ns: f64,
+}
+
 /// Everything that is missing from a recording, or happened beside the numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Missing {
     pub gaps: Vec<Gap>,
     pub more_gaps: usize,
-    /// Time of all holes, ns.
-    pub gap_ns: f64,
+    /// Holes between runs: their time is in no sum.
+    pub gone: Holes,
+    /// Holes in a run, whose counters went on: their time is in the sums, but in no line.
+    pub paused: Holes,
     /// Other notes of samples with their time, ns since 1970. Clean.
     pub notes: Vec<(i64, String)>,
     pub more_notes: usize,
@@ -45,7 +55,9 @@ pub struct Missing {
 impl Missing {
     /// Notes a hole.
     pub fn gap(&mut self, gap: Gap) {
-        self.gap_ns += (gap.to_ns as f64 - gap.from_ns as f64).max(0.0);
+        let holes = if gap.is_new_run { &mut self.gone } else { &mut self.paused };
+        holes.count += 1;
+        holes.ns += (gap.to_ns as f64 - gap.from_ns as f64).max(0.0);
         if self.gaps.len() < KEPT {
             self.gaps.push(gap);
         } else {

@@ -1,6 +1,7 @@
 //! The sentences of a report, and the rules by which they are chosen.
 
 use super::clock::{Clock, length};
+use super::gaps::{Holes, Missing};
 use super::lanes::Id;
 use super::programs::{Row, Sums};
 use super::track::Track;
@@ -306,21 +307,7 @@ pub fn worst_span(report: &Report) -> String {
 pub fn caveat(report: &Report, clock: &Clock) -> Vec<String> {
     let mut said = Vec::new();
     let missing = &report.missing;
-    match missing.gaps.as_slice() {
-        [] => {}
-        [gap] if missing.more_gaps == 0 => {
-            let why = if gap.is_restart { " (the machine was restarted)" } else { "" };
-            said.push(format!(
-                "Not in here: {} at {}{why}.",
-                length(missing.gap_ns),
-                clock.time(gap.from_ns)
-            ));
-        }
-        gaps => {
-            let all = gaps.len() + missing.more_gaps;
-            said.push(format!("Not in here: {} in {all} gaps.", length(missing.gap_ns)));
-        }
-    }
+    said.extend(holes(missing, clock));
     if let Some(lane) = report.lane(Id::Remote)
         && lane.missing.is_none()
         && let Some(witness) = lane.sources.most()
@@ -345,6 +332,28 @@ pub fn caveat(report: &Report, clock: &Clock) -> Vec<String> {
     }
     if missing.torn_bytes > 0 {
         said.push("The end of the last file is damaged, or was being written.".into());
+    }
+    said
+}
+
+/// Sentences on holes: time that no sum has, and time that no line has.
+fn holes(missing: &Missing, clock: &Clock) -> Vec<String> {
+    let of = |holes: Holes, is_gone: bool| {
+        let place = match missing.gaps.iter().find(|gap| gap.is_new_run == is_gone) {
+            Some(gap) if holes.count == 1 => {
+                let why = if gap.is_restart { " (the machine was restarted)" } else { "" };
+                format!("at {}{why}", clock.time(gap.from_ns))
+            }
+            _ => format!("in {} gaps", thousands(holes.count)),
+        };
+        format!("{} {place}", length(holes.ns))
+    };
+    let mut said = Vec::new();
+    if missing.gone.count > 0 {
+        said.push(format!("Not in here: {}.", of(missing.gone, true)));
+    }
+    if missing.paused.count > 0 {
+        said.push(format!("In the sums, but in no line: {}.", of(missing.paused, false)));
     }
     said
 }
@@ -423,6 +432,7 @@ pub fn when(finding: &Finding, clock: &Clock) -> String {
 mod tests {
     use super::*;
     use crate::finding::{Key, Subject};
+    use crate::report::gaps::Gap;
 
     #[test]
     fn numbers_are_short() {
@@ -482,6 +492,29 @@ mod tests {
     fn a_part_is_the_largest_where_no_other_can_be_larger() {
         let parts = [(0.51, true), (0.5, true), (0.4, false)].map(|(share, largest)| part_word(share, largest));
         assert_eq!(parts, ["most", "the largest part", "a large part"]);
+    }
+
+    #[test]
+    fn a_pause_is_in_the_sums_and_a_new_run_is_not() {
+        const MINUTE: i64 = 60_000_000_000;
+        let gap = |begin: i64, minutes: i64, is_new_run| Gap {
+            from_ns: begin * MINUTE,
+            to_ns: (begin + minutes) * MINUTE,
+            why: Vec::new(),
+            is_new_run,
+            is_restart: is_new_run,
+        };
+        let clock = Clock::new(jiff::tz::TimeZone::UTC, (0, 100 * MINUTE), MINUTE);
+        let mut missing = Missing::default();
+        missing.gap(gap(10, 5, false));
+        assert_eq!(holes(&missing, &clock), ["In the sums, but in no line: 5 min at 00:10."]);
+        missing.gap(gap(20, 3, true));
+        let gone = "Not in here: 3 min at 00:20 (the machine was restarted).";
+        assert_eq!(holes(&missing, &clock), [gone, "In the sums, but in no line: 5 min at 00:10."]);
+        missing.gap(gap(30, 3, true));
+        missing.gap(gap(40, 5, false));
+        let both = ["Not in here: 6 min in 2 gaps.", "In the sums, but in no line: 10 min in 2 gaps."];
+        assert_eq!(holes(&missing, &clock), both);
     }
 
     #[test]

@@ -70,7 +70,7 @@ fn hole(view: &View<'_>, gap: &Gap) -> Markup {
                 @if gap.is_new_run { (restarted) "; " }
                 @for (at, why) in gap.why.iter().enumerate() { @if at > 0 { "; " } (why) }
                 @if gap.why.is_empty() && !gap.is_new_run { "the recording does not say" }
-                ". No line in that time."
+                @if gap.is_new_run { ". In no line, and in no sum." } @else { ". In the sums, but in no line." }
             }
         }
     }
