@@ -188,7 +188,10 @@ fn accesses_by_pair_of_nodes_are_not_called_counted() {
     let path = demo(&scratch);
     let found = report(&path, &[]);
     // Counters say which accesses are remote, but not of which node the memory is.
-    assert_eq!((&found["lanes"][1]["id"], &found["lanes"][1]["source"]), (&"remote".into(), &"counted".into()));
+    assert_eq!(
+        (&found["lanes"][1]["id"], &found["lanes"][1]["source"]),
+        (&"remote".into(), &"counted".into())
+    );
     assert_eq!(found["matrix"]["accesses_sampled_pct"], 0.0);
     let page = page(&path, &[]);
     let nodes = page.split("id=\"between\"").nth(1).unwrap().split("</p>").next().unwrap();
@@ -235,16 +238,22 @@ fn intervals_longer_than_a_bucket_make_no_hole() {
 
 /// A recording with a pause of a minute in it, for this reason.
 fn paused(path: &Path, reason: &str) {
-    let mut machine = demo_machine();
-    let mut samples: Vec<Sample> = (0..30).map(|_| machine.step(SECOND)).collect();
-    samples.push(machine.step(60 * SECOND));
-    samples.extend((0..30).map(|_| machine.step(SECOND)));
+    let lengths = [vec![SECOND; 30], vec![60 * SECOND], vec![SECOND; 30]].concat();
+    with_pauses(path, &mut demo_machine(), &lengths, reason);
+}
+
+/// A recording of intervals of these lengths in ns, of which those that are longer than a second are pauses for this reason.
+fn with_pauses(path: &Path, machine: &mut Machine, lengths: &[u64], reason: &str) {
+    let samples: Vec<Sample> = lengths.iter().map(|length| machine.step(*length)).collect();
     let mut writer = Writer::new(File::create_new(path).unwrap(), 7).unwrap();
     writer.head(&head(&machine.host)).unwrap();
-    for (at, sample) in samples.iter().enumerate() {
-        let gap =
-            Gap { reason: reason.into(), from_wall_ns: sample.wall_ns - 60 * SECOND as i64, samples: 59 };
-        writer.sample(sample, (at == 30).then_some(&gap)).unwrap();
+    for (sample, length) in samples.iter().zip(lengths) {
+        let gap = Gap {
+            reason: reason.into(),
+            from_wall_ns: sample.wall_ns - *length as i64,
+            samples: length / SECOND - 1,
+        };
+        writer.sample(sample, (*length > SECOND).then_some(&gap)).unwrap();
     }
 }
 
@@ -269,7 +278,35 @@ fn a_pause_is_a_hole_with_its_reason() {
     compare(&found, &sums(&path, &[]));
     let page = page(&path, &[]);
     assert!(page.contains("no space left on device") && page.contains("class=\"hole\""));
-    assert!(page.contains("In the sums, but in no line: 60 s at") && !page.contains("Not in here"), "the caveat");
+    assert!(
+        page.contains("In the sums, but in no line: 60 s at") && !page.contains("Not in here"),
+        "the caveat"
+    );
+}
+
+#[test]
+fn more_gaps_than_are_kept_are_holes_too() {
+    const GAPS: usize = 230;
+    let scratch = Scratch::new();
+    let path = scratch.join("gaps.nrec");
+    let lengths = [vec![SECOND], [SECOND, SECOND, 10 * SECOND].repeat(GAPS), vec![SECOND]].concat();
+    let actor = Actor { rss: 1 << 30, ..Actor::new(100, "worker").runs(&[(0, 50.0)]) };
+    let mut machine = Machine::new(HostFacts::clone(&demo_machine().host), Names::default(), vec![actor]);
+    with_pauses(&path, &mut machine, &lengths, "no space left on device");
+    let found = report(&path, &[]);
+    let runs = found["buckets"]["gaps"].as_array().unwrap();
+    assert_eq!(runs.len(), GAPS, "each has buckets of its own");
+    let missing = &found["missing"];
+    let gaps = missing["gaps"].as_array().unwrap();
+    assert_eq!((gaps.len(), missing["more_gaps"].as_u64()), (200, Some(30)));
+    let count: f64 = gaps.iter().map(|gap| number(gap, "gaps")).sum();
+    let ns: f64 = gaps.iter().map(|gap| number(gap, "missing_ns")).sum();
+    assert_eq!((count, ns), (GAPS as f64, (GAPS as u64 * 10 * SECOND) as f64));
+    let page = page(&path, &[]);
+    assert!(
+        page.contains("There are 230 gaps")
+            && page.contains("In the sums, but in no line: 38 min in 230 gaps")
+    );
 }
 
 #[test]
@@ -295,7 +332,10 @@ fn a_restart_is_a_hole_and_no_interval() {
     assert_eq!((gap["restarted"].as_bool(), gap["new_run"].as_bool()), (Some(true), Some(true)));
     compare(&found, &sums(&path, &[]));
     let page = page(&path, &[]);
-    assert!(page.contains("Not in here: 81 s at") && page.contains("the machine was restarted"), "the caveat");
+    assert!(
+        page.contains("Not in here: 81 s at") && page.contains("the machine was restarted"),
+        "the caveat"
+    );
 }
 
 #[test]

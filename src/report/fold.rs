@@ -42,6 +42,8 @@ pub struct Fold {
     measured_ns: Vec<f64>,
     /// Time of each bucket in any interval, ns.
     time_ns: Vec<f64>,
+    /// Buckets that a hole overlaps of which the recording tells.
+    gaps: Vec<bool>,
     programs: Rows,
     /// Names of programs by the words that rows have in their place.
     replaced: BTreeMap<String, String>,
@@ -83,6 +85,7 @@ impl Fold {
             lanes: Id::ALL.iter().map(|id| Lane::new(*id, &nodes, &grid)).collect(),
             measured_ns: vec![0.0; grid.count],
             time_ns: vec![0.0; grid.count],
+            gaps: vec![false; grid.count],
             programs: Rows::default(),
             replaced: BTreeMap::new(),
             containers: Rows::default(),
@@ -112,6 +115,12 @@ impl Fold {
     pub fn interrupt(&mut self, gap: Gap) {
         self.engine.interrupt();
         self.lost = (BTreeMap::new(), 0);
+        self.gap(gap);
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        let (first, last) = (self.grid.bucket(gap.from_ns), self.grid.bucket(gap.to_ns));
+        self.gaps.iter_mut().take(last + 1).skip(first).for_each(|is_gap| *is_gap = true);
         self.missing.gap(gap);
     }
 
@@ -150,8 +159,7 @@ impl Fold {
         if is_interrupted {
             // Its notes say why.
             let why = snapshot.notes.iter().map(|note| one_line(note)).collect();
-            let gap = Gap { from_ns: from, to_ns: to, why, is_new_run: false, is_restart: false };
-            self.missing.gap(gap);
+            self.gap(Gap::pause((from, to), why));
         } else {
             self.missing.notes(to, &snapshot.notes);
         }
@@ -231,14 +239,9 @@ impl Fold {
     /// The report; `None` without any interval.
     pub fn finish(mut self) -> Option<Report> {
         let (about, span) = (self.about?, self.span?);
-        // Only what the recording tells of is a hole; a bucket that is mostly measured is none.
-        let mut gaps = vec![false; self.grid.count];
-        for gap in &self.missing.gaps {
-            let (first, last) = (self.grid.bucket(gap.from_ns), self.grid.bucket(gap.to_ns));
-            for (at, is_gap) in gaps.iter_mut().enumerate().take(last + 1).skip(first) {
-                *is_gap = self.measured_ns[at] < self.grid.width_ns as f64 / 3.0;
-            }
-        }
+        // A bucket that is mostly measured is no hole.
+        let third = self.grid.width_ns as f64 / 3.0;
+        self.gaps.iter_mut().zip(&self.measured_ns).for_each(|(is_gap, ns)| *is_gap &= *ns < third);
         let comm = self.options.comm.as_ref();
         let keeps = |(_, name): &super::programs::Key| {
             comm.is_none_or(|comm| comm.is_match(self.replaced.get(name).unwrap_or(name)))
@@ -262,7 +265,7 @@ impl Fold {
             parts: self.parts,
             grid: self.grid,
             time_ns: self.time_ns,
-            gaps,
+            gaps: self.gaps,
             lanes: self.lanes,
             matrices: self.matrices,
             findings,

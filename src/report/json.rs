@@ -191,14 +191,17 @@ fn missing(report: &Report) -> Json {
             "from": rfc3339(gap.from_ns),
             "to": rfc3339(gap.to_ns),
             "why": gap.why,
-            "new_run": gap.is_new_run,
+            "gaps": gap.count,
+            "missing_ns": round(gap.ns),
+            "more_why": gap.more_why,
+            "new_run": gap.new_runs > 0,
             "restarted": gap.is_restart,
         })
     };
     let note = |(wall_ns, words): &(i64, String)| json!({ "time": rfc3339(*wall_ns), "note": words });
     json!({
         "gaps": missing.gaps.iter().map(gap).collect::<Vec<Json>>(),
-        "more_gaps": missing.more_gaps,
+        "more_gaps": missing.more_gaps(),
         "notes": missing.notes.iter().map(note).collect::<Vec<Json>>(),
         "more_notes": missing.more_notes,
         "lost": missing.lost,

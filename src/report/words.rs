@@ -339,12 +339,12 @@ pub fn caveat(report: &Report, clock: &Clock) -> Vec<String> {
 /// Sentences on holes: time that no sum has, and time that no line has.
 fn holes(missing: &Missing, clock: &Clock) -> Vec<String> {
     let of = |holes: Holes, is_gone: bool| {
-        let place = match missing.gaps.iter().find(|gap| gap.is_new_run == is_gone) {
+        let place = match missing.gaps.iter().find(|gap| (gap.new_runs > 0) == is_gone) {
             Some(gap) if holes.count == 1 => {
                 let why = if gap.is_restart { " (the machine was restarted)" } else { "" };
                 format!("at {}{why}", clock.time(gap.from_ns))
             }
-            _ => format!("in {} gaps", thousands(holes.count)),
+            _ => format!("in {}", plural(holes.count, "gap")),
         };
         format!("{} {place}", length(holes.ns))
     };
@@ -490,19 +490,17 @@ mod tests {
 
     #[test]
     fn a_part_is_the_largest_where_no_other_can_be_larger() {
-        let parts = [(0.51, true), (0.5, true), (0.4, false)].map(|(share, largest)| part_word(share, largest));
+        let parts =
+            [(0.51, true), (0.5, true), (0.4, false)].map(|(share, largest)| part_word(share, largest));
         assert_eq!(parts, ["most", "the largest part", "a large part"]);
     }
 
     #[test]
     fn a_pause_is_in_the_sums_and_a_new_run_is_not() {
         const MINUTE: i64 = 60_000_000_000;
-        let gap = |begin: i64, minutes: i64, is_new_run| Gap {
-            from_ns: begin * MINUTE,
-            to_ns: (begin + minutes) * MINUTE,
-            why: Vec::new(),
-            is_new_run,
-            is_restart: is_new_run,
+        let gap = |begin: i64, minutes: i64, is_new_run| {
+            let between = (begin * MINUTE, (begin + minutes) * MINUTE);
+            if is_new_run { Gap::new_run(between, Vec::new(), true) } else { Gap::pause(between, Vec::new()) }
         };
         let clock = Clock::new(jiff::tz::TimeZone::UTC, (0, 100 * MINUTE), MINUTE);
         let mut missing = Missing::default();

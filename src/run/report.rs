@@ -222,12 +222,10 @@ impl Deriving {
                 Step::Interval { snapshot, is_interrupted, hot }
             }
             before => {
-                let gap = before.map(|(facts, before)| Gap {
-                    from_ns: before.wall_ns,
-                    to_ns: sample.wall_ns,
-                    why: sample.notes.iter().map(|note| one_line(note)).collect(),
-                    is_new_run: true,
-                    is_restart: facts.boot_id != host.boot_id,
+                let gap = before.map(|(facts, before)| {
+                    let why = sample.notes.iter().map(|note| one_line(note)).collect();
+                    let between = (before.wall_ns, sample.wall_ns);
+                    Gap::new_run(between, why, facts.boot_id != host.boot_id)
                 });
                 let exit_lost_ns = sample.exit_lost_ns.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
                 let lost = (sample.lost.clone(), exit_lost_ns);

@@ -39,7 +39,9 @@ pub(super) fn content(view: &View<'_>) -> Markup {
                 }
             }
         }
-        @if missing.more_gaps > 0 { p.muted { (plural(missing.more_gaps, "more gap")) "." } }
+        @if missing.more_gaps() > 0 {
+            p.muted { "There are " (words::thousands(missing.more_gaps() + missing.gaps.len())) " gaps: those nearest to each other are one line." }
+        }
         @if missing.torn_bytes > 0 {
             p { "The last " (words::thousands(missing.torn_bytes as usize)) " bytes of the last file are no whole frame: damaged, or being written." }
         }
@@ -64,13 +66,18 @@ fn hole(view: &View<'_>, gap: &Gap) -> Markup {
     let restarted = if gap.is_restart { "the machine was restarted" } else { "the recorder began anew" };
     html! {
         tr {
-            td { (moment(&view.clock.time(gap.from_ns), around)) }
-            td { (length((gap.to_ns as f64 - gap.from_ns as f64).max(0.0))) " of samples" }
+            td { (moment(&view.clock.time(gap.from_ns), around)) @if gap.count > 1 { "–" (view.clock.time(gap.to_ns)) } }
+            td { (length(gap.ns)) " of samples" @if gap.count > 1 { " in " (words::thousands(gap.count)) " gaps" } }
             td {
-                @if gap.is_new_run { (restarted) "; " }
+                @if gap.new_runs > 0 { (restarted) @if gap.new_runs > 1 { " (" (gap.new_runs) " runs began)" } "; " }
                 @for (at, why) in gap.why.iter().enumerate() { @if at > 0 { "; " } (why) }
-                @if gap.why.is_empty() && !gap.is_new_run { "the recording does not say" }
-                @if gap.is_new_run { ". In no line, and in no sum." } @else { ". In the sums, but in no line." }
+                @if gap.more_why > 0 { "; " (plural(gap.more_why, "more reason")) }
+                @if gap.why.is_empty() && gap.new_runs == 0 { "the recording does not say" }
+                @match gap.new_runs {
+                    0 => ". In the sums, but in no line.",
+                    all if all == gap.count => ". In no line, and in no sum.",
+                    _ => ". In no line; in the sums as far as no run began.",
+                }
             }
         }
     }
