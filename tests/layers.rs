@@ -44,6 +44,7 @@ const PURE: &[&str] = &[
     "analysis",
     "calibrate/classes",
     "calibrate/job",
+    "calibrate/merge",
     "calibrate/plan",
     "calibrate/results",
     "calibrate/show",

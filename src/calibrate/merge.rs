@@ -1,142 +1,186 @@
-//! A part that was measured, put into a profile of the same machine. Pure.
+//! A measurement, put into the profile of the same machine that is stored. Pure.
 
-use crate::model::profile::{Matrix, Profile, State};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// `new`, with the numbers of `old` where it has none. Both are of the same machine, in a run of the kernel in which they
-/// hold. The whole is as good as the worse of the two; it is no part any more once `old` was whole.
-pub fn merge(old: &Profile, new: Profile) -> Profile {
-    let matrix = |old: &Matrix, new: Matrix| -> Matrix {
-        let cell = |from: usize, to: usize| old.get(from).and_then(|row| row.get(to)).copied().flatten();
-        let rows = new.into_iter().enumerate();
-        rows.map(|(from, row)| {
-            row.into_iter().enumerate().map(|(to, value)| value.or(cell(from, to))).collect()
-        })
-        .collect()
-    };
-    let has = |key: &str| {
-        // The key of a cell: its row and its column are places, and the file has nodes.
-        let mut words = key.rsplit('.');
-        let mut place = || {
-            let node: u32 = words.next()?.parse().ok()?;
-            new.machine.nodes.iter().position(|known| known.node == node)
-        };
-        let (to, from) = (place(), place());
-        let of = match key.split('.').next() {
-            Some("latency_ns") => &old.latency_ns,
-            Some("read_gbs") => &old.read_gbs,
-            _ => return false,
-        };
-        from.zip(to).and_then(|(from, to)| *of.get(from)?.get(to)?).is_some()
-    };
-    let missing = new
-        .missing
-        .iter()
-        .filter(|(key, _)| !has(key))
-        .map(|(key, why)| (key.clone(), why.clone()))
-        .collect();
-    let state = match (old.state, new.state) {
-        (_, State::Disturbed) | (State::Disturbed, _) => State::Disturbed,
-        (_, State::Wandering) | (State::Wandering, _) => State::Wandering,
-        (State::Good, State::Partial) => State::Good,
-        (_, state) => state,
-    };
-    let mut lines_ns = old.lines_ns.clone();
-    let newer = new.lines_ns.clone();
-    lines_ns.core = newer.core.or(lines_ns.core);
-    lines_ns.llc = newer.llc.or(lines_ns.llc);
-    lines_ns.node = newer.node.or(lines_ns.node);
-    lines_ns.two_lines = newer.two_lines.or(lines_ns.two_lines);
-    if !newer.nodes.is_empty() {
-        lines_ns.nodes = newer.nodes;
-    }
-    if !newer.pairs.is_empty() {
-        lines_ns.pairs = newer.pairs;
-    }
-    let mut smt = old.smt.clone();
-    smt.additions = new.smt.additions.or(smt.additions);
-    smt.waiting = new.smt.waiting.or(smt.waiting);
-    smt.branches = new.smt.branches.or(smt.branches);
-    smt.memory = new.smt.memory.or(smt.memory);
-    let mut local = new.local.clone();
-    local.extend(old.local.iter().filter(|of| !new.local.iter().any(|newer| newer.node == of.node)).cloned());
-    local.sort_by_key(|local| local.node);
-    // Numbers that stay were measured then.
-    let mut measured = old.measured.clone();
-    measured.extend(new.measured.clone());
-    Profile {
-        state,
-        measured,
-        latency_ns: matrix(&old.latency_ns, new.latency_ns),
-        latency_error: matrix(&old.latency_error, new.latency_error),
-        latency_asleep_ns: matrix(&old.latency_asleep_ns, new.latency_asleep_ns),
-        read_gbs: matrix(&old.read_gbs, new.read_gbs),
-        read_error: matrix(&old.read_error, new.read_error),
-        local,
-        lines_ns,
-        smt,
-        walk_ns: new.walk_ns.or(old.walk_ns),
-        loaded: if new.loaded.is_empty() { old.loaded.clone() } else { new.loaded },
-        hidden_nodes: new.hidden_nodes.or_else(|| old.hidden_nodes.clone()),
-        wandering: new.wandering.or_else(|| old.wandering.clone()),
-        missing,
-        ..new
+use super::plan::Stage;
+use crate::model::profile::values::{Values, number, part, values, with_values};
+use crate::model::profile::{Origin, Profile, State};
+
+/// The profile that is stored once `new` was measured where `old` is; `None` if `old` stays, because it was not disturbed and `new`
+/// was. `is_part`: not everything was asked for. A measurement that lacks something is a part, too.
+pub fn kept(old: Option<&Profile>, new: Profile, is_part: bool) -> Option<Profile> {
+    match old {
+        Some(old) if new.state == State::Disturbed && old.state != State::Disturbed => None,
+        Some(old) if is_part || !is_whole(&new) => Some(merge(old, new)),
+        _ => Some(new),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::profile::{Local, MachineKey, NodeKey, Smt};
+/// Whether all parts were measured without a gap, as far as a profile tells.
+fn is_whole(profile: &Profile) -> bool {
+    match profile.state {
+        State::Good => true,
+        State::Partial => false,
+        State::Disturbed | State::Wandering => {
+            Stage::USUAL.iter().all(|stage| profile.measured.contains_key(stage.word()))
+                && profile.missing.keys().all(|key| key == WANDERING)
+        }
+    }
+}
 
-    fn profile(state: State, latency: [[Option<f64>; 2]; 2]) -> Profile {
-        let node = |node| NodeKey { node, ..NodeKey::default() };
-        Profile {
-            state,
-            machine: MachineKey { nodes: vec![node(0), node(4)], ..MachineKey::default() },
-            latency_ns: latency.map(Vec::from).into(),
-            ..Profile::default()
+/// The key of the looks at two CPUs.
+const WANDERING: &str = "wandering";
+
+/// `new`, with the numbers of `old` where it has none. Both are of the same machine, in a run of the kernel in which they
+/// hold.
+///
+/// Each number and each reason for the lack of one keeps the time and the state of its own run ([`Profile::origins`]). A number
+/// that was disturbed takes the place of none that was not, and is given up where `new` was not disturbed, because nothing uses it.
+/// One that was measured while CPUs wandered stays until it is measured again. The whole is as good as the worst number in it; it
+/// is no part any more once `old` was whole.
+pub fn merge(old: &Profile, new: Profile) -> Profile {
+    let (before, now) = (values(old), values(&new));
+    let is_disturbed = |key: &str| old.taint(key) == Some(State::Disturbed);
+    let gives_up = |key: &str| new.state != State::Disturbed && is_disturbed(key);
+    let takes = |key: &str| new.state != State::Disturbed || !before.contains_key(key) || is_disturbed(key);
+    let mut all: Values = now.clone();
+    all.retain(|key, _| takes(key));
+    let taken: BTreeSet<String> = all.keys().cloned().collect();
+    let stay = before.iter().filter(|(key, _)| !taken.contains(*key) && !gives_up(key));
+    all.extend(stay.map(|(key, value)| (key.clone(), value.clone())));
+    let given_up: Vec<&String> = before.keys().filter(|key| !all.contains_key(*key)).collect();
+
+    // Parts that gave no number now have the time of the numbers that stay.
+    let has = |word: &str| all.keys().any(|key| part(key) == Some(word));
+    let gave = |word: &str| taken.iter().any(|key| part(key) == Some(word));
+    let mut measured = old.measured.clone();
+    measured.retain(|word, _| has(word));
+    let newer = new.measured.iter().filter(|(word, _)| gave(word) || !has(word));
+    measured.extend(newer.map(|(word, time)| (word.clone(), time.clone())));
+
+    let mut merged = Profile { measured, origins: BTreeMap::new(), ..new.clone() };
+    let stay = all.keys().filter(|key| !taken.contains(*key)).map(|key| (key, old.when(key), old.taint(key)));
+    let come = taken.iter().map(|key| (key, new.when(key), new.taint(key)));
+    let runs: Vec<_> = stay.chain(come).collect();
+    let mut origins = BTreeMap::new();
+    for (key, time, taint) in &runs {
+        if taint.is_some() || *time != merged.when(key) {
+            let state = taint.unwrap_or(State::Good);
+            origins.insert((*key).clone(), Origin { time: (*time).to_owned(), state });
+        }
+    }
+    let worst = |state| runs.iter().any(|(.., taint)| *taint == Some(state));
+    merged.state = match () {
+        () if worst(State::Disturbed) => State::Disturbed,
+        () if worst(State::Wandering) => State::Wandering,
+        () if new.state == State::Good || is_whole(old) && given_up.is_empty() => State::Good,
+        () => State::Partial,
+    };
+    // The looks that the state is from.
+    let from_old =
+        merged.state == State::Wandering && new.state != State::Wandering || new.wandering.is_none();
+    if from_old && old.wandering.is_some() {
+        merged.wandering.clone_from(&old.wandering);
+    }
+    let reasons = Reasons { old, new: &new, all: &all, taken: &taken };
+    merged.notes = reasons.notes();
+    merged.missing = reasons.missing(&given_up);
+    for key in merged.missing.keys().filter(|key| !new.missing.contains_key(*key)) {
+        origins.insert(key.clone(), Origin { time: old.when(key).to_owned(), state: State::Good });
+    }
+    merged.origins = origins;
+    with_values(merged, &all)
+}
+
+/// Two profiles, the numbers of both as they are merged, and the keys of those that are new.
+struct Reasons<'a> {
+    old: &'a Profile,
+    new: &'a Profile,
+    all: &'a Values,
+    taken: &'a BTreeSet<String>,
+}
+
+impl Reasons<'_> {
+    /// Whether the number is there that a reason is about, or a number of the part.
+    fn has(&self, key: &str) -> bool {
+        match Stage::by_word(key) {
+            Some(stage) => self.all.keys().any(|known| part(known) == Some(stage.word())),
+            None => self.all.contains_key(&number(self.new, key)),
         }
     }
 
-    #[test]
-    fn new_cells_take_the_place_of_old_ones_and_others_stay() {
-        let times = |stages: &[(&str, &str)]| {
-            stages.iter().map(|(stage, time)| (stage.to_string(), time.to_string())).collect()
-        };
-        let old = Profile {
-            measured: times(&[("latency", "then"), ("smt", "then")]),
-            time: "then".into(),
-            smt: Smt { additions: Some(1.0), memory: Some(1.9), ..Smt::default() },
-            local: vec![Local { node: 0, ..Local::default() }],
-            walk_ns: Some(20.0),
-            ..profile(State::Good, [[Some(80.0), Some(140.0)], [Some(141.0), None]])
-        };
-        let why = |keys: [&str; 2]| keys.map(|key| (key.to_string(), "why".to_string())).into();
-        let new = Profile {
-            measured: times(&[("smt", "now")]),
-            time: "now".into(),
-            smt: Smt { memory: Some(1.8), ..Smt::default() },
-            local: vec![Local { node: 4, ..Local::default() }],
-            missing: why(["latency_ns.0.4", "latency_ns.4.4"]),
-            ..profile(State::Partial, [[Some(85.0), None], [None, None]])
-        };
-        let merged = merge(&old, new);
-        assert_eq!(merged.latency_ns, [[Some(85.0), Some(140.0)], [Some(141.0), None]]);
-        assert_eq!((merged.smt.additions, merged.smt.memory), (Some(1.0), Some(1.8)));
-        assert_eq!(merged.local.iter().map(|local| local.node).collect::<Vec<_>>(), [0, 4]);
-        assert_eq!((merged.walk_ns, merged.state), (Some(20.0), State::Good));
-        assert_eq!(merged.measured, times(&[("latency", "then"), ("smt", "now")]), "each part has its time");
-        assert_eq!(merged.missing.keys().collect::<Vec<_>>(), ["latency_ns.4.4"]);
+    /// Whether a number of it stays from before.
+    fn stays(&self, key: &str) -> bool {
+        let is_old = |known: &&String| !self.taken.contains(*known);
+        let mut stay = self.all.keys().filter(is_old);
+        match Stage::by_word(key) {
+            Some(stage) => stay.any(|known| part(known) == Some(stage.word())),
+            None => {
+                let number = number(self.new, key);
+                stay.any(|known| *known == number)
+            }
+        }
     }
 
-    #[test]
-    fn a_whole_is_as_good_as_its_worst_part() {
-        let cells = [[Some(1.0); 2]; 2];
-        let state = |old, new| merge(&profile(old, cells), profile(new, cells)).state;
-        assert_eq!(state(State::Disturbed, State::Good), State::Disturbed);
-        assert_eq!(state(State::Good, State::Disturbed), State::Disturbed);
-        assert_eq!(state(State::Partial, State::Wandering), State::Wandering);
-        assert_eq!(state(State::Partial, State::Partial), State::Partial);
-        assert_eq!(state(State::Partial, State::Good), State::Good);
+    /// Why numbers are missing: of the last run that should have had them.
+    fn missing(&self, given_up: &[&String]) -> BTreeMap<String, String> {
+        let Reasons { old, new, .. } = *self;
+        let mut missing = new.missing.clone();
+        missing.retain(|key, _| !self.has(key));
+        for (key, why) in old.missing.iter().filter(|(key, _)| !self.has(key)) {
+            let is_settled = match part(key) {
+                _ if key == WANDERING => new.wandering.is_some(),
+                // A row or a column, or several numbers: measured again with their part.
+                Some(word) if is_of_several(key) => new.measured.contains_key(word),
+                _ => false,
+            };
+            if !is_settled {
+                missing.entry(key.clone()).or_insert_with(|| why.clone());
+            }
+        }
+        for key in given_up {
+            let word = part(key).unwrap_or_default();
+            let key = if self.has(word) { (*key).clone() } else { word.to_owned() };
+            missing.entry(key).or_insert_with(|| "others disturbed its measurement".into());
+        }
+        missing
+    }
+
+    /// Words on the last run, on numbers of the one before that it could not measure, and on those that stay.
+    fn notes(&self) -> Vec<String> {
+        let Reasons { old, new, .. } = *self;
+        let mut notes = new.notes.clone();
+        for (key, why) in new.missing.iter().filter(|(key, _)| self.stays(key)) {
+            let (then, now) = (day(old.when(&number(old, key))), day(&new.time));
+            notes.push(format!("{key}: of {then}; it could not be measured again on {now}: {why}"));
+        }
+        let subject = |note: &str| note.split(": ").next().unwrap_or_default().to_owned();
+        let said: BTreeSet<String> = notes.iter().map(|note| subject(note)).collect();
+        let stay = old.notes.iter().filter(|note| {
+            let subject = subject(note);
+            !said.contains(&subject) && self.stays(&subject)
+        });
+        notes.extend(stay.cloned());
+        notes
     }
 }
+
+/// Whether a reason is about a row, a column or all numbers of a node.
+fn is_of_several(key: &str) -> bool {
+    let words: Vec<&str> = key.split('.').collect();
+    match words[..] {
+        ["latency_ns" | "latency_asleep_ns" | "read_gbs" | "loaded", ref rest @ ..] => {
+            rest.len() != 2 || rest.contains(&"*")
+        }
+        ["local", _] => true,
+        _ => Stage::by_word(key).is_some(),
+    }
+}
+
+/// The day of a time, RFC 3339.
+fn day(time: &str) -> &str {
+    time.split('T').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

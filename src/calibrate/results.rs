@@ -212,6 +212,7 @@ impl Results {
                 .map(|(stage, _)| (stage.word().to_string(), run.time.clone()))
                 .collect(),
             time: run.time,
+            origins: BTreeMap::new(),
             took_s: (run.took_s * 10.0).round() / 10.0,
             boot_id: run.boot_id,
             kernel: run.kernel,

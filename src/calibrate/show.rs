@@ -7,8 +7,11 @@ mod meaning;
 pub use compare::compare;
 pub use matrix::latency_matrix;
 
+use std::collections::BTreeMap;
+
 use super::classes::classes;
 use super::plan::{Plan, Stage};
+use crate::model::profile::values::{part, values};
 use crate::model::profile::{Profile, State};
 use crate::text::{hanging, words};
 
@@ -21,6 +24,7 @@ pub fn render_text(profile: &Profile, width: usize) -> String {
         matrix::bandwidth(profile, &classes),
         numbers(profile, width),
         meaning::render(profile, &classes, width),
+        other_runs(profile, width),
         missing(profile, width),
     ] {
         if !section.is_empty() {
@@ -146,11 +150,38 @@ fn farthest(profile: &Profile) -> Option<f64> {
     other.filter_map(|(_, ns)| *ns).max_by(f64::total_cmp)
 }
 
-/// Numbers that are missing, with the reason, and words on the measurement.
+/// Numbers that are not of the last run, or not clean: a line for each run.
+fn other_runs(profile: &Profile, width: usize) -> String {
+    let mut runs: BTreeMap<(&str, &str), BTreeMap<&str, usize>> = BTreeMap::new();
+    for key in values(profile).keys() {
+        let state = match profile.taint(key) {
+            Some(State::Disturbed) => ", disturbed",
+            Some(State::Wandering) => ", while CPUs wandered",
+            _ => "",
+        };
+        let parts = runs.entry((profile.when(key), state)).or_default();
+        *parts.entry(part(key).unwrap_or_default()).or_default() += 1;
+    }
+    // Words on the whole are said already.
+    if runs.len() < 2 {
+        return String::new();
+    }
+    let line = |((time, state), parts): (&(&str, &str), &BTreeMap<&str, usize>)| {
+        let parts: Vec<String> =
+            parts.iter().map(|(part, numbers)| format!("{part} ({})", count(*numbers, "number"))).collect();
+        hanging(&format!("measured {time}{state}: "), words(&parts.join(", ")), width)
+    };
+    runs.iter().map(line).collect()
+}
+
+/// Numbers that are missing, with the reason and its day, and words on the measurement.
 fn missing(profile: &Profile, width: usize) -> String {
     let notes = profile.notes.iter().map(|note| hanging("note: ", words(note), width));
-    let missing =
-        profile.missing.iter().map(|(key, why)| hanging("missing: ", words(&format!("{key}: {why}")), width));
+    let missing = profile.missing.iter().map(|(key, why)| {
+        let day = profile.origins.get(key).map(|origin| origin.time.split('T').next().unwrap_or_default());
+        let day = day.map_or(String::new(), |day| format!(" ({day})"));
+        hanging("missing: ", words(&format!("{key}: {why}{day}")), width)
+    });
     notes.chain(missing).collect()
 }
 

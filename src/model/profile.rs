@@ -2,6 +2,8 @@
 
 #![warn(missing_docs)]
 
+pub mod values;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -28,8 +30,11 @@ pub struct Profile {
     pub tool: String,
     /// The end of the measurement, RFC 3339.
     pub time: String,
-    /// The time at which each part was measured, by its word (`latency`, `smt`): parts that were measured later are merged in.
+    /// The time at which each part was measured last, by its word (`latency`, `smt`): parts that were measured later are merged in.
     pub measured: BTreeMap<String, String>,
+    /// Runs of numbers and reasons that are not of the last run of their part, or of one that was disturbed or wandering, by key.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub origins: BTreeMap<String, Origin>,
     /// Length of the measurement, s.
     pub took_s: f64,
     /// The machine that it is about.
@@ -87,6 +92,23 @@ pub enum State {
     /// A part was asked for, or could be measured.
     #[default]
     Partial,
+}
+
+impl State {
+    /// Numbers of such a run may be used as they are.
+    pub fn is_clean(self) -> bool {
+        matches!(self, State::Good | State::Partial)
+    }
+}
+
+/// The run that a number is of, or the reason for its lack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Origin {
+    /// Its end, RFC 3339.
+    pub time: String,
+    /// Whether others disturbed it, or CPUs wandered.
+    pub state: State,
 }
 
 /// Facts by which a profile is told to be about a machine. Not memory sizes (balloons change them), not the host's name
@@ -218,6 +240,20 @@ pub struct Wandering {
 }
 
 impl Profile {
+    /// The time at which a number was measured, by its key: see [`values`].
+    pub fn when(&self, key: &str) -> &str {
+        let part = || values::part(key).and_then(|part| self.measured.get(part));
+        self.origins.get(key).map(|origin| &origin.time).or_else(part).unwrap_or(&self.time)
+    }
+
+    /// The state of the run that measured a number, by its key, where that was disturbed or wandering; `None` for a clean one.
+    pub fn taint(&self, key: &str) -> Option<State> {
+        // Of a profile that nothing was merged into all numbers are of one run.
+        let own = || self.origins.is_empty().then_some(self.state);
+        let state = self.origins.get(key).map(|origin| origin.state).or_else(own);
+        state.filter(|state| !state.is_clean())
+    }
+
     /// The place of a node in the matrices.
     fn at(&self, node: NodeId) -> Option<usize> {
         self.machine.nodes.iter().position(|known| known.node == node.0)
@@ -257,13 +293,24 @@ impl Profile {
     }
 
     /// Gives a topology of the same machine the costs of its nodes. Nothing is given of a profile that was disturbed; of CPUs that
-    /// wander nothing but latencies, whose ratios may be used.
+    /// wandered while a cost was measured nothing but latencies, whose ratios may be used. The time is that of the oldest cost.
     pub fn measure(&self, topology: &mut Topology) {
-        let only_ratios = self.state == State::Wandering;
         let unused = self.unusable().map(String::from);
-        let usable = unused.is_none();
-        topology.calibration = Some(Calibration { time: self.time.clone(), only_ratios, unused });
         let ids: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
+        let mut costs = Vec::new();
+        for name in ["latency_ns", "read_gbs"] {
+            let keys = ids.iter().flat_map(|from| ids.iter().map(move |to| format!("{name}.{from}.{to}")));
+            costs.extend(keys);
+        }
+        let known = values::values(self);
+        costs.retain(|key| known.contains_key(key));
+        let only_ratios = match costs.is_empty() {
+            true => self.state == State::Wandering,
+            false => costs.iter().any(|key| self.taint(key) == Some(State::Wandering)),
+        };
+        let oldest = costs.iter().map(|key| self.when(key)).min().unwrap_or(&self.time);
+        let usable = unused.is_none();
+        topology.calibration = Some(Calibration { time: oldest.to_owned(), only_ratios, unused });
         let scaled = |value: Option<f64>, factor: f64| {
             let value = value.filter(|value| value.is_finite() && *value > 0.0)?;
             Some((value * factor).round() as u64)
@@ -410,6 +457,31 @@ mod tests {
         assert_eq!(topology.measured_ratio(near, far), Some(1.75), "nothing but ratios is used");
         assert_eq!(topology.measured(near, near).unwrap().read_bytes_per_s, None);
         assert!(topology.calibration.as_ref().unwrap().only_ratios);
+    }
+
+    #[test]
+    fn costs_have_the_day_and_the_state_of_their_own_run() {
+        let root =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let mut topology = Topology::read(&root).unwrap();
+        let mut profile = profile();
+        profile.machine.nodes[1].node = topology.nodes[1].id.0;
+        (profile.state, profile.time) = (State::Wandering, "2026-11-23T10:00:00Z".into());
+        let run = |day: u32, state| Origin { time: format!("2026-11-{day}T10:00:00Z"), state };
+        // Latencies were measured again, and what was measured while CPUs wandered is something else.
+        profile.measured = [("latency".to_owned(), profile.time.clone())].into();
+        profile.origins = [
+            ("smt.memory".to_owned(), run(20, State::Wandering)),
+            ("latency_ns.0.0".to_owned(), run(22, State::Good)),
+        ]
+        .into();
+        assert_eq!(profile.when("latency_ns.0.2"), "2026-11-23T10:00:00Z");
+        profile.measure(&mut topology);
+        let calibration = topology.calibration.clone().unwrap();
+        assert_eq!((calibration.day(), calibration.only_ratios), ("2026-11-22", false));
+        profile.origins.insert("latency_ns.0.0".into(), run(22, State::Wandering));
+        profile.measure(&mut topology);
+        assert!(topology.calibration.unwrap().only_ratios);
     }
 
     #[test]

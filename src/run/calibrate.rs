@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::{print, stop_signals, terminal_width};
 use crate::calibrate::machine::Facts;
-use crate::calibrate::merge::merge;
+use crate::calibrate::merge::kept;
 use crate::calibrate::plan::{self, Asked, Plan, Stage};
 use crate::calibrate::results::Run;
 use crate::calibrate::show;
@@ -22,7 +22,7 @@ use crate::collect::plan::Advice;
 use crate::error::{Exit, Refusal};
 use crate::host::kernel::read_trimmed;
 use crate::known::quiet::{Usage, too_busy};
-use crate::model::profile::{Profile, State};
+use crate::model::profile::Profile;
 use crate::model::topology::Topology;
 use crate::options::BadValue;
 use crate::program::say::{self, Form};
@@ -149,18 +149,11 @@ fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     let old = store::read(place).ok();
     let old = old.filter(|old| old.inapplicable(&profile.machine, &profile.boot_id).is_none());
     let asked = asked(args).only;
-    // A profile that lacks something for want of time or room is a part, too.
-    let part = args.from.is_some()
-        || args.to.is_some()
-        || profile.state == State::Partial
-        || Stage::USUAL.iter().any(|stage| !asked.contains(stage));
-    let new = match old {
-        Some(old) if profile.state == State::Disturbed && old.state != State::Disturbed => {
-            say::message("numatop-ng: a profile that was not disturbed is stored already, and stays");
-            return Ok(());
-        }
-        Some(old) if part => merge(&old, profile.clone()),
-        _ => profile.clone(),
+    let is_part =
+        args.from.is_some() || args.to.is_some() || Stage::USUAL.iter().any(|stage| !asked.contains(stage));
+    let Some(new) = kept(old.as_ref(), profile.clone(), is_part) else {
+        say::message("numatop-ng: a profile that was not disturbed is stored already, and stays");
+        return Ok(());
     };
     store::write(place, &new)?;
     say::message(format!("numatop-ng: stored in {}", place.display()));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::profile::{Lines, Local, MachineKey, NodeKey, Smt, Wandering};
+use crate::model::profile::{Lines, Local, MachineKey, NodeKey, Origin, Smt, Wandering};
 
 /// Two nodes with a link between them.
 fn two() -> Profile {
@@ -59,6 +59,29 @@ fn two_nodes_are_numbers_beside_the_slit() {
         assert!(text.contains(said), "{said:?} is not in\n{text}");
     }
     assert!(text.is_ascii() && !text.contains('\x1b'));
+}
+
+#[test]
+fn numbers_of_other_runs_have_their_day() {
+    let run = |day: u32, state| Origin { time: format!("2026-11-{day}T10:00:00Z"), state };
+    let mut profile = Profile { time: run(23, State::Good).time, ..two() };
+    let text = render_text(&profile, 100);
+    assert!(!text.contains("measured 2026"), "one run is no news: {text}");
+    profile.origins = [
+        ("latency_ns.0.1".to_owned(), run(20, State::Good)),
+        ("smt.memory".to_owned(), run(21, State::Wandering)),
+        ("lines_ns.node".to_owned(), run(22, State::Good)),
+    ]
+    .into();
+    let text = render_text(&profile, 100);
+    for said in [
+        "measured 2026-11-20T10:00:00Z: latency (1 number)\n",
+        "measured 2026-11-21T10:00:00Z, while CPUs wandered: smt (1 number)\n",
+        "measured 2026-11-23T10:00:00Z: bandwidth (7 numbers), ",
+        "missing: lines_ns.node: each node has one last-level cache (2026-11-22)\n",
+    ] {
+        assert!(text.contains(said), "{said:?} is not in\n{text}");
+    }
 }
 
 #[test]
