@@ -211,7 +211,7 @@ impl Drop for Region {
     }
 }
 
-/// A range of addresses that shows the same memory of [`Region::ALIGN`] bytes over and over. Words are stored one by one, and
+/// A range of addresses that shows the same memory of [`Region::ALIGN`] bytes over and over, in small pages. Words are stored one by one, and
 /// no reference to them exists: two addresses may be the same word.
 pub struct Mirror {
     mapped: NonNull<c_void>,
@@ -257,6 +257,9 @@ impl Mirror {
                 return Err(io::Error::last_os_error());
             }
         }
+        // Where shmem has huge pages (shmem_enabled), one entry of the TLB would hold a whole view.
+        // SAFETY: the mapping is ours. A kernel without huge pages refuses, and needs no advice.
+        unsafe { libc::madvise(mapped.as_ptr(), len, libc::MADV_NOHUGEPAGE) };
         Ok(mirror)
     }
 
@@ -381,5 +384,21 @@ mod tests {
         region.clear();
         assert_eq!(region.words().last(), Some(&0));
         assert!(Region::new(0).is_err() && Region::new(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn no_view_of_a_mirror_has_huge_pages() {
+        const VIEWS: usize = 3;
+        let mirror = Mirror::new(VIEWS).unwrap();
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let flags = |view: usize| {
+            let begin = format!("{:x}-", mirror.address() as usize + view * Region::ALIGN);
+            let mapping = smaps.split_once(&format!("\n{begin}")).expect("each view is a mapping").1;
+            let flags = mapping.lines().find_map(|line| line.strip_prefix("VmFlags:")).unwrap();
+            flags.split_whitespace().any(|flag| flag == "nh")
+        };
+        // A kernel without huge pages has no such flag.
+        let has_huge = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        assert!((0..VIEWS).all(|view| flags(view) == has_huge));
     }
 }
