@@ -123,6 +123,11 @@ impl Measured {
         })
     }
 
+    /// Whether the event must count something in this load; false where nothing was compared, and in controls.
+    pub fn must_count(&self) -> bool {
+        self.expected.is_some_and(|(low, _)| low > 0.0)
+    }
+
     /// Whether its memory is on the node of its CPU.
     pub fn is_local(&self) -> bool {
         self.nodes.is_none_or(|(from, to)| from == to)

@@ -42,35 +42,45 @@ fn by_the_tool(measured: &Measured) -> Verdict {
     }
 }
 
-/// The verdict on one count; `all` are the counts of the same machine. Never right without a comparison.
-fn judge(measured: &Measured, all: &[Measured], arm: bool) -> (Verdict, Option<String>, Option<Expected>) {
-    let untested = |why: String| (Verdict::Untested, Some(why), None);
+/// A count that can be compared.
+///
+/// # Errors
+/// Why it says nothing, in words.
+fn compared(measured: &Measured) -> Result<f64, String> {
     if let Some(why) = &measured.why {
-        return untested(why.clone());
+        return Err(why.clone());
     }
-    let Some(count) = measured.count().filter(|_| measured.amount > 0) else {
-        return untested("it was not counted".into());
-    };
+    let count = measured.count().filter(|_| measured.amount > 0).ok_or("it was not counted")?;
     if measured.running < ALL {
-        return untested(format!(
+        return Err(format!(
             "it counted {:.0} % of the time: another tool has the counters",
             100.0 * measured.running
         ));
     }
     if measured.on_node < ALL {
-        return untested(format!("only {:.0} % of the memory was on its node", 100.0 * measured.on_node));
+        return Err(format!("only {:.0} % of the memory was on its node", 100.0 * measured.on_node));
     }
+    Ok(count)
+}
+
+/// The verdict on one count; `all` are the counts of the same machine. Never right without a comparison.
+fn judge(measured: &Measured, all: &[Measured], arm: bool) -> (Verdict, Option<String>, Option<Expected>) {
+    let untested = |why: String| (Verdict::Untested, Some(why), None);
+    let count = match compared(measured) {
+        Ok(count) => count,
+        Err(why) => return untested(why),
+    };
     let range = match expected(measured, arm) {
         Ok(range) => range,
         Err(why) => return untested(why),
     };
     if (range.low..=range.high).contains(&count) {
         // A control says something only beside a load that must count.
-        let alone = range.control && !counts_at_all(measured, all);
+        let alone = range.control && !counts_more_where_it_must(measured, count, all, arm);
         return match (alone, range.plausible) {
             (true, _) => (
                 Verdict::Untested,
-                Some("nothing is known: it does not count where it must, either".into()),
+                Some("nothing is known: no load in which it must count gave a larger count".into()),
                 Some(range),
             ),
             (false, true) => (Verdict::Plausible, None, Some(range)),
@@ -93,7 +103,13 @@ fn siblings<'a>(measured: &'a Measured, all: &'a [Measured]) -> impl Iterator<It
     })
 }
 
-/// Whether an event counts anything in a load in which it must.
+/// Whether a load in which the event must count was compared, and gave more than the control's `count`.
+fn counts_more_where_it_must(measured: &Measured, count: f64, all: &[Measured], arm: bool) -> bool {
+    let must = |other: &&Measured| expected(other, arm).is_ok_and(|range| !range.control);
+    siblings(measured, all).filter(must).any(|other| compared(other).is_ok_and(|more| more > count.max(0.0)))
+}
+
+/// Whether an event counts anything in another load.
 fn counts_at_all(measured: &Measured, all: &[Measured]) -> bool {
     siblings(measured, all).any(|other| other.count().is_some_and(|count| count > 0.0))
 }

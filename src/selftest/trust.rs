@@ -40,14 +40,19 @@ pub struct Trusted {
 }
 
 impl Trust {
-    /// The verdicts of a report; events that were not tested are left out.
+    /// The verdicts of a report; events that were not tested are left out. None is right for its control alone.
     pub fn of(report: &Report, date: &str) -> Trust {
         let counters = report.counters.as_ref();
         let mut events: Vec<Trusted> = Vec::new();
+        // Events that were compared in a load in which they must count.
+        let mut counted: Vec<(Role, String, String)> = Vec::new();
         for measured in counters.into_iter().flat_map(|counters: &CounterReport| &counters.measured) {
             let subject = &measured.subject;
             if measured.verdict == Verdict::Untested {
                 continue;
+            }
+            if measured.must_count() {
+                counted.push((subject.role, subject.event.clone(), subject.encoding.clone()));
             }
             let found = events.iter_mut().find(|known| {
                 known.role == subject.role
@@ -70,6 +75,11 @@ impl Trust {
                 }),
             }
         }
+        let proven = |event: &Trusted| {
+            let id = (event.role, event.event.clone(), event.encoding.clone());
+            gravity(event.verdict) >= gravity(Verdict::Known) || counted.contains(&id)
+        };
+        events.retain(proven);
         let machine = &report.machine;
         Trust { schema: SCHEMA, cpu: machine.cpu.clone(), hypervisor: machine.hypervisor, events }
     }
@@ -174,6 +184,7 @@ mod tests {
             let event = Event { name: (*event).into(), ..Event::default() };
             let mut measured = Subject::new(Role::Llc, &event).measured(*load, None);
             (measured.verdict, measured.reason) = (*verdict, Some(load.word().to_string()));
+            measured.expected = Some(if *load == Load::InCache { (0.0, 2.0) } else { (97.0, 105.0) });
             measured
         });
         Report {
@@ -199,10 +210,15 @@ mod tests {
                 ("B", Load::Single, Ok),
                 ("B", Load::InCache, Untested),
                 ("C", Load::Single, Untested),
+                ("D", Load::Single, Untested),
+                ("D", Load::InCache, Ok),
+                ("E", Load::InCache, Wrong),
             ]),
             "2026-11-23",
         );
-        assert_eq!(trust.events.len(), 2, "what was not tested is not trusted, and not distrusted");
+        assert_eq!(trust.events.len(), 3, "what was not tested is not trusted, and not distrusted");
+        assert_eq!(trust.says("D", ENCODING), None, "a control alone");
+        assert_eq!(trust.says("E", ENCODING).unwrap().verdict, Wrong);
         assert_eq!(trust.says("A", ENCODING).unwrap().words(), "WRONG here, 2026-11-23: in cache");
         assert_eq!(trust.says("B", ENCODING).unwrap().words(), "verified here, 2026-11-23, Linux 6.12");
         assert_eq!(trust.says("B", "type 4 config 0x1"), None, "another encoding is another event");

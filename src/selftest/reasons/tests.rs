@@ -149,6 +149,25 @@ fn an_event_that_counts_everything_fails_its_control() {
 }
 
 #[test]
+fn a_control_alone_proves_nothing() {
+    let judged = |change: &dyn Fn(&mut Measured)| {
+        let mut report = machine(&[(Role::Llc, Sees::Demand)], &right);
+        let must = report.measured.iter_mut().find(|measured| measured.load == Load::Single).unwrap();
+        change(must);
+        of(&report.judged(&intel()), Role::Llc).into_iter().map(|(verdict, _)| verdict).collect::<Vec<_>>()
+    };
+    use Verdict::{Ok, Untested, Wrong};
+    assert_eq!(judged(&|_| {}), [Ok, Ok]);
+    // It counted something where it must, and how much it should have been is not known.
+    assert_eq!(judged(&|must| must.running = 0.5), [Untested, Untested]);
+    assert_eq!(judged(&|must| must.on_node = 0.3), [Untested, Untested]);
+    assert_eq!(judged(&|must| must.why = Some("one node".into())), [Untested, Untested]);
+    assert_eq!(judged(&|must| must.user = vec![0; 3]), [Wrong, Untested]);
+    // A count that is wrong, and larger than the control's.
+    assert_eq!(judged(&|must| must.user = vec![4000; 3]), [Wrong, Ok]);
+}
+
+#[test]
 fn known_mistakes_have_their_reasons() {
     let times = |role: Role, times: f64| {
         move |asked, load, amount, local| {
