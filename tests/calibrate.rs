@@ -435,6 +435,30 @@ fn time_is_a_limit() {
 }
 
 #[test]
+fn events_are_counted_also_where_the_tool_may_not_watch() {
+    let _alone = alone();
+    let folder = Folder::new("unwatched");
+    let mut command = command(&folder.0, &["selftest", "--no-save", "--format", "json"]);
+    if rustix::process::geteuid().is_root() {
+        // "nobody" on all distributions.
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    let report = json(&output);
+    assert!(!report["counters"]["measured"].as_array().unwrap().is_empty());
+    let comparisons = report["comparisons"].as_array().unwrap();
+    assert!(comparisons.len() >= 9, "{comparisons:?}");
+    for comparison in comparisons {
+        let why = comparison["reason"].as_str().unwrap();
+        assert!(
+            comparison["verdict"] == "untested" && !why.is_empty() && !why.contains('\n'),
+            "{comparison}"
+        );
+    }
+}
+
+#[test]
 fn a_report_of_a_self_test_is_judged_again() {
     let folder = Folder::new("check");
     let listed = run(&folder.0, &["selftest", "--list"]);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 
 use super::calibrate::{LOOK, lock, write};
 use super::watch::start;
@@ -24,7 +24,7 @@ use crate::pmu::catalog::Catalog;
 use crate::program::say::{self, Form};
 use crate::selftest::counters;
 use crate::selftest::judge::Verdict;
-use crate::selftest::report::{Report, SCHEMA};
+use crate::selftest::report::{Comparison, Report, SCHEMA};
 use crate::selftest::run::{self, Places, Stopped, software};
 use crate::selftest::show;
 use crate::selftest::stored;
@@ -46,6 +46,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
         )?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut unwatched = None;
     let report = match &args.check {
         Some(path) => {
             let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -60,7 +61,10 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
             report.judged()
         }
         None => match test(args)? {
-            Some(report) => report,
+            Some((report, failed)) => {
+                unwatched = failed;
+                report
+            }
             None => {
                 say::message("numatop-ng: interrupted");
                 return Ok(Exit::CouldNotMeasure.into());
@@ -79,6 +83,10 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
             write(args.output.as_deref(), &text, Form::Json)?;
         }
     }
+    // The numbers of events are there all the same.
+    if let Some(error) = unwatched {
+        return Err(error);
+    }
     let wrong = report.count(Verdict::Wrong) > 0 || report.count(Verdict::Ok) == 0;
     Ok(if wrong { Exit::CouldNotMeasure } else { Exit::Ok }.into())
 }
@@ -95,8 +103,9 @@ fn keep(report: &Report) {
     }
 }
 
-/// The report on this machine; `None` when a signal came.
-fn test(args: &SelftestArgs) -> Result<Option<Report>> {
+/// The report on this machine, and why the tool could not watch it, where events were counted all the same; `None` when a signal
+/// came.
+fn test(args: &SelftestArgs) -> Result<Option<(Report, Option<Error>)>> {
     let root = Path::new("/");
     let catalog = options::catalog(root, args.tables.pmu_dir.as_deref())?;
     check_events(&args.events, &catalog)?;
@@ -134,28 +143,28 @@ fn test(args: &SelftestArgs) -> Result<Option<Report>> {
     };
     let comparisons = match args.part {
         SelftestPart::Counters => Ok(Vec::new()),
-        SelftestPart::Software | SelftestPart::All => {
-            let source = start(run::options(worker.pid()))?;
-            software(&mut worker, source, &places)
-        }
+        SelftestPart::Software | SelftestPart::All => start(run::options(worker.pid()))
+            .map_err(Stopped::from)
+            .and_then(|source| software(&mut worker, source, &places)),
     };
-    let (counters, comparisons) = match (counters, comparisons) {
-        (Ok(counters), Ok(comparisons)) => (counters, comparisons),
+    let (counters, (comparisons, unwatched)) = match (counters, comparisons) {
+        (Ok(counters), Ok(comparisons)) => (counters, (comparisons, None)),
         (Err(Stopped::Signal), _) | (_, Err(Stopped::Signal)) => return Ok(None),
+        (Ok(Some(counters)), Err(Stopped::Failed(error))) => {
+            (Some(counters), (Comparison::none_made(&run::reason(&error)), Some(error)))
+        }
         (Err(Stopped::Failed(error)), _) | (_, Err(Stopped::Failed(error))) => return Err(error),
     };
-    Ok(Some(
-        Report {
-            schema: SCHEMA,
-            tool: env!("CARGO_PKG_VERSION").into(),
-            kernel: read_trimmed("/proc/sys/kernel/osrelease"),
-            machine: facts.key,
-            took_s: (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0,
-            comparisons,
-            counters,
-        }
-        .judged(),
-    ))
+    let report = Report {
+        schema: SCHEMA,
+        tool: env!("CARGO_PKG_VERSION").into(),
+        kernel: read_trimmed("/proc/sys/kernel/osrelease"),
+        machine: facts.key,
+        took_s: (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+        comparisons,
+        counters,
+    };
+    Ok(Some((report.judged(), unwatched)))
 }
 
 /// Whether the kernel takes any event of the tables.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::counts::{CounterReport, Measured, Subject};
 use super::expected::{Place, WITHOUT_LOAD, loads};
-use super::run::{Places, Stopped, Watch, options};
+use super::run::{Places, Stopped, Watch, options, reason};
 use crate::calibrate::job::{Answer, Count, Counts, Job, Limits};
 use crate::calibrate::machine::count_facts;
 use crate::calibrate::worker::Worker;
@@ -196,14 +196,20 @@ fn by_the_tool(
     let options = LiveOptions { events: Choice::from(chosen), ..options(worker.pid()) };
     let source = match (asked.start)(options) {
         Ok(source) => source,
-        Err(error) => return Ok(Err(format!("{error:#}"))),
+        Err(error) => return Ok(Err(reason(&error))),
     };
     let mut watch = Watch::new(worker, source);
     for (at, event) in events {
         let measured = &mut all[*at];
         let Some(job) = job(asked, event, None, measured.load, place_of(measured)) else { continue };
         let job = Job::Count(Box::new(Count { all: true, ..job }));
-        let Ok((Answer::Counted(counts), snapshot)) = watch.between(&job)? else { continue };
+        let between = match watch.between(&job) {
+            Ok(between) => between,
+            Err(Stopped::Signal) => return Err(Stopped::Signal),
+            // Counts of the thread itself are there all the same.
+            Err(Stopped::Failed(error)) => return Ok(Err(reason(&error))),
+        };
+        let Ok((Answer::Counted(counts), snapshot)) = between else { continue };
         let own = counts.all.filter(|_| counts.running >= 0.99);
         if let (Some(own), Some(tool)) = (own, watch.count_of(&snapshot, &event.name)) {
             (measured.own, measured.tool) = (Some(own), Some(tool));

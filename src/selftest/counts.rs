@@ -128,6 +128,11 @@ impl Measured {
         self.expected.is_some_and(|(low, _)| low > 0.0)
     }
 
+    /// Whether it was compared where it must count, by itself and not through the tool.
+    pub fn is_direct(&self) -> bool {
+        self.must_count() && self.tool.is_none()
+    }
+
     /// Whether its memory is on the node of its CPU.
     pub fn is_local(&self) -> bool {
         self.nodes.is_none_or(|(from, to)| from == to)

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::CounterReport;
 use super::judge::{Verdict, judge};
+use super::software::CHECKS;
 use crate::model::profile::MachineKey;
 
 /// Version of the JSON: changes only when a key changes its meaning or goes.
@@ -63,6 +64,11 @@ impl Comparison {
     /// A check that was not made, and why.
     pub fn untested(check: &str, why: impl Into<String>) -> Comparison {
         Comparison { truth: None, tool: None, why: Some(why.into()), ..Comparison::new(check, 0.0, 0.0) }
+    }
+
+    /// All checks, of which none was made, and why.
+    pub fn none_made(why: &str) -> Vec<Comparison> {
+        CHECKS.iter().map(|check| Comparison::untested(check.id, why)).collect()
     }
 
     /// The same with the verdict of this version.

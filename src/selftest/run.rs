@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
 use super::report::Comparison;
 use super::software::{BURN_MS, CHECKS, MOVES, NEAR_PERCENT, OTHER_PAGES, PAGES, PLACED, TRIPS, metric_of};
@@ -12,6 +12,7 @@ use crate::calibrate::machine::Facts;
 use crate::calibrate::worker::{Ended, Worker};
 use crate::collect::placement::Budget;
 use crate::container::scope::Scope;
+use crate::error::Refusal;
 use crate::known::deed::{Deed, Truth};
 use crate::metric::placement::{MEM_ERROR_POINTS, MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::metric::{Value, counters};
@@ -106,6 +107,16 @@ pub struct NoNode {
     pub flag: &'static str,
     /// Its id.
     pub node: u32,
+}
+
+/// Why the tool watches nothing, in a line without advice.
+pub fn reason(error: &Error) -> String {
+    let text = match error.downcast_ref::<Refusal>() {
+        Some(Refusal { what, why: Some(why), .. }) => format!("{what}: {why}"),
+        Some(refusal) => refusal.what.clone(),
+        None => format!("{error:#}"),
+    };
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Why there are no more comparisons.
@@ -393,6 +404,19 @@ mod tests {
         assert_eq!(places.own_node, 9);
         let node_of = |cpu: &u32| facts.topology.cpu(crate::model::units::CpuId(*cpu)).unwrap().node;
         assert!(places.cpus.iter().all(|cpu| node_of(cpu) == Some(NodeId(9))), "{places:?}");
+    }
+
+    #[test]
+    fn a_refusal_is_a_line_without_advice() {
+        let refusal = Refusal {
+            exit: crate::error::Exit::Privilege,
+            what: "not allowed".into(),
+            why: Some("no\nCAP_BPF".into()),
+            said: Some("EPERM".into()),
+            advice: Vec::new(),
+        };
+        assert_eq!(reason(&refusal.into()), "not allowed: no CAP_BPF");
+        assert_eq!(reason(&anyhow::anyhow!("a line").context("reading")), "reading: a line");
     }
 
     #[test]

@@ -12,7 +12,8 @@ pub(super) fn render(report: &CounterReport, width: usize) -> String {
     let head = format!("events of {} on {pmu}, {} counters free", report.table, report.free_counters);
     let mut text = hanging("", words(&clean_str(&head)), width);
     if let Some(why) = &report.without_tool {
-        text += &hanging("  by the tool: ", words(&clean_str(why)), width);
+        let line = format!("not through the tool: perf_event_open(2) counted by itself, because {why}");
+        text += &hanging("  ", words(&clean_str(&line)), width);
     }
     if report.pmu.is_empty() {
         // The same reason behind each event says nothing more.
@@ -43,6 +44,9 @@ fn of_load(measured: &Measured, width: usize) -> String {
     let mut text = format!("{}\n", line.trim_end());
     if let Some(reason) = &measured.reason {
         text += &hanging("    ", words(&clean_str(reason)), width);
+    }
+    if measured.is_direct() {
+        text += "    not through the tool\n";
     }
     if let (Some(own), Some(tool)) = (measured.own, measured.tool) {
         let word = measured.tool_verdict.word();
@@ -110,7 +114,7 @@ mod tests {
         let text = render(&report, 80);
         for said in [
             "events of intel/ice-lake-sp on cpu, 4 counters free\n",
-            "  by the tool: no BPF\n",
+            "  not through the tool: perf_event_open(2) counted by itself, because no BPF\n",
             "instructions  INST_RETIRED.ANY  type 0 config 0x0\n",
             "  loop, 0 > 1            3999900-4000500     2000000  WRONG\n    half: one of two\n",
             "    all of a job: 10 by itself, 20 by the tool: untested\n",
@@ -119,6 +123,11 @@ mod tests {
             assert!(text.contains(said), "{said:?} is not in\n{text}");
         }
         assert_eq!(text.matches("INST_RETIRED.ANY").count(), 1, "each event once");
+        assert!(!text.contains("    not through the tool\n"), "{text}");
+        let mut direct = report.clone();
+        direct.measured[0].tool = None;
+        let direct = render(&direct, 80);
+        assert!(direct.contains("half: one of two\n    not through the tool\n"), "{direct}");
         let without = render(&CounterReport { pmu: String::new(), ..report }, 80);
         assert!(without.contains("on no PMU of the CPU cores") && without.contains("no event is tested"));
         assert!(!without.contains("INST_RETIRED"), "{without}");

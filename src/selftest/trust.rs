@@ -37,6 +37,9 @@ pub struct Trusted {
     /// The day, and the kernel.
     pub date: String,
     pub kernel: String,
+    /// It was counted by perf_event_open(2) alone: that the tool counts it as well is not known.
+    #[serde(default)]
+    pub direct: bool,
 }
 
 impl Trust {
@@ -59,11 +62,14 @@ impl Trust {
                     && known.event == subject.event
                     && known.encoding == subject.encoding
             });
+            let direct = measured.tool.is_none();
             match found {
-                Some(known) if gravity(known.verdict) < gravity(measured.verdict) => {
-                    (known.verdict, known.reason) = (measured.verdict, measured.reason.clone());
+                Some(known) => {
+                    known.direct &= direct;
+                    if gravity(known.verdict) < gravity(measured.verdict) {
+                        (known.verdict, known.reason) = (measured.verdict, measured.reason.clone());
+                    }
                 }
-                Some(_) => {}
                 None => events.push(Trusted {
                     role: subject.role,
                     event: subject.event.clone(),
@@ -72,6 +78,7 @@ impl Trust {
                     reason: measured.reason.clone(),
                     date: date.to_string(),
                     kernel: report.kernel.clone(),
+                    direct,
                 }),
             }
         }
@@ -150,9 +157,11 @@ impl Trusted {
     /// In words: `verified here, 2026-11-23`.
     pub fn words(&self) -> String {
         let reason = self.reason.as_deref().unwrap_or("no reason");
+        let here = format!("{}, Linux {}", self.date, self.kernel);
+        let direct = if self.direct { ", not through the tool" } else { "" };
         match self.verdict {
-            Verdict::Ok => format!("verified here, {}, Linux {}", self.date, self.kernel),
-            Verdict::Plausible => format!("plausible here, {}, Linux {}", self.date, self.kernel),
+            Verdict::Ok => format!("verified here{direct}, {here}"),
+            Verdict::Plausible => format!("plausible here{direct}, {here}"),
             Verdict::Known => format!("wrong here as known: {reason}"),
             Verdict::Wrong => format!("WRONG here, {}: {reason}", self.date),
             Verdict::Untested => "not tested here".into(),
@@ -184,6 +193,7 @@ mod tests {
             let event = Event { name: (*event).into(), ..Event::default() };
             let mut measured = Subject::new(Role::Llc, &event).measured(*load, None);
             (measured.verdict, measured.reason) = (*verdict, Some(load.word().to_string()));
+            (measured.own, measured.tool) = (Some(10), Some(10));
             measured.expected = Some(if *load == Load::InCache { (0.0, 2.0) } else { (97.0, 105.0) });
             measured
         });
@@ -225,6 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_the_tool_did_not_count_says_so() {
+        let mut report = report(&[("A", Load::Single, Verdict::Ok), ("B", Load::Single, Verdict::Ok)]);
+        report.counters.as_mut().unwrap().measured[1].tool = None;
+        let trust = Trust::of(&report, "2026-11-23");
+        let words = ["A", "B"].map(|event| trust.says(event, ENCODING).unwrap().words());
+        let [through, direct] = ["", ", not through the tool"]
+            .map(|direct| format!("verified here{direct}, 2026-11-23, Linux 6.12"));
+        assert_eq!(words, [through, direct]);
+        // Files of earlier versions do not say.
+        let text = serde_json::to_string(&trust).unwrap().replace(",\"direct\":true", "");
+        assert!(!serde_json::from_str::<Trust>(&text).unwrap().events[1].direct);
+    }
+
+    #[test]
     fn older_verdicts_of_the_same_cpu_stay() {
         let old =
             Trust::of(&report(&[("A", Load::Single, Verdict::Ok), ("B", Load::Single, Verdict::Ok)]), "then");
@@ -249,6 +273,7 @@ mod tests {
             reason: Some("16 times too many".into()),
             date: "2026-11-23".into(),
             kernel: "6.12".into(),
+            direct: false,
         };
         let words = [
             (Verdict::Ok, "verified here, 2026-11-23, Linux 6.12", true),

@@ -214,6 +214,7 @@ fn tested(catalog: &Catalog, events: &[&str], verdict: Verdict) -> Trust {
             reason: Some("counts nothing".into()),
             date: "2026-11-23".into(),
             kernel: "6.12".into(),
+            direct: false,
         }
     };
     Trust { events: events.iter().map(verdict).collect(), ..Trust::default() }
