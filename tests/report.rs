@@ -623,7 +623,7 @@ fn measured_latencies_stand_beside_the_word_of_the_firmware() {
             node.measured = ids.iter().map(cost).collect();
         }
         topology.calibration =
-            Some(Calibration { time: "2026-11-22T10:03:00Z".into(), only_ratios, unused: None });
+            Some(Calibration { time: "2026-11-22T10:03:00Z".into(), only_ratios, ..Calibration::default() });
         let samples: Vec<_> = (0..12)
             .map(|_| {
                 let sample = machine.step(SECOND);

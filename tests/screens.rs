@@ -155,7 +155,7 @@ fn calibrated(mut world: World) -> World {
         node.measured = ids.iter().map(cost).collect();
     }
     topology.calibration =
-        Some(Calibration { time: "2026-11-22T10:03:00Z".into(), only_ratios: false, unused: None });
+        Some(Calibration { time: "2026-11-22T10:03:00Z".into(), ..Calibration::default() });
     world
 }
 

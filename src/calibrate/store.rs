@@ -165,7 +165,7 @@ pub fn with_costs(wanted: &Wanted, mut topology: Topology) -> Topology {
         None => stored.profile.measure(&mut topology),
         why @ Some(_) => {
             let time = stored.profile.time;
-            topology.calibration = Some(Calibration { time, only_ratios: false, unused: why });
+            topology.calibration = Some(Calibration { time, unused: why, ..Calibration::default() });
         }
     }
     topology

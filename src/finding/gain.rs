@@ -97,6 +97,8 @@ pub enum Assumption {
     PlacementStays,
     /// A second thread of a core adds nothing, because that is not counted.
     SiblingsAddNothing,
+    /// A second thread of a core adds as little as in the worst of the loads of `calibrate`.
+    MeasuredSiblings,
     /// All of its wait would have been work.
     WaitIsWork,
     /// Its twins do the same work.
@@ -113,6 +115,7 @@ impl Assumption {
             Assumption::PagesUsedAlike => "pages_used_alike",
             Assumption::PlacementStays => "placement_stays",
             Assumption::SiblingsAddNothing => "siblings_add_nothing",
+            Assumption::MeasuredSiblings => "measured_siblings",
             Assumption::WaitIsWork => "wait_is_work",
             Assumption::SameWork => "same_work",
         }
@@ -127,6 +130,9 @@ impl Assumption {
             Assumption::PagesUsedAlike => "it uses all of its pages alike",
             Assumption::PlacementStays => "its placement stays as good without",
             Assumption::SiblingsAddNothing => "a second thread adds nothing to a core",
+            Assumption::MeasuredSiblings => {
+                "a second thread adds to a core as little as in the worst load of calibrate"
+            }
             Assumption::WaitIsWork => "all of its wait would have been work",
             Assumption::SameWork => "its twins do the same work",
         }
@@ -220,6 +226,18 @@ pub fn distances(topology: &Topology) -> Assumption {
         Assumption::MeasuredDistances
     } else {
         Assumption::FirmwareDistances
+    }
+}
+
+/// Speed beside a busy sibling where it is not known: two threads that share a core evenly and gain nothing (S1).
+const UNKNOWN_SPEED: f64 = 0.5;
+
+/// The speed of a thread beside a busy one, as a share of that alone, where no counter says it: half of what both do together in the
+/// load of `calibrate` in which that is least.
+pub fn beside_sibling(topology: &Topology) -> (f64, Assumption) {
+    match topology.calibration.as_ref().and_then(|calibration| calibration.smt_work) {
+        Some((least, _)) => ((f64::from(least) / 2000.0).clamp(0.0, 1.0), Assumption::MeasuredSiblings),
+        None => (UNKNOWN_SPEED, Assumption::SiblingsAddNothing),
     }
 }
 

@@ -310,7 +310,8 @@ impl Profile {
         };
         let oldest = costs.iter().map(|key| self.when(key)).min().unwrap_or(&self.time);
         let usable = unused.is_none();
-        topology.calibration = Some(Calibration { time: oldest.to_owned(), only_ratios, unused });
+        let smt_work = self.smt_work().filter(|_| usable);
+        topology.calibration = Some(Calibration { time: oldest.to_owned(), only_ratios, unused, smt_work });
         let scaled = |value: Option<f64>, factor: f64| {
             let value = value.filter(|value| value.is_finite() && *value > 0.0)?;
             Some((value * factor).round() as u64)
@@ -327,6 +328,17 @@ impl Profile {
             let known = |cost: &Cost| cost.latency_ps.is_some() || cost.read_bytes_per_s.is_some();
             node.measured = costs.filter(|cost| usable && known(cost)).collect();
         }
+    }
+
+    /// See [`Calibration::smt_work`]. Numbers of CPUs that wandered are none of a core.
+    fn smt_work(&self) -> Option<(u32, u32)> {
+        let Smt { additions, waiting, branches, memory } = &self.smt;
+        let named =
+            [("additions", additions), ("waiting", waiting), ("branches", branches), ("memory", memory)];
+        let clean = named.iter().filter(|(name, _)| self.taint(&format!("smt.{name}")).is_none());
+        let work = clean.filter_map(|(_, times)| **times).filter(|times| (0.1..=10.0).contains(times));
+        let work: Vec<u32> = work.map(|times| (times * 1e3).round() as u32).collect();
+        work.iter().copied().min().zip(work.iter().copied().max())
     }
 
     /// Why it says nothing about a machine with these facts in this run of the kernel; `None` if it does.
@@ -448,15 +460,20 @@ mod tests {
         assert_eq!(topology.measured(near, near), Some(&own));
         assert_eq!(topology.measured_ratio(far, near), None, "a cell without a number");
         assert_eq!(topology.calibration, Some(Calibration::default()));
+        profile.smt = Smt { additions: Some(1.0), memory: Some(1.94), ..Smt::default() };
+        profile.measure(&mut topology);
+        assert_eq!(topology.calibration.as_ref().unwrap().smt_work, Some((1000, 1940)));
         profile.state = State::Disturbed;
         profile.measure(&mut topology);
         assert_eq!(topology.measured(near, near), None);
         assert!(topology.calibration.as_ref().unwrap().unused.as_ref().unwrap().contains("disturbed"));
+        assert_eq!(topology.calibration.as_ref().unwrap().smt_work, None);
         profile.state = State::Wandering;
         profile.measure(&mut topology);
         assert_eq!(topology.measured_ratio(near, far), Some(1.75), "nothing but ratios is used");
         assert_eq!(topology.measured(near, near).unwrap().read_bytes_per_s, None);
         assert!(topology.calibration.as_ref().unwrap().only_ratios);
+        assert_eq!(topology.calibration.as_ref().unwrap().smt_work, None);
     }
 
     #[test]

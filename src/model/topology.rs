@@ -53,6 +53,10 @@ pub struct Calibration {
     /// Why no node has its costs, although there is a measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<String>,
+    /// Work of both threads of a core together, in the load in which it is least and in that in which it is most, in thousandths of
+    /// the work of one: 1000 is no gain. `None` where it was not measured, or may not be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smt_work: Option<(u32, u32)>,
 }
 
 impl Calibration {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use numatop_ng::finding::{Confidence, Finding, Severity};
+use numatop_ng::finding::{Assumption, Confidence, Finding, Severity};
 use numatop_ng::model::sample::Counts;
+use numatop_ng::model::topology::Calibration;
 use numatop_ng::model::wire::NodeCounts;
 
 use crate::world::{
@@ -63,6 +64,22 @@ mod sibling_contention {
         world.by_node = false;
         let found = found(world, 70, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));
+    }
+
+    #[test]
+    fn without_counters_the_ceiling_is_that_of_the_calibration() {
+        for (smt_work, gain, assumes) in [
+            (None, 2.0 * 0.8 * 0.5, Assumption::SiblingsAddNothing),
+            (Some((1400, 1900)), 2.0 * 0.8 * 0.3, Assumption::MeasuredSiblings),
+        ] {
+            let mut world = world();
+            world.by_node = false;
+            let calibration = Calibration { smt_work, ..Calibration::default() };
+            Arc::make_mut(&mut world.host).topology.calibration = Some(calibration);
+            let told = found(world, 70, ID).remove(0).told;
+            assert!((told.gain.at_most.unwrap() - gain).abs() < 0.01, "{:?}", told.gain);
+            assert_eq!(told.gain.assumes, [assumes]);
+        }
     }
 
     /// Without counters, with an affinity of these CPUs.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use numatop_ng::finding::{Confidence, Severity};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, MemPolicy};
+use numatop_ng::model::topology::Calibration;
 
 use crate::world::{
     Actor, BOOT_NS, DOCKER, GIB, Machine, S, TWO, commands, each_second, files, fold, found, machine, pages,
@@ -164,6 +165,17 @@ mod cores_exhausted {
         assert_eq!(
             found[0].told.sentence,
             "16 of 16 cores have all of their threads busy: 32 CPUs share the units of 16 cores."
+        );
+    }
+
+    #[test]
+    fn without_counters_a_calibration_says_what_full_cores_do() {
+        let mut world = world(95.0);
+        let calibration = Calibration { smt_work: Some((1000, 1900)), ..Calibration::default() };
+        Arc::make_mut(&mut world.host).topology.calibration = Some(calibration);
+        assert_eq!(
+            found(world, 70, ID)[0].told.sentence,
+            "16 of 16 cores have all of their threads busy: 32 CPUs do the work of 16 to 30 cores, by what calibrate measured."
         );
     }
 

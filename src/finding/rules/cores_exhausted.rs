@@ -141,10 +141,21 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
 fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let cpus = view.topology().online_cpus().count();
     let (all, capacity) = (cores(view, view.limit("thread")).0, seen.plan.bytes);
-    let work = if capacity > 0.0 {
-        format!("{cpus} CPUs do the work of {capacity:.0} cores")
-    } else {
-        format!("{cpus} CPUs share the units of {all} cores")
+    let calibration = view.topology().calibration.as_ref();
+    let measured = calibration.and_then(|calibration| calibration.smt_work);
+    // Cores without a second thread do the work of one.
+    let cores = |work: u32| {
+        let threads = cpus.saturating_sub(all).min(all) as f64;
+        all as f64 + threads * (f64::from(work) / 1000.0 - 1.0)
+    };
+    let work = match measured {
+        _ if capacity > 0.0 => format!("{cpus} CPUs do the work of {capacity:.0} cores"),
+        Some((least, most)) => format!(
+            "{cpus} CPUs do the work of {:.0} to {:.0} cores, by what calibrate measured",
+            cores(least),
+            cores(most)
+        ),
+        None => format!("{cpus} CPUs share the units of {all} cores"),
     };
     let promised = match seen.severity {
         Severity::Info => String::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::cores::{self, Core};
-use super::super::gain::{self, Arithmetic, Assumption, Gain};
+use super::super::gain::{self, Arithmetic, Gain};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::sentence;
 use super::super::view::{Of, View, cpus_of_files, mems_of_files, settle};
@@ -16,9 +16,6 @@ use crate::snapshot::Container;
 
 /// CPUs that both must use: the threshold of significance of all rules (S2).
 const MATTERS_CPUS: f64 = 0.5;
-
-/// Speed beside a busy sibling, where nothing says it (S1).
-const UNKNOWN_SPEED: f64 = 0.5;
 
 pub(super) static RULE: Rule = Rule {
     id: "shared-cores",
@@ -246,11 +243,12 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let used = its.cpus + theirs.cpus;
     let gain = if siblings {
         let busy = (its.cpus * its.busy + theirs.cpus * theirs.busy) / used.max(f64::MIN_POSITIVE) / 100.0;
+        let (k, assumed) = gain::beside_sibling(view.topology());
         Gain {
-            at_most: Some(used * busy * (1.0 - UNKNOWN_SPEED)),
+            at_most: Some(used * busy * (1.0 - k)),
             of: Some(used),
-            how: Some(Arithmetic::Siblings { busy, k: UNKNOWN_SPEED }),
-            assumes: vec![Assumption::SiblingsAddNothing],
+            how: Some(Arithmetic::Siblings { busy, k }),
+            assumes: vec![assumed],
             ..Gain::default()
         }
     } else {

@@ -2,7 +2,7 @@
 
 use super::super::command::{Command, Scope, When};
 use super::super::cores::{self, Core};
-use super::super::gain::{Arithmetic, Assumption, Gain};
+use super::super::gain::{self, Arithmetic, Gain};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{number, pct, sentence};
 use super::super::view::{Of, View, input, need, settle};
@@ -18,9 +18,6 @@ use crate::model::units::NodeId;
 
 /// Share of its cycles in percent that each state of the siblings must have, so that its speed in both is known.
 const STATE_PCT: f64 = 5.0;
-
-/// Speed beside a busy sibling where it is not counted: two threads that share a core evenly and gain nothing (S1).
-const UNKNOWN_SPEED: f64 = 0.5;
 
 pub(super) static RULE: Rule = Rule {
     id: "sibling-contention",
@@ -206,7 +203,8 @@ fn targets(view: &View<'_>, of: &Of<'_>, idle: &[Core], restricted: bool) -> Vec
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (busy, idle) = (seen.evidence[0].value, seen.plan.number);
     let speeds = speeds(view, of);
-    let k = speeds.map_or(UNKNOWN_SPEED, |(beside, alone)| (beside / alone).clamp(0.0, 1.0));
+    let (uncounted, assumed) = gain::beside_sibling(view.topology());
+    let k = speeds.map_or(uncounted, |(beside, alone)| (beside / alone).clamp(0.0, 1.0));
     let used = view.cpus(of);
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid, mems) = (view.env(of), cores::pid(view, of), cores::own_mems(view, of));
@@ -241,7 +239,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             at_most: Some(used * busy / 100.0 * (1.0 - k)),
             of: Some(used),
             how: Some(Arithmetic::Siblings { busy: busy / 100.0, k }),
-            assumes: if speeds.is_none() { vec![Assumption::SiblingsAddNothing] } else { Vec::new() },
+            assumes: if speeds.is_none() { vec![assumed] } else { Vec::new() },
             ..Gain::default()
         },
         check: if commands.is_empty() { Vec::new() } else { checks },
