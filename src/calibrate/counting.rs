@@ -14,6 +14,10 @@ use crate::sys;
 /// The load cannot be done, or the event cannot be opened; in words.
 pub(super) fn count(count: &Count) -> Result<Counts, String> {
     let told = |missing: Missing| missing.to_string();
+    // Elsewhere an event of some CPUs would wait for them, and seem to take turns.
+    if count.event.cpus.is_some() {
+        sys::run_on(&[count.cpu]).map_err(|error| format!("CPU {}: {error}", count.cpu))?;
+    }
     // Before anything else, because the tool counts the whole job as well.
     let all = count.all.then(|| OwnCount::open(&count.event, Mode::Both)).transpose().map_err(told)?;
     let mut ready = ready(count)?;

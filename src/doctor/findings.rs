@@ -15,7 +15,7 @@ use crate::model::sample::Missing;
 use crate::model::topology::Topology;
 use crate::pmu::facts::PmuFacts;
 use crate::selftest::judge::Verdict;
-use crate::selftest::trust::Trust;
+use crate::selftest::trust::{Trust, Trusted};
 
 /// The quality of a finding, as a word: colours may add to it, not replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -149,13 +149,18 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
 /// Events that self-tests found right, and each that one found wrong.
 pub(super) fn tested(trust: &Trust) -> Vec<Line> {
     let of = |verdict: Verdict| trust.events.iter().filter(move |event| event.verdict == verdict);
-    let right: Vec<&str> = of(Verdict::Ok).map(|event| event.event.as_str()).collect();
+    let is_hybrid = trust.events.iter().any(|event| event.pmu != trust.events[0].pmu);
+    let name = |event: &Trusted| match is_hybrid {
+        true => format!("{} ({})", event.event, event.pmu),
+        false => event.event.clone(),
+    };
+    let right: Vec<String> = of(Verdict::Ok).map(name).collect();
     let mut lines = Vec::new();
     if !right.is_empty() {
         lines.push(ok(format!("verified here: {}", right.join(", "))));
     }
     let wrong = of(Verdict::Wrong).chain(of(Verdict::Known));
-    lines.extend(wrong.map(|event| warn(format!("{}: {}", event.event, event.words()))));
+    lines.extend(wrong.map(|event| warn(format!("{}: {}", name(event), event.words()))));
     lines
 }
 

@@ -20,7 +20,7 @@ use crate::host::kernel::read_trimmed;
 use crate::known::quiet::{Usage, too_busy};
 use crate::model::event::Role;
 use crate::options::{self, BadValue};
-use crate::pmu::catalog::Catalog;
+use crate::pmu::catalog::{Catalog, Core};
 use crate::program::say::{self, Form};
 use crate::selftest::counters;
 use crate::selftest::judge::Verdict;
@@ -127,19 +127,26 @@ fn test(args: &SelftestArgs) -> Result<Option<(Report, Option<Error>)>> {
     let mut worker = Worker::start_beside_others(stop, begin + LIMIT + Duration::from_secs_f64(args.time))
         .context("starting the process that is watched")?;
     let counters = if args.part == SelftestPart::Software {
-        Ok(None)
+        Ok(Vec::new())
     } else {
-        let asked = counters::Asked {
-            catalog: &catalog,
-            budget: options::budget(root, &catalog),
-            only: &args.events,
-            places: &places,
-            limits: Limits { line_bytes: facts.key.line_bytes, keep_bytes: 0 },
-            busy,
-            until: begin + Duration::from_secs_f64(args.time),
-            start: &start,
+        let budget = options::budget(root, &catalog);
+        let kinds = catalog.cores.iter().zip(run::by_core(&catalog, &facts, args.from, args.to));
+        let count = catalog.cores.len() as f64;
+        let of_kind = |(at, (core, places)): (usize, (&Core, Result<Places, String>))| {
+            let asked = counters::Asked {
+                core,
+                budget,
+                only: &args.events,
+                places: places.as_ref().map_err(Clone::clone),
+                limits: Limits { line_bytes: facts.key.line_bytes, keep_bytes: 0 },
+                busy: busy.clone(),
+                // Each kind of cores has its part of the time.
+                until: begin + Duration::from_secs_f64(args.time * (at + 1) as f64 / count),
+                start: &start,
+            };
+            counters::counters(&asked, &mut worker)
         };
-        counters::counters(&asked, &mut worker).map(Some)
+        kinds.enumerate().map(of_kind).collect::<Result<Vec<_>, Stopped>>()
     };
     let comparisons = match args.part {
         SelftestPart::Counters => Ok(Vec::new()),
@@ -150,11 +157,12 @@ fn test(args: &SelftestArgs) -> Result<Option<(Report, Option<Error>)>> {
     let (counters, (comparisons, unwatched)) = match (counters, comparisons) {
         (Ok(counters), Ok(comparisons)) => (counters, (comparisons, None)),
         (Err(Stopped::Signal), _) | (_, Err(Stopped::Signal)) => return Ok(None),
-        (Ok(Some(counters)), Err(Stopped::Failed(error))) => {
-            (Some(counters), (Comparison::none_made(&run::reason(&error)), Some(error)))
+        (Ok(counters), Err(Stopped::Failed(error))) if !counters.is_empty() => {
+            (counters, (Comparison::none_made(&run::reason(&error)), Some(error)))
         }
         (Err(Stopped::Failed(error)), _) | (_, Err(Stopped::Failed(error))) => return Err(error),
     };
+    let mut counters = counters.into_iter();
     let report = Report {
         schema: SCHEMA,
         tool: env!("CARGO_PKG_VERSION").into(),
@@ -162,7 +170,8 @@ fn test(args: &SelftestArgs) -> Result<Option<(Report, Option<Error>)>> {
         machine: facts.key,
         took_s: (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0,
         comparisons,
-        counters,
+        counters: counters.next(),
+        other_cores: counters.collect(),
     };
     Ok(Some((report.judged(), unwatched)))
 }

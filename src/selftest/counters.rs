@@ -12,7 +12,7 @@ use crate::calibrate::worker::Worker;
 use crate::known::counted::Load;
 use crate::model::event::{Event, Role, ShareOf};
 use crate::pmu::budget::Budget;
-use crate::pmu::catalog::{Catalog, Core, Resolved};
+use crate::pmu::catalog::{Core, Resolved};
 use crate::pmu::sets::Choice;
 use crate::source::live::{LiveOptions, LiveSource};
 
@@ -22,13 +22,14 @@ const REPEATS: u32 = 5;
 /// Events that the tool counts at a time: the thread has one of its own beside them.
 const AT_A_TIME: usize = 2;
 
-/// The machine, and the wishes of the command line.
+/// The cores of a kind, and the wishes of the command line.
 pub struct Asked<'a> {
-    pub catalog: &'a Catalog,
+    pub core: &'a Core,
     pub budget: Budget,
     /// Roles and names of events; empty for all.
     pub only: &'a [String],
-    pub places: &'a Places,
+    /// CPUs of that kind, and nodes that have some; or why no load may run on any.
+    pub places: Result<&'a Places, String>,
     pub limits: Limits,
     /// The machine is too busy for counts to be those of loads alone, in words.
     pub busy: Option<String>,
@@ -38,13 +39,12 @@ pub struct Asked<'a> {
     pub start: &'a dyn Fn(LiveOptions) -> anyhow::Result<LiveSource>,
 }
 
-/// Makes all counts that this machine can make.
+/// Makes all counts that cores of a kind can make.
 ///
 /// # Errors
 /// A signal came, or the process ended.
 pub fn counters(asked: &Asked, worker: &mut Worker) -> Result<CounterReport, Stopped> {
-    let cpu = asked.places.cpus.first().copied().unwrap_or(0);
-    let core = asked.catalog.cores.iter().find(|core| is_on(core, cpu)).or(asked.catalog.cores.first());
+    let core = asked.core;
     let (microcode, huge_pages) = count_facts(Path::new("/"));
     let mut report = CounterReport {
         free_counters: asked.budget.free(),
@@ -52,7 +52,6 @@ pub fn counters(asked: &Asked, worker: &mut Worker) -> Result<CounterReport, Sto
         huge_pages,
         ..CounterReport::default()
     };
-    let Some(core) = core else { return Ok(report) };
     // The path of a user's table says who they are.
     report.table.clone_from(&core.in_use.id);
     report.pmu.clone_from(&core.in_use.pmu);
@@ -66,7 +65,7 @@ pub fn counters(asked: &Asked, worker: &mut Worker) -> Result<CounterReport, Sto
                 report.measured.push(Measured { why, ..subject.measured(Load::Nops, None) });
             }
             for (at, (load, place)) in loads.into_iter().enumerate() {
-                let measured = one(asked, worker, core, resolved, load, place)?;
+                let measured = one(asked, worker, resolved, load, place)?;
                 if at == 0 && measured.why.is_none() && load != Load::Written {
                     to_watch.extend(resolved.event.clone().ok().map(|event| (report.measured.len(), event)));
                 }
@@ -81,11 +80,6 @@ pub fn counters(asked: &Asked, worker: &mut Worker) -> Result<CounterReport, Sto
         }
     }
     Ok(report)
-}
-
-fn is_on(core: &Core, cpu: u32) -> bool {
-    let cpus = core.device.as_ref().and_then(|device| device.cpus.as_ref());
-    cpus.is_none_or(|cpus| cpus.iter().any(|of| of.0 == cpu))
 }
 
 fn is_asked_for(only: &[String], resolved: &Resolved) -> bool {
@@ -109,7 +103,6 @@ fn subject(resolved: &Resolved) -> Subject {
 fn one(
     asked: &Asked,
     worker: &mut Worker,
-    core: &Core,
     resolved: &Resolved,
     load: Load,
     place: Place,
@@ -126,15 +119,18 @@ fn one(
         Ok(event) => event,
         Err(why) => return Ok(untested(why.to_string())),
     };
-    let whole = match whole(core, event) {
+    let places = match &asked.places {
+        Ok(places) => *places,
+        Err(why) => return Ok(untested(why.clone())),
+    };
+    let whole = match whole(asked.core, event) {
         Ok(whole) => whole,
         Err(why) => return Ok(untested(why)),
     };
-    let Some(count) = job(asked, event, whole, load, place) else {
+    let Some(count) = job(places, asked.limits, event, whole, (load, place)) else {
         return Ok(untested("one node, or memory of one only may be used".into()));
     };
-    let nodes =
-        (load.has_node()).then(|| (asked.places.nodes.map_or(count.node, |nodes| nodes[0].0), count.node));
+    let nodes = (load.has_node()).then(|| (places.nodes.map_or(count.node, |nodes| nodes[0].0), count.node));
     let answer = worker.ask(&Job::Count(Box::new(count)));
     Ok(match super::run::going_on(answer)? {
         Answer::Counted(counts) => filled(subject.measured(load, nodes), counts),
@@ -159,11 +155,16 @@ fn whole(core: &Core, event: &Event) -> Result<Option<Event>, String> {
 }
 
 /// The job; `None` where the machine has no other node.
-fn job(asked: &Asked, event: &Event, whole: Option<Event>, load: Load, place: Place) -> Option<Count> {
-    let cpu = asked.places.cpus.first().copied().unwrap_or(0);
-    let (own, other) = match asked.places.nodes {
+fn job(
+    places: &Places,
+    limits: Limits,
+    event: &Event,
+    whole: Option<Event>,
+    (load, place): (Load, Place),
+) -> Option<Count> {
+    let (own, other) = match places.nodes {
         Some([own, other]) => (own, Some(other)),
-        None => ((asked.places.own_node, cpu), None),
+        None => ((places.own_node, *places.cpus.first()?), None),
     };
     let (memory, writer) = match (place, load) {
         (Place::Own, _) => (own, None),
@@ -181,7 +182,7 @@ fn job(asked: &Asked, event: &Event, whole: Option<Event>, load: Load, place: Pl
         writer,
         repeats: REPEATS,
         all: false,
-        limits: asked.limits,
+        limits,
     })
 }
 
@@ -198,10 +199,12 @@ fn by_the_tool(
         Ok(source) => source,
         Err(error) => return Ok(Err(reason(&error))),
     };
+    let Ok(places) = asked.places.as_ref() else { return Ok(Ok(())) };
     let mut watch = Watch::new(worker, source);
     for (at, event) in events {
         let measured = &mut all[*at];
-        let Some(job) = job(asked, event, None, measured.load, place_of(measured)) else { continue };
+        let place = (measured.load, place_of(measured));
+        let Some(job) = job(places, asked.limits, event, None, place) else { continue };
         let job = Job::Count(Box::new(Count { all: true, ..job }));
         let between = match watch.between(&job) {
             Ok(between) => between,

@@ -27,6 +27,9 @@ pub struct Report {
     /// Events beside loads whose counts are known; `None` where they were not tested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<CounterReport>,
+    /// The same on cores of other kinds, each on CPUs of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_cores: Vec<CounterReport>,
 }
 
 /// A number of the tool beside the truth.
@@ -84,14 +87,21 @@ impl Report {
     #[must_use]
     pub fn judged(mut self) -> Report {
         self.comparisons = self.comparisons.into_iter().map(Comparison::judged).collect();
-        self.counters = self.counters.map(|counters| counters.judged(&self.machine));
+        let judged = |counters: CounterReport| counters.judged(&self.machine);
+        self.counters = self.counters.map(judged);
+        self.other_cores = self.other_cores.into_iter().map(judged).collect();
         self
+    }
+
+    /// Events on cores of each kind.
+    pub fn cores(&self) -> impl Iterator<Item = &CounterReport> + Clone {
+        self.counters.iter().chain(&self.other_cores)
     }
 
     /// Comparisons with this verdict; what the tool counted of an event is one of its own.
     pub fn count(&self, verdict: Verdict) -> usize {
         let software = self.comparisons.iter().map(|comparison| comparison.verdict);
-        let counters = self.counters.iter().flat_map(|counters| &counters.measured);
+        let counters = self.cores().flat_map(|counters| &counters.measured);
         let tool =
             counters.clone().map(|measured| measured.tool_verdict).filter(|of| *of != Verdict::Untested);
         let all = software.chain(counters.map(|measured| measured.verdict)).chain(tool);

@@ -19,6 +19,7 @@ use crate::metric::{Value, counters};
 use crate::model::counters::Counter;
 use crate::model::sample::{Sample, TaskRaw};
 use crate::model::units::NodeId;
+use crate::pmu::catalog::{Catalog, Core};
 use crate::record::columns::Row;
 use crate::snapshot::{RowKind, Snapshot, Task, derive};
 use crate::source::Source;
@@ -97,6 +98,27 @@ impl Places {
             nodes: own.zip(other).map(|(own, other)| [own, other]),
         })
     }
+}
+
+/// Places for loads on cores of each kind that the catalogue has: CPUs of a hybrid machine have events of their own. The reason
+/// stands where none may be used.
+pub fn by_core(
+    catalog: &Catalog,
+    facts: &Facts,
+    from: Option<u32>,
+    to: Option<u32>,
+) -> Vec<Result<Places, String>> {
+    let of = |core: &Core| {
+        let of_kind = core.device.as_ref().and_then(|device| device.cpus.as_ref());
+        let is_of = |cpu: &u32| of_kind.is_none_or(|cpus| cpus.iter().any(|of| of.0 == *cpu));
+        let mut facts = facts.clone();
+        facts.cpus.retain(is_of);
+        if facts.cpus.is_empty() {
+            return Err(format!("no CPU of {} may be used", core.in_use.pmu));
+        }
+        Places::of(&facts, from, to).map_err(|no| format!("{}: {no}", core.in_use.pmu))
+    };
+    catalog.cores.iter().map(of).collect()
 }
 
 /// A node that loads cannot have.

@@ -42,7 +42,7 @@ pub fn render_text(report: &Report, width: usize) -> String {
             text += &hanging("    ", words(reason), width);
         }
     }
-    if let Some(counters) = &report.counters {
+    for counters in report.cores() {
         text += &super::show_counters::render(counters, width);
     }
     let count = |verdict| report.count(verdict);
@@ -105,6 +105,7 @@ mod tests {
             took_s: 4.2,
             comparisons,
             counters: None,
+            other_cores: Vec::new(),
         }
         .judged()
     }

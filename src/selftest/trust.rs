@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::counts::CounterReport;
 use super::judge::Verdict;
 use super::report::Report;
 use crate::model::event::{Role, Tested};
@@ -31,6 +30,9 @@ pub struct Trusted {
     pub event: String,
     /// As the kernel took it: another encoding is another event.
     pub encoding: String,
+    /// The PMU of its cores: the same event is another one on cores of another kind. Empty in files of versions that did not say.
+    #[serde(default)]
+    pub pmu: String,
     /// Of all its loads: [`Verdict::Ok`], [`Verdict::Plausible`], [`Verdict::Known`] or [`Verdict::Wrong`].
     pub verdict: Verdict,
     pub reason: Option<String>,
@@ -45,22 +47,23 @@ pub struct Trusted {
 impl Trust {
     /// The verdicts of a report; events that were not tested are left out. None is right for its control alone.
     pub fn of(report: &Report, date: &str) -> Trust {
-        let counters = report.counters.as_ref();
+        let measured = report.cores().flat_map(|core| core.measured.iter().map(|of| (core.pmu.as_str(), of)));
         let mut events: Vec<Trusted> = Vec::new();
         // Events that were compared in a load in which they must count.
-        let mut counted: Vec<(Role, String, String)> = Vec::new();
-        for measured in counters.into_iter().flat_map(|counters: &CounterReport| &counters.measured) {
+        let mut counted: Vec<(Role, String, String, String)> = Vec::new();
+        for (pmu, measured) in measured {
             let subject = &measured.subject;
             if measured.verdict == Verdict::Untested {
                 continue;
             }
             if measured.must_count() {
-                counted.push((subject.role, subject.event.clone(), subject.encoding.clone()));
+                counted.push((subject.role, subject.event.clone(), subject.encoding.clone(), pmu.to_owned()));
             }
             let found = events.iter_mut().find(|known| {
                 known.role == subject.role
                     && known.event == subject.event
                     && known.encoding == subject.encoding
+                    && known.pmu == pmu
             });
             let direct = measured.tool.is_none();
             match found {
@@ -74,6 +77,7 @@ impl Trust {
                     role: subject.role,
                     event: subject.event.clone(),
                     encoding: subject.encoding.clone(),
+                    pmu: pmu.to_owned(),
                     verdict: measured.verdict,
                     reason: measured.reason.clone(),
                     date: date.to_string(),
@@ -83,7 +87,7 @@ impl Trust {
             }
         }
         let proven = |event: &Trusted| {
-            let id = (event.role, event.event.clone(), event.encoding.clone());
+            let id = (event.role, event.event.clone(), event.encoding.clone(), event.pmu.clone());
             gravity(event.verdict) >= gravity(Verdict::Known) || counted.contains(&id)
         };
         events.retain(proven);
@@ -96,7 +100,10 @@ impl Trust {
     pub fn after(mut self, older: Trust) -> Trust {
         if older.is_about(&self.cpu, self.hypervisor) {
             let again = |old: &Trusted| {
-                self.events.iter().any(|new| new.event == old.event && new.encoding == old.encoding)
+                let is_of = |pmu: &str| old.pmu.is_empty() || old.pmu == pmu;
+                let is_again =
+                    |new: &Trusted| new.event == old.event && new.encoding == old.encoding && is_of(&new.pmu);
+                self.events.iter().any(is_again)
             };
             let kept: Vec<Trusted> = older.events.into_iter().filter(|old| !again(old)).collect();
             self.events.extend(kept);
@@ -110,24 +117,31 @@ impl Trust {
     }
 
     /// Gives each event of a catalogue the word of self-tests on it: of this machine, or else of machines that its table
-    /// names. One that was wrong here is not chosen for its role from then on.
+    /// names. One that was wrong here is not chosen for its role from then on. On a machine with several kinds of cores a verdict
+    /// that does not say of which it is holds for none.
     pub fn mark(&self, catalog: &mut Catalog) {
+        let is_hybrid = catalog.cores.len() > 1;
         for core in &mut catalog.cores {
             let mut begun: Vec<Role> = Vec::new();
             for resolved in &mut core.entries {
                 let (role, encoding) = (resolved.entry.role, resolved.encoding());
                 let first = !begun.contains(&role);
                 begun.push(role);
-                let here = self.says(&resolved.entry.name, &encoding).map(Trusted::tested);
+                let said = self.says(&resolved.entry.name, &encoding, &core.in_use.pmu);
+                let here = said.filter(|known| !is_hybrid || !known.pmu.is_empty()).map(Trusted::tested);
                 let elsewhere = || shipped(&core.table, role).filter(|_| first).map(Tested::Elsewhere);
                 resolved.mark(here.or_else(elsewhere).unwrap_or(Tested::Nowhere));
             }
         }
     }
 
-    /// The verdict on an event in this encoding.
-    pub fn says(&self, event: &str, encoding: &str) -> Option<&Trusted> {
-        self.events.iter().find(|known| known.event == event && known.encoding == encoding)
+    /// The verdict on an event in this encoding, on cores with this PMU.
+    pub fn says(&self, event: &str, encoding: &str, pmu: &str) -> Option<&Trusted> {
+        let is_it = |known: &&Trusted| {
+            let is_of = known.pmu.is_empty() || known.pmu == pmu;
+            known.event == event && known.encoding == encoding && is_of
+        };
+        self.events.iter().find(is_it)
     }
 }
 
@@ -186,7 +200,7 @@ mod tests {
     use crate::known::counted::Load;
     use crate::model::event::Event;
     use crate::model::profile::MachineKey;
-    use crate::selftest::counts::Subject;
+    use crate::selftest::counts::{CounterReport, Subject};
 
     fn report(verdicts: &[(&str, Load, Verdict)]) -> Report {
         let measured = verdicts.iter().map(|(event, load, verdict)| {
@@ -205,6 +219,7 @@ mod tests {
             took_s: 0.0,
             comparisons: Vec::new(),
             counters: Some(CounterReport { measured: measured.collect(), ..CounterReport::default() }),
+            other_cores: Vec::new(),
         }
     }
 
@@ -227,11 +242,11 @@ mod tests {
             "2026-11-23",
         );
         assert_eq!(trust.events.len(), 3, "what was not tested is not trusted, and not distrusted");
-        assert_eq!(trust.says("D", ENCODING), None, "a control alone");
-        assert_eq!(trust.says("E", ENCODING).unwrap().verdict, Wrong);
-        assert_eq!(trust.says("A", ENCODING).unwrap().words(), "WRONG here, 2026-11-23: in cache");
-        assert_eq!(trust.says("B", ENCODING).unwrap().words(), "verified here, 2026-11-23, Linux 6.12");
-        assert_eq!(trust.says("B", "type 4 config 0x1"), None, "another encoding is another event");
+        assert_eq!(trust.says("D", ENCODING, ""), None, "a control alone");
+        assert_eq!(trust.says("E", ENCODING, "").unwrap().verdict, Wrong);
+        assert_eq!(trust.says("A", ENCODING, "").unwrap().words(), "WRONG here, 2026-11-23: in cache");
+        assert_eq!(trust.says("B", ENCODING, "").unwrap().words(), "verified here, 2026-11-23, Linux 6.12");
+        assert_eq!(trust.says("B", "type 4 config 0x1", ""), None, "another encoding is another event");
     }
 
     #[test]
@@ -239,13 +254,39 @@ mod tests {
         let mut report = report(&[("A", Load::Single, Verdict::Ok), ("B", Load::Single, Verdict::Ok)]);
         report.counters.as_mut().unwrap().measured[1].tool = None;
         let trust = Trust::of(&report, "2026-11-23");
-        let words = ["A", "B"].map(|event| trust.says(event, ENCODING).unwrap().words());
+        let words = ["A", "B"].map(|event| trust.says(event, ENCODING, "").unwrap().words());
         let [through, direct] = ["", ", not through the tool"]
             .map(|direct| format!("verified here{direct}, 2026-11-23, Linux 6.12"));
         assert_eq!(words, [through, direct]);
         // Files of earlier versions do not say.
         let text = serde_json::to_string(&trust).unwrap().replace(",\"direct\":true", "");
         assert!(!serde_json::from_str::<Trust>(&text).unwrap().events[1].direct);
+    }
+
+    #[test]
+    fn cores_of_each_kind_have_verdicts_of_their_own() {
+        let mut report = report(&[("A", Load::Single, Verdict::Ok)]);
+        let first = report.counters.as_mut().unwrap();
+        first.pmu = "cpu_core".into();
+        let mut second = CounterReport { pmu: "cpu_atom".into(), ..first.clone() };
+        second.measured[0].verdict = Verdict::Wrong;
+        report.other_cores.push(second);
+        assert_eq!((report.count(Verdict::Ok), report.count(Verdict::Wrong)), (1, 1));
+        let trust = Trust::of(&report, "now");
+        let verdict = |trust: &Trust, pmu| trust.says("A", ENCODING, pmu).map(|known| known.verdict);
+        assert_eq!(verdict(&trust, "cpu_core"), Some(Verdict::Ok));
+        assert_eq!(verdict(&trust, "cpu_atom"), Some(Verdict::Wrong));
+        assert_eq!(verdict(&trust, "cpu_lowpower"), None);
+        // Only one kind is tested again, and a file of an earlier version is of no kind.
+        report.other_cores.clear();
+        let again = Trust::of(&report, "later").after(trust.clone());
+        assert_eq!(
+            again.events.iter().map(|event| event.date.as_str()).collect::<Vec<_>>(),
+            ["later", "now"]
+        );
+        let text = serde_json::to_string(&trust).unwrap().replace("cpu_core", "").replace("cpu_atom", "");
+        let older: Trust = serde_json::from_str(&text).unwrap();
+        assert_eq!(trust.clone().after(older), trust);
     }
 
     #[test]
@@ -269,6 +310,7 @@ mod tests {
             role: entry.entry.role,
             event: event.clone(),
             encoding: encoding.clone(),
+            pmu: String::new(),
             verdict,
             reason: Some("16 times too many".into()),
             date: "2026-11-23".into(),

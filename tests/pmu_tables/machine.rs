@@ -64,6 +64,18 @@ impl Machine {
         }
     }
 
+    /// CPUs 0 to 3 of one kind and 4 to 7 of another, as Linux shows Alder Lake; CPUs of `online` are there.
+    pub fn hybrid(cpu: Cpu, online: &str) -> Machine {
+        let memory = "MemTotal: 16777216 kB\nMemFree: 8388608 kB\n";
+        let machine = Machine::empty().with_cpu(0, cpu).with("proc/meminfo", memory);
+        let machine =
+            machine.with_pmu("cpu_atom", Some("4-7"), INTEL).with_pmu("cpu_core", Some("0-3"), INTEL);
+        ["online", "present", "possible"].into_iter().fold(machine, |machine, file| {
+            let cpus = if file == "online" { online } else { "0-7" };
+            machine.with(&format!("sys/devices/system/cpu/{file}"), &format!("{cpus}\n"))
+        })
+    }
+
     /// Core number `id` is such a CPU.
     pub fn with_cpu(self, id: u32, cpu: Cpu) -> Machine {
         match cpu {

@@ -7,6 +7,7 @@ mod machine;
 
 use std::path::Path;
 
+use numatop_ng::calibrate::machine::Facts;
 use numatop_ng::list::events;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::Missing;
@@ -17,6 +18,7 @@ use numatop_ng::pmu::catalog::Catalog;
 use numatop_ng::pmu::sets::{Choice, Chooser, SETS};
 use numatop_ng::pmu::table::{Table, Verified};
 use numatop_ng::selftest::judge::Verdict;
+use numatop_ng::selftest::run::by_core;
 use numatop_ng::selftest::trust::{Trust, Trusted};
 
 use known::KNOWN;
@@ -210,6 +212,7 @@ fn tested(catalog: &Catalog, events: &[&str], verdict: Verdict) -> Trust {
             role: resolved.entry.role,
             event: resolved.entry.name.clone(),
             encoding: resolved.encoding(),
+            pmu: String::new(),
             verdict,
             reason: Some("counts nothing".into()),
             date: "2026-11-23".into(),
@@ -218,6 +221,42 @@ fn tested(catalog: &Catalog, events: &[&str], verdict: Verdict) -> Trust {
         }
     };
     Trust { events: events.iter().map(verdict).collect(), ..Trust::default() }
+}
+
+#[test]
+fn each_kind_of_cores_is_tested_on_its_own_cpus() {
+    let machine = Machine::hybrid(X86("GenuineIntel", 0x06, 0x97, 2), "0-7");
+    let catalog = Catalog::read(&machine.root, None).unwrap();
+    let facts = Facts::read(&machine.root).unwrap();
+    let pmus: Vec<&str> = catalog.cores.iter().map(|core| core.in_use.pmu.as_str()).collect();
+    assert_eq!(pmus, ["cpu_atom", "cpu_core"]);
+    let places = |facts: &Facts| by_core(&catalog, facts, None, None);
+    let cpus: Vec<Vec<u32>> = places(&facts).into_iter().map(|places| places.unwrap().cpus).collect();
+    assert_eq!(cpus, [[4, 5], [0, 1]]);
+    // Offline, or outside of the cpuset.
+    let machine = Machine::hybrid(X86("GenuineIntel", 0x06, 0x97, 2), "0-3");
+    let some = places(&Facts::read(&machine.root).unwrap());
+    assert_eq!(some[0], Err("no CPU of cpu_atom may be used".into()));
+    assert_eq!(some[1].as_ref().unwrap().cpus, [0, 1]);
+    // Other nodes are said to be missing by the kind of cores that lacks them.
+    let why = by_core(&catalog, &facts, Some(7), None).remove(0).unwrap_err();
+    assert!(why.starts_with("cpu_atom: node 7 is not there"), "{why}");
+}
+
+#[test]
+fn a_verdict_holds_for_the_cores_that_it_is_of() {
+    let machine = Machine::hybrid(X86("GenuineIntel", 0x06, 0x97, 2), "0-7");
+    let mut catalog = catalog(&machine);
+    let cycles = catalog.cores[0].of(Role::Cycles).next().unwrap().entry.name.clone();
+    let words = |catalog: &Catalog| -> Vec<bool> {
+        catalog.cores.iter().map(|core| core.of(Role::Cycles).next().unwrap().believed().is_ok()).collect()
+    };
+    let mut wrong = tested(&catalog, &[&cycles], Verdict::Wrong);
+    wrong.mark(&mut catalog);
+    assert_eq!(words(&catalog), [true, true], "it does not say of which cores it is");
+    wrong.events[0].pmu = "cpu_atom".into();
+    wrong.mark(&mut catalog);
+    assert_eq!(words(&catalog), [false, true]);
 }
 
 #[test]
