@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::metric::counters;
+use crate::metric::located::Located;
 use crate::model::event::Role;
 use crate::model::group::{Group, Kind};
 use crate::model::units::NodeId;
-use crate::snapshot::{Node, Remote, Snapshot, Task};
+use crate::snapshot::{Node, Snapshot, Task};
 use crate::text::clean;
 
 use super::Limits;
 use super::labels::Labels;
-use super::sums::{NS, Sums, remote_share};
+use super::sums::{NS, Sums};
 use super::top::{Sum, Top};
 
 /// Gauges of a row as of now.
@@ -84,12 +85,11 @@ impl Ledger {
             let group = snapshot.names.groups.get(&id);
             let container = labels.entry(id).or_insert_with(|| container_of(group)).clone();
             let program = program_of(group, task);
-            let share = remote_share(task, snapshot);
-            let sums = Sums::of(task, share, snapshot);
+            let known = Located::of(task, snapshot);
+            let sums = Sums::of(task, known, snapshot);
             all.add(&sums);
-            for (node, more) in share.into_iter().flat_map(|share| located_by_node(task, share, snapshot)) {
-                let sum = located.entry(node).or_default();
-                (sum.cpu_s, sum.remote_s) = (sum.cpu_s + more.cpu_s, sum.remote_s + more.remote_s);
+            for (node, more) in known.into_iter().flat_map(|known| known.by_node(task, snapshot)) {
+                *located.entry(node).or_default() += more;
             }
             containers.entry(container.clone()).or_default().add(&sums);
             programs.entry(program.clone()).or_default().add(&sums);
@@ -145,40 +145,13 @@ impl NodeSums {
             let (local, remote) = self.accesses.unwrap_or_default();
             self.accesses = Some((local + lma, remote + rma));
         }
-        add(&mut self.located_s, located.map(|sum| sum.cpu_s));
-        add(&mut self.remote_s, located.map(|sum| sum.remote_s));
+        add(&mut self.located_s, located.map(|sum| sum.run_ns * NS));
+        add(&mut self.remote_s, located.map(|sum| sum.remote_ns * NS));
         if let Some(hints) = node.hints {
             add(&mut self.hint_local, Some(hints.faults.saturating_sub(hints.remote) as f64));
             add(&mut self.hint_remote, Some(hints.remote as f64));
         }
     }
-}
-
-/// Seconds of tasks whose memory is known to be somewhere.
-#[derive(Clone, Copy, Debug, Default)]
-struct Located {
-    cpu_s: f64,
-    remote_s: f64,
-}
-
-/// The time of a task by the node that it ran on. Its remote time goes to nodes as its placement has it, or as its time
-/// where that is not known: all nodes together have what its program has.
-fn located_by_node(task: &Task, share: f64, snapshot: &Snapshot) -> Vec<(usize, Located)> {
-    let ran = &task.delta.run_ns;
-    let remote_ns = |at: usize| match &task.memory {
-        Some((_, Ok(memory))) => Remote::on(at, ran, memory, &snapshot.room).remote_ns,
-        _ => 0.0,
-    };
-    let placed: Vec<f64> = (0..ran.len()).map(remote_ns).collect();
-    let weights =
-        if placed.iter().any(|ns| *ns > 0.0) { placed } else { ran.iter().map(|ns| *ns as f64).collect() };
-    let all: f64 = weights.iter().sum();
-    let remote_s = task.run_ns() as f64 * NS * share;
-    let of = |(at, ns): (usize, &u64)| {
-        let part = if all > 0.0 { weights[at] / all } else { 0.0 };
-        (at, Located { cpu_s: *ns as f64 * NS, remote_s: remote_s * part })
-    };
-    ran.iter().enumerate().filter(|(_, ns)| **ns > 0).map(of).collect()
 }
 
 /// Labels of the container, unit or group whose tasks these are.

@@ -1,7 +1,7 @@
 //! Amounts that rows of tasks add up to: one table, for programs and for containers.
 
 use crate::metric::counters;
-use crate::metric::placement::REMOTE_PCT;
+use crate::metric::located::Located;
 use crate::model::counters::Counter;
 use crate::model::event::Role;
 use crate::snapshot::{Snapshot, Task};
@@ -22,8 +22,8 @@ pub(super) struct Amount {
 struct Interval<'a> {
     task: &'a Task,
     snapshot: &'a Snapshot,
-    /// The part of its use of memory that is on other nodes, 0 to 1; `None` where that is not known.
-    remote_share: Option<f64>,
+    /// `None` where it is not known where its memory is.
+    located: Option<Located>,
 }
 
 impl Interval<'_> {
@@ -58,13 +58,13 @@ pub(super) const AMOUNTS: [Amount; 10] = [
         container: "numatop_container_located_cpu_seconds",
         program: Some("numatop_program_located_cpu_seconds"),
         help: "CPU time for which it is known where the memory is.",
-        of: |interval| interval.remote_share.map(|_| interval.cpu_s()),
+        of: |interval| interval.located.map(|located| located.run_ns * NS),
     },
     Amount {
         container: "numatop_container_remote_cpu_seconds",
         program: Some("numatop_program_remote_cpu_seconds"),
         help: "Of the located CPU time, the part by the share of use that is on other nodes.",
-        of: |interval| interval.remote_share.map(|share| interval.cpu_s() * share),
+        of: |interval| interval.located.map(|located| located.remote_ns * NS),
     },
     Amount {
         container: "numatop_container_runqueue_wait_seconds",
@@ -110,13 +110,6 @@ pub(super) const AMOUNTS: [Amount; 10] = [
     },
 ];
 
-/// The part of a task's use of memory that is on other nodes, 0 to 1: of its accesses on some machines and of its time on
-/// others. `None` where it did not run, or its memory is not known.
-pub(super) fn remote_share(task: &Task, snapshot: &Snapshot) -> Option<f64> {
-    let sums = REMOTE_PCT.sums(task, snapshot)?.ok()?;
-    (sums.den > 0.0).then(|| (sums.num / sums.den).clamp(0.0, 1.0))
-}
-
 /// Amounts of a row: CPU time by node, and each amount as far as it was ever known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sums {
@@ -125,13 +118,13 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// The amounts of a task in the interval, of whose use of memory this share is remote.
-    pub(super) fn of(task: &Task, remote_share: Option<f64>, snapshot: &Snapshot) -> Sums {
+    /// The amounts of a task in the interval, with its time for which the place of memory is known.
+    pub(super) fn of(task: &Task, located: Option<Located>, snapshot: &Snapshot) -> Sums {
         let mut sums = Sums {
             cpu_s_by_node: task.delta.run_ns.iter().map(|ns| *ns as f64 * NS).collect(),
             ..Sums::default()
         };
-        let interval = Interval { task, snapshot, remote_share };
+        let interval = Interval { task, snapshot, located };
         for (sum, amount) in sums.amounts.iter_mut().zip(&AMOUNTS) {
             *sum = (amount.of)(&interval);
         }
