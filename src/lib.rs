@@ -38,5 +38,6 @@ pub mod snapshot;
 pub mod source;
 pub mod symbolize;
 pub mod sys;
+pub mod tables;
 pub mod text;
 pub mod tui;

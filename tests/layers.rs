@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["entity", "metric"],
     &["collect", "finding", "record"],
     &["analysis", "calibrate", "report"],
-    &["symbolize", "diff", "error", "export"],
+    &["symbolize", "diff", "error", "export", "tables"],
     &["source", "exporter"],
     &["selftest"],
     &["tui", "cli"],
@@ -78,6 +78,7 @@ const PURE: &[&str] = &[
     "selftest/trust",
     "settings",
     "snapshot",
+    "tables",
     "text",
 ];
 

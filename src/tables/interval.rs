@@ -1,0 +1,189 @@
+//! An interval as rows of tables see it: the snapshot, and what is found once for all rows.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::column::Stamp;
+use crate::metric::located::Located;
+use crate::metric::{Metric, Value, balancing, counters, page_migrations, pages, task};
+use crate::model::counters::{Counter, NR_COUNTERS};
+use crate::model::event::Role;
+use crate::model::group::DEPTH_MAX;
+use crate::model::sample::{HostFacts, Sample, Slot};
+use crate::snapshot::{Snapshot, Task};
+use crate::text::clean_str;
+
+/// Counters of tasks, each with a metric that is missing where it was not counted.
+static COUNTED: [(Counter, &Metric<Task>); 18] = [
+    (Counter::RunDelayNs, &task::RUNQ_WAIT_PCT),
+    (Counter::RunCount, &task::RUNQ_WAIT_US),
+    (Counter::Nvcsw, &task::SWITCHES_PER_S),
+    (Counter::Nivcsw, &task::INVOLUNTARY_PER_S),
+    (Counter::CpuMigrations, &task::CPU_MIGRATIONS_PER_S),
+    (Counter::LlcMoves, &task::LLC_MIGRATIONS_PER_S),
+    (Counter::NodeMoves, &task::NODE_MIGRATIONS_PER_S),
+    (Counter::SmtBusyNs, &task::SMT_BUSY_PCT),
+    (Counter::MinFlt, &task::MINOR_FAULTS_PER_S),
+    (Counter::MajFlt, &task::MAJOR_FAULTS_PER_S),
+    (Counter::UserAllocs, &pages::CROSS_NODE_FAULT_PCT),
+    (Counter::CrossAllocs, &pages::CROSS_NODE_FAULTS),
+    (Counter::MigratedPages, &pages::PAGES_MIGRATED),
+    (Counter::BalancedPages, &page_migrations::BALANCING),
+    (Counter::AskedPages, &page_migrations::ASKED),
+    (Counter::HintFaults, &balancing::HINT_FAULTS),
+    (Counter::HintRemote, &balancing::HINT_REMOTE_PCT),
+    (Counter::BalancingNs, &balancing::BALANCING_PCT),
+];
+
+/// Losses since the start of a run, by cause.
+#[derive(Clone, Debug, Default)]
+pub struct Losses(BTreeMap<String, u64>);
+
+/// The cause of CPU time that is in no row, as JSON has it; its count is nanoseconds.
+const NOT_ITEMISED: &str = "exits_not_itemised_cpu_ns";
+
+impl Losses {
+    /// The losses up to this sample.
+    pub fn of(sample: &Sample) -> Losses {
+        let mut causes: BTreeMap<String, u64> =
+            sample.lost.iter().map(|(cause, count)| (clean_str(cause), *count)).collect();
+        let lost_ns = sample.exit_lost_ns.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+        causes.insert(NOT_ITEMISED.into(), lost_ns);
+        Losses(causes)
+    }
+
+    /// Causes with losses since `before`.
+    pub fn since(&self, before: &Losses) -> Vec<(String, u64)> {
+        let more = |(cause, count): (&String, &u64)| {
+            let count = count.saturating_sub(before.0.get(cause).copied().unwrap_or(0));
+            (count > 0).then(|| (cause.clone(), count))
+        };
+        self.0.iter().filter_map(more).collect()
+    }
+}
+
+/// A time without samples, or with samples that were not recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The reason, as far as the recording has one.
+    pub why: String,
+    /// Its length, ns.
+    pub ns: u64,
+}
+
+/// A snapshot with what is found once for all its rows.
+pub struct Interval {
+    pub(super) snapshot: Snapshot,
+    pub(super) stamp: Stamp,
+    counted: [bool; NR_COUNTERS],
+}
+
+/// The first columns of rows of this host at this moment.
+pub(super) fn stamp(host: &HostFacts, wall_ns: i64, interval_ns: Option<u64>) -> Stamp {
+    Stamp {
+        time_us: wall_ns.div_euclid(1000),
+        interval_ns,
+        hostname: clean_str(&host.hostname).into(),
+        boot_id: clean_str(&host.boot_id).into(),
+    }
+}
+
+impl Interval {
+    pub(super) fn new(snapshot: Snapshot) -> Interval {
+        let mut counted = [false; NR_COUNTERS];
+        for (counter, metric) in &COUNTED {
+            counted[*counter as usize] = snapshot.host_missing(metric.id).is_none();
+        }
+        let stamp = stamp(&snapshot.host, snapshot.wall_ns, snapshot.interval_ns);
+        Interval { snapshot, stamp, counted }
+    }
+
+    /// The count of a task or of a sum of tasks; `None` where it was not counted.
+    pub(super) fn counter(&self, row: &Task, counter: Counter) -> Option<u64> {
+        self.counted[counter as usize].then(|| row.delta[counter])
+    }
+
+    /// The count of the events of a role; `None` where they were not counted.
+    pub(super) fn events(&self, slots: &[Slot], role: Role) -> Option<f64> {
+        match role {
+            Role::Lma => counters::lma(slots, &self.snapshot).ok(),
+            role => counters::count(slots, &self.snapshot, role).ok(),
+        }
+    }
+
+    /// The text of a metric.
+    pub(super) fn text<R: 'static>(&self, metric: &Metric<R>, row: &R) -> Option<Cow<'static, str>> {
+        match metric.read(row, &self.snapshot) {
+            Ok(Value::Text(text)) => Some(Cow::Owned(text)),
+            _ => None,
+        }
+    }
+
+    /// The value, unless the host cannot measure this metric.
+    pub(super) fn unless_missing<R: 'static, T>(&self, metric: &Metric<R>, value: T) -> Option<T> {
+        self.snapshot.host_missing(metric.id).is_none().then_some(value)
+    }
+
+    /// The values of a metric by node.
+    pub(super) fn by_node<R: 'static>(&self, metric: &Metric<R>, row: &R) -> Option<BTreeMap<u32, f64>> {
+        match metric.read(row, &self.snapshot) {
+            Ok(Value::ByNode(values)) => {
+                Some(values.into_iter().map(|(node, value)| (node.0, value)).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Time whose place of memory is known, of everything that is a sum of tasks.
+pub(super) struct LocatedSums {
+    /// By task, in their order.
+    pub tasks: Vec<Option<Located>>,
+    /// By node id.
+    pub nodes: BTreeMap<usize, Located>,
+    /// By row of containers, with those below it.
+    pub containers: Vec<Option<Located>>,
+}
+
+impl LocatedSums {
+    pub(super) fn of(snapshot: &Snapshot) -> LocatedSums {
+        let mut sums = LocatedSums {
+            tasks: Vec::with_capacity(snapshot.tasks.len()),
+            nodes: BTreeMap::new(),
+            containers: vec![None; snapshot.containers.len()],
+        };
+        let places = snapshot.containers.iter().enumerate().map(|(at, row)| (row.id, at));
+        let places: BTreeMap<u64, usize> = places.collect();
+        for task in &snapshot.tasks {
+            let located = Located::of(task, snapshot);
+            sums.tasks.push(located);
+            let Some(located) = located else { continue };
+            for (node, more) in located.by_node(task, snapshot) {
+                *sums.nodes.entry(node).or_default() += more;
+            }
+            let cgroup = task.raw.cgroup_id;
+            let top = snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
+            // A circle of groups, which only a damaged recording has, ends there, too.
+            let above = |at: &usize| snapshot.containers[*at].parent;
+            for at in std::iter::successors(places.get(&top).copied(), above).take(DEPTH_MAX) {
+                *sums.containers[at].get_or_insert_default() += located;
+            }
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_of_an_interval_are_those_since_the_sample_before() {
+        let losses = |counts: &[(&str, u64)]| {
+            Losses(counts.iter().map(|(cause, count)| (cause.to_string(), *count)).collect())
+        };
+        let (before, after) = (losses(&[("a", 3), ("b", 7)]), losses(&[("a", 5), ("b", 7), ("c", 1)]));
+        assert_eq!(after.since(&before), [("a".to_owned(), 2), ("c".to_owned(), 1)]);
+        assert_eq!(before.since(&after), []);
+    }
+}

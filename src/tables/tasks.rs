@@ -1,0 +1,248 @@
+//! Tables of tasks: processes or threads, and each of them by node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::cells::RowGroup;
+use super::column::columns;
+use super::interval::Interval;
+use crate::metric::located::Located;
+use crate::metric::{Value, identity, placement};
+use crate::model::counters::Counter;
+use crate::model::event::Role;
+use crate::model::group::Group;
+use crate::model::sample::Slot;
+use crate::model::wire::NodeCounts;
+use crate::snapshot::Task;
+use crate::text::clean;
+
+/// A task in the interval.
+pub(super) struct TaskRow {
+    interval: Arc<Interval>,
+    at: usize,
+    located: Option<Located>,
+}
+
+impl TaskRow {
+    fn task(&self) -> &Task {
+        &self.interval.snapshot.tasks[self.at]
+    }
+
+    fn group(&self) -> Option<&Group> {
+        self.interval.snapshot.names.groups.get(&self.task().raw.cgroup_id).map(Arc::as_ref)
+    }
+
+    fn counter(&self, counter: Counter) -> Option<u64> {
+        self.interval.counter(self.task(), counter)
+    }
+
+    fn slots(&self) -> &[Slot] {
+        &self.task().delta.slots
+    }
+
+    fn events(&self, role: Role) -> Option<f64> {
+        self.interval.events(self.slots(), role)
+    }
+
+    /// The least part of its located time that moving could make remote, ns.
+    fn remote_best_ns(&self) -> Option<f64> {
+        let located = self.located?;
+        let best = placement::REMOTE_BEST_PCT.read(self.task(), &self.interval.snapshot).ok()?.number()?;
+        Some((best / 100.0 * located.run_ns).min(located.remote_ns))
+    }
+
+    fn remote_source(&self) -> Option<String> {
+        self.located?;
+        match placement::REMOTE_SOURCE.read(self.task(), &self.interval.snapshot) {
+            Ok(Value::Text(source)) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+columns! {
+    pub(super) TASKS of TaskRow: row => {
+        "pid" Int row.task().raw.pid;
+        "start_ns" Int row.task().raw.leader_start_ns;
+        "tid" Int row.task().tid;
+        "comm" Text clean(row.task().raw.comm.bytes());
+        "user" Text row.interval.text(&identity::USER, row.task());
+        "cgroup" Text row.interval.text(&identity::CGROUP, row.task());
+        "container" Text row.interval.text(&identity::CONTAINER, row.task());
+        "pod" Text row.interval.text(&identity::POD, row.task());
+        "namespace" Text row.group().and_then(|group| group.namespace.as_deref());
+        "threads" Int row.task().threads;
+        "cpu_ns" Int row.task().run_ns();
+        "wait_ns" Int row.counter(Counter::RunDelayNs);
+        "dispatches" Int row.counter(Counter::RunCount);
+        "voluntary" Int row.counter(Counter::Nvcsw);
+        "involuntary" Int row.counter(Counter::Nivcsw);
+        "cpu_moves" Int row.counter(Counter::CpuMigrations);
+        "llc_moves" Int row.counter(Counter::LlcMoves);
+        "node_moves" Int row.counter(Counter::NodeMoves);
+        "smt_busy_ns" Int row.counter(Counter::SmtBusyNs);
+        "cycles" Int row.events(Role::Cycles);
+        "instructions" Int row.events(Role::Instructions);
+        "lma" Int row.events(Role::Lma);
+        "rma" Int row.events(Role::Rma);
+        "stall_frontend" Int row.events(Role::StallFrontend);
+        "stall_backend" Int row.events(Role::StallBackend);
+        "llc_misses" Int row.events(Role::Llc);
+        "located_ns" Int row.located.map(|located| located.run_ns);
+        "remote_ns" Int row.located.map(|located| located.remote_ns);
+        "remote_best_ns" Int row.remote_best_ns();
+        "remote_source" Text row.remote_source();
+        "minor_faults" Int row.counter(Counter::MinFlt);
+        "major_faults" Int row.counter(Counter::MajFlt);
+        "allocs" Int row.counter(Counter::UserAllocs);
+        "cross_allocs" Int row.counter(Counter::CrossAllocs);
+        "pages_migrated" Int row.counter(Counter::MigratedPages);
+        "pages_balanced" Int row.counter(Counter::BalancedPages);
+        "pages_asked" Int row.counter(Counter::AskedPages);
+        "hint_faults" Int row.counter(Counter::HintFaults);
+        "hint_remote" Int row.counter(Counter::HintRemote);
+        "balancing_ns" Int row.counter(Counter::BalancingNs);
+        "rss_bytes" Int (!row.task().exited).then_some(row.task().rss_bytes);
+        "home_node" Int row.task().home_node().map(|node| node.0);
+        "exited" Flag row.task().ended();
+    }
+}
+
+/// A task on a node.
+pub(super) struct TaskNodeRow {
+    task: Arc<TaskRow>,
+    node: usize,
+    run_ns: u64,
+    cycles: Option<f64>,
+    instructions: Option<f64>,
+    pages: Option<u64>,
+    mem_bytes: Option<f64>,
+}
+
+columns! {
+    pub(super) TASK_NODES of TaskNodeRow: row => {
+        "pid" Int row.task.task().raw.pid;
+        "start_ns" Int row.task.task().raw.leader_start_ns;
+        "tid" Int row.task.task().tid;
+        "node" Int row.node;
+        "run_ns" Int row.run_ns;
+        "cycles" Int row.cycles;
+        "instructions" Int row.instructions;
+        "alloc_pages" Int row.pages;
+        "mem_bytes" Int row.mem_bytes;
+    }
+}
+
+/// Whether a task has a row: it ran, waited or ended in the interval. The sum of ended threads of a live process is no task that
+/// ends.
+fn is_busy(task: &Task) -> bool {
+    let ends = task.exited && (task.raw.tid != 0 || task.tid.is_none());
+    ends || task.run_ns() > 0 || task.delta[Counter::RunDelayNs] > 0
+}
+
+/// Adds the rows of an interval to the tables that are wanted; `all`: of tasks that rested, too.
+pub(super) fn add(
+    interval: &Arc<Interval>,
+    located: &[Option<Located>],
+    all: bool,
+    mut tasks: Option<&mut RowGroup>,
+    mut nodes: Option<&mut RowGroup>,
+) {
+    for (at, task) in interval.snapshot.tasks.iter().enumerate().filter(|(_, task)| all || is_busy(task)) {
+        let located = located.get(at).copied().flatten();
+        let row = Arc::new(TaskRow { interval: Arc::clone(interval), at, located });
+        if let Some(tasks) = &mut tasks {
+            tasks.push(&interval.stamp, TASKS, &*row);
+        }
+        if let Some(nodes) = &mut nodes {
+            by_node(&row, task, |of_node| nodes.push(&interval.stamp, TASK_NODES, &of_node));
+        }
+    }
+}
+
+/// Gives the rows of a task by node: where it ran, was given pages or has memory.
+fn by_node(row: &Arc<TaskRow>, task: &Task, mut give: impl FnMut(TaskNodeRow)) {
+    let interval = &row.interval;
+    let mem_bytes = interval.by_node(&placement::MEM_BYTES_BY_NODE, task);
+    let pages_known = interval.counter(task, Counter::UserAllocs).is_some() && !task.delta.pages.is_empty();
+    let ran_on = task.delta.run_ns.iter().filter(|ns| **ns > 0).count();
+    let split =
+        |role, of: fn(&NodeCounts) -> u64| Split::new(row.events(role), &task.delta.by_node, of, ran_on);
+    let cycles = split(Role::Cycles, |counts| counts.cycles);
+    let instructions = split(Role::Instructions, |counts| counts.instructions);
+    let last = mem_bytes.iter().flat_map(BTreeMap::keys).next_back().map_or(0, |last| *last as usize + 1);
+    let most = task.delta.run_ns.len().max(task.delta.pages.len()).max(last);
+    for node in 0..most {
+        let run_ns = task.delta.run_ns.get(node).copied().unwrap_or(0);
+        let pages = task.delta.pages.get(node).copied().unwrap_or(0);
+        let bytes = mem_bytes.as_ref().map(|bytes| bytes.get(&(node as u32)).copied().unwrap_or(0.0));
+        if run_ns == 0 && pages == 0 && bytes.is_none_or(|bytes| bytes <= 0.0) {
+            continue;
+        }
+        give(TaskNodeRow {
+            task: Arc::clone(row),
+            node,
+            run_ns,
+            cycles: cycles.on(node, run_ns),
+            instructions: instructions.on(node, run_ns),
+            pages: pages_known.then_some(pages),
+            mem_bytes: bytes,
+        });
+    }
+}
+
+/// A count by node. Where counters took turns, parts are scaled as their sum is.
+struct Split<'a> {
+    all: Option<f64>,
+    parts: &'a [NodeCounts],
+    of: fn(&NodeCounts) -> u64,
+    sum: f64,
+    /// All of it is of the node that it ran on.
+    only_one: bool,
+}
+
+impl<'a> Split<'a> {
+    fn new(
+        all: Option<f64>,
+        parts: &'a [NodeCounts],
+        of: fn(&NodeCounts) -> u64,
+        ran_on: usize,
+    ) -> Split<'a> {
+        Split {
+            all,
+            parts,
+            of,
+            sum: parts.iter().map(|counts| of(counts) as f64).sum(),
+            only_one: ran_on == 1,
+        }
+    }
+
+    fn on(&self, node: usize, run_ns: u64) -> Option<f64> {
+        let all = self.all?;
+        if run_ns == 0 {
+            return Some(0.0);
+        }
+        if self.only_one {
+            return Some(all);
+        }
+        let part = (self.of)(self.parts.get(node)?) as f64;
+        Some(if self.sum > 0.0 { all * part / self.sum } else { 0.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_count_add_up_to_it() {
+        let counts = [(10, 5), (30, 0)].map(|(cycles, instructions)| NodeCounts { cycles, instructions });
+        // Counters took turns: the count is twice what was counted.
+        let cycles = Split::new(Some(80.0), &counts, |counts| counts.cycles, 2);
+        assert_eq!((cycles.on(0, 7), cycles.on(1, 7), cycles.on(2, 7)), (Some(20.0), Some(60.0), None));
+        assert_eq!(cycles.on(0, 0), Some(0.0), "it did not run there");
+        let only = Split::new(Some(80.0), &[], |counts| counts.cycles, 1);
+        assert_eq!(only.on(3, 7), Some(80.0));
+        assert_eq!(Split::new(None, &counts, |counts| counts.cycles, 1).on(0, 7), None, "not counted");
+    }
+}
