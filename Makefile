@@ -18,6 +18,7 @@ help:
 	@echo 'make packages   the packages of make dist installed, upgraded and purged in a bare system (root)'
 	@echo 'make systemd    the services of the .deb under a systemd that boots: started, killed, booted, upgraded, purged (root)'
 	@echo 'make manifests  the Kubernetes manifests and the dashboard against their schemas'
+	@echo 'make traces     exports for Perfetto, pprof and flame graphs, opened by their own readers, which it installs'
 	@echo 'make bench      the measurements of docs/performance.md'
 	@echo 'make prometheus the exporter against a real Prometheus, which it installs'
 	@echo 'make programs   memory in use of programs that people run, which it installs; the cost of sampling'
@@ -100,6 +101,10 @@ manifests:
 	scripts/install-deps manifests
 	scripts/check-manifests
 
+traces: build
+	scripts/install-deps traces
+	scripts/check-traces
+
 bench: build
 	scripts/install-deps bench
 	benches/run
@@ -128,4 +133,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all format static bench prometheus pages programs inspect fuzz torture install dist packages systemd manifests
+.PHONY: help build run test test-host test-all format static bench prometheus pages programs inspect fuzz torture install dist packages systemd manifests traces

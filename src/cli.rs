@@ -2,6 +2,7 @@
 
 mod diff;
 mod documents;
+mod export_format;
 mod known;
 mod parse;
 mod report;
@@ -16,11 +17,11 @@ use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Id, Parser, Subcommand, ValueEnum};
 
-use crate::export::Format;
 use crate::text::printable;
 
 pub use diff::{ByArg, DiffArgs, DiffFormat};
 pub use documents::Document;
+pub use export_format::ExportFormat;
 pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use report::{PageFormat, ReportArgs};
 pub use roles::{
@@ -132,7 +133,7 @@ pub enum Command {
     /// Show a recording, on the screen or as batch output. Needs no privilege.
     #[command(after_help = MEASURED)]
     Replay(Box<ReplayArgs>),
-    /// Write a recording as JSON Lines, CSV or text. Needs no privilege.
+    /// Write a recording as JSON Lines, CSV or text, or for Perfetto and pprof. Needs no privilege.
     #[command(after_help = MEASURED)]
     Export(Box<ExportArgs>),
     /// Check a recording: what is intact, what is lost. Exits with 1 if anything is.
@@ -344,8 +345,9 @@ pub struct ExportArgs {
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    #[arg(long, value_parser = parse::formats())]
-    pub format: &'static Format,
+    /// Rows as text, json or csv; a trace for Perfetto (.pftrace); or hot spots: a line for each stack (folded), or a profile (pprof, .pb.gz).
+    #[arg(long, value_parser = parse::export_formats())]
+    pub format: ExportFormat,
 
     /// Begin at this time, as in 03:12, '2026-01-31 03:12' or -10m (before the end).
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]

@@ -40,4 +40,5 @@ pub mod symbolize;
 pub mod sys;
 pub mod tables;
 pub mod text;
+pub mod traces;
 pub mod tui;

@@ -8,6 +8,7 @@ mod hot;
 mod report;
 mod settings;
 mod show;
+mod traces;
 
 use anyhow::Error;
 use jiff::tz::TimeZone;
@@ -47,6 +48,7 @@ pub use events::{budget, catalog, choose, event_sets, marked_catalog};
 pub use report::{no_page_on_a_terminal, report, several_hosts, zone};
 pub use settings::{check_settings, with_settings};
 pub use show::{columns, container_selection, filter, node_columns, selection, sort};
+pub use traces::{TraceChoice, no_trace_on_a_terminal, trace};
 
 /// A value that cannot be used; names the flag, the value and what would do.
 #[derive(Debug, thiserror::Error)]

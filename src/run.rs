@@ -15,6 +15,7 @@ mod report;
 mod selftest;
 mod settings;
 mod stretch;
+mod traces;
 mod watch;
 
 use std::fs::File;

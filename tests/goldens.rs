@@ -42,7 +42,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 40] = [
+const COMMANDS: [(&str, &[&str]); 41] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -89,10 +89,11 @@ const COMMANDS: [(&str, &[&str]); 40] = [
     ("help/replay.txt", &["replay", "-h"]),
     ("list_metrics.txt", &["list", "metrics"]),
     ("recordings/format-1.verify.txt", &["verify", "format-1.nrec"]),
+    ("recordings/hot.folded", &["export", "hot.nrec", "--format", "folded"]),
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 69] = [
+const WRONG_USAGE: [&[&str]; 73] = [
     &["exporter", "--listen", "6862"],
     &["exporter", "--listen", "unix:"],
     &["exporter", "--from-recording", "nowhere.nrec", "--record", "x"],
@@ -141,6 +142,10 @@ const WRONG_USAGE: [&[&str]; 69] = [
     &["record", "x", "--wait"],
     &["replay", "x", "-b", "--by-container", "-H"],
     &["export", "plain.nrec", "--hot"],
+    &["export", "plain.nrec", "--format", "otlp"],
+    &["export", "demo.nrec", "--format", "perfetto", "--columns", "pid"],
+    &["export", "demo.nrec", "--format", "pprof", "--top", "5"],
+    &["export", "plain.nrec", "--format", "folded"],
     &["--follow"],
     &["-b", "--overhead"],
     &["diagnose", "--rules", "zone-reclaims"],

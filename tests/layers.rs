@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["entity", "metric"],
     &["collect", "finding", "record"],
     &["analysis", "calibrate", "report"],
-    &["symbolize", "diff", "error", "export", "tables"],
+    &["symbolize", "diff", "error", "export", "tables", "traces"],
     &["source", "exporter"],
     &["selftest"],
     &["tui", "cli"],
@@ -80,6 +80,7 @@ const PURE: &[&str] = &[
     "snapshot",
     "tables",
     "text",
+    "traces",
 ];
 
 /// Rooms outside of these layers in which files are opened.

@@ -192,6 +192,10 @@ fn a_recording_is_text_in_every_mode_and_format() {
     let out = folder.path.join("out");
     let ran = run(&[os("export"), os("--format"), os("json"), os("-o"), out.as_os_str(), file.as_os_str()]);
     assert_harmless(&Ran { out: fs::read(&out).unwrap(), ..ran });
+    // A trace is no text, and the names in it are.
+    let ran = run(&[os("export"), os("--format"), os("perfetto"), file.as_os_str()]);
+    let has = |bytes: &[u8]| ran.out.windows(bytes.len()).any(|some| some == bytes);
+    assert!(has(b"\\x1b]0;P") && !has(b"\x1b]0;P") && !has("\u{202e}".as_bytes()));
     let ran = run(&[os("verify"), file.as_os_str()]);
     assert!(String::from_utf8_lossy(&ran.out).contains("file.nrec: intact"), "{:?}", ran.out);
     assert_harmless(&ran);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use super::export_format::ExportFormat;
 use super::known::NodeList;
 use crate::export::{FORMATS, Format};
 use crate::model::cgroup_path;
@@ -16,6 +17,15 @@ use crate::text::printable;
 pub(super) fn formats() -> impl TypedValueParser<Value = &'static Format> {
     PossibleValuesParser::new(FORMATS.map(|format| format.name))
         .map(|name| Format::named(&name).expect("these are the names of formats"))
+}
+
+/// The formats of `export`, by name.
+pub(super) fn export_formats() -> impl TypedValueParser<Value = ExportFormat> {
+    let all = ExportFormat::all();
+    PossibleValuesParser::new(all.iter().map(ExportFormat::name)).map(move |name| {
+        let named = all.iter().find(|format| format.name() == name);
+        *named.expect("these are the names of formats")
+    })
 }
 
 pub(super) fn delay(text: &str) -> Result<f64, String> {

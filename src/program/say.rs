@@ -29,6 +29,18 @@ pub fn report(text: &str, form: Form) -> io::Result<()> {
     }
 }
 
+/// Writes what is not text to standard output, which is no terminal. A reader that has gone away is no error.
+///
+/// # Errors
+/// The errno of write(2).
+pub fn bytes(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
 /// A descriptor of standard error, for what is written to it through [`Notes`].
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::print;
 use crate::options;
-use crate::program::say::Form;
+use crate::program::say::{self, Form};
 use crate::record::dir::Dir;
 
 /// A place that was typed.
@@ -41,16 +41,29 @@ impl Out {
     /// # Errors
     /// It cannot be made, or standard output takes no more.
     pub(super) fn write(&self, text: &str, form: Form) -> Result<()> {
-        let path = match self {
-            Out::Standard => return print(text, form),
-            Out::File(path) => path,
-        };
-        let making =
-            || format!("making {}, which must be a new file in a directory that exists", path.display());
-        let name = path.file_name().with_context(making)?;
-        let dir = Dir::for_file(path.parent().unwrap_or(Path::new("."))).with_context(making)?;
-        dir.publish(Path::new(name), text.as_bytes()).with_context(making)
+        match self {
+            Out::Standard => print(text, form),
+            Out::File(path) => publish(path, text.as_bytes()),
+        }
     }
+
+    /// The same for what is not text.
+    ///
+    /// # Errors
+    /// As of [`Out::write`].
+    pub(super) fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Out::Standard => say::bytes(bytes).context("writing to standard output"),
+            Out::File(path) => publish(path, bytes),
+        }
+    }
+}
+
+fn publish(path: &Path, bytes: &[u8]) -> Result<()> {
+    let making = || format!("making {}, which must be a new file in a directory that exists", path.display());
+    let name = path.file_name().with_context(making)?;
+    let dir = Dir::for_file(path.parent().unwrap_or(Path::new("."))).with_context(making)?;
+    dir.publish(Path::new(name), bytes).with_context(making)
 }
 
 /// A word of a command line as it is typed in a shell. Clean.

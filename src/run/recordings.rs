@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::stretch::{blame, nothing_there};
-use super::{ended, exporter, output, print, ran, stop_signals, tui_options, wants_batch};
-use crate::cli::{ExportArgs, ReplayArgs};
+use super::{ended, exporter, output, print, ran, stop_signals, traces, tui_options, wants_batch};
+use crate::cli::{ExportArgs, ExportFormat, ReplayArgs};
 use crate::error::{self, Exit};
 use crate::options;
 use crate::program::say::{self, Cleaned, Form};
@@ -48,7 +48,11 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
 }
 
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
-    let mut export = exporter(args.format, &args.display)?;
+    let format = match args.format {
+        ExportFormat::Batch(format) => format,
+        ExportFormat::Trace(format) => return traces::run(args, format),
+    };
+    let mut export = exporter(format, &args.display)?;
     let mut recording = Recording::open(&args.path)?;
     options::check_node(&args.display, &recording.host().topology)?;
     let span = recording.span().unwrap_or_default();
@@ -68,7 +72,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
         })?),
         None => Box::new(output(stop)?),
     };
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), args.format.form);
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), format.form);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
 }
