@@ -161,7 +161,7 @@ pub type ByNodes = BTreeMap<(Option<NodeId>, Option<NodeId>), f64>;
 impl MappingUse {
     /// Samples in it. Copies count half a sample for each side.
     pub fn samples(&self) -> f64 {
-        self.by_node.values().sum()
+        sum(self.by_node.values())
     }
 
     /// Samples whose page is on another node than the CPU, and those of which both are known.
@@ -171,8 +171,13 @@ impl MappingUse {
 
     /// Followed samples in it.
     pub fn followed(&self) -> f64 {
-        self.next_by_node.values().sum()
+        sum(self.next_by_node.values())
     }
+}
+
+/// The sum of numbers; that of none is 0, and not the -0 with which the standard library begins.
+fn sum<'a>(numbers: impl Iterator<Item = &'a f64>) -> f64 {
+    0.0 + numbers.sum::<f64>()
 }
 
 /// Adds `more` to `sum`, pair by pair.
@@ -193,7 +198,7 @@ fn remote(by_node: &ByNodes) -> (f64, f64) {
 impl MemoryUse {
     /// Addresses that were found in mappings.
     pub fn placed(&self) -> f64 {
-        self.by_nodes().flat_map(BTreeMap::values).sum()
+        sum(self.by_nodes().flat_map(BTreeMap::values))
     }
 
     /// Samples by nodes: of each mapping, and of all that are not listed.
@@ -258,7 +263,7 @@ impl MemoryUse {
 
     /// Followed samples that were found in mappings.
     pub fn placed_by_count(&self) -> f64 {
-        self.next_by_nodes().flat_map(BTreeMap::values).sum()
+        sum(self.next_by_nodes().flat_map(BTreeMap::values))
     }
 
     /// Whether so few samples of the clock were lost that shares say something.
@@ -346,6 +351,15 @@ mod tests {
         assert_eq!((fewer.remote(), fewer.remote_by_count()), (all.remote(), all.remote_by_count()));
         assert_eq!(fewer.by_page_node(), all.by_page_node());
         assert_eq!(fewer.next_runs.by_mapping, [((0x1000, 0), 3), ((0, 0), 4), ((0, 0x1000), 5)].into());
+    }
+
+    #[test]
+    fn no_sample_is_zero_without_a_sign() {
+        let (found, mapping) =
+            (MemoryUse::default(), MappingUse { by_node: ByNodes::new(), ..mapping(0x1000, 1.0) });
+        for none in [found.placed(), found.placed_by_count(), mapping.samples()] {
+            assert_eq!(format!("{none:.0}"), "0");
+        }
     }
 
     #[test]
