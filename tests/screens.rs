@@ -453,6 +453,9 @@ fn mappings_have_their_accesses_without_the_clock() {
     assert!(!chase.contains("USE%") && chase.contains("ACC% by count"), "{chase}");
     let first = chase.lines().find(|line| line.contains("/var/lib/mysql/ibdata1")).unwrap();
     assert!(first.contains(" 79.5 "), "{chase}");
+    // Most of its pages were not looked up.
+    let few = shown(130, |found| (found.samples, found.with_address) = (3000, 3000));
+    assert!(few.contains("with address, 29% of these in a known mapping; "), "{few}");
     // Beside shares of time there is room on a wide screen only.
     assert!(shown(140, |_| {}).contains("PMU%") && !shown(130, |_| {}).contains("PMU%"));
 }

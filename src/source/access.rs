@@ -83,6 +83,8 @@ pub struct Access {
     lines: Lines,
     /// The CPUs that are sampled.
     cpus: Vec<CpuId>,
+    /// The processes whose pages are looked up first.
+    first: Vec<ProcessId>,
     /// There where chosen processes are sampled within a budget, and not all.
     budgeted: Option<Budgeted>,
     /// CPU time of the calling thread for it so far.
@@ -184,13 +186,15 @@ impl Access {
             known: Arc::new(Window::default().sum(event)),
             lines: Lines::default(),
             cpus: cpus.to_vec(),
+            first: Vec::new(),
             budgeted,
             own: Duration::ZERO,
         })
     }
 
-    /// Has others chosen, where not all processes are sampled: the most important one first.
+    /// Has others chosen, where not all processes are sampled, and looked up first: the most important one in front.
     pub fn want(&mut self, wanted: &[ProcessId]) {
+        self.first = wanted.to_vec();
         if let Some(budgeted) = &mut self.budgeted {
             budgeted.wanted = wanted.to_vec();
         }
@@ -416,14 +420,13 @@ impl Access {
         self.events_kept = 0;
         self.lost = lost;
         let uids: HashMap<ProcessId, u32> = tasks.iter().map(|task| (task.process(), task.uid)).collect();
-        let mut jobs: Vec<Job> = asked
-            .batch
-            .keys()
-            .map(|process| {
-                let uid = uids.get(process).copied().unwrap_or(0);
-                Job { process: *process, uid, rss_bytes: 0, careful: false }
-            })
-            .collect();
+        let job = |process: ProcessId| {
+            let uid = uids.get(&process).copied().unwrap_or(0);
+            Job { process, uid, rss_bytes: 0, careful: false }
+        };
+        let begin = self.random.below(asked.batch.len().max(1) as u64) as usize;
+        let order = by_turns(asked.batch.keys().copied().collect(), begin, &self.first);
+        let mut jobs: Vec<Job> = order.into_iter().map(job).collect();
         self.reader.admit(&mut jobs);
         // A packet holds no more; samples of the others count without a mapping.
         jobs.truncate(JOBS_MAX);
@@ -574,6 +577,16 @@ fn places(asked: &[u64], placed: PagesPlaced) -> Places {
     }
 }
 
+/// Processes in the order in which they are looked up, as far as the time reaches: the wanted ones, then all others from the
+/// one at `begin` on. Without that the time would always go to those with the lowest ids.
+fn by_turns(mut processes: Vec<ProcessId>, begin: usize, wanted: &[ProcessId]) -> Vec<ProcessId> {
+    let begin = begin.min(processes.len());
+    processes.rotate_left(begin);
+    let place = |process: &ProcessId| wanted.iter().position(|one| one == process).unwrap_or(wanted.len());
+    processes.sort_by_key(place);
+    processes
+}
+
 /// At most `most` of `pages`, evenly spread; `seed` says where they begin.
 fn thinned(pages: Vec<u64>, most: usize, seed: u64) -> Vec<u64> {
     if pages.len() <= most {
@@ -596,6 +609,18 @@ mod tests {
         // The id of a process that has ended is another's.
         let left = with_a_row(&known, [(1, 1), (2, 9)].into());
         assert_eq!(left.processes.keys().collect::<Vec<_>>(), [&(1, 1)]);
+    }
+
+    #[test]
+    fn wanted_processes_are_looked_up_first_and_others_by_turns() {
+        let all: Vec<ProcessId> = (1..=5).map(|pid| (pid, 1)).collect();
+        let order = |begin, wanted: &[u32]| {
+            let wanted: Vec<ProcessId> = wanted.iter().map(|pid| (*pid, 1)).collect();
+            by_turns(all.clone(), begin, &wanted).iter().map(|process| process.0).collect::<Vec<u32>>()
+        };
+        assert_eq!(order(0, &[]), [1, 2, 3, 4, 5]);
+        assert_eq!(order(3, &[5, 2, 9]), [5, 2, 4, 1, 3]);
+        assert!(by_turns(Vec::new(), 3, &[]).is_empty());
     }
 
     #[test]

@@ -23,6 +23,8 @@ const SHARE: u16 = 5;
 const ERROR: u16 = 4;
 /// Share of remote samples of a mapping from which on it stands out, percent: as that of a process.
 const REMOTE_MIN: f64 = 20.0;
+/// Part of the addresses that lie in known mappings, percent: it is said where it is less.
+const PLACED_MIN: f64 = 90.0;
 /// Cells from which on size and policy stand beside the use, and from which on shares of accesses do, too.
 const WIDE: u16 = 120;
 const WIDER: u16 = 136;
@@ -187,8 +189,14 @@ fn use_words(used: &SampledUse) -> String {
         Ok(()) => {
             let memory = (found.at_memory() + found.nowhere + found.unknown) as f64;
             let known = wilson(found.with_address as f64, memory).map_or(0.0, |(pct, _)| pct);
+            // The reader of pages has little time for each of many processes.
+            let in_mappings = 100.0 * found.placed() / found.with_address.max(1) as f64;
+            let in_mappings = match in_mappings < PLACED_MIN {
+                true => format!(", {in_mappings:.0}% of these in a known mapping"),
+                false => String::new(),
+            };
             format!(
-                "USE% of its time at memory: {} samples in {:.0} s, {known:.0}% with address",
+                "USE% of its time at memory: {} samples in {:.0} s, {known:.0}% with address{in_mappings}",
                 count(found.samples as f64),
                 used.window_s
             )
