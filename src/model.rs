@@ -15,6 +15,7 @@ pub mod process;
 pub mod profile;
 pub mod sample;
 pub mod share;
+pub mod slots;
 pub mod stacks;
 pub mod topology;
 pub mod units;

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::table::{Parsed, Uncharged};
-use crate::model::sample::{CpuRaw, Slot, TaskRaw};
+use crate::model::sample::{CpuRaw, Slot, Slots, TaskRaw};
 use crate::model::topology::format_cpulist;
 use crate::model::units::{CpuId, NodeId};
 use crate::model::wire::{CPU_UNSEEN, CpuState, SLOTS};
@@ -18,7 +18,7 @@ use crate::model::wire::{CPU_UNSEEN, CpuState, SLOTS};
 #[derive(Debug)]
 struct Standing {
     charged_ns: u64,
-    slots: [Slot; SLOTS],
+    slots: Slots,
 }
 
 /// A spared CPU as of the sample before.
@@ -97,7 +97,8 @@ impl Spared {
         }
         let mut on = HashMap::new();
         for row in walk {
-            let said = Standing { charged_ns: row.task.counts.cpu_ns(), slots: row.task.counts.slots };
+            let counts = &row.task.counts;
+            let said = Standing { charged_ns: counts.cpu_ns(), slots: counts.slots.clone() };
             self.leave_out_untimed(&mut row.task, scaled);
             let before = self.standing.remove(&row.task.serial);
             if row.leaves {
@@ -142,7 +143,7 @@ impl Spared {
         let counts = &mut task.counts;
         if let Some(before) = self.standing.get(&task.serial).filter(|_| scaled) {
             let charged_ns = counts.cpu_ns().saturating_sub(before.charged_ns);
-            for (at, (now, before)) in counts.slots.iter().zip(&before.slots).enumerate() {
+            for (at, (now, before)) in counts.slots.iter().zip(before.slots.iter()).enumerate() {
                 let timed_ns = now.enabled_ns.saturating_sub(before.enabled_ns);
                 if now.count != before.count && timed_ns < charged_ns / 2 {
                     let untimed = &mut self.untimed.entry(task.serial).or_default()[at];
@@ -162,7 +163,7 @@ impl Spared {
 }
 
 /// Notes that counters were wanted for `ns` more and not read, where they say now what they said before.
-fn stood_still(slots: &mut [Slot; SLOTS], now: &Standing, before: Option<&Standing>, ns: u64) {
+fn stood_still(slots: &mut [Slot], now: &Standing, before: Option<&Standing>, ns: u64) {
     for (at, slot) in slots.iter_mut().enumerate() {
         if before.is_none_or(|before| before.slots[at].count == now.slots[at].count) {
             slot.enabled_ns += ns;
@@ -203,7 +204,7 @@ mod tests {
     ) -> (TaskRaw, CpuRaw) {
         let mut slots = [Slot::default(); SLOTS];
         slots[0].count = count;
-        let counts = Counts { run_ns: vec![charged_ns, 0], slots, ..Counts::default() };
+        let counts = Counts { run_ns: vec![charged_ns, 0], slots: slots.into(), ..Counts::default() };
         let task = TaskRaw { serial: 7, cpu: 1, counts, ..TaskRaw::default() };
         let uncharged = ns.map(|ns| Uncharged { cpu: CpuId(3), ns });
         let mut walk = vec![Parsed { task, leaves: false, group_live: 1, uncharged }];
@@ -255,7 +256,7 @@ mod tests {
             let mut slots = [Slot::default(); SLOTS];
             let Turns { count, enabled_ns, running_ns, charged_ns, uncharged_ns } = *turn;
             slots[0] = Slot { count, enabled_ns, running_ns };
-            let counts = Counts { run_ns: vec![charged_ns], slots, ..Counts::default() };
+            let counts = Counts { run_ns: vec![charged_ns], slots: slots.into(), ..Counts::default() };
             let task = TaskRaw { serial: 7, cpu: 3, counts, ..TaskRaw::default() };
             let uncharged = uncharged_ns.map(|ns| Uncharged { cpu: CpuId(3), ns });
             Parsed { task, leaves: false, group_live: 1, uncharged }

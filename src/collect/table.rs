@@ -277,21 +277,19 @@ impl TaskTable {
 /// The task that a row of the wire describes.
 pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
     let (task, rec) = (&row.task, &row.rec);
-    let mut counts = Counts {
+    let slot = |at: usize| Slot {
+        count: rec.slot[at],
+        enabled_ns: rec.slot_enabled_ns[at],
+        running_ns: rec.slot_running_ns[at],
+    };
+    let counts = Counts {
         run_ns: row.run_ns().collect(),
         scalars: Scalars::new(&rec.counters, &task.lifetime),
-        slots: Default::default(),
+        slots: std::array::from_fn(slot).into(),
         by_node: row.node_counts().collect(),
         pages: row.pages().collect(),
         by_sibling: row.sibling_counts().unwrap_or_default(),
     };
-    for (i, slot) in counts.slots.iter_mut().enumerate() {
-        *slot = Slot {
-            count: rec.slot[i],
-            enabled_ns: rec.slot_enabled_ns[i],
-            running_ns: rec.slot_running_ns[i],
-        };
-    }
     let numa = task.flags & ROW_NO_NUMA == 0;
     let [file_bytes, anon_bytes, swap_bytes, shmem_bytes] = task.mm_pages.map(|pages| pages * page_size);
     let resident = Resident { anon_bytes, file_bytes, shmem_bytes, swap_bytes };

@@ -16,6 +16,7 @@ use crate::model::group::Group;
 pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
 pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
 use crate::model::process::ProcFieldsOf;
+pub use crate::model::slots::{Slot, Slots};
 use crate::model::stacks::StackBatch;
 use crate::model::topology::Topology;
 use crate::model::units::{CpuId, NodeId};
@@ -86,18 +87,6 @@ impl fmt::Debug for Comm {
     }
 }
 
-/// One perf counter of a row: raw count, and for how much of the time it could count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
-    /// Raw count, unscaled.
-    pub count: u64,
-    /// Time the event was wanted and time it was on the PMU, in ns of this row's on-CPU time. Both
-    /// stay zero while nothing multiplexes.
-    pub enabled_ns: u64,
-    /// See `enabled_ns`.
-    pub running_ns: u64,
-}
-
 /// Everything about a task that only counts up. Sums of tasks are sums of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -106,7 +95,7 @@ pub struct Counts {
     /// One number for each [`Counter`].
     pub scalars: Scalars,
     /// Perf counters, by slot; events are in [`HostFacts::events`].
-    pub slots: [Slot; SLOTS],
+    pub slots: Slots,
     /// Cycles and instructions by node id, as counted; empty where there is one node or no such counters.
     pub by_node: Vec<NodeCounts>,
     /// Pages it was given for user space, by node of the page; empty where they are not counted.
@@ -135,7 +124,7 @@ impl Counts {
         lifetime
     }
 
-    /// The counts that `each` makes of these.
+    /// The counts that `each` makes of these; it makes zero of zero.
     pub fn map(&self, each: impl Fn(u64) -> u64) -> Counts {
         let mut mapped = self.clone();
         mapped.zip(self, |mine, theirs| *mine = each(theirs));
@@ -156,10 +145,13 @@ impl Counts {
         for (mine, theirs) in self.by_sibling.iter_mut().zip(by_sibling) {
             both(mine, theirs);
         }
-        for (mine, theirs) in self.slots.iter_mut().zip(slots) {
-            op(&mut mine.count, theirs.count);
-            op(&mut mine.enabled_ns, theirs.enabled_ns);
-            op(&mut mine.running_ns, theirs.running_ns);
+        // An operation on two zeros gives zero.
+        if !self.slots.is_empty() || !slots.is_empty() {
+            for (mine, theirs) in self.slots.iter_mut().zip(&slots[..]) {
+                op(&mut mine.count, theirs.count);
+                op(&mut mine.enabled_ns, theirs.enabled_ns);
+                op(&mut mine.running_ns, theirs.running_ns);
+            }
         }
         for (mine, theirs) in self.scalars.values_mut().iter_mut().zip(scalars.values()) {
             op(mine, *theirs);
@@ -249,7 +241,11 @@ pub struct MemPolicy {
 }
 
 /// One thread; or what the ended threads of a process left behind (`tid` 0); or an ended process.
+///
+/// Fields stay in this order: an interval goes through all rows, most of which rest, and the first ones lie beside the
+/// reference count that it touches anyway.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C)]
 #[cfg_attr(test, derive(Default))]
 pub struct TaskRaw {
     /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.

@@ -10,8 +10,7 @@ use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::model::facility::Facility;
-use crate::model::sample::{Comm, Counts, CpuRaw, MemPolicy, NodeRaw, Slot, TaskRaw};
-use crate::model::wire::SLOTS;
+use crate::model::sample::{Comm, Counts, CpuRaw, MemPolicy, NodeRaw, TaskRaw};
 
 pub use tables::{cpu, node, task};
 
@@ -110,12 +109,13 @@ impl Row for TaskRaw {
             scan_period_ms: 0,
             numa_group: 0,
             mempolicy: MemPolicy::default(),
-            counts: Counts { slots: [Slot::default(); SLOTS], ..Counts::default() },
+            counts: Counts::default(),
         }
     }
 
     fn without_lists(&self) -> TaskRaw {
-        let Counts { scalars, slots, by_sibling, .. } = self.counts;
+        let Counts { scalars, slots, by_sibling, .. } = &self.counts;
+        let (scalars, slots, by_sibling) = (*scalars, slots.clone(), *by_sibling);
         TaskRaw { counts: Counts { scalars, slots, by_sibling, ..Counts::default() }, ..*self }
     }
 }

@@ -48,7 +48,7 @@ fn counts() -> impl Strategy<Value = Counts> {
         |((run_ns, pages, by_node), scalars, by_sibling, slots)| Counts {
             run_ns,
             scalars,
-            slots,
+            slots: slots.into(),
             by_node,
             pages,
             by_sibling,

@@ -147,18 +147,33 @@ macro_rules! other_of {
     };
 }
 
-macro_rules! slots {
-    ($row:ty, $name:literal, $unit:literal, $($slots:ident).+, $field:ident) => {
-        Column::<$row> {
+macro_rules! cpu_slots {
+    ($name:literal, $unit:literal, $field:ident) => {
+        Column::<CpuRaw> {
             name: $name,
             unit: $unit,
             width: Width::Fixed(SLOTS),
             first: 0,
-            get: |row, at| row.$($slots).+[at].$field,
+            get: |row, at| row.slots[at].$field,
             set: |row, at, value| {
-                row.$($slots).+[at].$field = value;
+                row.slots[at].$field = value;
                 Some(0)
             },
+            own: true,
+            added_for: None,
+        }
+    };
+}
+
+macro_rules! task_slots {
+    ($name:literal, $unit:literal, $field:ident) => {
+        Column::<TaskRaw> {
+            name: $name,
+            unit: $unit,
+            width: Width::Fixed(SLOTS),
+            first: 0,
+            get: |row, at| row.counts.slots[at].$field,
+            set: |row, at, value| Some(row.counts.slots.set(at, |slot| &mut slot.$field, value)),
             own: true,
             added_for: None,
         }
@@ -295,9 +310,9 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 own: false,
                 added_for: None,
             },
-            slots!(TaskRaw, "slot_count", "by event, counter", counts.slots, count),
-            slots!(TaskRaw, "slot_enabled_ns", "ns by event, counter", counts.slots, enabled_ns),
-            slots!(TaskRaw, "slot_running_ns", "ns by event, counter", counts.slots, running_ns),
+            task_slots!("slot_count", "by event, counter", count),
+            task_slots!("slot_enabled_ns", "ns by event, counter", enabled_ns),
+            task_slots!("slot_running_ns", "ns by event, counter", running_ns),
             nodes!("by_node_len", by_node, NodeCounts),
             by_node!("by_node_cycles", "by node, counter", by_node, cycles),
             by_node!("by_node_instructions", "by node, counter", by_node, instructions),
@@ -398,9 +413,9 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             field!(CpuRaw, "online", "bool", online),
             field!(CpuRaw, "busy_ns", "ns, counter", busy_ns),
             field!(CpuRaw, "switches", "counter", switches),
-            slots!(CpuRaw, "slot_count", "by event, counter", slots, count),
-            slots!(CpuRaw, "slot_enabled_ns", "ns by event, counter", slots, enabled_ns),
-            slots!(CpuRaw, "slot_running_ns", "ns by event, counter", slots, running_ns),
+            cpu_slots!("slot_count", "by event, counter", count),
+            cpu_slots!("slot_enabled_ns", "ns by event, counter", enabled_ns),
+            cpu_slots!("slot_running_ns", "ns by event, counter", running_ns),
             field!(CpuRaw, "irq_ns", "ns, counter", irq_ns).added_for(Facility::Irq),
             // Zero is none. The metrics have their reasons from the tasks.
             Column {
