@@ -1,6 +1,7 @@
 //! The table of tasks: rows of the walk and final rows are applied to it. Pure.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::model::counters::Scalars;
@@ -26,6 +27,8 @@ type Thread = (u32, u64);
 pub struct TaskTable {
     /// Ascending by serial.
     live: Vec<Arc<TaskRaw>>,
+    /// Places in `live` of rows that are no more: they are taken out together, because each moves all rows behind it.
+    removed: BTreeSet<usize>,
     /// Counts of threads that ended, or left the scope, of a process that lives on. They stay while all of the process
     /// is outside the scope: should it come back, its totals go on from there.
     ended: BTreeMap<ProcessId, Arc<TaskRaw>>,
@@ -34,13 +37,23 @@ pub struct TaskTable {
     /// By serial, of threads that left the scope and came back: what the kernel had counted when they did. All up to
     /// when they left is in `ended`, and what they did outside is nobody's.
     back_at: HashMap<u64, Counts>,
-    /// Final totals of processes that ended, with the samples since.
-    gone: HashMap<ProcessId, (Arc<TaskRaw>, u32)>,
+    /// Processes that ended.
+    gone: HashMap<ProcessId, Gone>,
     /// Processes to report with the next sample.
     exited: Vec<ProcessId>,
     /// The number of rows of `live` that each process has.
     members: HashMap<ProcessId, u32>,
     next_ended: u64,
+}
+
+/// A process that ended.
+struct Gone {
+    /// Final total.
+    total: Arc<TaskRaw>,
+    /// Samples since.
+    age: u32,
+    /// It is reported with the next sample.
+    is_due: bool,
 }
 
 /// A row of the wire, taken apart.
@@ -94,6 +107,7 @@ impl TaskTable {
             self.come_back(&mut row.task);
             self.end(row);
         }
+        self.take_out();
         let mut new = Vec::new();
         let mut left = Vec::new();
         for mut row in walk {
@@ -126,6 +140,7 @@ impl TaskTable {
                 self.end(row);
             }
         }
+        self.take_out();
         if forget {
             // Counts of ended threads go with the last thread that lives.
             self.ended.retain(|process, _| self.members.contains_key(process));
@@ -138,14 +153,29 @@ impl TaskTable {
     }
 
     fn remove(&mut self, serial: u64) {
-        let Some(at) = self.find(serial) else { return };
-        let process = self.live.remove(at).process();
+        let Some(at) = self.find(serial).filter(|at| !self.removed.contains(at)) else { return };
+        self.removed.insert(at);
+        let process = self.live[at].process();
         if let Some(left) = self.members.get_mut(&process) {
             *left -= 1;
             if *left == 0 {
                 self.members.remove(&process);
             }
         }
+    }
+
+    /// Takes the rows out that were removed.
+    fn take_out(&mut self) {
+        if self.removed.is_empty() {
+            return;
+        }
+        let mut removed = std::mem::take(&mut self.removed).into_iter().peekable();
+        let mut at = 0;
+        self.live.retain(|_| {
+            let is_removed = removed.next_if_eq(&at).is_some();
+            at += 1;
+            !is_removed
+        });
     }
 
     /// A task of a scope that is of no interest any more. With the last one goes what ended threads left: nobody
@@ -212,11 +242,13 @@ impl TaskTable {
         if leaves {
             self.leave(&task);
         }
-        if let Some((total, age)) = self.gone.get_mut(&process) {
+        if let Some(gone) = self.gone.get_mut(&process) {
             // Threads of a process that exits end on many CPUs, in no order.
-            add_ended(Arc::make_mut(total), &task);
-            *age = 0;
-            self.report(process);
+            add_ended(Arc::make_mut(&mut gone.total), &task);
+            gone.age = 0;
+            if !std::mem::replace(&mut gone.is_due, true) {
+                self.exited.push(process);
+            }
             return;
         }
         let next = &mut self.next_ended;
@@ -241,13 +273,7 @@ impl TaskTable {
             && let Some(mut total) = self.ended.remove(&process)
         {
             Arc::make_mut(&mut total).tid = total.pid;
-            self.gone.insert(process, (total, 0));
-            self.report(process);
-        }
-    }
-
-    fn report(&mut self, process: ProcessId) {
-        if !self.exited.contains(&process) {
+            self.gone.insert(process, Gone { total, age: 0, is_due: true });
             self.exited.push(process);
         }
     }
@@ -260,17 +286,48 @@ impl TaskTable {
         let mut ended: Vec<_> = self.ended.values().cloned().collect();
         ended.sort_by_key(|task| task.serial);
         tasks.append(&mut ended);
-        let gone = &self.gone;
-        let exited = self
-            .exited
-            .drain(..)
-            .filter_map(|process| gone.get(&process).map(|(total, _)| Arc::clone(total)))
-            .collect();
-        self.gone.retain(|_, (_, age)| {
-            *age += 1;
-            *age <= REMEMBER
+        let gone = &mut self.gone;
+        let report = |process: ProcessId| {
+            let gone = gone.get_mut(&process)?;
+            gone.is_due = false;
+            Some(Arc::clone(&gone.total))
+        };
+        let exited = self.exited.drain(..).filter_map(report).collect();
+        self.gone.retain(|_, gone| {
+            gone.age += 1;
+            gone.age <= REMEMBER
         });
+        self.shrink();
         (tasks, exited)
+    }
+
+    /// Gives back the room that a burst of tasks took: tables keep that of the most that they ever had.
+    fn shrink(&mut self) {
+        if is_roomy(self.live.capacity(), self.live.len()) {
+            self.live.shrink_to(2 * self.live.len());
+        }
+        if is_roomy(self.exited.capacity(), self.exited.len()) {
+            self.exited.shrink_to(2 * self.exited.len());
+        }
+        shrink(&mut self.outside);
+        shrink(&mut self.back_at);
+        shrink(&mut self.gone);
+        shrink(&mut self.members);
+    }
+}
+
+/// Whether a table has room for many more rows than it has. Some room always stays, so that a table that grows and shrinks
+/// is not made anew over and over.
+fn is_roomy(capacity: usize, len: usize) -> bool {
+    capacity > ROOM_MIN && capacity / 8 > len
+}
+
+/// Rows for which a table may have room whatever it has.
+const ROOM_MIN: usize = 1024;
+
+fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    if is_roomy(map.capacity(), map.len()) {
+        map.shrink_to(2 * map.len());
     }
 }
 
@@ -538,6 +595,23 @@ mod tests {
         let (tasks, left) = table.snapshot();
         assert_eq!(tasks.iter().map(|task| task.pid).collect::<Vec<_>>(), [20]);
         assert!(left.is_empty());
+    }
+
+    #[test]
+    fn tables_are_as_large_again_as_before_once_a_burst_is_over() {
+        let mut table = TaskTable::default();
+        let burst: Vec<TaskRaw> = (1..20_001u32).map(|pid| task(u64::from(pid), pid, pid, 5)).collect();
+        table.apply(vec![], live(&burst), false);
+        let ends = burst.iter().skip(10).map(|row| ended(row.clone(), 0)).collect();
+        table.apply(ends, vec![], false);
+        assert_eq!(table.snapshot().1.len(), 19_990);
+        for _ in 0..=REMEMBER {
+            table.snapshot();
+        }
+        let rooms =
+            [table.live.capacity(), table.exited.capacity(), table.gone.capacity(), table.members.capacity()];
+        assert!(rooms.iter().all(|room| *room <= ROOM_MIN), "{rooms:?}");
+        assert_eq!((table.snapshot().0.len(), table.members.len()), (10, 10));
     }
 
     #[test]
