@@ -195,7 +195,29 @@ fn remote(by_node: &ByNodes) -> (f64, f64) {
     })
 }
 
+/// Bytes of a map by nodes on the heap: its nodes have room for eleven entries, and are half full at least.
+fn node_bytes(map: &ByNodes) -> usize {
+    const ENTRIES: usize = 11;
+    let nodes = map.len().div_ceil(ENTRIES / 2);
+    nodes * ENTRIES * size_of::<((Option<NodeId>, Option<NodeId>), f64)>()
+}
+
 impl MemoryUse {
+    /// Bytes of memory that it takes, as estimated.
+    pub fn heap_bytes(&self) -> usize {
+        let of = |mapping: &MappingUse| {
+            mapping.name.len() + node_bytes(&mapping.by_node) + node_bytes(&mapping.next_by_node)
+        };
+        let lines = self.lines.listed.iter().map(|line| size_of_val(line) + size_of_val(&line.sides[..]));
+        size_of::<MemoryUse>()
+            + size_of_val(&self.mappings[..])
+            + self.mappings.iter().map(of).sum::<usize>()
+            + node_bytes(&self.rest.by_node)
+            + node_bytes(&self.rest.next_by_node)
+            + self.next_runs.by_mapping.len() * 2 * size_of::<[u64; 3]>()
+            + lines.sum::<usize>()
+    }
+
     /// Addresses that were found in mappings.
     pub fn placed(&self) -> f64 {
         sum(self.by_nodes().flat_map(BTreeMap::values))

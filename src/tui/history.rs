@@ -199,7 +199,8 @@ impl History {
             Arc::new(derive(host, previous, current, RowKind::Processes))
         };
         self.summary.take(&snapshot);
-        self.concluder.take(number, &snapshot);
+        let bytes = self.concluder.take(number, &snapshot);
+        self.ring.keep_beside(number, bytes);
         self.concluder.drop_before(self.ring.oldest().unwrap_or(number));
         // A paused screen, and one of threads, shows another one, which is kept.
         if self.want.number.is_none() && !self.want.threads {
@@ -217,7 +218,8 @@ impl History {
             |number: &u64| self.ring.pair(*number).is_some_and(|(_, sample)| sample.mono_ns == mono_ns);
         let Some(number) = (oldest..=newest).find(is_it) else { return false };
         self.concluder = Concluder::from(engine);
-        self.concluder.keep(number, mono_ns);
+        let bytes = self.concluder.keep(number, mono_ns);
+        self.ring.keep_beside(number, bytes);
         (number + 1..=newest).for_each(|number| self.conclude(number, false));
         true
     }

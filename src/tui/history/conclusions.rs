@@ -7,6 +7,9 @@ use crate::finding::{Blind, Engine, Finding, Severity, Subject, Summary};
 use crate::model::process::ProcessId;
 use crate::snapshot::Snapshot;
 
+/// Bytes of a command or a check of a finding with their texts, about.
+const STEP_BYTES: usize = 256;
+
 /// Findings that have ended are listed for so long, ns.
 const LISTED_NS: u64 = 3_600_000_000_000;
 
@@ -51,6 +54,20 @@ impl Conclusions {
         }
     }
 
+    /// Bytes of memory of its findings, as estimated: what it shares with others is not counted.
+    pub fn heap_bytes(&self) -> usize {
+        let of = |finding: &Finding| {
+            let told = &finding.told;
+            let steps = told.commands.len() + told.undo.len() + told.check.len() + told.stop.len();
+            size_of::<Finding>()
+                + size_of_val(&finding.evidence[..])
+                + told.sentence.len()
+                + told.risk.len()
+                + steps * STEP_BYTES
+        };
+        size_of::<Conclusions>() + size_of_val(&self.asks[..]) + self.findings.iter().map(of).sum::<usize>()
+    }
+
     /// The gravest finding above info of each subject that has one.
     pub fn marks(&self) -> BTreeMap<Subject, Severity> {
         let mut marks = BTreeMap::new();
@@ -75,17 +92,19 @@ impl Concluder {
         Concluder { engine, kept: VecDeque::new() }
     }
 
-    /// Takes the interval that ends with this sample, whose rows are processes.
-    pub fn take(&mut self, number: u64, snapshot: &Snapshot) {
+    /// Takes the interval that ends with this sample, whose rows are processes. Returns the bytes that are kept for it.
+    pub fn take(&mut self, number: u64, snapshot: &Snapshot) -> usize {
         self.engine.take(snapshot);
-        self.keep(number, snapshot.mono_ns);
+        self.keep(number, snapshot.mono_ns)
     }
 
-    /// Keeps the conclusions so far as those of this sample.
-    pub fn keep(&mut self, number: u64, mono_ns: u64) {
+    /// Keeps the conclusions so far as those of this sample. Returns the bytes that they take, as estimated.
+    pub fn keep(&mut self, number: u64, mono_ns: u64) -> usize {
         let before = self.kept.back().map(|(_, before)| before.as_ref());
         let conclusions = Conclusions::of(&self.engine, mono_ns, before);
+        let bytes = conclusions.heap_bytes();
         self.kept.push_back((number, Arc::new(conclusions)));
+        bytes
     }
 
     /// Drops what belongs to samples before this one.
