@@ -7,6 +7,7 @@ pub mod cpu_kind;
 pub mod data_src;
 pub mod device;
 pub mod facts;
+pub mod files;
 pub mod format;
 pub mod memory_event;
 pub mod open;

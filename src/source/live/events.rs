@@ -5,7 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 
 use super::LiveSource;
+use crate::host::rlimit;
 use crate::model::event::Event;
+use crate::pmu::files;
 use crate::pmu::open::Refused;
 
 /// Events that were opened between two samples: the interval that ends with the later one has only a part of what
@@ -23,6 +25,10 @@ impl LiveSource {
         let found = self.sets.iter().find(|(name, _)| *name == set);
         let choice = found.map(|(_, choice)| choice.clone()).context("no such set of events")?;
         if let (true, Some(why)) = (choice.events.is_empty(), choice.absent.values().next()) {
+            bail!("{set}: {why}");
+        }
+        let crowded_out = files::without_room(&choice.events, &self.online, rlimit::open_files());
+        if let Some((_, why)) = crowded_out.first() {
             bail!("{set}: {why}");
         }
         let new = choice.events.iter().filter(|event| !self.counts(event));

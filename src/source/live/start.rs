@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::accesses::Accesses;
 use super::events::Fresh;
@@ -32,14 +31,19 @@ use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::roots::Roots;
-use crate::host::{isolation, kernel, managers, users};
+use crate::host::{isolation, kernel, managers, rlimit, users};
 use crate::metric::needs;
 use crate::model::event::Event;
 use crate::model::facility::Facility;
 use crate::model::sample::{HostFacts, Names};
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
+use crate::model::wire::SLOTS;
+use crate::pmu::files;
 use crate::program::helper::OWN_PROGRAM;
+
+/// Events that are open on each CPU while stacks and accesses are sampled.
+const SAMPLERS: u64 = 2;
 
 impl LiveSource {
     /// Loads and attaches everything.
@@ -55,12 +59,16 @@ impl LiveSource {
             .map_err(anyhow::Error::msg)
             .context("reading the topology")?;
         let hierarchy = options.hierarchy.clone().unwrap_or_else(|| check.cgroups.clone());
-        raise_open_files(topology.possible_cpus);
+        let limit =
+            rlimit::raise_open_files(files::needed(SLOTS as u64 + SAMPLERS, topology.possible_cpus.into()));
+        let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
+        let crowded_out = leave_room(&mut check, &online, limit);
         let events = check.pmu.working();
 
         let mut names = Arc::new(Names { users: users::read(options.roots().host), ..Names::default() });
         let (groups, mut notes) = watch_groups(&options, &hierarchy, &mut names)?;
         notes.extend(limits_of_sight(options.roots(), &check, &hierarchy));
+        notes.extend(crowded_out);
         let nodes = topology.possible_nodes;
         let mut layout = Layout::new(nodes, topology.smt(), &events);
         let planned = with_balancing(&check);
@@ -83,7 +91,6 @@ impl LiveSource {
         };
         let scoped = groups.scope().at_switches();
         let mut sched = SchedProbe::start(&topology, (&store, layout), events, scoped, subsys)?;
-        let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
         notes.extend(open_counters(&mut sched, &mut check, &topology, &online)?);
         if options.events.takes_turns {
             sched.read_scaled(true);
@@ -169,6 +176,17 @@ fn limits_of_sight(roots: Roots<'_>, check: &HostCheck, hierarchy: &Hierarchy) -
     elsewhere.into_iter().chain(partial).chain(hidden).collect()
 }
 
+/// Leaves events out for which there are not enough files. Returns a note for each.
+fn leave_room(check: &mut HostCheck, online: &[CpuId], limit: Option<u64>) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (event, why) in files::without_room(&check.pmu.working(), online, limit) {
+        if check.pmu.refuse(&event, &why) {
+            notes.push(why.to_string());
+        }
+    }
+    notes
+}
+
 /// Opens the counters of these CPUs. Counters that the kernel refuses are left out, with a note.
 fn open_counters(
     sched: &mut SchedProbe,
@@ -235,16 +253,5 @@ fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
         why: Some(reasons.join("; ")),
         said: None,
         advice: vec![Advice::say("--wait starts without it and waits until it exists")],
-    }
-}
-
-/// Every counter is a descriptor per CPU: raise the soft limit to what may be needed.
-fn raise_open_files(cpus: u32) {
-    let needed = u64::from(cpus) * crate::model::wire::SLOTS as u64 + 256;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current.is_some_and(|current| current < needed) {
-        let current = Some(maximum.map_or(needed, |maximum| needed.min(maximum)));
-        // A refusal shows later as EMFILE with its own message.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
     }
 }
