@@ -5,6 +5,7 @@ pub mod attach;
 pub mod bpf_stats;
 pub mod check;
 pub mod cpu_masks;
+pub mod cpu_states;
 pub mod cpu_times;
 pub mod host_state;
 pub mod hot;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel};
 use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput};
 
+use super::cpu_states::CpuStates;
 use super::node_matrix::NodeMatrix;
 use super::object;
 use super::records::Layout;
@@ -16,10 +17,10 @@ use crate::host::kernel;
 use crate::model::event::Event;
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
-use crate::model::wire::{CpuState, MARKS, Place, SLOTS, Scoped, Wire};
+use crate::model::wire::{MARKS, Place, SLOTS, Scoped, Wire};
 use crate::pmu::open::{Counters, Refused, TooMany};
 use crate::program::overhead::ReadCost;
-use crate::sys::{self, Mapping};
+use crate::sys;
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
 const TEST_RUN_ON_CPU: u32 = libbpf_rs::libbpf_sys::BPF_F_TEST_RUN_ON_CPU;
@@ -37,7 +38,7 @@ const MEASURED_READS: usize = 64;
 pub struct SchedProbe {
     // Order matters: links and mappings go before the object they belong to.
     _switch: Link,
-    states: Mapping,
+    states: CpuStates,
     moves: NodeMatrix,
     counters: Counters,
     places: BTreeMap<CpuId, Place>,
@@ -86,8 +87,7 @@ impl SchedProbe {
         open.maps.dirty_tasks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
         let mut skel = open.load().context("loading sched.bpf.o")?;
 
-        let states = Mapping::new(skel.maps.cpus.as_fd(), size_of::<CpuState>() * cpus as usize)
-            .context("mapping the per-CPU state")?;
+        let states = CpuStates::new(skel.maps.cpus.as_fd(), cpus).context("mapping the per-CPU state")?;
         let moves = NodeMatrix::new(skel.maps.moves.as_fd(), topology.possible_nodes)?;
         let slots = events.len() as u32;
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
@@ -237,9 +237,9 @@ impl SchedProbe {
         self.layout
     }
 
-    /// The state of one CPU, as of its last switch or flush.
-    pub fn cpu(&self, cpu: CpuId) -> Option<CpuState> {
-        self.states.get(cpu.index() * size_of::<CpuState>())
+    /// The states of the CPUs, each as of its last switch or flush.
+    pub fn states(&self) -> &CpuStates {
+        &self.states
     }
 
     /// Moves of tasks in scope from node to node since the start.

@@ -8,11 +8,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::cpu_states::Running;
 use super::table::{Parsed, Uncharged};
 use crate::model::sample::{CpuRaw, Slot, Slots, TaskRaw};
 use crate::model::topology::format_cpulist;
 use crate::model::units::{CpuId, NodeId};
-use crate::model::wire::{CPU_UNSEEN, CpuState, SLOTS};
+use crate::model::wire::{CPU_UNSEEN, SLOTS};
 
 /// A task with time that was not charged, as the kernel's record said it.
 #[derive(Debug)]
@@ -53,8 +54,8 @@ impl Spared {
     }
 
     /// Whether the running task of a CPU in this state has to be charged by an interrupt.
-    pub fn is_due(&self, cpu: CpuId, state: &CpuState) -> bool {
-        !self.cpus.contains(&cpu) && (state.state == CPU_UNSEEN || state.in_pid != 0)
+    pub fn is_due(&self, cpu: CpuId, running: Running) -> bool {
+        !self.cpus.contains(&cpu) && (running.state == CPU_UNSEEN || running.pid != 0)
     }
 
     /// Says which CPUs are left alone, if any.
@@ -173,14 +174,8 @@ fn stood_still(slots: &mut [Slot], now: &Standing, before: Option<&Standing>, ns
 
 #[cfg(test)]
 mod tests {
-    use bytemuck::Zeroable;
-
     use super::*;
     use crate::model::sample::Counts;
-
-    fn state(state: u32, in_pid: u32) -> CpuState {
-        CpuState { state, in_pid, ..CpuState::zeroed() }
-    }
 
     fn spared(cpus: &[u32]) -> Spared {
         Spared::new(cpus.iter().map(|cpu| CpuId(*cpu)).collect())
@@ -215,10 +210,11 @@ mod tests {
 
     #[test]
     fn idle_and_spared_cpus_are_not_interrupted() {
-        let (unseen, idle, busy) = (state(CPU_UNSEEN, 0), state(1, 0), state(1, 4711));
-        let due = |cpu, state| spared(&[3]).is_due(CpuId(cpu), state);
-        assert!(due(0, &unseen) && due(0, &busy) && !due(0, &idle));
-        assert!(!due(3, &unseen) && !due(3, &busy) && !due(3, &idle));
+        let running = |state, pid| Running { state, pid };
+        let (unseen, idle, busy) = (running(CPU_UNSEEN, 0), running(1, 0), running(1, 4711));
+        let due = |cpu, running| spared(&[3]).is_due(CpuId(cpu), running);
+        assert!(due(0, unseen) && due(0, busy) && !due(0, idle));
+        assert!(!due(3, unseen) && !due(3, busy) && !due(3, idle));
     }
 
     #[test]

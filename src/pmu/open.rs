@@ -370,7 +370,8 @@ pub struct Counters {
     events: Vec<Event>,
     /// Bit i: event i is wanted now.
     wanted: u32,
-    open: BTreeMap<(CpuId, usize), OwnedFd>,
+    /// Descriptors of each CPU.
+    open: BTreeMap<CpuId, Vec<OwnedFd>>,
 }
 
 impl Counters {
@@ -422,7 +423,7 @@ impl Counters {
                 perf_event_open(event, Target::Cpu(cpu), None).and_then(|fd| place(slot, &fd).map(|()| fd));
             match opened {
                 Ok(fd) => {
-                    self.open.insert((cpu, slot), fd);
+                    self.open.entry(cpu).or_default().push(fd);
                     mask |= 1 << slot;
                 }
                 Err(error) => {
@@ -436,7 +437,7 @@ impl Counters {
 
     /// Closes what is open on `cpu`: its events died with it when it went offline.
     pub fn close_on(&mut self, cpu: CpuId) {
-        self.open.retain(|(open_on, _), _| *open_on != cpu);
+        self.open.remove(&cpu);
     }
 }
 

@@ -52,8 +52,9 @@ impl LiveSource {
     fn silent_cpus(&mut self) -> Vec<CpuId> {
         let mut silent = Vec::new();
         for cpu in &self.online {
-            let failed = self.sched.cpu(*cpu).map_or(0, |state| state.lost[Loss::Counter as usize]);
-            if failed > self.failed_reads.insert(*cpu, failed).unwrap_or(0) {
+            let lost = self.sched.states().losses(*cpu);
+            let failed = lost.map_or(0, |lost| lost[Loss::Counter as usize]);
+            if failed > 0 && failed > self.failed_reads.insert(*cpu, failed).unwrap_or(0) {
                 silent.push(*cpu);
             }
         }

@@ -7,14 +7,11 @@ use anyhow::Result;
 
 use super::LiveSource;
 use super::hotplug::online_now;
-use crate::collect::cpu_times::CpuTimes;
 use crate::collect::probes::Readings;
 use crate::collect::self_usage;
 use crate::collect::table::parse;
 use crate::host::clock;
 use crate::model::sample::{CpuRaw, Sample, Slot};
-use crate::model::units::CpuId;
-use crate::model::wire::Loss;
 
 /// The work before the time of a sample is read takes less than this, unless the machine is overloaded.
 const SLOW: Duration = Duration::from_millis(50);
@@ -44,7 +41,7 @@ impl LiveSource {
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
         let mut machine = self.machine.read()?;
-        let mut cpus = self.cpus(&machine.cpu_times);
+        let mut cpus = self.sched.states().rows(&self.host.topology, &self.online, &machine.cpu_times);
         self.watch_multiplexing(&cpus);
 
         self.follow_cgroups(false)?;
@@ -103,7 +100,7 @@ impl LiveSource {
             machine: Some(machine.state),
             flows,
             page_flows,
-            lost: self.lost(),
+            lost: self.sched.states().lost(&self.host.topology),
             exit_lost_ns: self.tasks.exit_lost_ns()?,
             own,
             names,
@@ -119,7 +116,8 @@ impl LiveSource {
     /// Charges what runs on CPUs, each by an interrupt: not where nothing runs.
     fn bring_up_to_date(&mut self) -> Result<()> {
         for cpu in &self.online {
-            let is_due = self.sched.cpu(*cpu).is_none_or(|state| self.spared.is_due(*cpu, &state));
+            let running = self.sched.states().running(*cpu);
+            let is_due = running.is_none_or(|running| self.spared.is_due(*cpu, running));
             // It may have gone offline since: then there is nothing to bring up to date, and the next
             // sample says so.
             if is_due
@@ -130,49 +128,6 @@ impl LiveSource {
             }
         }
         Ok(())
-    }
-
-    fn cpus(&self, times: &BTreeMap<CpuId, CpuTimes>) -> Vec<CpuRaw> {
-        let read = |cpu: &crate::model::topology::Cpu| {
-            let state = self.sched.cpu(cpu.id)?;
-            let times = times.get(&cpu.id).copied().unwrap_or_default();
-            let mut slots = [Slot::default(); crate::model::wire::SLOTS];
-            for (i, slot) in slots.iter_mut().enumerate() {
-                *slot = Slot {
-                    count: state.slot_total[i],
-                    enabled_ns: state.slot_enabled_ns[i],
-                    running_ns: state.slot_running_ns[i],
-                };
-            }
-            Some(CpuRaw {
-                id: cpu.id.0,
-                node: cpu.node.map_or(0, |node| node.0),
-                online: self.online.contains(&cpu.id),
-                busy_ns: state.busy_ns,
-                switches: state.switches,
-                irq_ns: times.irq_ns,
-                steal_ns: times.steal_ns,
-                hints: None,
-                slots,
-            })
-        };
-        self.host.topology.cpus.iter().filter_map(read).collect()
-    }
-
-    fn lost(&self) -> BTreeMap<String, u64> {
-        let mut lost = BTreeMap::new();
-        for cause in Loss::ALL {
-            let sum: u64 = self
-                .host
-                .topology
-                .cpus
-                .iter()
-                .filter_map(|cpu| self.sched.cpu(cpu.id))
-                .map(|state| state.lost[cause as usize])
-                .sum();
-            lost.insert(cause.id().to_string(), sum);
-        }
-        lost
     }
 
     /// Once a counter had to share the PMU, counts are read with their times from then on.
