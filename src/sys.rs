@@ -4,6 +4,7 @@
 
 mod bpf;
 mod chain;
+mod heap;
 mod memory;
 mod pages;
 mod perf;
@@ -17,6 +18,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 pub use bpf::*;
 pub use chain::*;
+pub use heap::*;
 pub use memory::*;
 pub use pages::*;
 pub use perf::*;

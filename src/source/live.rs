@@ -50,6 +50,7 @@ use crate::model::stacks::StackBatch;
 use crate::model::units::CpuId;
 use crate::pmu::sets::Choice;
 use crate::program::overhead::{ReadCost, Statistics};
+use crate::program::slack::Slack;
 
 /// Where this machine's files are.
 const ROOT: &str = "/";
@@ -147,6 +148,7 @@ pub struct LiveSource {
     /// The cost of reading one counter.
     read_cost: Option<ReadCost>,
     statistics: Option<bpf_stats::Recording>,
+    slack: Slack,
 }
 
 impl LiveSource {
@@ -170,7 +172,9 @@ impl Source for LiveSource {
     }
 
     fn next(&mut self) -> Result<Option<Sample>> {
-        self.take().map(Some)
+        let sample = self.take()?;
+        self.slack.give_back(Instant::now());
+        Ok(Some(sample))
     }
 
     fn note(&mut self, word: String) {

@@ -10,15 +10,6 @@ use bytemuck::Pod;
 
 use super::{WORD, checked};
 
-/// Has threads share two heaps: with one for each, as glibc has it, those that do little keep 2 MB that nothing uses.
-pub fn share_heaps() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt takes the lock of the heap, and any number.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 2);
-    }
-}
-
 /// A read-only mapping of memory that the kernel writes to.
 pub struct Mapping {
     at: NonNull<c_void>,

@@ -41,6 +41,7 @@ use crate::model::units::CpuId;
 use crate::model::wire::SLOTS;
 use crate::pmu::files;
 use crate::program::helper::OWN_PROGRAM;
+use crate::program::slack::Slack;
 
 /// Events that are open on each CPU while stacks and accesses are sampled.
 const SAMPLERS: u64 = 2;
@@ -140,6 +141,7 @@ impl LiveSource {
             fresh: Fresh::default(),
             read_cost,
             statistics: None,
+            slack: Slack::default(),
         };
         source.say_missing();
         Ok(source)

@@ -1,0 +1,83 @@
+//! The heap of the C library: its size, and giving free parts of it back.
+
+/// Bytes of the heap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapUse {
+    /// Allocated.
+    pub in_use: u64,
+    /// Free, and kept for what will be allocated: with memory behind it, or without where it was given back.
+    pub free: u64,
+}
+
+/// Has threads share two heaps: with one for each, as glibc has it, those that do little keep 2 MB that nothing uses.
+pub fn share_heaps() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt takes the lock of the heap, and any number.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
+
+/// The size of the heap, without blocks of their own mapping; `None` where the C library does not say.
+pub fn heap_use() -> Option<HeapUse> {
+    #[cfg(target_env = "gnu")]
+    {
+        // The fields of mallinfo2 are wider, but glibc has it from 2.33 on only.
+        // SAFETY: mallinfo takes the lock of each heap, and fills the structure that it returns.
+        let found = unsafe { libc::mallinfo() };
+        let bytes = |field: libc::c_int| u64::from(field.cast_unsigned());
+        Some(HeapUse { in_use: bytes(found.uordblks), free: bytes(found.fordblks) })
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
+}
+
+/// Gives memory behind free parts of the heap back to the kernel. Takes about a millisecond for ten megabytes.
+pub fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim takes the lock of each heap.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    /// Pages among these that have memory behind them: mincore(2).
+    fn resident(pages: &[usize]) -> usize {
+        let is_resident = |page: &&usize| {
+            let mut found = 0u8;
+            // SAFETY: it writes one byte for one page, and fails where nothing is mapped.
+            let done = unsafe { libc::mincore(std::ptr::without_provenance_mut(**page), 1, &raw mut found) };
+            done == 0 && found & 1 == 1
+        };
+        pages.iter().filter(is_resident).count()
+    }
+
+    #[test]
+    fn free_parts_are_given_back_though_blocks_between_them_stay() {
+        let page = rustix::param::page_size();
+        // Small blocks, so that each is a part of the heap.
+        let mut blocks: Vec<Box<[u8; 1000]>> = (0..40_000).map(|_| Box::new([1; 1000])).collect();
+        let full = heap_use().unwrap();
+        assert!(full.in_use >= 40_000_000, "{full:?}");
+        let mut at = 0;
+        let mut pages: Vec<usize> = Vec::new();
+        blocks.retain(|block| {
+            at += 1;
+            pages.push(block.as_ptr().addr().next_multiple_of(page));
+            at % 50 == 0
+        });
+        pages.dedup();
+        let before = resident(&pages);
+        let free = heap_use().unwrap().free;
+        assert!(free >= 30_000_000, "{full:?}, and then {free} bytes free");
+        trim_heap();
+        let after = resident(&pages);
+        assert!(before * 10 > pages.len() * 9, "{before} of {} pages were resident", pages.len());
+        assert!(after * 3 < pages.len(), "{after} of {} pages are resident still", pages.len());
+        assert_eq!(blocks.len(), 800);
+    }
+}
