@@ -33,7 +33,11 @@ pub fn wanted(
     let least_ns = LEAST_CPU * snapshot.interval_ns.unwrap_or(u64::MAX) as f64;
     let in_view: HashSet<&ProcessId> = in_view.iter().collect();
     let mut worth: BTreeMap<ProcessId, (f64, u64)> = BTreeMap::new();
-    for task in snapshot.tasks.iter().filter(|task| !task.exited && !task.raw.kthread) {
+    // Most rows rest: they are worth nothing, and are told by the row alone.
+    for task in snapshot.tasks.iter().filter(|task| task.run_ns() > 0) {
+        if task.exited || task.raw.kthread {
+            continue;
+        }
         let process = task.raw.process();
         if in_view.contains(&process) {
             let (worth_of_all, ran_ns) = worth.entry(process).or_default();
