@@ -265,9 +265,12 @@ impl List<'_> {
         if let Some(at) = self.at.get(&cgroup) {
             return *at;
         }
-        let top = self.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
+        let group = self.names.groups.get(&cgroup);
+        let top = group.map_or(cgroup, |group| group.top);
         let at = self.at.get(&top).copied().unwrap_or_else(|| {
-            self.rows.push(empty(top, self.names.groups.get(&top).cloned()));
+            // Most cgroups are a row of their own.
+            let group = if top == cgroup { group } else { self.names.groups.get(&top) };
+            self.rows.push(empty(top, group.cloned()));
             self.totals.push(Vec::new());
             self.rows.len() - 1
         });
