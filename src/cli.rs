@@ -8,6 +8,7 @@ mod parse;
 mod report;
 mod roles;
 mod selftest;
+mod tables;
 mod tips;
 
 use std::ffi::OsString;
@@ -30,6 +31,7 @@ pub use roles::{
 };
 use roles::{MEASUREMENT, RECORDING};
 pub use selftest::{SelftestArgs, SelftestPart};
+pub use tables::{LayoutArg, PerArg, TableArgs};
 
 /// A live profiler for NUMA machines: where every task runs, and what that costs it.
 #[derive(Parser, Debug)]
@@ -133,7 +135,7 @@ pub enum Command {
     /// Show a recording, on the screen or as batch output. Needs no privilege.
     #[command(after_help = MEASURED)]
     Replay(Box<ReplayArgs>),
-    /// Write a recording as JSON Lines, CSV or text, or for Perfetto and pprof. Needs no privilege.
+    /// Write a recording as JSON Lines, CSV or text, for Perfetto and pprof, or as Parquet files. Needs no privilege.
     #[command(after_help = MEASURED)]
     Export(Box<ExportArgs>),
     /// Check a recording: what is intact, what is lost. Exits with 1 if anything is.
@@ -345,7 +347,7 @@ pub struct ExportArgs {
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    /// Rows as text, json or csv; a trace for Perfetto (.pftrace); or hot spots: a line for each stack (folded), or a profile (pprof, .pb.gz).
+    /// Rows as text, json or csv; a trace for Perfetto (.pftrace); or hot spots: a line for each stack (folded), or a profile (pprof, .pb.gz); or tables (parquet).
     #[arg(long, value_parser = parse::export_formats())]
     pub format: ExportFormat,
 
@@ -357,9 +359,12 @@ pub struct ExportArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
 
-    /// A new file to write to, instead of standard output.
+    /// A new file to write to, instead of standard output; of parquet a directory (made if it ends with '/').
     #[arg(short = 'o', long, value_name = "OUT")]
     pub output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub tables: TableArgs,
 
     #[command(flatten)]
     pub display: DisplayArgs,

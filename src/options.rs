@@ -8,6 +8,7 @@ mod hot;
 mod report;
 mod settings;
 mod show;
+mod tables;
 mod traces;
 
 use anyhow::Error;
@@ -48,6 +49,7 @@ pub use events::{budget, catalog, choose, event_sets, marked_catalog};
 pub use report::{no_page_on_a_terminal, report, several_hosts, zone};
 pub use settings::{check_settings, with_settings};
 pub use show::{columns, container_selection, filter, node_columns, selection, sort};
+pub use tables::{Layout, Tables, check_no_tables, no_parquet, several_hosts_in_a_file, tables};
 pub use traces::{TraceChoice, no_trace_on_a_terminal, trace};
 
 /// A value that cannot be used; names the flag, the value and what would do.

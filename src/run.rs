@@ -15,6 +15,8 @@ mod report;
 mod selftest;
 mod settings;
 mod stretch;
+#[cfg(feature = "parquet")]
+mod tables;
 mod traces;
 mod watch;
 

@@ -154,6 +154,19 @@ fn record_takes_the_limits_of_a_recording() {
     }
 }
 
+/// The optimised build of CI is such a build; the debug build has tests/parquet.
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_how_to_get_it() {
+    let output =
+        numatop(&["export", "tests/fixtures/recordings/demo.nrec", "--format", "parquet", "-o", "/nowhere/"]);
+    let message = stderr(&output);
+    assert!(
+        output.status.code() == Some(2) && message.contains("cargo install --features parquet"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_flag_without_use_is_refused_in_this_build_too() {
     for words in [

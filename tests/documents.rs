@@ -118,7 +118,10 @@ fn bash_completes_the_flags_of_each_command() {
             &["numatop-ng", "record", "--record-m"],
             &["--record-max-size", "--record-max-age", "--record-min-cpu"],
         ),
-        (&["numatop-ng", "export", "--format", ""], &["text", "json", "csv", "perfetto", "folded", "pprof"]),
+        (
+            &["numatop-ng", "export", "--format", ""],
+            &["text", "json", "csv", "perfetto", "folded", "pprof", "parquet"],
+        ),
         (&["numatop-ng", "generate", "m"], &["man"]),
         (&["numatop-ng", "list", "e"], &["events"]),
         (&["numatop-ng", "list", "events", "--p"], &["--pmu-dir"]),

@@ -93,7 +93,7 @@ const COMMANDS: [(&str, &[&str]); 41] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 73] = [
+const WRONG_USAGE: [&[&str]; 75] = [
     &["exporter", "--listen", "6862"],
     &["exporter", "--listen", "unix:"],
     &["exporter", "--from-recording", "nowhere.nrec", "--record", "x"],
@@ -132,6 +132,8 @@ const WRONG_USAGE: [&[&str]; 73] = [
     &["replay", "no-such-file", "-b"],
     &["replay", "plain.nrec", "-b", "--at", "yesterday"],
     &["export", "plain.nrec"],
+    &["export", "plain.nrec", "--format", "json", "--layout", "flat"],
+    &["export", "plain.nrec", "--format", "parquet", "--tables", "nonsense"],
     &["verify"],
     &["--demo", "-b", "--pid", "7"],
     &["--demo", "-b", "--events", "basic"],

@@ -1,4 +1,4 @@
-//! Formats of `export`: those of batch output, and those of other tools.
+//! Formats of `export`: those of batch output, those of other tools, and tables.
 
 use crate::export::{FORMATS, Format};
 use crate::traces::TraceFormat;
@@ -10,13 +10,16 @@ pub enum ExportFormat {
     Batch(&'static Format),
     /// One of another tool.
     Trace(TraceFormat),
+    /// Tables in Parquet files.
+    Parquet,
 }
 
 impl ExportFormat {
     /// All of them, in the order in which help lists them.
     pub fn all() -> Vec<ExportFormat> {
         let batch = FORMATS.into_iter().map(ExportFormat::Batch);
-        batch.chain(TraceFormat::ALL.map(ExportFormat::Trace)).collect()
+        let traces = TraceFormat::ALL.map(ExportFormat::Trace);
+        batch.chain(traces).chain([ExportFormat::Parquet]).collect()
     }
 
     /// The value of `--format`.
@@ -24,6 +27,7 @@ impl ExportFormat {
         match self {
             ExportFormat::Batch(format) => format.name,
             ExportFormat::Trace(format) => format.name(),
+            ExportFormat::Parquet => "parquet",
         }
     }
 }

@@ -11,6 +11,7 @@ use super::known::NodeList;
 use crate::export::{FORMATS, Format};
 use crate::model::cgroup_path;
 use crate::model::topology::parse_cpulist;
+use crate::tables::Table;
 use crate::text::printable;
 
 /// The formats of batch output, by name.
@@ -26,6 +27,12 @@ pub(super) fn export_formats() -> impl TypedValueParser<Value = ExportFormat> {
         let named = all.iter().find(|format| format.name() == name);
         *named.expect("these are the names of formats")
     })
+}
+
+/// Tables by name.
+pub(super) fn tables() -> impl TypedValueParser<Value = Table> {
+    PossibleValuesParser::new(Table::ALL.map(Table::name))
+        .map(|name| Table::named(&name).expect("these are the names of tables"))
 }
 
 pub(super) fn delay(text: &str) -> Result<f64, String> {

@@ -12,6 +12,7 @@ use super::stretch::{blame, nothing_there};
 use super::{ended, exporter, output, print, ran, stop_signals, traces, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ExportFormat, ReplayArgs};
 use crate::error::{self, Exit};
+use crate::export::Format;
 use crate::options;
 use crate::program::say::{self, Cleaned, Form};
 use crate::program::signals;
@@ -48,10 +49,23 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
 }
 
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
-    let format = match args.format {
-        ExportFormat::Batch(format) => format,
-        ExportFormat::Trace(format) => return traces::run(args, format),
-    };
+    match args.format {
+        ExportFormat::Batch(format) => {
+            options::check_no_tables(args)?;
+            export_batch(args, format)
+        }
+        ExportFormat::Trace(format) => {
+            options::check_no_tables(args)?;
+            traces::run(args, format)
+        }
+        #[cfg(feature = "parquet")]
+        ExportFormat::Parquet => super::tables::run(args),
+        #[cfg(not(feature = "parquet"))]
+        ExportFormat::Parquet => Err(options::no_parquet().into()),
+    }
+}
+
+fn export_batch(args: &ExportArgs, format: &Format) -> Result<ExitCode> {
     let mut export = exporter(format, &args.display)?;
     let mut recording = Recording::open(&args.path)?;
     options::check_node(&args.display, &recording.host().topology)?;

@@ -63,6 +63,8 @@ impl LeftOut {
 pub struct Recording {
     path: PathBuf,
     files: Vec<PathBuf>,
+    /// No other files are read, whatever comes into the directory.
+    only_these: bool,
     /// Index of the file that is open.
     current: usize,
     reader: Reader,
@@ -88,7 +90,18 @@ impl Recording {
     /// # Errors
     /// There is none, or the first of them cannot be used.
     pub fn open(path: &Path) -> Result<Recording> {
-        let files = files_of(path)?;
+        Recording::begin(path, files_of(path)?, false)
+    }
+
+    /// Only these of the files below `path`, in the order of time.
+    ///
+    /// # Errors
+    /// None of them can be used.
+    pub fn of_files(path: &Path, files: Vec<PathBuf>) -> Result<Recording> {
+        Recording::begin(path, files, true)
+    }
+
+    fn begin(path: &Path, files: Vec<PathBuf>, only_these: bool) -> Result<Recording> {
         let mut left_out = LeftOut::default();
         let mut first = None;
         for (at, file) in files.iter().enumerate() {
@@ -110,6 +123,7 @@ impl Recording {
         Ok(Recording {
             path: path.to_owned(),
             files,
+            only_these,
             current,
             reader,
             at: 0,
@@ -230,7 +244,9 @@ impl Recording {
     /// Opens the next file that can be used. False when there is none, or none yet.
     fn next_file(&mut self) -> Result<bool> {
         let known = self.files[self.current].clone();
-        self.files = files_of(&self.path)?;
+        if !self.only_these {
+            self.files = files_of(&self.path)?;
+        }
         // Files may have been removed meanwhile, this one too: it is read on all the same.
         let here = match self.files.iter().position(|file| *file == known) {
             Some(here) => here,
