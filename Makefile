@@ -21,6 +21,7 @@ help:
 	@echo 'make traces     exports for Perfetto, pprof and flame graphs, opened by their own readers, which it installs'
 	@echo 'make bench      the measurements of docs/performance.md'
 	@echo 'make prometheus the exporter against a real Prometheus, which it installs'
+	@echo 'make parquet    Parquet files in DuckDB, polars and pyarrow, which it installs, and the queries of docs/fleet.md (parquet-all: Spark, ClickHouse)'
 	@echo 'make programs   memory in use of programs that people run, which it installs; the cost of sampling'
 	@echo 'make inspect    the BPF programs and maps as the kernel has them: sizes, work of the verifier, memory'
 	@echo 'make pages      pages of reports in a browser without a screen: errors, requests, widths, themes, contrast, print'
@@ -35,6 +36,7 @@ build:
 run: build
 	$(SUDO) target/release/numatop-ng
 
+# The debug build has Parquet and the optimised one is without, so that each is built and tested once.
 # Root tests run as root: through sudo where we are not. What users start is built without debug assertions: the command
 # line, recordings and signals are tested in such a build, too.
 AS_ROOT := $(SUDO:%=% --preserve-env=HOME,CARGO_HOME,RUSTUP_HOME env "PATH=$$PATH")
@@ -44,11 +46,11 @@ test-host:
 	scripts/install-deps test
 	$(CARGO) fmt --all --check
 	clang-format --dry-run --Werror $(BPF_C)
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --document-private-items
-	$(CARGO) test --locked --workspace --exclude numatop-bench
+	$(CARGO) clippy --locked --workspace --all-targets --features numatop-ng/parquet -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --document-private-items --features parquet
+	$(CARGO) test --locked --workspace --exclude numatop-bench --features numatop-ng/parquet
 ifneq ($(SUDO),)
-	$(AS_ROOT) $(CARGO) test --locked --test probes
+	$(AS_ROOT) $(CARGO) test --locked --features parquet --test probes
 endif
 	$(CARGO) test $(AS_RELEASED) --test cli --test goldens --test printed --test signals --test symbols --test recordings
 	$(AS_ROOT) $(CARGO) test $(AS_RELEASED) --test probes -- signal
@@ -113,6 +115,18 @@ prometheus: build
 	scripts/install-deps prometheus
 	scripts/check-prometheus
 
+# Beside the release build, which is without that feature.
+PARQUET := $(CARGO) build --release --locked --features parquet --target-dir target/parquet
+parquet:
+	scripts/install-deps parquet
+	$(PARQUET)
+	scripts/check-parquet target/parquet/release/numatop-ng
+
+parquet-all:
+	scripts/install-deps parquet-all
+	$(PARQUET)
+	scripts/check-parquet --all target/parquet/release/numatop-ng
+
 programs: build
 	scripts/install-deps programs
 	benches/run programs
@@ -133,4 +147,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all format static bench prometheus pages programs inspect fuzz torture install dist packages systemd manifests traces
+.PHONY: help build run test test-host test-all format static bench prometheus parquet parquet-all pages programs inspect fuzz torture install dist packages systemd manifests traces
