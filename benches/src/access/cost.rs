@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use numatop_ng::collect::access::AccessProbe;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::model::topology::Topology;
@@ -48,11 +48,12 @@ fn case(kind: Kind) -> Case {
 fn victims(plan: &Plan, report: &mut Report) -> Result<()> {
     let mut table = Table::new(
         "A program of one thread in half-second windows with and without samples by turns: accesses in a second of its CPU \
-         time, slowdown in per cent against the windows before and after; µs of each sample by that. A kernel that is built with \
-         CONFIG_IRQ_TIME_ACCOUNTING leaves interrupts out of CPU time, and shows less.",
+         time, slowdown in per cent against the windows before and after; µs of each of the samples that came by that. A kernel that is \
+         built with CONFIG_IRQ_TIME_ACCOUNTING leaves interrupts out of CPU time, and shows less.",
         &[
             "accesses",
             "samples/s",
+            "came, in a second of its CPU time",
             "slowdown %, median (quartiles)",
             "mean %",
             "standard error",
@@ -63,18 +64,21 @@ fn victims(plan: &Plan, report: &mut Report) -> Result<()> {
     let cpus: Vec<CpuId> = Topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
     for kind in [Kind::Random, Kind::Streams] {
         let mut running = Running::start(&case(kind), kind == Kind::Streams)?;
-        let mut by_sample = None;
+        let (pid, mut by_sample) = (running.pid(), None);
         for hz in RATES {
             let mut probe = AccessProbe::load(&store, hz, cpus.len() as u32)?;
+            // Fewer come where the kernel throttles them, or something else runs on the CPU.
+            let (mut came, mut sampled_ns) = (0, 0.0);
             let mut window = |on: bool| -> Result<f64> {
                 probe.set_rate(if on { hz } else { 0 });
                 probe.follow(&cpus)?;
                 let before = running.truth()?;
                 for _ in 0..PIECES {
                     thread::sleep(WINDOW / PIECES);
-                    probe.take()?;
+                    came += probe.take()?.iter().filter(|sample| sample.process.0 == pid).count();
                 }
                 let truth = running.truth()?.since(&before);
+                sampled_ns += if on { truth.times[0] + truth.times[1] } else { 0.0 };
                 Ok((truth.counts[0] + truth.counts[1]) / (truth.times[0] + truth.times[1]))
             };
             let mut slowdowns = Vec::new();
@@ -95,11 +99,14 @@ fn victims(plan: &Plan, report: &mut Report) -> Result<()> {
             let mean = slowdowns.iter().sum::<f64>() / count;
             let variance = slowdowns.iter().map(|slowdown| (slowdown - mean).powi(2)).sum::<f64>() / count;
             let spread = Spread::of(&slowdowns);
-            let micros = spread.median / 100.0 * 1e6 / f64::from(hz);
+            let rate = came as f64 / (sampled_ns / 1e9);
+            ensure!(rate > 0.0, "no sample of {} came at {hz} Hz", kind.name());
+            let micros = spread.median / 100.0 * 1e6 / rate;
             by_sample = Some(micros);
             table.rows.push(vec![
                 Cell::text(kind.name()),
                 Cell::text(hz.to_string()),
+                Cell::Number(rate, 1),
                 Cell::spread(spread, 2),
                 Cell::Number(mean, 2),
                 Cell::Number((variance / count).sqrt(), 2),
