@@ -134,6 +134,7 @@ impl Found {
         let before_ns = probe.cost_ns();
         let (mut decoders, mut random) = (Decoders::default(), Random(pid.into()));
         let (mut found, page, began) = (Found::default(), page_size(), Instant::now());
+        let mut follows = false;
         while began.elapsed() < length {
             thread::sleep(PAUSE);
             let wanted = below(pid, comm);
@@ -155,12 +156,19 @@ impl Found {
                     Outcome::Nowhere | Outcome::Unknown => &mut found.unknown,
                 } += 1;
                 if outcome.is_memory() {
-                    found.ends.add(&decoders, &state, verdict.attribution, sample.process.0);
                     jobs.push(Job { process: sample.process, state, outcome, cpu_node: None });
                 }
             }
+            found.decoding += thread_time().saturating_sub(decoding);
+            // Each takes a while, and memory that is read later has changed: a round of samples for one of the two.
+            follows = !follows;
+            if !follows {
+                for job in &jobs {
+                    found.ends.add(&decoders, &job.state, verdict.attribution, job.process.0);
+                }
+                continue;
+            }
             let following = thread_time();
-            found.decoding += following.saturating_sub(decoding);
             for (_, next) in
                 follow(Path::new("/"), jobs, verdict.attribution, page, Duration::from_secs(5), &mut random)
             {
@@ -188,7 +196,8 @@ impl Found {
         let of = |part: u64, whole: u64| Cell::Number(100.0 * part as f64 / whole.max(1) as f64, 0);
         let [program, decoding, following] = self.costs();
         // One thread that is always on a CPU, sampled at the default rate.
-        let memory = self.followed as f64 / (self.user + self.kernel).max(1) as f64;
+        let at_memory = self.with_address + self.gone;
+        let memory = at_memory as f64 / (self.user + self.kernel).max(1) as f64;
         let at_default = DEFAULT_HZ * (program + decoding + memory * following) / 1e6;
         vec![
             Cell::Number((self.user + self.kernel) as f64, 0),
