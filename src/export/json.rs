@@ -221,7 +221,7 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
         object["pmu_tested"] = words;
     }
     // By themselves: `missing` of the interval has reasons of single rows, too.
-    let missing = host.missing.iter().map(|(id, why)| (id.to_string(), json!(why.to_string())));
+    let missing = host.missing.iter().map(|(id, why)| (id.clone(), json!(why.to_string())));
     object["missing"] = Json::Object(missing.collect());
     for metric in &HOST_METRICS {
         object[metric.id] = reasons.value(metric.id, metric.read(snapshot));

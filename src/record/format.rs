@@ -34,8 +34,8 @@ pub const MAX_PAYLOAD: usize = 64 << 20;
 const RAW_FREE: usize = 1 << 20;
 const MEMORY_FREE: usize = 1 << 20;
 /// Bytes of memory for what is in one payload, however many bytes of the file it has: they may be nothing but room.
-/// 100,000 tasks on 256 nodes take 261 MiB.
-pub const MEMORY_MAX: usize = 288 << 20;
+/// 100,000 tasks on 256 nodes take 244 MiB.
+pub const MEMORY_MAX: usize = 256 << 20;
 /// Beyond that, for each byte in the file. Payloads of real machines become two to six times as long, and what is in them
 /// takes some sixty.
 const RAW_PER_BYTE: usize = 64;

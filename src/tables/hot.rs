@@ -39,7 +39,7 @@ pub(super) fn add(stamp: &Stamp, batch: &StackBatch, rows: &mut RowGroup) {
         texts: HashMap::new(),
     };
     // In the order of processes and stacks, whatever the order of samples was.
-    let mut sums: BTreeMap<(ProcessId, Vec<Arc<str>>), (String, u64)> = BTreeMap::new();
+    let mut sums: BTreeMap<(ProcessId, FrameTexts), (String, u64)> = BTreeMap::new();
     for stack in &batch.stacks {
         let (_, samples) =
             sums.entry((stack.process, frames.of(stack))).or_insert_with(|| (clean(stack.comm.bytes()), 0));
@@ -52,6 +52,9 @@ pub(super) fn add(stamp: &Stamp, batch: &StackBatch, rows: &mut RowGroup) {
     }
 }
 
+/// The frames of a stack, outermost first.
+type FrameTexts = Vec<Arc<str>>;
+
 /// Texts of frames, each made once.
 struct Frames<'a> {
     names: HashMap<Place, &'a Arc<Function>>,
@@ -59,8 +62,8 @@ struct Frames<'a> {
 }
 
 impl Frames<'_> {
-    fn of(&mut self, stack: &Stack) -> Vec<Arc<str>> {
-        let mut texts: Vec<Arc<str>> = stack.places().map(|place| self.text(place)).collect();
+    fn of(&mut self, stack: &Stack) -> FrameTexts {
+        let mut texts: FrameTexts = stack.places().map(|place| self.text(place)).collect();
         if texts.is_empty() {
             texts.push("? in [no stack]".into());
         }

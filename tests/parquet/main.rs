@@ -2,6 +2,7 @@
 
 mod files;
 #[path = "../common/scratch.rs"]
+#[allow(dead_code, reason = "other tests need more of it")]
 mod scratch;
 mod values;
 

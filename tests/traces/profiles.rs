@@ -267,7 +267,7 @@ fn a_profile_has_the_stacks_of_json_and_their_time() {
     // Containers are labels, as JSON has them beside the process.
     let container = |pid: &str| {
         let mut tasks = intervals.iter().flat_map(|interval| interval["tasks"].as_array().unwrap());
-        tasks.find(|task| task["pid"].to_string() == pid).map(|task| task["container"].clone())
+        tasks.find(|task| task["pid"] == pid.parse::<u32>().unwrap()).map(|task| task["container"].clone())
     };
     let mut labelled = 0;
     for sample in &profile.samples {
