@@ -42,7 +42,7 @@ fn check(row: &Row, column: &str, json: &Json, key: &str, whole: f64) {
     let expected = json.get(key).unwrap_or_else(|| panic!("no key {key}"));
     match int(row, column) {
         Some(amount) => {
-            assert!(is_near(amount, expected, whole), "{column}: {amount}, {key} {expected} of {whole}")
+            assert!(is_near(amount, expected, whole), "{column}: {amount}, {key} {expected} of {whole}");
         }
         None => assert!(expected.is_null(), "{column} is null, {key} is {expected}"),
     }
