@@ -53,7 +53,11 @@ fn threaded(threads: u32) -> Machine {
 
 /// A machine of so many nodes, and so many processes whose threads and memory are on all of them.
 pub(crate) fn wide(nodes: u32, processes: u32) -> Machine {
-    const CPUS: u32 = 8;
+    wide_of(nodes, 8, processes)
+}
+
+/// The same with so many CPUs on each node.
+pub(crate) fn wide_of(nodes: u32, cpus: u32, processes: u32) -> Machine {
     let demo = demo_machine();
     let mut host = HostFacts::clone(&demo.host);
     let first = host.topology.nodes[0].clone();
@@ -61,22 +65,22 @@ pub(crate) fn wide(nodes: u32, processes: u32) -> Machine {
     topology.nodes = (0..nodes)
         .map(|id| Node {
             id: NodeId(id),
-            cpus: (id * CPUS..(id + 1) * CPUS).map(CpuId).collect(),
+            cpus: (id * cpus..(id + 1) * cpus).map(CpuId).collect(),
             distances: (0..nodes).map(|to| (NodeId(to), if to == id { 10 } else { 20 + to % 4 })).collect(),
             measured: Vec::new(),
             devices: Vec::new(),
             ..first.clone()
         })
         .collect();
-    topology.cpus = (0..nodes * CPUS)
+    topology.cpus = (0..nodes * cpus)
         .map(|id| Cpu {
             id: CpuId(id),
             online: true,
-            node: Some(NodeId(id / CPUS)),
-            socket: Some((id / CPUS) as i32),
+            node: Some(NodeId(id / cpus)),
+            socket: Some((id / cpus) as i32),
             core_id: Some(id as i32),
             core: id,
-            llc: id / CPUS,
+            llc: id / cpus,
             siblings: vec![CpuId(id)],
         })
         .collect();
@@ -87,8 +91,8 @@ pub(crate) fn wide(nodes: u32, processes: u32) -> Machine {
             size_bytes: Some(32 << 20),
         })
         .collect();
-    (topology.cores, topology.sockets) = (nodes * CPUS, nodes);
-    (topology.possible_cpus, topology.possible_nodes) = (nodes * CPUS, nodes);
+    (topology.cores, topology.sockets) = (nodes * cpus, nodes);
+    (topology.possible_cpus, topology.possible_nodes) = (nodes * cpus, nodes);
     let runs: Vec<(u32, f64)> = (0..nodes).map(|node| (node, 400.0 / f64::from(processes))).collect();
     let actors = (0..processes).map(|at| {
         let actor = Actor {

@@ -2,8 +2,10 @@
 #![expect(unsafe_code, reason = "calls C")]
 
 mod access;
+mod burst;
 mod cgroups;
 mod containers;
+mod cpus;
 mod findings;
 mod findings_cost;
 mod frames;
@@ -92,6 +94,10 @@ enum What {
     Programs,
     /// Costs of the machine: ten runs of calibrate, and other tools in turns; not one of all.
     KnownLoads,
+    /// Parts of a refresh and of a start that grow with CPUs, for up to 1,024 made-up ones; not one of all.
+    Cpus,
+    /// Memory of the live view a minute after bursts of threads and processes; not one of all.
+    Burst,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -113,8 +119,15 @@ fn main() -> Result<()> {
         findings::run,
         access::run,
     ];
-    let apart: [fn(&Plan) -> Result<Report>; 5] =
-        [programs::run, access::cost::run, pages::run, known_loads::run, findings_cost::run];
+    let apart: [fn(&Plan) -> Result<Report>; 7] = [
+        programs::run,
+        access::cost::run,
+        pages::run,
+        known_loads::run,
+        findings_cost::run,
+        burst::run,
+        cpus::run,
+    ];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
@@ -131,6 +144,8 @@ fn main() -> Result<()> {
         What::AccessCost => &apart[1..2],
         What::KnownLoads => &apart[3..4],
         What::FindingsCost => &apart[4..5],
+        What::Burst => &apart[5..6],
+        What::Cpus => &apart[6..7],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };
