@@ -1,7 +1,7 @@
 //! Obstacles to a start are named, with the remedy.
 
 use std::fs;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -56,8 +56,9 @@ pub fn too_little_address_space_is_named_with_the_limit() -> Result<()> {
             ensure!(named > 0, "{mib} MiB are enough, and less was not tried");
             return Ok(());
         }
-        // Less than what it takes to say anything.
-        if said.contains("memory allocation of") || said.contains("loading shared libraries") {
+        // Less than what it takes to say anything. A program that has no room for its own segments is killed by exec(2).
+        let is_killed = named == 0 && said.is_empty() && output.status.signal() == Some(libc::SIGSEGV);
+        if is_killed || said.contains("memory allocation of") || said.contains("loading shared libraries") {
             continue;
         }
         named += 1;
