@@ -1,5 +1,7 @@
 //! Messages of protocol buffers, written field by field (protobuf.dev/programming-guides/encoding).
 
+use crate::record::varint::put;
+
 /// Kinds of fields on the wire.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
@@ -13,7 +15,7 @@ impl Message {
     /// A field with a number that is not negative.
     pub(super) fn uint(mut self, field: u64, value: u64) -> Message {
         self.tag(field, VARINT);
-        self.varint(value);
+        put(&mut self.0, value);
         self
     }
 
@@ -44,7 +46,7 @@ impl Message {
     /// A repeated field of numbers, in one piece. None leave no trace.
     pub(super) fn packed(mut self, field: u64, values: impl IntoIterator<Item = u64>) -> Message {
         let mut all = Message::default();
-        values.into_iter().for_each(|value| all.varint(value));
+        values.into_iter().for_each(|value| put(&mut all.0, value));
         if !all.0.is_empty() {
             self.length(field, &all.0);
         }
@@ -57,22 +59,13 @@ impl Message {
     }
 
     fn tag(&mut self, field: u64, kind: u64) {
-        self.varint(field << 3 | kind);
+        put(&mut self.0, field << 3 | kind);
     }
 
     fn length(&mut self, field: u64, bytes: &[u8]) {
         self.tag(field, LENGTH);
-        self.varint(bytes.len() as u64);
+        put(&mut self.0, bytes.len() as u64);
         self.0.extend(bytes);
-    }
-
-    /// Seven bits a byte, the lowest first; the high bit says that more follow.
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
     }
 }
 
