@@ -4,12 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::os::fd::FromRawFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use numatop_ng::collect::cpu_states::CpuStates;
 use numatop_ng::collect::machine::MachineReader;
 use numatop_ng::collect::spared::Spared;
+use numatop_ng::host::clock::thread_time;
 use numatop_ng::host::rlimit;
 use numatop_ng::model::event::Event;
 use numatop_ng::model::topology::Topology;
@@ -39,19 +40,11 @@ const LIMIT_MS: f64 = 10.0;
 /// Time of the parts of a start on the largest machine, at most, ms.
 const START_MS: f64 = 1_500.0;
 
-/// CPU time of this thread.
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it fills the value it is given a pointer to; the clock of a thread is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// CPU time that `work` takes, ms.
 fn took<T>(work: impl FnOnce() -> T) -> (f64, T) {
-    let began = cpu_time();
+    let began = thread_time();
     let done = work();
-    ((cpu_time() - began).as_secs_f64() * 1e3, done)
+    ((thread_time() - began).as_secs_f64() * 1e3, done)
 }
 
 /// Mostly idle tasks on all of these CPUs.
@@ -144,14 +137,14 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Left behind it harms nobody.
+        // A folder that stays is in the way of no later run.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// States of so many CPUs in memory that is mapped, most of them idle.
 fn states(cpus: u32) -> Result<CpuStates> {
-    // SAFETY: a name that ends with NUL; the descriptor is nobody else's.
+    // SAFETY: the name ends with NUL; the descriptor is new, and only this file has it.
     let mut file = unsafe {
         let fd = libc::memfd_create(c"states".as_ptr(), libc::MFD_CLOEXEC);
         ensure!(fd >= 0, "making a file in memory: {}", std::io::Error::last_os_error());
