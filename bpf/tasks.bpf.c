@@ -13,6 +13,8 @@ __u32 walks = 0;
 __u64 next_serial = 0;
 /* Something was done to tasks that could not all be marked: the next walk must look at every one. */
 __u32 look_at_all = 0;
+/* Set for a walk that hands out tasks in which nothing changed, too: user space lost the end of some. */
+__u32 tell_all = 0;
 
 /* Only while the task is alive: its parent and leader may be gone before it is freed. */
 static inline void note_family(struct nt_rec *rec, struct task_struct *task)
@@ -279,7 +281,8 @@ int on_task_walk(struct bpf_iter__task *ctx)
 		row.flags |= NT_ROW_LEFT;
 	/* Hinting faults may be told by a later look at a task that rests. */
 	sig = MIX(MIX(signature(&row), rec->exec_seen_ns), rec->counters[NT_HINT_FAULTS]);
-	if (sig == rec->sent)
+	/* Of one that left the end was told: once. */
+	if (sig == rec->sent && (!tell_all || rec->final))
 		return 0;
 	/*
 	 * When the buffer overflows the kernel takes the whole row back and calls

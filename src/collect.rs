@@ -16,6 +16,7 @@ pub mod mm_reader;
 pub mod node_matrix;
 pub mod nodes;
 mod object;
+pub mod overdue;
 pub mod placement;
 pub mod plan;
 pub mod probes;

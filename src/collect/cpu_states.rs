@@ -56,11 +56,12 @@ impl CpuStates {
 
     /// Losses of all present CPUs since the start, by [`Loss::id`].
     pub fn lost(&self, topology: &Topology) -> BTreeMap<String, u64> {
-        let mut sums = [0u64; LOSSES_MAX];
-        for lost in topology.cpus.iter().filter_map(|cpu| self.losses(cpu.id)) {
-            sums.iter_mut().zip(lost).for_each(|(sum, lost)| *sum += lost);
-        }
-        Loss::ALL.into_iter().map(|cause| (cause.id().to_string(), sums[cause as usize])).collect()
+        Loss::ALL.into_iter().map(|cause| (cause.id().to_string(), self.lost_to(cause, topology))).collect()
+    }
+
+    /// Losses of one cause on all present CPUs since the start.
+    pub fn lost_to(&self, cause: Loss, topology: &Topology) -> u64 {
+        topology.cpus.iter().filter_map(|cpu| self.losses(cpu.id)).map(|lost| lost[cause as usize]).sum()
     }
 
     /// The present CPUs as samples have them. `online` is ascending; `times` are those of /proc/stat.

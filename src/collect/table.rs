@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use super::overdue::Overdue;
 use crate::model::counters::Scalars;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Comm, Counts, MemPolicy, Resident, Slot, TaskRaw};
@@ -44,6 +45,7 @@ pub struct TaskTable {
     /// The number of rows of `live` that each process has.
     members: HashMap<ProcessId, u32>,
     next_ended: u64,
+    overdue: Overdue,
 }
 
 /// A process that ended.
@@ -100,6 +102,7 @@ impl TaskTable {
     /// which leave now are of no interest any more.
     pub fn apply(&mut self, ends: Vec<Parsed>, walk: Vec<Parsed>, forget: bool) {
         for mut row in ends {
+            self.overdue.settle(&mut row.task);
             if row.leaves {
                 self.end_outside(&row.task);
                 continue;
@@ -108,6 +111,7 @@ impl TaskTable {
             self.end(row);
         }
         self.take_out();
+        self.give_up(&walk);
         let mut new = Vec::new();
         let mut left = Vec::new();
         for mut row in walk {
@@ -117,6 +121,8 @@ impl TaskTable {
                 continue;
             }
             match self.find(row.task.serial) {
+                // A walk may hand out rows in which nothing changed: they stay shared with samples before.
+                Some(at) if *self.live[at] == row.task => {}
                 Some(at) => self.live[at] = Arc::new(row.task),
                 None => new.push(Arc::new(row.task)),
             }
@@ -146,6 +152,33 @@ impl TaskTable {
             self.ended.retain(|process, _| self.members.contains_key(process));
             self.outside.clear();
         }
+    }
+
+    /// Whether the walk of the next round must hand out every task, because last words were lost: `lost` since the start.
+    pub fn wants_all(&mut self, lost: u64) -> bool {
+        self.overdue.wants_all(lost)
+    }
+
+    /// CPU time by node that no row has, of tasks whose last words were lost; `lost_ns` is that of all of them.
+    pub fn in_no_row(&self, lost_ns: Vec<u64>) -> Vec<u64> {
+        self.overdue.in_no_row(lost_ns)
+    }
+
+    /// Ends rows whose last word does not come, with what is known of them.
+    fn give_up(&mut self, walk: &[Parsed]) {
+        if !self.overdue.is_whole() {
+            return;
+        }
+        let walked = walk.iter().map(|row| row.task.serial).collect();
+        for task in self.overdue.missed(&self.live, &walked) {
+            self.end(Parsed {
+                task: Arc::unwrap_or_clone(task),
+                leaves: false,
+                group_live: 0,
+                uncharged: None,
+            });
+        }
+        self.take_out();
     }
 
     fn find(&self, serial: u64) -> Option<usize> {
@@ -612,6 +645,27 @@ mod tests {
             [table.live.capacity(), table.exited.capacity(), table.gone.capacity(), table.members.capacity()];
         assert!(rooms.iter().all(|room| *room <= ROOM_MIN), "{rooms:?}");
         assert_eq!((table.snapshot().0.len(), table.members.len()), (10, 10));
+    }
+
+    #[test]
+    fn threads_whose_last_word_was_lost_end_with_what_is_known_of_them() {
+        let mut table = TaskTable::default();
+        let rows = [task(1, 10, 10, 5), task(2, 10, 11, 7), task(3, 20, 20, 3)];
+        table.apply(vec![], live(&rows), false);
+        let before = table.snapshot().0;
+        for _ in 0..2 {
+            assert!(table.wants_all(2));
+            table.apply(vec![], live(&rows[..1]), false);
+        }
+        let (tasks, exited) = table.snapshot();
+        assert_eq!(tasks.iter().map(|task| (task.pid, task.tid)).collect::<Vec<_>>(), [(10, 10), (10, 0)]);
+        assert!(Arc::ptr_eq(&before[0], &tasks[0]), "a row in which nothing changed is a new one");
+        assert_eq!((sum(&tasks), exited[0].pid, sum(&exited)), (12, 20, 3));
+        assert_eq!(table.in_no_row(vec![16]), [6]);
+        assert!(!table.wants_all(2));
+        // A walk of those that changed says nothing about the others.
+        table.apply(vec![], vec![], false);
+        assert_eq!(table.snapshot().0.len(), 2);
     }
 
     #[test]

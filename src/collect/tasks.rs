@@ -121,16 +121,17 @@ impl TaskProbe {
 
     /// Calls `row` for each live task that changed since the walk before, in no promised order. A change
     /// of a task that did not run is seen at once if it was moved to another cgroup, and within eight walks
-    /// if it was reniced or adopted.
+    /// if it was reniced or adopted. With `all` also for those in which nothing changed.
     ///
     /// # Errors
     /// The walk could not be read to its end.
-    pub fn walk(&mut self, row: impl FnMut(Row<'_>)) -> Result<()> {
+    pub fn walk(&mut self, all: bool, row: impl FnMut(Row<'_>)) -> Result<()> {
         let bss = self.skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
         // Taken back before the walk: what happens meanwhile is for the next one.
-        if std::mem::take(&mut bss.look_at_all) != 0 {
+        if std::mem::take(&mut bss.look_at_all) != 0 || all {
             bss.walks = 0;
         }
+        bss.tell_all = u32::from(all);
         self.read_walk(row)?;
         let bss = self.skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
         // Never zero again: that would be a first walk.

@@ -199,7 +199,7 @@ fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {
 
 fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {
     let mut threads = 0;
-    probe.walk(|_| threads += 1)?;
+    probe.walk(false, |_| threads += 1)?;
     probe.exits(|_| {}).context("emptying the exit ring")?;
     Ok(((), format!("{} listed", plural(threads, "thread"))))
 }

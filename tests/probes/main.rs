@@ -189,6 +189,7 @@ fn main() {
         leftovers::nothing_stays_loaded_after_any_end,
         leftovers::a_start_that_fails_leaves_nothing_loaded,
         truth::a_full_exit_ring_is_a_counted_loss,
+        truth::threads_whose_end_was_lost_do_not_stay,
         pages::pages_that_are_touched_are_counted_on_their_node,
         pages::moved_pages_are_those_of_vmstat,
         pages::probes_that_no_column_asks_for_are_not_loaded,

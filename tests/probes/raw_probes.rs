@@ -54,7 +54,7 @@ impl ByHand {
             sched.online(topology, *cpu)?;
         }
         let mut tasks = TaskProbe::start(&sched, &store, topology, &Scope::default(), None, false)?;
-        tasks.walk(|_| {})?;
+        tasks.walk(false, |_| {})?;
         Ok(ByHand { sched, tasks, online, seen: BTreeMap::new() })
     }
 
@@ -80,7 +80,7 @@ impl ByHand {
         }
         // A task that did nothing since the last look has no row, and one that did nothing at all never had.
         let seen = &mut self.seen;
-        self.tasks.walk(|row| {
+        self.tasks.walk(false, |row| {
             let task = parse(&row, 4096).task;
             seen.insert(task.tid, task);
         })?;

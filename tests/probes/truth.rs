@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use numatop_ng::pmu::sets::Choice;
 use numatop_ng::snapshot::{RowKind, Snapshot, Task, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
+use numatop_ng::sys::process_cpu_ns;
 
 use crate::bounds::{Bounds, around};
 use crate::raw_probes::{ByHand, in_role};
@@ -450,6 +452,41 @@ pub fn a_full_exit_ring_is_a_counted_loss() -> Result<()> {
     ensure!(lost > 0, "the ring did not overflow: the test must end more threads");
     ensure!(to.exit_lost_ns.iter().sum::<u64>() > 0, "the time of lost exits was not kept");
     ensure!(from.lost["exits_not_itemised"] == 0);
+    Ok(())
+}
+
+pub fn threads_whose_end_was_lost_do_not_stay() -> Result<()> {
+    let mut source = watch_everything()?;
+    let me = std::process::id();
+    let listed = |sample: &Sample| sample.tasks.iter().filter(|task| task.pid == me && task.tid != 0).count();
+    let before = listed(&sample(&mut source)?);
+    // All end between two samples: more than the ring can hold.
+    let many = 8_000;
+    let (stop, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let begin = |_| {
+        let wait = Arc::clone(&wait);
+        thread::Builder::new().stack_size(64 << 10).spawn(move || drop(wait.lock().map(|wait| wait.recv())))
+    };
+    let threads: Vec<_> = (0..many).map(begin).collect::<std::io::Result<_>>()?;
+    let from = sample(&mut source)?;
+    let ran_before = process_cpu_ns(me).context("no clock of this process")?;
+    ensure!(listed(&from) >= many, "{} of {many} threads are listed", listed(&from));
+    drop(stop);
+    threads.into_iter().try_for_each(|thread| thread.join().ok().context("a thread panicked"))?;
+    let first = sample(&mut source)?;
+    let lost = first.lost["exits_not_itemised"];
+    ensure!(lost > 0, "the ring did not overflow: the test must end more threads");
+    let to = sample(&mut source)?;
+    let ran = process_cpu_ns(me).context("no clock of this process")? - ran_before;
+    println!("{lost} ends were lost; {} rows, then {}", listed(&first), listed(&to));
+    ensure!(listed(&to) < before + 10, "{} rows of {before} threads", listed(&to));
+    // What was known of them is in the row of their process, and the rest in no row.
+    let in_rows = row(&between(&source, &from, &to), me)?.run_ns();
+    let in_none: u64 = to.exit_lost_ns.iter().sum();
+    let share = (in_rows + in_none) as f64 / ran as f64;
+    println!("{in_rows} ns in rows and {in_none} in none, of {ran}");
+    ensure!((0.9..1.1).contains(&share), "{share} of the time of the process");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::collect::self_usage;
 use crate::collect::table::parse;
 use crate::host::clock;
 use crate::model::sample::{CpuRaw, Sample, Slot};
+use crate::model::wire::Loss;
 
 /// The work before the time of a sample is read takes less than this, unless the machine is overloaded.
 const SLOW: Duration = Duration::from_millis(50);
@@ -48,7 +49,8 @@ impl LiveSource {
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
         let page_size = self.page_size;
         self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
-        self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
+        let all = self.table.wants_all(self.sched.states().lost_to(Loss::Exit, &self.host.topology));
+        self.tasks.walk(all, |row| walk.push(parse(&row, page_size)))?;
         let host = &self.host;
         let rows = (&mut ends[..], &mut walk[..]);
         self.spared.charge(rows, &mut cpus, (mono_ns, self.multiplexed), |cpu| host.node_of(cpu));
@@ -101,7 +103,7 @@ impl LiveSource {
             flows,
             page_flows,
             lost: self.sched.states().lost(&self.host.topology),
-            exit_lost_ns: self.tasks.exit_lost_ns()?,
+            exit_lost_ns: self.table.in_no_row(self.tasks.exit_lost_ns()?),
             own,
             names,
             groups,
