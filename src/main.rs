@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Some(name) if name == calibrate::child::NAME => return calibrate::child::main(),
         _ => {}
     }
-    sys::share_heaps();
+    sys::share_heap();
     // Before anything is opened: descriptors are theirs by number.
     if let Err(error) = systemd::take_over() {
         say::message(format!("numatop-ng: taking over the sockets of the service manager: {error}"));

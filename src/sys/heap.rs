@@ -9,12 +9,13 @@ pub struct HeapUse {
     pub free: u64,
 }
 
-/// Has threads share two heaps: with one for each, as glibc has it, those that do little keep 2 MB that nothing uses.
-pub fn share_heaps() {
+/// Has all threads share one heap. With one for each, as glibc has it, those that do little keep 2 MB that nothing uses; and
+/// the free end of any but the first is never given back by malloc_trim(3), where a burst of tasks leaves most of it.
+pub fn share_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes the lock of the heap, and any number.
     unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 2);
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 
