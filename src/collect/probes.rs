@@ -127,7 +127,10 @@ impl<'a> Shared<'a> {
     }
 
     /// The kernel's type information, read when it is first needed.
-    fn types(&self) -> Result<&Types> {
+    ///
+    /// # Errors
+    /// It is not there, or cannot be understood.
+    pub fn types(&self) -> Result<&Types> {
         if let Some(types) = self.types.get() {
             return Ok(types);
         }

@@ -18,7 +18,8 @@ use crate::collect::sched::SchedProbe;
 use crate::collect::tasks::TaskProbe;
 use crate::collect::{libbpf_log, proc_details, records, self_usage};
 use crate::container::scope::Scope;
-use crate::host::{isolation, kernel};
+use crate::host::isolation;
+use crate::host::types::Types;
 use crate::model::facility::Facility;
 use crate::model::topology::Topology;
 use crate::model::wire::Scoped;
@@ -194,7 +195,8 @@ fn layout(check: &HostCheck, topology: &Topology) -> Layout {
 }
 
 fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {
-    check.cgroups.controller.as_deref().map(kernel::cgroup_subsys_index).transpose()
+    let Some(controller) = &check.cgroups.controller else { return Ok(None) };
+    Types::read(Path::new("/"))?.cgroup_subsys(controller).map(Some)
 }
 
 fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {

@@ -3,9 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Enum;
 use serde::Serialize;
 
 use super::btf::BtfFacts;
@@ -128,21 +125,6 @@ pub fn cpu_model(root: &Path) -> String {
         (Some(implementer), Some(part)) => format!("implementer {implementer} part {part}"),
         _ => "unknown".into(),
     }
-}
-
-/// The index of a v1 controller in `css_set.subsys[]`: it differs between kernels.
-///
-/// # Errors
-/// No BTF, or a kernel without that controller.
-pub fn cgroup_subsys_index(controller: &str) -> Result<u32> {
-    let btf = Btf::from_vmlinux().context("reading the kernel's BTF")?;
-    let ids: Enum<'_> =
-        btf.type_by_name("cgroup_subsys_id").context("the kernel has no cgroup controllers")?;
-    let wanted = format!("{controller}_cgrp_id");
-    ids.iter()
-        .find(|member| member.name.is_some_and(|name| name.to_string_lossy() == wanted))
-        .map(|member| member.value as u32)
-        .with_context(|| format!("the kernel has no cgroup controller '{controller}'"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
 
 /// The type information of one kernel.
@@ -32,6 +32,20 @@ impl Types {
         // The first is the private data of whoever listens, which programs do not see.
         let count = count.and_then(|count| count.checked_sub(1));
         count.with_context(|| format!("the kernel has no tracepoint {name}"))
+    }
+
+    /// The index of a v1 controller in `css_set.subsys[]`: it differs between kernels.
+    ///
+    /// # Errors
+    /// The kernel is without that controller.
+    pub fn cgroup_subsys(&self, controller: &str) -> Result<u32> {
+        let ids = self.0.type_by_name::<Enum<'_>>("cgroup_subsys_id");
+        let wanted = format!("{controller}_cgrp_id");
+        ids.context("the kernel has no cgroup controllers")?
+            .iter()
+            .find(|member| member.name.is_some_and(|name| name.to_string_lossy() == wanted))
+            .map(|member| member.value as u32)
+            .with_context(|| format!("the kernel has no cgroup controller '{controller}'"))
     }
 
     /// Arguments of a function; `None` when the kernel does not have it.

@@ -87,7 +87,7 @@ impl LiveSource {
         probes.start(&shared, |facility| facility == Facility::HintFaults && wanted(facility));
         layout.hints_from_task = wanted(Facility::HintFaults) && !probes.runs(Facility::HintFaults);
         let subsys = match &hierarchy.controller {
-            Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
+            Some(controller) => Some(shared.types()?.cgroup_subsys(controller)?),
             None => None,
         };
         let scoped = groups.scope().at_switches();
