@@ -7,22 +7,32 @@
 
 const volatile __s32 cgroup_subsys = -1; /* index of the v1 controller that names cgroups; -1: cgroup v2 */
 
+/*
+ * By probe, here and where it is followed: for each pointer that the verifier follows by itself it searches all type names
+ * of the kernel (btf_nested_type_is_trusted() of kernel/bpf/verifier.c), in each state that it comes by with. To the
+ * verifier the pointer is a number.
+ */
 static inline struct cgroup_subsys_state *nt_css(struct task_struct *task)
 {
-	struct css_set *set = task->cgroups;
+	struct css_set *set = BPF_CORE_READ(task, cgroups);
+	struct cgroup_subsys_state *css = NULL;
+	struct cgroup *cgroup;
 
 	if (!set)
 		return NULL;
-	if (cgroup_subsys < 0)
-		return &set->dfl_cgrp->self;
-	return set->subsys[cgroup_subsys];
+	if (cgroup_subsys < 0) {
+		cgroup = BPF_CORE_READ(set, dfl_cgrp);
+		return &cgroup->self;
+	}
+	bpf_core_read(&css, sizeof(css), &set->subsys[cgroup_subsys]);
+	return css;
 }
 
 static inline __u64 nt_cgroup_id(struct task_struct *task)
 {
 	struct cgroup_subsys_state *css = nt_css(task);
 
-	return css ? css->cgroup->kn->id : 0;
+	return css ? BPF_CORE_READ(css, cgroup, kn, id) : 0;
 }
 
 #endif /* CGROUP_BPF_H */

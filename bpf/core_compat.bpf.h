@@ -227,7 +227,7 @@ struct task_struct {
 /* The tasks it is placed together with; by probe, because the group may go while we look. 0: none. */
 static inline __u32 nt_numa_group(struct task_struct *task)
 {
-	struct numa_group *group = task->numa_group;
+	struct numa_group *group = BPF_CORE_READ(task, numa_group);
 
 	return group ? BPF_CORE_READ(group, gid) : 0;
 }
@@ -238,7 +238,7 @@ static inline void nt_mempolicy(struct task_struct *task, __u32 *mode, __u64 *no
 	struct mempolicy *policy = NULL;
 
 	if (bpf_core_field_exists(task->mempolicy))
-		policy = task->mempolicy;
+		policy = BPF_CORE_READ(task, mempolicy);
 	*mode = policy ? BPF_CORE_READ(policy, mode) | (__u32)BPF_CORE_READ(policy, flags) << 16 : 0;
 	*nodes = policy ? BPF_CORE_READ(policy, nodes.bits[0]) : 0;
 }
@@ -376,13 +376,13 @@ struct user_pt_regs___arm64 {
 static inline void nt_mm_pages(struct task_struct *task, __u64 *pages)
 {
 	__s64 file = 0, anon = 0, swap = 0, shmem = 0;
-	struct mm_struct *mm = task->mm;
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
 
 	if (mm && bpf_core_field_exists(struct mm_struct, rss_stat[0].count)) {
-		file = mm->rss_stat[NT_RSS_FILE].count;
-		anon = mm->rss_stat[NT_RSS_ANON].count;
-		swap = mm->rss_stat[NT_RSS_SWAP].count;
-		shmem = mm->rss_stat[NT_RSS_SHMEM].count;
+		file = BPF_CORE_READ(mm, rss_stat[NT_RSS_FILE].count);
+		anon = BPF_CORE_READ(mm, rss_stat[NT_RSS_ANON].count);
+		swap = BPF_CORE_READ(mm, rss_stat[NT_RSS_SWAP].count);
+		shmem = BPF_CORE_READ(mm, rss_stat[NT_RSS_SHMEM].count);
 	} else if (mm) {
 		struct mm_struct___v61 *old = (void *)mm;
 

@@ -97,7 +97,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	row->tid = task->pid;
 	row->pid = task->tgid;
 	row->ppid = rec->ppid;
-	row->uid = task->cred->uid.val;
+	row->uid = BPF_CORE_READ(task, cred, uid.val);
 	row->start_ns = task->start_boottime;
 	row->leader_start_ns = rec->leader_start_ns;
 	row->cgroup_id = nt_cgroup_id(task);
@@ -119,7 +119,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	row->nice = NT_NICE_OF(task->static_prio);
 	row->cpu = task->thread_info.cpu;
 	row->cpus_allowed = task->nr_cpus_allowed;
-	row->group_live = task->signal->live.counter;
+	row->group_live = BPF_CORE_READ(task, signal, live.counter);
 	row->nodes = nr_nodes;
 	if (bpf_core_field_exists(task->numa_preferred_nid)) {
 		row->preferred_nid = task->numa_preferred_nid;

@@ -26,18 +26,21 @@ static inline bool nt_has_id(__u32 kind, __u64 id)
 	return bpf_map_lookup_elem(&scope_ids, &key) != NULL;
 }
 
-/* Whether its cgroup, or one above it, is in the set of this kind. */
-static inline bool nt_in_cgroup(struct task_struct *task, __u32 kind)
+/*
+ * Whether a cgroup, or one above it, is in the set of this kind; the address of its state is passed as a number. A global
+ * function: the verifier looks at its loop once, and not for each caller.
+ */
+__noinline bool nt_in_cgroup(__u64 css_addr, __u32 kind)
 {
-	struct cgroup_subsys_state *css = nt_css(task);
+	struct cgroup_subsys_state *css = (void *)css_addr;
 	int i;
 
 	for (i = 0; i < CGROUP_DEPTH_MAX; i++) {
 		if (!css)
 			return false;
-		if (nt_has_id(kind, css->cgroup->kn->id))
+		if (nt_has_id(kind, BPF_CORE_READ(css, cgroup, kn, id)))
 			return true;
-		css = css->parent;
+		css = BPF_CORE_READ(css, parent);
 	}
 	return false;
 }
@@ -51,7 +54,7 @@ static inline bool nt_wanted_by_id(struct task_struct *task)
 		return false;
 	if (kinds & (1 << NT_SCOPE_TID) && !nt_has_id(NT_SCOPE_TID, task->pid))
 		return false;
-	if (kinds & (1 << NT_SCOPE_UID) && !nt_has_id(NT_SCOPE_UID, task->cred->uid.val))
+	if (kinds & (1 << NT_SCOPE_UID) && !nt_has_id(NT_SCOPE_UID, BPF_CORE_READ(task, cred, uid.val)))
 		return false;
 	return true;
 }
@@ -60,10 +63,11 @@ static inline bool nt_wanted_by_id(struct task_struct *task)
 static inline bool nt_wanted_by_cgroup(struct task_struct *task)
 {
 	__u32 kinds = scope_kinds;
+	__u64 css = (__u64)nt_css(task);
 
-	if (kinds & (1 << NT_SCOPE_CGROUP) && !nt_in_cgroup(task, NT_SCOPE_CGROUP))
+	if (kinds & (1 << NT_SCOPE_CGROUP) && !nt_in_cgroup(css, NT_SCOPE_CGROUP))
 		return false;
-	if (kinds & (1 << NT_SCOPE_OUTSIDE) && nt_in_cgroup(task, NT_SCOPE_OUTSIDE))
+	if (kinds & (1 << NT_SCOPE_OUTSIDE) && nt_in_cgroup(css, NT_SCOPE_OUTSIDE))
 		return false;
 	return true;
 }

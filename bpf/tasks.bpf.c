@@ -19,8 +19,8 @@ __u32 tell_all = 0;
 /* Only while the task is alive: its parent and leader may be gone before it is freed. */
 static inline void note_family(struct nt_rec *rec, struct task_struct *task)
 {
-	rec->ppid = task->real_parent->tgid;
-	rec->leader_start_ns = task->group_leader->start_boottime;
+	rec->ppid = BPF_CORE_READ(task, real_parent, tgid);
+	rec->leader_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
 }
 
 /* The CPU that it runs on may have found it outside when it came in, and would not ask again. */
@@ -203,7 +203,7 @@ static inline __u64 cpu_nodes_of(struct task_struct *task)
 	if ((__u32)task->nr_cpus_allowed >= nr_cpus)
 		return all_nodes;
 	bpf_probe_read_kernel(&words, sizeof(words), &task->cpus_ptr);
-	return nodes_of_mask(task->cpus_ptr->bits[0], words);
+	return nodes_of_mask(BPF_CORE_READ(task, cpus_ptr, bits[0]), words);
 }
 
 #define MIX(h, v) (((h) ^ (__u64)(v)) * 0x9e3779b97f4a7c15ULL)
