@@ -13,6 +13,7 @@ mod hotpath;
 mod known_loads;
 mod memory;
 mod numbers;
+mod pace;
 mod pages;
 mod placement;
 mod process;
@@ -98,6 +99,8 @@ enum What {
     Cpus,
     /// Memory of the live view a minute after bursts of threads and processes; not one of all.
     Burst,
+    /// How far samples are from their seconds, at rest and on a busy machine; not one of all.
+    Pace,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -119,7 +122,7 @@ fn main() -> Result<()> {
         findings::run,
         access::run,
     ];
-    let apart: [fn(&Plan) -> Result<Report>; 7] = [
+    let apart: [fn(&Plan) -> Result<Report>; 8] = [
         programs::run,
         access::cost::run,
         pages::run,
@@ -127,6 +130,7 @@ fn main() -> Result<()> {
         findings_cost::run,
         burst::run,
         cpus::run,
+        pace::run,
     ];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
@@ -146,6 +150,7 @@ fn main() -> Result<()> {
         What::FindingsCost => &apart[4..5],
         What::Burst => &apart[5..6],
         What::Cpus => &apart[6..7],
+        What::Pace => &apart[7..8],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

@@ -1,0 +1,158 @@
+//! How regular samples are: the moments of those of one a second beside the grid of seconds, on a machine at rest and on a busy one.
+
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::Plan;
+use crate::frames::{Frames, any_line};
+use crate::process::Process;
+use crate::report::{Cell, Report, Table};
+use crate::work;
+
+/// Milliseconds that a sample of ours may be off its second, of 99 in 100.
+const LIMIT_MS: f64 = 20.0;
+
+/// Programs that compute without pause, for each CPU.
+const HOGS: usize = 2;
+
+/// The first samples are not looked at: programs start together.
+const WARM_UP: usize = 3;
+
+/// A program that shows something once a second.
+struct Watcher {
+    name: &'static str,
+    command: Command,
+    /// A line with which a refresh begins.
+    begins: fn(&str) -> bool,
+    /// The line tells when it was measured: the length of its interval, `interval_ns`.
+    tells: bool,
+}
+
+fn watchers(plan: &Plan) -> Vec<Watcher> {
+    let ours = |prefix: &[&str]| {
+        let mut words: Vec<String> = prefix.iter().map(ToString::to_string).collect();
+        words.push(plan.binary.to_string_lossy().into_owned());
+        words.extend(["-b", "-d", "1", "--top", "5", "--format", "json"].map(String::from));
+        words
+    };
+    let of = |words: Vec<String>| {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env("TERM", "dumb");
+        command
+    };
+    let json =
+        |name, prefix: &[&str]| Watcher { name, command: of(ours(prefix)), begins: any_line, tells: true };
+    let peer = |name: &'static str, begins| {
+        let words = name.split(' ').map(String::from).collect();
+        Watcher { name, command: of(words), begins, tells: false }
+    };
+    vec![
+        json("numatop-ng -b -d 1", &[]),
+        json("nice -n 19 numatop-ng -b -d 1", &["nice", "-n", "19"]),
+        json("chrt -i 0 numatop-ng -b -d 1", &["chrt", "-i", "0"]),
+        peer("top -b -d 1", |line| line.starts_with("top - ")),
+        peer("vmstat -n 1", |line| line.trim_start().starts_with(|first: char| first.is_ascii_digit())),
+    ]
+}
+
+/// Moments of refreshes, ns since some moment.
+fn moments(mut watcher: Watcher, count: usize) -> Result<Vec<f64>> {
+    let mut frames = Frames::start(&mut watcher.command, watcher.begins, |_| ())?;
+    let began = Instant::now();
+    let (mut moments, mut told) = (Vec::new(), 0.0);
+    for _ in 0..count + WARM_UP {
+        let frame = frames.next(Duration::from_secs(60))?;
+        if watcher.tells {
+            let line: Value = serde_json::from_str(&frame.line).context("reading a line of JSON")?;
+            told += line["interval_ns"].as_f64().context("a line without interval_ns")?;
+            moments.push(told);
+        } else {
+            moments.push((frame.at - began).as_nanos() as f64);
+        }
+    }
+    Ok(moments.split_off(WARM_UP))
+}
+
+/// How far each moment is from the grid of seconds that begins with the first one, ms. A tool that lets a second pass
+/// between the end of a refresh and the next one drifts away from the grid; lengths of intervals would not show it.
+fn off_grid_ms(moments: &[f64]) -> Vec<f64> {
+    let mut off: Vec<f64> = moments
+        .iter()
+        .enumerate()
+        .map(|(at, ns)| ((ns - moments[0]) / 1e6 - 1e3 * at as f64).abs())
+        .collect();
+    off.sort_by(f64::total_cmp);
+    off
+}
+
+/// The value that `share` of the sorted ones do not exceed.
+fn at_share(sorted: &[f64], share: f64) -> f64 {
+    let place = (share * sorted.len() as f64).ceil() as usize;
+    sorted[place.clamp(1, sorted.len()) - 1]
+}
+
+/// # Errors
+/// A program did not start, or stopped.
+pub fn run(plan: &Plan) -> Result<Report> {
+    let mut report = Report::begin("Pace: how regular samples are");
+    let count = if plan.quick { 10 } else { 120 };
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    for hogs in [0, HOGS * cpus] {
+        let load: Vec<Process> = (0..hogs)
+            .map(|_| Process::start(work::command(&["hog"])?.stdout(Stdio::null())))
+            .collect::<Result<_>>()?;
+        let words = match hogs {
+            0 => "nothing else of ours runs".to_string(),
+            hogs => format!("{hogs} programs compute without pause on {cpus} CPUs"),
+        };
+        let mut table = Table::new(
+            format!(
+                "Milliseconds off the grid of seconds, {count} refreshes, all programs at once; {words}."
+            ),
+            &["program", "half of them within", "99 in 100", "the worst"],
+        );
+        let threads: Vec<_> = watchers(plan)
+            .into_iter()
+            .map(|watcher| (watcher.name, watcher.tells, thread::spawn(move || moments(watcher, count))))
+            .collect();
+        for (name, is_ours, thread) in threads {
+            let found = thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+            let off = match found {
+                Ok(moments) => off_grid_ms(&moments),
+                Err(error) if is_ours => return Err(error),
+                Err(error) => {
+                    report.note(format!("{name} was not measured: {error:#}"));
+                    continue;
+                }
+            };
+            let [half, most, worst] = [0.5, 0.99, 1.0].map(|share| at_share(&off, share));
+            let cells = [half, most, worst].map(|ms| Cell::Number(ms, 2));
+            table.rows.push([Cell::text(name)].into_iter().chain(cells).collect());
+            if is_ours && !name.starts_with("chrt") {
+                let when = if hogs == 0 { "at rest" } else { "busy" };
+                report.at_most(format!("{name}, {when}: ms off in 99 of 100"), LIMIT_MS, most, 2);
+            }
+        }
+        drop(load);
+        report.tables.push(table);
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drift_is_off_the_grid_although_its_intervals_are_alike() {
+        let regular: Vec<f64> = (0..10).map(|at| 5e9 + f64::from(at) * 1e9).collect();
+        assert!(off_grid_ms(&regular).iter().all(|ms| *ms < 1e-6));
+        let drifting: Vec<f64> = (0..10).map(|at| f64::from(at) * 1.01e9).collect();
+        let off = off_grid_ms(&drifting);
+        assert!((at_share(&off, 1.0) - 90.0).abs() < 1e-6 && (at_share(&off, 0.5) - 40.0).abs() < 1e-6);
+    }
+}
