@@ -34,7 +34,7 @@ pub fn check() -> HostCheck {
     let root = Path::new("/");
     let catalog = options::marked_catalog(root, None).map_err(anyhow::Error::from);
     let choice = catalog.and_then(|catalog| options::choose(root, &catalog, "auto"));
-    HostCheck::read(root, &choice.unwrap_or_default())
+    HostCheck::read(root, &choice.unwrap_or_default(), None)
 }
 
 /// All that doctor has to say.

@@ -5,6 +5,7 @@ use crate::host::fact::Fact;
 use crate::host::kernel::KernelFacts;
 use crate::host::privileges::Privileges;
 use crate::host::roots::Roots;
+use crate::host::types::Types;
 use crate::model::topology::Topology;
 use crate::pmu::facts::PmuFacts;
 use crate::pmu::sets::Choice;
@@ -23,12 +24,13 @@ pub struct HostCheck {
 
 impl HostCheck {
     /// Reads what is below the roots ("/" for this machine), and tries what `choice` wants counted on the running kernel.
+    /// The kernel's types are read where they are not at hand.
     /// Nothing here fails: what cannot be read is a fact that is not known, with the reason.
-    pub fn read<'a>(roots: impl Into<Roots<'a>>, choice: &Choice) -> HostCheck {
+    pub fn read<'a>(roots: impl Into<Roots<'a>>, choice: &Choice, types: Option<&Types>) -> HostCheck {
         let roots = roots.into();
         let root = roots.own;
         HostCheck {
-            kernel: KernelFacts::read(root),
+            kernel: KernelFacts::read(root, types),
             privileges: Privileges::read(root),
             pmu: PmuFacts::read(root, choice),
             cgroups: cgroups::choose(roots),

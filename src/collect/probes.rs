@@ -121,6 +121,12 @@ impl<'a> Shared<'a> {
         Shared { root, records, layout, sched: None, types: OnceCell::new() }
     }
 
+    /// The same with the kernel's type information, where it was read already.
+    pub fn knowing(mut self, types: Option<Types>) -> Shared<'a> {
+        self.types = types.map_or_else(OnceCell::new, OnceCell::from);
+        self
+    }
+
     /// The same, once the programs at context switches are loaded.
     pub fn with(self, sched: &'a SchedProbe) -> Shared<'a> {
         Shared { sched: Some(sched), layout: sched.layout(), ..self }

@@ -11,6 +11,8 @@ use libbpf_rs::btf::types::{Enum, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use serde::Serialize;
 
+use super::types::Types;
+
 /// The kernel's own type information, below the root.
 const BTF_FILE: &str = "sys/kernel/btf/vmlinux";
 
@@ -208,8 +210,11 @@ pub enum BtfFacts {
 }
 
 impl BtfFacts {
-    /// Reads the BTF below `root`. Takes some ten milliseconds.
-    pub fn read(root: &Path) -> BtfFacts {
+    /// Reads the BTF below `root`, unless its `types` are at hand. Takes some ten milliseconds.
+    pub fn read(root: &Path, types: Option<&Types>) -> BtfFacts {
+        if let Some(types) = types {
+            return BtfFacts::Has(features_in(&types.0));
+        }
         let path = root.join(BTF_FILE);
         // libbpf would hide the errno.
         if let Err(error) = File::open(&path) {
@@ -274,7 +279,7 @@ mod tests {
 
     #[test]
     fn this_kernel_has_what_its_probes_need() {
-        let BtfFacts::Has(features) = BtfFacts::read(Path::new("/")) else {
+        let BtfFacts::Has(features) = BtfFacts::read(Path::new("/"), None) else {
             eprintln!("skipped: this kernel has no readable BTF");
             return;
         };
@@ -327,12 +332,12 @@ mod tests {
         ];
         let host = Host::with_btf("kinds", &btf(&types, strings));
 
-        assert_eq!(BtfFacts::read(&host.0), BtfFacts::Has([Feature::TaskState].into()));
+        assert_eq!(BtfFacts::read(&host.0, None), BtfFacts::Has([Feature::TaskState].into()));
     }
 
     #[test]
     fn absent_and_damaged_are_different_things() {
-        let absent = BtfFacts::read(Path::new("/nonexistent"));
+        let absent = BtfFacts::read(Path::new("/nonexistent"), None);
         assert_eq!(
             absent,
             BtfFacts::Absent(
@@ -341,6 +346,8 @@ mod tests {
         );
 
         let host = Host::with_btf("damaged", b"\x9f\xeb\x01\x00 and then nothing that makes sense");
-        assert!(matches!(BtfFacts::read(&host.0), BtfFacts::Damaged(why) if why.contains("btf/vmlinux: ")));
+        assert!(
+            matches!(BtfFacts::read(&host.0, None), BtfFacts::Damaged(why) if why.contains("btf/vmlinux: "))
+        );
     }
 }

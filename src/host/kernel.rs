@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::btf::BtfFacts;
 use super::fact::{self, Fact};
+use super::types::Types;
 use crate::model::units::NodeId;
 
 /// The pid_max of a machine with 32 CPUs and fewer.
@@ -42,13 +43,13 @@ pub struct KernelFacts {
 }
 
 impl KernelFacts {
-    /// Reads `proc` and `sys` below `root`.
-    pub fn read(root: &Path) -> KernelFacts {
+    /// Reads `proc` and `sys` below `root`; the kernel's types only where they are not at hand.
+    pub fn read(root: &Path, types: Option<&Types>) -> KernelFacts {
         let sysctl = |name: &str| fact::value(root, &format!("proc/sys/kernel/{name}"));
         KernelFacts {
             release: fact::text(root, "proc/sys/kernel/osrelease").into(),
             arch: std::env::consts::ARCH,
-            btf: BtfFacts::read(root),
+            btf: BtfFacts::read(root, types),
             lockdown: lockdown_of(root).into(),
             perf_event_paranoid: sysctl("perf_event_paranoid"),
             unprivileged_bpf_disabled: sysctl("unprivileged_bpf_disabled"),
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_shows_nothing_is_all_unknown() {
-        let facts = KernelFacts::read(Path::new("/nonexistent"));
+        let facts = KernelFacts::read(Path::new("/nonexistent"), None);
         assert!(facts.release.known().is_none() && facts.lockdown.known().is_none());
         assert!(matches!(facts.btf, BtfFacts::Absent(_)));
     }

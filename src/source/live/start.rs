@@ -31,6 +31,7 @@ use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::roots::Roots;
+use crate::host::types::Types;
 use crate::host::{isolation, kernel, managers, rlimit, users};
 use crate::metric::needs;
 use crate::model::event::Event;
@@ -52,7 +53,9 @@ impl LiveSource {
     /// # Errors
     /// The essential probes could not be loaded; [`crate::error::explain`] turns that into advice.
     pub fn start(options: LiveOptions) -> Result<LiveSource> {
-        let mut check = HostCheck::read(options.roots(), &options.events);
+        // Once for all that ask. Where it fails the check says why.
+        let types = Types::read(Path::new(ROOT)).ok();
+        let mut check = HostCheck::read(options.roots(), &options.events, types.as_ref());
         let topology = check
             .topology
             .clone()
@@ -81,7 +84,7 @@ impl LiveSource {
         };
         layout.pages = (layout.pages || options.count_pages) && wanted(Facility::NewPages);
         let store = records::create(layout)?;
-        let shared = Shared::new(Path::new(ROOT), &store, layout);
+        let shared = Shared::new(Path::new(ROOT), &store, layout).knowing(types);
         let mut probes = Probes::default();
         // First, because the programs below take its place where it does not start.
         probes.start(&shared, |facility| facility == Facility::HintFaults && wanted(facility));
