@@ -9,7 +9,7 @@ const volatile __s32 cgroup_subsys = -1; /* index of the v1 controller that name
 
 /*
  * By probe, here and where it is followed: for each pointer that the verifier follows by itself it searches all type names
- * of the kernel (btf_nested_type_is_trusted() of kernel/bpf/verifier.c), in each state that it comes by with. To the
+ * of the kernel, since 6.3 (btf_nested_type_is_trusted() of kernel/bpf/btf.c), in each state that it comes by with. To the
  * verifier the pointer is a number.
  */
 static inline struct cgroup_subsys_state *nt_css(struct task_struct *task)

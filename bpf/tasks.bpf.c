@@ -198,12 +198,12 @@ __noinline __u64 nodes_of_mask(__u64 word, __u64 words)
 /* Nodes with a CPU that it may use. Most tasks may use all: their masks are not looked at. */
 static inline __u64 cpu_nodes_of(struct task_struct *task)
 {
-	__u64 words;
+	const struct cpumask *mask;
 
 	if ((__u32)task->nr_cpus_allowed >= nr_cpus)
 		return all_nodes;
-	bpf_probe_read_kernel(&words, sizeof(words), &task->cpus_ptr);
-	return nodes_of_mask(BPF_CORE_READ(task, cpus_ptr, bits[0]), words);
+	mask = BPF_CORE_READ(task, cpus_ptr);
+	return nodes_of_mask(BPF_CORE_READ(mask, bits[0]), (__u64)mask);
 }
 
 #define MIX(h, v) (((h) ^ (__u64)(v)) * 0x9e3779b97f4a7c15ULL)
@@ -281,8 +281,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 		row.flags |= NT_ROW_LEFT;
 	/* Hinting faults may be told by a later look at a task that rests. */
 	sig = MIX(MIX(signature(&row), rec->exec_seen_ns), rec->counters[NT_HINT_FAULTS]);
-	/* Of one that left the end was told: once. */
-	if (sig == rec->sent && (!tell_all || rec->final))
+	if (sig == rec->sent && !tell_all)
 		return 0;
 	/*
 	 * When the buffer overflows the kernel takes the whole row back and calls

@@ -56,12 +56,17 @@ impl CpuStates {
 
     /// Losses of all present CPUs since the start, by [`Loss::id`].
     pub fn lost(&self, topology: &Topology) -> BTreeMap<String, u64> {
-        Loss::ALL.into_iter().map(|cause| (cause.id().to_string(), self.lost_to(cause, topology))).collect()
+        let sums = self.sums_of_losses(topology);
+        Loss::ALL.into_iter().map(|cause| (cause.id().to_string(), sums[cause as usize])).collect()
     }
 
-    /// Losses of one cause on all present CPUs since the start.
-    pub fn lost_to(&self, cause: Loss, topology: &Topology) -> u64 {
-        topology.cpus.iter().filter_map(|cpu| self.losses(cpu.id)).map(|lost| lost[cause as usize]).sum()
+    /// The same by [`Loss`].
+    pub fn sums_of_losses(&self, topology: &Topology) -> [u64; LOSSES_MAX] {
+        let mut sums = [0u64; LOSSES_MAX];
+        for lost in topology.cpus.iter().filter_map(|cpu| self.losses(cpu.id)) {
+            sums.iter_mut().zip(lost).for_each(|(sum, lost)| *sum += lost);
+        }
+        sums
     }
 
     /// The present CPUs as samples have them. `online` is ascending; `times` are those of /proc/stat.

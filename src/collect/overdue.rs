@@ -1,13 +1,28 @@
 //! Rows of tasks that ended while the exit ring was full: their last word never comes. Where some were lost the walk hands
-//! out every task, and a row that two such walks missed is given up. Pure.
+//! out every task, and a row that two such walks miss is given up. Pure.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use crate::model::sample::{Counts, TaskRaw};
+use crate::model::sample::TaskRaw;
 
 /// Samples from one search to the next: where exits are lost all the time, one walk in four hands out everything.
 const REST: u32 = 8;
+
+/// Rows that were given up whose last word is still waited for, so that it is not counted again.
+const REMEMBERED: usize = 65_536;
+
+/// The walk of a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Walk {
+    /// It tells what changed.
+    #[default]
+    Changes,
+    /// It hands out every task, as the first of a search.
+    First,
+    /// The same, to confirm the first.
+    Second,
+}
 
 /// Finds rows whose last word is overdue.
 #[derive(Debug, Default)]
@@ -16,75 +31,88 @@ pub struct Overdue {
     searched_for: u64,
     /// Samples until the next search may begin.
     rest: u32,
-    /// The next walk hands out every task.
-    is_whole: bool,
+    walk: Walk,
     /// Serials of rows that the first walk of a search missed. Last words of some may be on their way: a task leaves the
     /// list that is walked before its last switch.
     suspects: HashSet<u64>,
-    /// CPU time by node in rows of suspects, ns.
-    suspected_ns: Vec<u64>,
-    /// What was known of rows that were given up lately, by serial: should their last word come after all.
-    given_up: HashMap<u64, Counts>,
+    /// Serials of rows that were given up, and the same with the newest at the end.
+    given_up: HashSet<u64>,
+    in_order: VecDeque<u64>,
     /// CPU time by node in rows that were given up, ns.
-    given_up_ns: Vec<u64>,
+    known_ns: Vec<u64>,
+    /// CPU time by node in lost last words when the search began, ns.
+    lost_ns: Vec<u64>,
+    /// The part of it that is in no row, as of the last search, ns.
+    told_ns: Vec<u64>,
 }
 
 impl Overdue {
     /// Whether the next walk must hand out every task. `lost`: last words lost since the start.
     pub fn wants_all(&mut self, lost: u64) -> bool {
         self.rest = self.rest.saturating_sub(1);
-        if self.rest == 0 {
-            self.given_up = HashMap::new();
-        }
-        let is_new = lost != self.searched_for && self.rest == 0;
-        if is_new {
+        self.walk = if self.walk == Walk::First && !self.suspects.is_empty() {
+            Walk::Second
+        } else if lost != self.searched_for && self.rest == 0 {
             (self.searched_for, self.rest) = (lost, REST);
-        }
-        self.is_whole = is_new || !self.suspects.is_empty();
-        self.is_whole
+            Walk::First
+        } else {
+            Walk::Changes
+        };
+        self.walk != Walk::Changes
     }
 
-    /// The next walk hands out every task.
-    pub fn is_whole(&self) -> bool {
-        self.is_whole
+    /// Whether this walk is the one after which rows are given up.
+    pub fn confirms(&self) -> bool {
+        self.walk == Walk::Second
     }
 
-    /// Takes off a last word what was known of its row when that was given up.
-    pub fn settle(&mut self, task: &mut TaskRaw) {
-        if let Some(known) = self.given_up.remove(&task.serial) {
-            task.counts -= &known;
-            self.given_up_ns.iter_mut().zip(&known.run_ns).for_each(|(sum, ns)| *sum -= ns);
-        }
+    /// Whether a last word is of a row that was given up: then it is told already.
+    pub fn is_too_late(&self, serial: u64) -> bool {
+        self.given_up.contains(&serial)
     }
 
     /// Takes a walk that handed out every task: the serials of its rows, beside the rows that are kept. Returns those that
     /// are to be given up.
     pub fn missed(&mut self, live: &[Arc<TaskRaw>], walked: &HashSet<u64>) -> Vec<Arc<TaskRaw>> {
-        self.is_whole = false;
-        self.suspected_ns.clear();
         let missed = live.iter().filter(|task| !walked.contains(&task.serial));
-        let suspects = std::mem::take(&mut self.suspects);
-        if suspects.is_empty() {
-            for task in missed {
-                self.suspects.insert(task.serial);
-                add(&mut self.suspected_ns, &task.counts.run_ns);
+        match self.walk {
+            Walk::Changes => Vec::new(),
+            Walk::First => {
+                self.suspects = missed.map(|task| task.serial).collect();
+                Vec::new()
             }
-            return Vec::new();
+            Walk::Second => {
+                let suspects = std::mem::take(&mut self.suspects);
+                let given_up: Vec<_> =
+                    missed.filter(|task| suspects.contains(&task.serial)).cloned().collect();
+                for task in &given_up {
+                    add(&mut self.known_ns, &task.counts.run_ns);
+                    self.given_up.insert(task.serial);
+                    self.in_order.push_back(task.serial);
+                }
+                let more = self.in_order.len().saturating_sub(REMEMBERED);
+                for serial in self.in_order.drain(..more) {
+                    self.given_up.remove(&serial);
+                }
+                given_up
+            }
         }
-        let given_up: Vec<_> = missed.filter(|task| suspects.contains(&task.serial)).cloned().collect();
-        for task in &given_up {
-            add(&mut self.given_up_ns, &task.counts.run_ns);
-            self.given_up.insert(task.serial, task.counts.clone());
-        }
-        given_up
     }
 
-    /// CPU time of lost last words that no row has, by node; `lost_ns` is that of all of them.
-    pub fn in_no_row(&self, mut lost_ns: Vec<u64>) -> Vec<u64> {
-        for known in [&self.suspected_ns, &self.given_up_ns] {
-            lost_ns.iter_mut().zip(known).for_each(|(lost, ns)| *lost = lost.saturating_sub(*ns));
+    /// CPU time by node of lost last words that is in no row; `lost_ns` is that of all of them. As of the last search, because
+    /// until a row is given up it has its part of that time.
+    pub fn in_no_row(&mut self, lost_ns: Vec<u64>) -> Vec<u64> {
+        self.told_ns.resize(lost_ns.len(), 0);
+        if self.walk == Walk::First {
+            self.lost_ns = lost_ns;
         }
-        lost_ns
+        if self.walk == Walk::Second || self.walk == Walk::First && self.suspects.is_empty() {
+            for (node, (told, lost)) in self.told_ns.iter_mut().zip(&self.lost_ns).enumerate() {
+                let known = self.known_ns.get(node).copied().unwrap_or(0);
+                *told = lost.saturating_sub(known).max(*told);
+            }
+        }
+        self.told_ns.clone()
     }
 }
 
@@ -96,6 +124,7 @@ fn add(sums: &mut Vec<u64>, by_node: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::sample::Counts;
 
     fn rows(serials: &[u64]) -> Vec<Arc<TaskRaw>> {
         let row = |serial: &u64| {
@@ -115,13 +144,11 @@ mod tests {
         assert!(!overdue.wants_all(0));
         assert!(overdue.wants_all(3));
         assert!(overdue.missed(&rows(&[1, 2, 3, 4]), &HashSet::from([1])).is_empty());
-        // Its time is in the rows of suspects already.
-        assert_eq!(overdue.in_no_row(vec![5, 33]), [5, 3]);
         // The last word of 2 has come, 4 was walked after all, 5 ended just now.
-        assert!(overdue.wants_all(3));
+        assert!(overdue.wants_all(3) && overdue.confirms());
         assert_eq!(serials(&overdue.missed(&rows(&[1, 3, 4, 5]), &HashSet::from([1, 4]))), [3]);
-        assert_eq!(overdue.in_no_row(vec![5, 33]), [5, 23]);
-        assert!(!overdue.wants_all(3) && !overdue.is_whole());
+        assert!(overdue.is_too_late(3) && !overdue.is_too_late(5));
+        assert!(!overdue.wants_all(3) && !overdue.confirms());
     }
 
     #[test]
@@ -130,9 +157,7 @@ mod tests {
         let live = rows(&[1, 2]);
         let whole = |lost: u64| {
             let is_whole = overdue.wants_all(lost);
-            if is_whole {
-                overdue.missed(&live, &HashSet::from([1]));
-            }
+            overdue.missed(&live, &HashSet::from([1]));
             is_whole
         };
         let whole: Vec<bool> = (1..=20).map(whole).collect();
@@ -141,30 +166,35 @@ mod tests {
     }
 
     #[test]
-    fn a_last_word_that_comes_late_counts_what_is_new_in_it() {
+    fn time_in_no_row_never_goes_back() {
         let mut overdue = Overdue::default();
-        let live = rows(&[1]);
-        for _ in 0..2 {
-            assert!(overdue.wants_all(1));
-            overdue.missed(&live, &HashSet::new());
+        // 30 ns of three lost words: one was not known, two rows have 10 of their 12 and 11.
+        assert!(overdue.wants_all(3));
+        overdue.missed(&rows(&[1, 2]), &HashSet::new());
+        assert_eq!(overdue.in_no_row(vec![0, 30]), [0, 0], "rows still have a part of it");
+        assert!(overdue.wants_all(4));
+        overdue.missed(&rows(&[1, 2]), &HashSet::new());
+        assert_eq!(overdue.in_no_row(vec![0, 100]), [0, 10]);
+        // What was lost meanwhile waits for the next search.
+        let mut told = Vec::new();
+        for _ in 0..REST {
+            overdue.wants_all(4);
+            overdue.missed(&[], &HashSet::new());
+            told.push(overdue.in_no_row(vec![0, 100])[1]);
         }
-        let mut last = TaskRaw::clone(&live[0]);
-        last.counts.run_ns[1] += 7;
-        overdue.settle(&mut last);
-        assert_eq!((last.counts.run_ns, overdue.in_no_row(vec![0, 40])), (vec![0, 7], vec![0, 40]));
+        assert!(told.is_sorted(), "{told:?}");
+        assert_eq!((told[0], told.last()), (10, Some(&80)));
     }
 
     #[test]
-    fn nothing_of_rows_that_were_given_up_is_kept_for_long() {
+    fn only_so_many_are_remembered() {
         let mut overdue = Overdue::default();
-        let live = rows(&[1]);
+        let live = rows(&(0..70_000).collect::<Vec<_>>());
         for _ in 0..2 {
             assert!(overdue.wants_all(1));
             overdue.missed(&live, &HashSet::new());
         }
-        assert_eq!(overdue.given_up.len(), 1);
-        (0..REST).for_each(|_| assert!(!overdue.wants_all(1)));
-        assert!(overdue.given_up.is_empty() && overdue.suspects.is_empty());
-        assert_eq!(overdue.in_no_row(vec![0, 40]), [0, 30]);
+        assert!(!overdue.is_too_late(0) && overdue.is_too_late(69_999));
+        assert_eq!((overdue.given_up.len(), overdue.suspects.len()), (REMEMBERED, 0));
     }
 }

@@ -69,6 +69,14 @@ impl Spared {
         })
     }
 
+    /// Forgets tasks whose last word does not come, by serial.
+    pub fn forget(&mut self, serials: &[u64]) {
+        for serial in serials {
+            self.standing.remove(serial);
+            self.untimed.remove(serial);
+        }
+    }
+
     /// Charges tasks of the walk, and their CPUs, with the time on spared CPUs that no switch has charged until `mono_ns`.
     /// Tasks that ended since the sample before have been charged.
     ///

@@ -20,6 +20,10 @@ const REMEMBER: u32 = 3;
 /// Processes outside the scope whose totals are kept, for the case that they come back.
 const OUTSIDE_MAX: usize = 4096;
 
+/// State and exit state of a task that is no more (include/linux/sched.h).
+const TASK_DEAD: u32 = 0x80;
+const EXIT_DEAD: u32 = 0x10;
+
 /// A thread: its id and its start.
 type Thread = (u32, u64);
 
@@ -46,6 +50,8 @@ pub struct TaskTable {
     members: HashMap<ProcessId, u32>,
     next_ended: u64,
     overdue: Overdue,
+    /// See [`TaskTable::given_up`].
+    given_up: Vec<u64>,
 }
 
 /// A process that ended.
@@ -102,7 +108,9 @@ impl TaskTable {
     /// which leave now are of no interest any more.
     pub fn apply(&mut self, ends: Vec<Parsed>, walk: Vec<Parsed>, forget: bool) {
         for mut row in ends {
-            self.overdue.settle(&mut row.task);
+            if self.overdue.is_too_late(row.task.serial) {
+                continue;
+            }
             if row.leaves {
                 self.end_outside(&row.task);
                 continue;
@@ -111,7 +119,7 @@ impl TaskTable {
             self.end(row);
         }
         self.take_out();
-        self.give_up(&walk);
+        let walked = walk.iter().map(|row| row.task.serial).collect();
         let mut new = Vec::new();
         let mut left = Vec::new();
         for mut row in walk {
@@ -147,6 +155,7 @@ impl TaskTable {
             }
         }
         self.take_out();
+        self.give_up(&walked, forget);
         if forget {
             // Counts of ended threads go with the last thread that lives.
             self.ended.retain(|process, _| self.members.contains_key(process));
@@ -160,25 +169,44 @@ impl TaskTable {
     }
 
     /// CPU time by node that no row has, of tasks whose last words were lost; `lost_ns` is that of all of them.
-    pub fn in_no_row(&self, lost_ns: Vec<u64>) -> Vec<u64> {
+    pub fn in_no_row(&mut self, lost_ns: Vec<u64>) -> Vec<u64> {
         self.overdue.in_no_row(lost_ns)
     }
 
-    /// Ends rows whose last word does not come, with what is known of them.
-    fn give_up(&mut self, walk: &[Parsed]) {
-        if !self.overdue.is_whole() {
-            return;
-        }
-        let walked = walk.iter().map(|row| row.task.serial).collect();
-        for task in self.overdue.missed(&self.live, &walked) {
-            self.end(Parsed {
-                task: Arc::unwrap_or_clone(task),
-                leaves: false,
-                group_live: 0,
-                uncharged: None,
-            });
+    /// Serials of rows that this round ended because their last word did not come.
+    pub fn given_up(&self) -> &[u64] {
+        &self.given_up
+    }
+
+    /// Ends rows whose last word does not come, with what is known of them, and processes of which nothing else is left.
+    fn give_up(&mut self, walked: &HashSet<u64>, forget: bool) {
+        self.given_up.clear();
+        for task in self.overdue.missed(&self.live, walked) {
+            self.given_up.push(task.serial);
+            if forget {
+                self.forget(&task);
+                continue;
+            }
+            let task = TaskRaw { state: TASK_DEAD, exit_state: EXIT_DEAD, ..Arc::unwrap_or_clone(task) };
+            let group_live = u32::from(self.outside.contains_key(&task.process()));
+            self.end(Parsed { task, leaves: false, group_live, uncharged: None });
         }
         self.take_out();
+        if !self.overdue.confirms() {
+            return;
+        }
+        // Their last thread was born and ended between two walks, and its word was lost.
+        let is_left =
+            |process: &ProcessId| !self.members.contains_key(process) && !self.outside.contains_key(process);
+        let left: Vec<ProcessId> = self.ended.keys().filter(|process| is_left(process)).copied().collect();
+        for process in left {
+            if let Some(mut total) = self.ended.remove(&process) {
+                let raw = Arc::make_mut(&mut total);
+                (raw.tid, raw.state, raw.exit_state) = (raw.pid, TASK_DEAD, EXIT_DEAD);
+                self.gone.insert(process, Gone { total, age: 0, is_due: true });
+                self.exited.push(process);
+            }
+        }
     }
 
     fn find(&self, serial: u64) -> Option<usize> {
@@ -647,25 +675,60 @@ mod tests {
         assert_eq!((table.snapshot().0.len(), table.members.len()), (10, 10));
     }
 
+    /// Two walks over all tasks, which find these.
+    fn search(table: &mut TaskTable, found: &[TaskRaw]) {
+        for _ in 0..2 {
+            assert!(table.wants_all(2));
+            table.apply(vec![], live(found), false);
+        }
+    }
+
     #[test]
     fn threads_whose_last_word_was_lost_end_with_what_is_known_of_them() {
         let mut table = TaskTable::default();
         let rows = [task(1, 10, 10, 5), task(2, 10, 11, 7), task(3, 20, 20, 3)];
         table.apply(vec![], live(&rows), false);
         let before = table.snapshot().0;
-        for _ in 0..2 {
-            assert!(table.wants_all(2));
-            table.apply(vec![], live(&rows[..1]), false);
-        }
+        search(&mut table, &rows[..1]);
+        assert_eq!(table.given_up(), [2, 3]);
         let (tasks, exited) = table.snapshot();
         assert_eq!(tasks.iter().map(|task| (task.pid, task.tid)).collect::<Vec<_>>(), [(10, 10), (10, 0)]);
         assert!(Arc::ptr_eq(&before[0], &tasks[0]), "a row in which nothing changed is a new one");
-        assert_eq!((sum(&tasks), exited[0].pid, sum(&exited)), (12, 20, 3));
-        assert_eq!(table.in_no_row(vec![16]), [6]);
+        assert_eq!((sum(&tasks), exited[0].pid, exited[0].tid, sum(&exited)), (12, 20, 20, 3));
+        assert_ne!(exited[0].exit_state, 0, "it did not leave the scope: it ended");
         assert!(!table.wants_all(2));
-        // A walk of those that changed says nothing about the others.
-        table.apply(vec![], vec![], false);
-        assert_eq!(table.snapshot().0.len(), 2);
+        // A walk of those that changed says nothing about the others, and a word that comes late is told already.
+        table.apply(vec![ended(task(2, 10, 11, 9), 1), ended(task(3, 20, 20, 4), 0)], vec![], false);
+        let (tasks, exited) = table.snapshot();
+        assert_eq!((sum(&tasks), exited.len()), (12, 0));
+    }
+
+    #[test]
+    fn a_process_ends_when_only_its_ended_threads_are_left() {
+        let mut table = TaskTable::default();
+        // Thread 12 was born and ended between two walks, and its word was lost.
+        table.apply(vec![ended(task(1, 10, 10, 5), 2), ended(task(2, 10, 11, 7), 1)], vec![], false);
+        table.apply(vec![], live(&[task(4, 20, 20, 1), task(5, 30, 30, 1)]), false);
+        search(&mut table, &[task(4, 20, 20, 1)]);
+        let (tasks, exited) = table.snapshot();
+        let mut ended: Vec<_> =
+            exited.iter().map(|task| (task.pid, task.exit_state, task.counts.cpu_ns())).collect();
+        ended.sort_unstable();
+        assert_eq!((tasks.len(), ended), (1, vec![(10, EXIT_DEAD, 12), (30, EXIT_DEAD, 1)]));
+    }
+
+    #[test]
+    fn a_process_of_which_a_thread_lives_outside_is_kept() {
+        let mut table = TaskTable::default();
+        let rows = [task(1, 10, 10, 5), task(2, 10, 11, 7)];
+        table.apply(vec![], live(&rows), false);
+        table.apply(vec![], vec![leaving(task(2, 10, 11, 8))], false);
+        search(&mut table, &[]);
+        let (tasks, exited) = table.snapshot();
+        assert_eq!(
+            (tasks.iter().map(|task| task.tid).collect::<Vec<_>>(), sum(&tasks), exited.len()),
+            (vec![0], 13, 0)
+        );
     }
 
     #[test]

@@ -49,7 +49,8 @@ impl LiveSource {
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
         let page_size = self.page_size;
         self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
-        let all = self.table.wants_all(self.sched.states().lost_to(Loss::Exit, &self.host.topology));
+        let lost = self.sched.states().sums_of_losses(&self.host.topology)[Loss::Exit as usize];
+        let all = self.table.wants_all(lost);
         self.tasks.walk(all, |row| walk.push(parse(&row, page_size)))?;
         let host = &self.host;
         let rows = (&mut ends[..], &mut walk[..]);
@@ -70,6 +71,7 @@ impl LiveSource {
         }
         let unknown = ends.iter().chain(&walk).any(|row| !self.groups.knows(row.task.cgroup_id));
         self.table.apply(ends, walk, std::mem::take(&mut self.forget));
+        self.spared.forget(self.table.given_up());
         self.follow_cgroups(unknown)?;
         let (tasks, exited) = self.table.snapshot();
         let groups = match self.group_limits {
