@@ -11,7 +11,7 @@ mod selftest;
 mod tables;
 mod tips;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
@@ -49,6 +49,11 @@ pub struct Cli {
 
     #[command(flatten)]
     pub live: LiveArgs,
+}
+
+/// Whether the first word after the name of the program is a command that reads recordings from end to end.
+pub fn reads_recordings(word: Option<&OsStr>) -> bool {
+    word.is_some_and(|word| ["diff", "export", "report", "verify"].iter().any(|command| word == *command))
 }
 
 impl Cli {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use numatop_ng::calibrate;
-use numatop_ng::cli::Cli;
+use numatop_ng::cli::{self, Cli};
 use numatop_ng::collect::{libbpf_log, mm_reader};
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
@@ -26,7 +26,10 @@ fn main() -> ExitCode {
         Some(name) if name == calibrate::child::NAME => return calibrate::child::main(),
         _ => {}
     }
-    sys::share_heap();
+    // Threads that read a recording allocate all the time, and would wait for each other.
+    if !cli::reads_recordings(std::env::args_os().nth(1).as_deref()) {
+        sys::share_heap();
+    }
     // Before anything is opened: descriptors are theirs by number.
     if let Err(error) = systemd::take_over() {
         say::message(format!("numatop-ng: taking over the sockets of the service manager: {error}"));
