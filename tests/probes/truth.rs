@@ -333,7 +333,8 @@ pub fn events_stay_with_the_task_they_happened_to() -> Result<()> {
 
 pub fn switches_in_a_slot_are_those_of_getrusage() -> Result<()> {
     let (slot, task, truth) = count_once("context-switches", "switches")?;
-    ensure!(truth >= 500);
+    // One of 500 waits: a wake-up that comes before its sleep makes no switch.
+    ensure!(truth >= 450, "{truth} switches");
     let kernel = task.delta[Counter::Nvcsw] + task.delta[Counter::Nivcsw];
     ensure!(slot.abs_diff(kernel) <= 1, "slot {slot}, nvcsw and nivcsw {kernel}");
     // Waiting for the words, and whoever takes the CPU meanwhile, are outside the two getrusage calls.
