@@ -99,7 +99,7 @@ enum What {
     Cpus,
     /// Memory of the live view a minute after bursts of threads and processes; not one of all.
     Burst,
-    /// How far samples are from their seconds, at rest and on a busy machine; not one of all.
+    /// Distance of samples from their seconds, at rest and on a busy machine; not one of all.
     Pace,
     /// All of these.
     All,

@@ -1,4 +1,4 @@
-//! How regular samples are: the moments of those of one a second beside the grid of seconds, on a machine at rest and on a busy one.
+//! Regularity of samples: the moments of those of one a second beside the grid of seconds, on a machine at rest and on a busy one.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -85,7 +85,7 @@ fn moments(mut watcher: Watcher, count: usize) -> Result<Moments> {
     Ok(Moments { came: came.split_off(WARM_UP), measured })
 }
 
-/// How far each moment is from a grid of seconds that lies in the middle of them, ms. A tool that lets a second pass
+/// Distance of each moment from a grid of seconds that lies in the middle of them, ms. A tool that lets a second pass
 /// between the end of a refresh and the next one drifts away from it; lengths of intervals would not show that.
 fn off_grid_ms(moments: &[f64]) -> Vec<f64> {
     let late: Vec<f64> = moments.iter().enumerate().map(|(at, ns)| ns / 1e6 - 1e3 * at as f64).collect();

@@ -175,7 +175,7 @@ mod tests {
         assert!(overdue.wants_all(4));
         overdue.missed(&rows(&[1, 2]), &HashSet::new());
         assert_eq!(overdue.in_no_row(vec![0, 100]), [0, 10]);
-        // What was lost meanwhile waits for the next search.
+        // Words that were lost meanwhile wait for the next search.
         let mut told = Vec::new();
         for _ in 0..REST {
             overdue.wants_all(4);

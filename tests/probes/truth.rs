@@ -447,7 +447,7 @@ pub fn a_full_exit_ring_is_a_counted_loss() -> Result<()> {
     for _ in 0..ends {
         thread::spawn(|| {}).join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
     }
-    // What rows still have of that time is known after the next one.
+    // The part of that time that rows still have is known after the next one.
     sample(&mut source)?;
     let to = sample(&mut source)?;
     let lost = to.lost["exits_not_itemised"];
@@ -484,7 +484,7 @@ pub fn threads_whose_end_was_lost_do_not_stay() -> Result<()> {
     let ran = process_cpu_ns(me).context("no clock of this process")? - ran_before;
     println!("{lost} ends were lost; {} rows, then {}", listed(&first), listed(&to));
     ensure!(listed(&to) < before + 10, "{} rows of {before} threads", listed(&to));
-    // What was known of them is in the row of their process, and the rest in no row.
+    // The known part is in the row of their process, and the rest in no row.
     let in_rows = row(&between(&source, &from, &to), me)?.run_ns();
     let in_none: u64 = to.exit_lost_ns.iter().sum();
     let share = (in_rows + in_none) as f64 / ran as f64;
