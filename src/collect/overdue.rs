@@ -1,7 +1,7 @@
 //! Rows of tasks that ended while the exit ring was full: their last word never comes. Where some were lost the walk hands
 //! out every task, and a row that two such walks miss is given up. Pure.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::model::sample::TaskRaw;
@@ -35,9 +35,8 @@ pub struct Overdue {
     /// Serials of rows that the first walk of a search missed. Last words of some may be on their way: a task leaves the
     /// list that is walked before its last switch.
     suspects: HashSet<u64>,
-    /// Serials of rows that were given up, and the same with the newest at the end.
-    given_up: HashSet<u64>,
-    in_order: VecDeque<u64>,
+    /// Serials of rows that were given up.
+    given_up: BTreeSet<u64>,
     /// CPU time by node in rows that were given up, ns.
     known_ns: Vec<u64>,
     /// CPU time by node in lost last words when the search began, ns.
@@ -58,6 +57,11 @@ impl Overdue {
         } else {
             Walk::Changes
         };
+        self.is_whole()
+    }
+
+    /// Whether this walk hands out every task.
+    pub fn is_whole(&self) -> bool {
         self.walk != Walk::Changes
     }
 
@@ -88,11 +92,10 @@ impl Overdue {
                 for task in &given_up {
                     add(&mut self.known_ns, &task.counts.run_ns);
                     self.given_up.insert(task.serial);
-                    self.in_order.push_back(task.serial);
                 }
-                let more = self.in_order.len().saturating_sub(REMEMBERED);
-                for serial in self.in_order.drain(..more) {
-                    self.given_up.remove(&serial);
+                // Serials count up: the first are the oldest.
+                while self.given_up.len() > REMEMBERED {
+                    self.given_up.pop_first();
                 }
                 given_up
             }

@@ -119,7 +119,9 @@ impl TaskTable {
             self.end(row);
         }
         self.take_out();
-        let walked = walk.iter().map(|row| row.task.serial).collect();
+        // Only a whole walk tells who is missing.
+        let whole = self.overdue.is_whole();
+        let walked = whole.then(|| walk.iter().map(|row| row.task.serial).collect());
         let mut new = Vec::new();
         let mut left = Vec::new();
         for mut row in walk {
@@ -155,7 +157,10 @@ impl TaskTable {
             }
         }
         self.take_out();
-        self.give_up(&walked, forget);
+        self.given_up.clear();
+        if let Some(walked) = walked {
+            self.give_up(&walked, forget);
+        }
         if forget {
             // Counts of ended threads go with the last thread that lives.
             self.ended.retain(|process, _| self.members.contains_key(process));
@@ -180,7 +185,6 @@ impl TaskTable {
 
     /// Ends rows whose last word does not come, with what is known of them, and processes of which nothing else is left.
     fn give_up(&mut self, walked: &HashSet<u64>, forget: bool) {
-        self.given_up.clear();
         for task in self.overdue.missed(&self.live, walked) {
             self.given_up.push(task.serial);
             if forget {
@@ -202,11 +206,17 @@ impl TaskTable {
         for process in left {
             if let Some(mut total) = self.ended.remove(&process) {
                 let raw = Arc::make_mut(&mut total);
-                (raw.tid, raw.state, raw.exit_state) = (raw.pid, TASK_DEAD, EXIT_DEAD);
-                self.gone.insert(process, Gone { total, age: 0, is_due: true });
-                self.exited.push(process);
+                (raw.state, raw.exit_state) = (TASK_DEAD, EXIT_DEAD);
+                self.report_end(process, total);
             }
         }
+    }
+
+    /// Reports with the next sample that a process ended.
+    fn report_end(&mut self, process: ProcessId, mut total: Arc<TaskRaw>) {
+        Arc::make_mut(&mut total).tid = total.pid;
+        self.gone.insert(process, Gone { total, age: 0, is_due: true });
+        self.exited.push(process);
     }
 
     fn find(&self, serial: u64) -> Option<usize> {
@@ -331,11 +341,9 @@ impl TaskTable {
         if group_live == 0
             && !leaves
             && !self.members.contains_key(&process)
-            && let Some(mut total) = self.ended.remove(&process)
+            && let Some(total) = self.ended.remove(&process)
         {
-            Arc::make_mut(&mut total).tid = total.pid;
-            self.gone.insert(process, Gone { total, age: 0, is_due: true });
-            self.exited.push(process);
+            self.report_end(process, total);
         }
     }
 
