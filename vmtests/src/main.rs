@@ -21,6 +21,7 @@ mod summary;
 mod topology;
 mod transcript;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use options::{Mode, Options};
@@ -96,15 +97,37 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
         Mode::Shell if options.check => {
             guest()?;
         }
-        Mode::Run => return Ok(run::all(&jobs()?, options)?),
+        Mode::Run => {
+            let jobs = match &options.json {
+                Some(path) if options.again => {
+                    let lines = results(path)?;
+                    let left = record::Standing::of(&lines).left_of(jobs()?);
+                    if left.is_empty() {
+                        report::print(format_args!(
+                            "all that is asked for has passed in {}\n",
+                            path.display()
+                        ));
+                        return Ok(0);
+                    }
+                    left
+                }
+                _ => jobs()?,
+            };
+            return Ok(run::all(&jobs, options)?);
+        }
         Mode::Shell => shell::open(&guest()?, options)?,
         Mode::RustSrc(version) => report::print(format_args!("{}\n", debian::rust_src(version)?.display())),
         Mode::Matrix(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("reading {}: {error}", path.display()))?;
-            let lines = record::read(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+            let lines = results(path)?;
             report::print(matrix::render(&lines, &planned(&plan::Wanted::default())?));
         }
     }
     Ok(0)
+}
+
+/// The lines of a file of results.
+fn results(path: &Path) -> Result<Vec<record::Line>, String> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
+    record::read(&text).map_err(|why| format!("{}: {why}", path.display()))
 }

@@ -6,7 +6,7 @@ use vmtests_protocol::{Event, Outcome};
 
 use crate::features;
 use crate::plan::Job;
-use crate::record::{GuestId, Line, What};
+use crate::record::{GuestId, Line, Standing, What};
 use crate::transcript::Tally;
 
 /// Between these it stands in docs/kernels.md.
@@ -39,14 +39,11 @@ type Row = (usize, String);
 /// row is one. `planned` is all that could be run: what of it a file of results has not is no yes.
 pub fn render(lines: &[Line], planned: &[Job]) -> String {
     let planned = cases_of(planned);
+    let standing = Standing::of(lines);
     let mut columns: BTreeSet<Column> = BTreeSet::new();
     let mut rows: BTreeSet<Row> = BTreeSet::new();
     let mut cells: BTreeMap<(Row, Column), Cell> = BTreeMap::new();
     let mut releases: BTreeMap<Column, BTreeSet<String>> = BTreeMap::new();
-    let mut tally = Tally::default();
-    let mut guests = 0;
-    let mut broken: BTreeSet<String> = BTreeSet::new();
-    let mut not_covered: BTreeMap<Column, String> = BTreeMap::new();
     for line in lines {
         let column = column(&line.guest);
         columns.insert(column.clone());
@@ -60,31 +57,30 @@ pub fn render(lines: &[Line], planned: &[Job]) -> String {
                     cells.entry((row, column)).or_default().refused.insert(why.to_owned());
                 }
             }
-            What::Event(Event::End { case, outcome, reason, .. }) => {
-                tally.count(*outcome);
-                let row = features::row(case, &line.guest);
-                rows.insert(row.clone());
-                let reason = reason.as_deref().unwrap_or("no reason given");
-                let reason = || format!("{case}, {}: {reason}", place(&line.guest));
-                let cell = cells.entry((row, column)).or_default();
-                match outcome {
-                    Outcome::Passed => {
-                        cell.passed.entry(topology(&line.guest)).or_default().insert(case.clone());
-                    }
-                    Outcome::Failed => drop(cell.failed.insert(reason())),
-                    Outcome::Skipped => drop(cell.skipped.insert(reason())),
-                }
-            }
-            What::Guest(end) => {
-                guests += 1;
-                if let Some(why) = &end.failed {
-                    broken.insert(format!("{}: {why}", line.guest));
-                }
-                if let Some(why) = &end.not_covered {
-                    not_covered.insert(column, why.clone());
-                }
-            }
-            What::Event(_) => {}
+            What::Event(_) | What::Guest(_) => {}
+        }
+    }
+    let mut tally = Tally::default();
+    for ((guest, case), (outcome, reason)) in &standing.cases {
+        tally.count(*outcome);
+        let row = features::row(case, guest);
+        rows.insert(row.clone());
+        let reason = || format!("{case}, {}: {}", place(guest), reason.unwrap_or("no reason given"));
+        let cell = cells.entry((row, column(guest))).or_default();
+        match outcome {
+            Outcome::Passed => drop(cell.passed.entry(topology(guest)).or_default().insert(case.clone())),
+            Outcome::Failed => drop(cell.failed.insert(reason())),
+            Outcome::Skipped => drop(cell.skipped.insert(reason())),
+        }
+    }
+    let mut broken: BTreeSet<String> = BTreeSet::new();
+    let mut not_covered: BTreeMap<Column, String> = BTreeMap::new();
+    for (guest, end) in &standing.guests {
+        if let Some(why) = &end.failed {
+            broken.insert(format!("{guest}: {why}"));
+        }
+        if let Some(why) = &end.not_covered {
+            not_covered.insert(column(guest), why.clone());
         }
     }
     let mut notes = Notes::default();
@@ -109,9 +105,15 @@ pub fn render(lines: &[Line], planned: &[Job]) -> String {
     let Tally { passed, failed, skipped } = tally;
     let releases: Vec<&str> = releases.values().flatten().map(String::as_str).collect();
     text.push_str(&format!(
-        "\n{LEGEND}\nMade from {guests} guests: {passed} cases passed, {failed} failed, {skipped} skipped. Kernels: {}.\n",
+        "\n{LEGEND}\nMade from {} guests: {passed} cases passed, {failed} failed, {skipped} skipped. Kernels: {}.\n",
+        standing.guests.len(),
         releases.join(", ")
     ));
+    if !standing.repeated.is_empty() {
+        let repeated: Vec<String> =
+            standing.repeated.iter().map(|(guest, case)| format!("{case} ({guest})")).collect();
+        text.push_str(&format!("\nPassed when repeated, and not at first: {}.\n", repeated.join("; ")));
+    }
     if !broken.is_empty() {
         let broken: Vec<String> = broken.iter().map(|why| one_line(why)).collect();
         text.push_str(&format!("\n**Guests that failed**: {}.\n", broken.join("; ")));
@@ -298,6 +300,21 @@ mod tests {
         lines.push(passed("2", "moving"));
         assert_eq!(word(&lines), "yes (2; some: 4, 16)");
         assert_eq!(word(&[passed("2", "moving"), passed("2", "pinned")]), "yes");
+    }
+
+    #[test]
+    fn a_repeat_counts_once_and_is_named() {
+        let lines = [
+            end("6.12", Outcome::Failed, Some("2 checks")),
+            end("6.1", Outcome::Passed, None),
+            end("6.12", Outcome::Passed, None),
+        ];
+        let text = render(&lines, &[]);
+        assert!(text.contains("2 cases passed, 0 failed, 0 skipped."), "{text}");
+        assert!(
+            text.contains("Passed when repeated, and not at first: moving (6.12 amd64, topology 2)."),
+            "{text}"
+        );
     }
 
     #[test]

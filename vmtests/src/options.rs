@@ -20,6 +20,7 @@ usage: vmtests/run [--core | --all] [options]      run cases in guests (default:
   --case NAME        only this case
   --jobs N           guests at a time (default: one for each CPU, at most 4; one guest keeps one CPU busy)
   --json FILE        add every result line to FILE
+  --again            run only what has not passed by the results in FILE (of --json)
   --accept           take what was seen as the new vmtests/snapshots
   --verbose          print every check, not only the failed ones
 
@@ -51,6 +52,8 @@ pub struct Options {
     /// Guests at a time, from 1 on.
     pub jobs: usize,
     pub json: Option<PathBuf>,
+    /// Leaves out the cases that passed by the results in `json`.
+    pub again: bool,
     pub accept: bool,
     pub verbose: bool,
     /// Only says whether there is what is asked for. Set by `vmtests/run`, before it builds.
@@ -70,6 +73,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
         wanted: Wanted::default(),
         jobs: std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(JOBS_MAX)),
         json: None,
+        again: false,
         accept: false,
         verbose: false,
         check: false,
@@ -90,7 +94,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
         };
         if matches!(
             name.as_str(),
-            "--case" | "--jobs" | "--json" | "--accept" | "--verbose" | "--core" | "--all"
+            "--case" | "--jobs" | "--json" | "--again" | "--accept" | "--verbose" | "--core" | "--all"
         ) {
             of_runs.get_or_insert(name.clone());
         }
@@ -148,6 +152,9 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
             }
         }
     }
+    if options.again && options.json.is_none() {
+        return Err("--again wants the results of the run before: --json FILE".to_owned());
+    }
     if all && wanted.core {
         return Err("--core and --all exclude each other".to_owned());
     }
@@ -159,6 +166,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
 /// Takes an option that has no value. False for all others.
 fn flag(options: &mut Options, all: &mut bool, name: &str) -> bool {
     match name {
+        "--again" => options.again = true,
         "--accept" => options.accept = true,
         "--verbose" => options.verbose = true,
         "--check" => options.check = true,
@@ -207,6 +215,12 @@ mod tests {
         assert_eq!(of("--accept=no").unwrap_err(), "--accept takes no value, and got \"no\"");
         assert!(of("--all=false").is_err());
         assert!(of("--accept").unwrap().accept);
+    }
+
+    #[test]
+    fn a_repeat_needs_the_results_that_it_goes_by() {
+        assert!(of("--all --again").unwrap_err().contains("--json FILE"));
+        assert!(of("--all --again --json results.jsonl").unwrap().again);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! The file of results: one JSON line per event, each with the guest it came from.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use vmtests_protocol::Event;
+use vmtests_protocol::{Event, Outcome};
 
 use crate::plan::Job;
+use crate::snapshots;
 
 /// The guest that a line is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -104,10 +106,65 @@ pub fn read(text: &str) -> Result<Vec<Line>, String> {
         .collect()
 }
 
+/// A case in a guest.
+pub type Place = (GuestId, String);
+
+/// The last word on each case and on each guest: a file may have several runs in it (`--again`), and later ones count.
+#[derive(Default)]
+pub struct Standing<'a> {
+    /// The last end of each case, with its reason.
+    pub cases: BTreeMap<Place, (Outcome, Option<&'a str>)>,
+    /// The last end of each guest.
+    pub guests: BTreeMap<GuestId, &'a GuestEnd>,
+    /// Cases that passed after they had not in an earlier run of their guest.
+    pub repeated: BTreeSet<Place>,
+}
+
+impl<'a> Standing<'a> {
+    pub fn of(lines: &'a [Line]) -> Self {
+        let mut standing = Standing::default();
+        for line in lines {
+            match &line.what {
+                What::Event(Event::End { case, outcome, reason, .. }) => {
+                    let place = (line.guest.clone(), case.clone());
+                    let before = standing.cases.insert(place.clone(), (*outcome, reason.as_deref()));
+                    if *outcome != Outcome::Passed {
+                        standing.repeated.remove(&place);
+                    } else if before.is_some_and(|(outcome, _)| outcome != Outcome::Passed) {
+                        standing.repeated.insert(place);
+                    }
+                }
+                What::Guest(end) => drop(standing.guests.insert(line.guest.clone(), end)),
+                What::Event(_) => {}
+            }
+        }
+        standing
+    }
+
+    pub fn passed(&self, guest: &GuestId, case: &str) -> bool {
+        let end = self.cases.get(&(guest.clone(), case.to_owned()));
+        end.is_some_and(|(outcome, _)| *outcome == Outcome::Passed)
+    }
+
+    /// Leaves the cases that have not passed yet, with the guests that they run in. A guest that failed by itself runs all of its
+    /// cases again, and `load` runs again where what it saw is not as the snapshot says.
+    pub fn left_of(&self, jobs: Vec<Job>) -> Vec<Job> {
+        let left = jobs.into_iter().map(|mut job| {
+            let guest = GuestId::of(&job);
+            let failed = self.guests.get(&guest).is_some_and(|end| end.failed.is_some());
+            let snapshot = self.cases.get(&(guest.clone(), snapshots::CASE.to_owned()));
+            let changed = snapshot.is_some_and(|(outcome, _)| *outcome != Outcome::Passed);
+            job.cases
+                .retain(|case| failed || !self.passed(&guest, case) || changed && case == snapshots::SEEN_BY);
+            job
+        });
+        left.filter(|job| !job.cases.is_empty()).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vmtests_protocol::Outcome;
 
     #[test]
     fn lines_come_back_as_they_went() {
@@ -123,5 +180,58 @@ mod tests {
         assert_eq!(lines[0].guest, guest);
         assert!(matches!(&lines[0].what, What::Event(event) if *event == end));
         assert!(read("{}").unwrap_err().starts_with("line 1"));
+    }
+
+    fn line(case: &str, outcome: Outcome) -> Line {
+        let guest = GuestId {
+            arch: "amd64".into(),
+            kernel: "6.12".into(),
+            topology: "2".into(),
+            variant: "plain".into(),
+        };
+        let end = Event::End { case: case.into(), outcome, reason: None, seconds: 1.0 };
+        Line { guest, what: What::Event(end) }
+    }
+
+    #[test]
+    fn the_last_end_of_a_case_counts_and_a_repeat_is_named() {
+        let lines = [
+            line("pinned", Outcome::Failed),
+            line("moving", Outcome::Passed),
+            line("storm", Outcome::Skipped),
+            line("pinned", Outcome::Passed),
+            line("exits", Outcome::Failed),
+            line("exits", Outcome::Passed),
+            line("exits", Outcome::Failed),
+        ];
+        let standing = Standing::of(&lines);
+        let place = |case: &str| (lines[0].guest.clone(), case.to_owned());
+        assert_eq!(standing.repeated, BTreeSet::from([place("pinned")]));
+        let passed = |case| standing.passed(&lines[0].guest, case);
+        assert!(passed("pinned") && passed("moving"));
+        assert!(!passed("storm") && !passed("exits") && !passed("never_run"));
+    }
+
+    #[test]
+    fn what_is_left_is_what_has_not_passed() {
+        let wanted = crate::plan::Wanted {
+            kernels: vec!["6.12".into()],
+            archs: vec![crate::kernels::Arch::Amd64],
+            topologies: vec!["2".into()],
+            variants: vec![crate::plan::Variant::Plain],
+            cases: vec!["pinned".into(), "moving".into()],
+            ..crate::plan::Wanted::default()
+        };
+        let jobs = || crate::plan::shipped(&wanted).unwrap();
+        let left = |lines: &[Line]| -> Vec<String> {
+            Standing::of(lines).left_of(jobs()).into_iter().flat_map(|job| job.cases).collect()
+        };
+        assert_eq!(left(&[]).len(), 2);
+        assert_eq!(left(&[line("moving", Outcome::Passed), line("pinned", Outcome::Failed)]), ["pinned"]);
+        let all = [line("moving", Outcome::Passed), line("pinned", Outcome::Passed)];
+        assert!(left(&all).is_empty());
+        let died = GuestEnd { failed: Some("QEMU ended".into()), ..GuestEnd::default() };
+        let died = Line { guest: all[0].guest.clone(), what: What::Guest(died) };
+        assert_eq!(left(&[all[0].clone(), all[1].clone(), died]).len(), 2);
     }
 }

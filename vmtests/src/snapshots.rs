@@ -19,6 +19,10 @@ const TOLERANCE: f64 = 0.25;
 const HOT: &str = "on_sched_switch";
 const HOT_TOLERANCE: f64 = 0.05;
 
+/// The name of the comparison among the cases, and of the case that sees what is compared.
+pub const CASE: &str = "snapshot";
+pub const SEEN_BY: &str = "load";
+
 /// The comparison of a snapshot with what was seen.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
@@ -43,7 +47,7 @@ impl Verdict {
         };
         let outcome = if reason.is_some() { Outcome::Failed } else { Outcome::Passed };
         let reason = reason.map(str::to_owned);
-        Some(Event::End { case: "snapshot".to_owned(), outcome, reason, seconds: 0.0 })
+        Some(Event::End { case: CASE.to_owned(), outcome, reason, seconds: 0.0 })
     }
 
     /// The text for a person beside that.
@@ -68,7 +72,7 @@ impl Seen {
     pub fn follow(&mut self, event: &Event) {
         match event {
             Event::Data { key, value, .. } if key == "load" => self.data = Some(value.clone()),
-            Event::End { case, outcome: Outcome::Passed, .. } if case == "load" => self.passed = true,
+            Event::End { case, outcome: Outcome::Passed, .. } if case == SEEN_BY => self.passed = true,
             _ => {}
         }
     }
