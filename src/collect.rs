@@ -17,6 +17,7 @@ pub mod node_matrix;
 pub mod nodes;
 mod object;
 pub mod overdue;
+pub mod parsed;
 pub mod placement;
 pub mod plan;
 pub mod probes;

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::cpu_states::Running;
-use super::table::{Parsed, Uncharged};
+use super::parsed::{Parsed, Uncharged};
 use crate::model::sample::{CpuRaw, Slot, Slots, TaskRaw};
 use crate::model::topology::format_cpulist;
 use crate::model::units::{CpuId, NodeId};

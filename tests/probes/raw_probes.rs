@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
+use numatop_ng::collect::parsed::parse;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::sched::SchedProbe;
-use numatop_ng::collect::table::parse;
 use numatop_ng::collect::tasks::TaskProbe;
 use numatop_ng::container::scope::Scope;
 use numatop_ng::model::event::{Event, Role};

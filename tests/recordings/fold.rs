@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use numatop_ng::collect::table::{Parsed, TaskTable};
+use numatop_ng::collect::parsed::Parsed;
+use numatop_ng::collect::table::TaskTable;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, Sample, Slot, TaskRaw};
 use numatop_ng::record::aggregate::{Fold, Keep};

@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use super::LiveSource;
 use super::hotplug::online_now;
+use crate::collect::parsed::parse;
 use crate::collect::probes::Readings;
 use crate::collect::self_usage;
-use crate::collect::table::parse;
 use crate::host::clock;
 use crate::model::sample::{CpuRaw, Sample, Slot};
 use crate::model::wire::Loss;
