@@ -96,11 +96,7 @@ fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Re
         },
         iterations: None,
         mouse: !screen.no_mouse,
-        colour: match screen.color {
-            ColourArg::Auto => ColourChoice::Auto,
-            ColourArg::Always => ColourChoice::Always,
-            ColourArg::Never => ColourChoice::Never,
-        },
+        colour: colour_choice(screen.color),
         ascii: screen.ascii,
         keeper: settings::keeper(screen),
     })
@@ -147,6 +143,20 @@ fn output(stop: BorrowedFd<'_>) -> Result<Interruptible<'_, File>> {
 fn messages() -> Result<Notes<File>> {
     let err = say::descriptor().context("copying the descriptor of standard error")?;
     Ok(Notes::new(err.into()))
+}
+
+fn colour_choice(typed: ColourArg) -> ColourChoice {
+    match typed {
+        ColourArg::Auto => ColourChoice::Auto,
+        ColourArg::Always => ColourChoice::Always,
+        ColourArg::Never => ColourChoice::Never,
+    }
+}
+
+/// Whether a report on standard output has colour: by itself only on a terminal that has.
+fn has_colour(typed: ColourArg) -> bool {
+    let is_for_eyes = typed != ColourArg::Auto || io::stdout().is_terminal();
+    is_for_eyes && colour_choice(typed).holds(|name| std::env::var(name).ok())
 }
 
 /// Columns of the terminal on standard output; 80 when it is something else.

@@ -1,6 +1,7 @@
 //! Text that is fit to be shown: cleaned when it comes from outside, wrapped when it is long.
 
 pub mod quantity;
+pub mod shade;
 
 use unicode_width::UnicodeWidthChar;
 

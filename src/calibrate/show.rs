@@ -15,13 +15,13 @@ use crate::model::profile::values::{part, values};
 use crate::model::profile::{Profile, State};
 use crate::text::{hanging, words};
 
-/// A profile as text of at most `width` columns, in ASCII.
-pub fn render_text(profile: &Profile, width: usize) -> String {
+/// A profile as text of at most `width` columns, in ASCII; with `colour` cells of matrices are marked with their shades.
+pub fn render_text(profile: &Profile, width: usize, colour: bool) -> String {
     let mut text = summary(profile, width);
     let classes = classes(profile);
     for section in [
-        matrix::latency(profile, &classes, width),
-        matrix::bandwidth(profile, &classes),
+        matrix::latency(profile, &classes, width, colour),
+        matrix::bandwidth(profile, &classes, colour),
         numbers(profile, width),
         meaning::render(profile, &classes, width),
         other_runs(profile, width),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::parse;
+use super::{ColourArg, parse};
 
 /// Flags of `calibrate`.
 #[derive(Args, Debug)]
@@ -61,6 +61,10 @@ pub struct CalibrateArgs {
 
     #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
     pub format: ProfileFormat,
+
+    /// Colour cells of matrices by what they cost: unless NO_COLOR is set or the terminal has none. Of text on standard output.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]
+    pub color: ColourArg,
 
     /// A new file to write to, instead of standard output.
     #[arg(long, value_name = "FILE")]

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::reopened;
-use crate::text::{is_harmless, printable};
+use crate::text::{is_harmless, printable, shade};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// Writes a message to standard error, as lines of their own. An error of that write has no reader and is dropped: a
@@ -124,6 +124,8 @@ impl<W: Write + AsFd> Write for Notes<W> {
 pub enum Form {
     /// As `\x1b` or `\u{202e}`.
     Text,
+    /// As in text, but the marks of [`shade`] are colours.
+    Coloured,
     /// As in text, but lines end with CR LF.
     Csv,
     /// As `\u202e`: outside of strings JSON has no such characters.
@@ -149,6 +151,9 @@ impl<W: Write> Cleaned<W> {
     }
 
     fn escape(&mut self, c: char) -> io::Result<()> {
+        if let Some(colour) = shade::sequence(c).filter(|_| self.form == Form::Coloured) {
+            return self.out.write_all(colour.as_bytes());
+        }
         match (self.form, c as u32) {
             (Form::Json, _) => {
                 c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(self.out, "\\u{unit:04x}"))
@@ -229,6 +234,13 @@ mod tests {
         let json = cleaned(Form::Json, &["\"\u{7f}\u{9b}\u{202e}\u{e0001}\"\n".as_bytes()]);
         assert_eq!(json, "\"\\u007f\\u009b\\u202e\\udb40\\udc01\"\n");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "\u{7f}\u{9b}\u{202e}\u{e0001}");
+    }
+
+    #[test]
+    fn only_marks_of_our_own_become_colours() {
+        let text = "\x1b[2J\u{3}41\u{4}\u{5}\n".as_bytes();
+        assert_eq!(cleaned(Form::Coloured, &[text]), "\\x1b[2J\x1b[1;7;33m41\x1b[0m\\x05\n");
+        assert_eq!(cleaned(Form::Text, &[text]), "\\x1b[2J\\x0341\\x04\\x05\n");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::{print, stop_signals, terminal_width};
+use super::{has_colour, print, stop_signals, terminal_width};
 use crate::calibrate::machine::Facts;
 use crate::calibrate::merge::kept;
 use crate::calibrate::plan::{self, Asked, Plan, Stage};
@@ -199,7 +199,9 @@ fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
 fn render(args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     match args.format {
         ProfileFormat::Text => {
-            write(args.output.as_deref(), &show::render_text(profile, terminal_width()), Form::Text)
+            let colour = args.output.is_none() && has_colour(args.color);
+            let form = if colour { Form::Coloured } else { Form::Text };
+            write(args.output.as_deref(), &show::render_text(profile, terminal_width(), colour), form)
         }
         ProfileFormat::Json => {
             write(args.output.as_deref(), &format!("{}\n", serde_json::to_string(profile)?), Form::Json)

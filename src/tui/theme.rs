@@ -12,6 +12,20 @@ pub enum ColourChoice {
     Never,
 }
 
+impl ColourChoice {
+    /// Whether there is colour on a terminal with these variables in its environment. `NO_COLOR` counts when it is not empty
+    /// (no-color.org).
+    pub fn holds(self, env: impl Fn(&str) -> Option<String>) -> bool {
+        let set = |name: &str| env(name).filter(|value| !value.is_empty());
+        let term = set("TERM").unwrap_or_default();
+        match self {
+            ColourChoice::Always => true,
+            ColourChoice::Never => false,
+            ColourChoice::Auto => set("NO_COLOR").is_none() && !term.starts_with("vt1") && term != "dumb",
+        }
+    }
+}
+
 /// The role of a piece of text for the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -117,16 +131,11 @@ impl Theme {
         Theme { colour, glyphs: if ascii { &ASCII } else { &UNICODE } }
     }
 
-    /// The theme for a terminal with these variables in its environment. `NO_COLOR` counts when it is
-    /// not empty (no-color.org); a locale counts when one is set and is not UTF-8.
+    /// The theme for a terminal with these variables in its environment. A locale counts when one is set and is not UTF-8.
     pub fn choose(colour: ColourChoice, ascii: bool, env: impl Fn(&str) -> Option<String>) -> Theme {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_default();
-        let colour = match colour {
-            ColourChoice::Always => true,
-            ColourChoice::Never => false,
-            ColourChoice::Auto => set("NO_COLOR").is_none() && !term.starts_with("vt1") && term != "dumb",
-        };
+        let colour = colour.holds(&env);
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG"));
         let utf8 = locale.is_none_or(|name| {
             let name = name.to_ascii_lowercase();

@@ -3,6 +3,7 @@
 use crate::calibrate::classes::{Class, classes};
 use crate::calibrate::stats::SURE;
 use crate::model::profile::{Matrix, Profile};
+use crate::text::shade::Shade;
 use crate::text::{hanging, words};
 
 /// Nodes up to which cells are ns and GB/s.
@@ -12,14 +13,32 @@ fn at(matrix: &Matrix, from: usize, to: usize) -> Option<f64> {
     matrix.get(from).and_then(|row| row.get(to)).copied().flatten()
 }
 
+/// The colour of a cell, by what it costs in parts of the nearest: that of the live view.
+fn shade(times: f64, at_home: bool) -> Option<Shade> {
+    match times {
+        _ if at_home => Some(Shade::Local),
+        2.0.. => Some(Shade::Far),
+        1.3.. => Some(Shade::Remote),
+        _ => None,
+    }
+}
+
+/// A cell in its colour.
+fn painted(cell: String, shade: Option<Shade>, colour: bool) -> String {
+    match shade.filter(|_| colour) {
+        Some(shade) => shade.paint(&cell),
+        None => cell,
+    }
+}
+
 /// The latencies, with the SLIT beside them where there is room.
-pub(super) fn latency(profile: &Profile, classes: &[Class], width: usize) -> String {
+pub(super) fn latency(profile: &Profile, classes: &[Class], width: usize, colour: bool) -> String {
     if !profile.latency_ns.iter().flatten().any(Option::is_some) {
         return String::new();
     }
     let mut text = match profile.machine.nodes.len() {
-        ..=ROOMY => roomy(profile),
-        _ => ratios(profile, width),
+        ..=ROOMY => roomy(profile, colour),
+        _ => ratios(profile, width, colour),
     };
     if classes.len() > 1 {
         let each = classes
@@ -33,7 +52,7 @@ pub(super) fn latency(profile: &Profile, classes: &[Class], width: usize) -> Str
 
 /// Latencies as `topology` shows them under the SLIT.
 pub fn latency_matrix(profile: &Profile, width: usize) -> String {
-    latency(profile, &classes(profile), width)
+    latency(profile, &classes(profile), width, false)
 }
 
 fn is_sure(profile: &Profile, from: usize, to: usize) -> bool {
@@ -42,7 +61,7 @@ fn is_sure(profile: &Profile, from: usize, to: usize) -> bool {
     value.zip(error).is_none_or(|(value, error)| error <= SURE * value)
 }
 
-fn roomy(profile: &Profile) -> String {
+fn roomy(profile: &Profile, colour: bool) -> String {
     let nodes = &profile.machine.nodes;
     let mut text = format!("{:<16}", "read latency, ns");
     nodes.iter().for_each(|node| text += &format!("  {:>14}", format!("memory of {}", node.node)));
@@ -53,17 +72,19 @@ fn roomy(profile: &Profile) -> String {
         }
         text += &format!("{:<16}", format!("  CPUs of {}", node.node));
         for to in 0..nodes.len() {
+            let ratio = row_ratio(profile, from, to);
             let shown = match at(&profile.latency_ns, from, to) {
                 None => "-".to_string(),
                 Some(ns) => {
                     let mark = if is_sure(profile, from, to) { "" } else { "~" };
-                    let times = row_ratio(profile, from, to).filter(|times| *times > 1.0);
+                    let times = ratio.filter(|times| *times > 1.0);
                     let times = times.map_or(String::new(), |times| format!(" {times:.2}x"));
                     format!("{ns:.1}{mark}{times}")
                 }
             };
             text += "  ";
-            text += &format!("{shown:>14}");
+            let shade = ratio.and_then(|times| shade(times, from == to));
+            text += &painted(format!("{shown:>14}"), shade, colour);
         }
         let slit: Vec<String> = node.slit.iter().map(|distance| format!("{distance:>3}")).collect();
         text += &format!("  {}\n", slit.join(" "));
@@ -79,7 +100,7 @@ fn row_ratio(profile: &Profile, from: usize, to: usize) -> Option<f64> {
 }
 
 /// Ratios to local, times ten: three characters a column, because 256 numbers are not read.
-fn ratios(profile: &Profile, width: usize) -> String {
+fn ratios(profile: &Profile, width: usize, colour: bool) -> String {
     let nodes = &profile.machine.nodes;
     let mut text = hanging("", words("read latency, times local (x10); row = CPUs, column = memory"), width);
     // Four columns for the number of the row.
@@ -92,11 +113,13 @@ fn ratios(profile: &Profile, width: usize) -> String {
         for (from, node) in nodes.iter().enumerate().filter(|(_, node)| !node.cpus.is_empty()) {
             text += &format!("{:>5}", node.node);
             for to in block {
-                let shown = row_ratio(profile, from, *to).map_or("-".to_string(), |times| {
+                let ratio = row_ratio(profile, from, *to);
+                let shown = ratio.map_or("-".to_string(), |times| {
                     let mark = if is_sure(profile, from, *to) { "" } else { "~" };
                     format!("{:.0}{mark}", 10.0 * times)
                 });
-                text += &format!("{shown:>4}");
+                let shade = ratio.and_then(|times| shade(times, from == *to));
+                text += &painted(format!("{shown:>4}"), shade, colour);
             }
             text.push('\n');
         }
@@ -105,7 +128,7 @@ fn ratios(profile: &Profile, width: usize) -> String {
 }
 
 /// Reads between nodes, and remote ones in percent of local.
-pub(super) fn bandwidth(profile: &Profile, classes: &[Class]) -> String {
+pub(super) fn bandwidth(profile: &Profile, classes: &[Class], colour: bool) -> String {
     let nodes = &profile.machine.nodes;
     if !profile.read_gbs.iter().flatten().any(Option::is_some) || nodes.len() > ROOMY {
         return large_bandwidth(profile, classes);
@@ -117,7 +140,8 @@ pub(super) fn bandwidth(profile: &Profile, classes: &[Class]) -> String {
         text += &format!("{:<16}", format!("  CPUs of {}", node.node));
         let own = at(&profile.read_gbs, from, from);
         for to in 0..nodes.len() {
-            let shown = match at(&profile.read_gbs, from, to) {
+            let gbs = at(&profile.read_gbs, from, to);
+            let shown = match gbs {
                 None => "-".to_string(),
                 Some(gbs) => {
                     let error = at(&profile.read_error, from, to).unwrap_or(0.0);
@@ -127,7 +151,9 @@ pub(super) fn bandwidth(profile: &Profile, classes: &[Class]) -> String {
                 }
             };
             text += "  ";
-            text += &format!("{shown:>14}");
+            let times = own.zip(gbs).map(|(own, gbs)| own / gbs);
+            let shade = times.and_then(|times| shade(times, from == to));
+            text += &painted(format!("{shown:>14}"), shade, colour);
         }
         text.push('\n');
     }

@@ -40,7 +40,7 @@ fn two() -> Profile {
 
 #[test]
 fn two_nodes_are_numbers_beside_the_slit() {
-    let text = render_text(&two(), 100);
+    let text = render_text(&two(), 100, false);
     for said in [
         "2 nodes, 48 cores, GenuineIntel 6/106/6; 14 s, 0.4 % other work, +-6.5 %\n",
         "read latency, ns     memory of 0     memory of 1   SLIT\n",
@@ -65,7 +65,7 @@ fn two_nodes_are_numbers_beside_the_slit() {
 fn numbers_of_other_runs_have_their_day() {
     let run = |day: u32, state| Origin { time: format!("2026-11-{day}T10:00:00Z"), state };
     let mut profile = Profile { time: run(23, State::Good).time, ..two() };
-    let text = render_text(&profile, 100);
+    let text = render_text(&profile, 100, false);
     assert!(!text.contains("measured 2026"), "one run is no news: {text}");
     profile.origins = [
         ("latency_ns.0.1".to_owned(), run(20, State::Good)),
@@ -73,7 +73,7 @@ fn numbers_of_other_runs_have_their_day() {
         ("lines_ns.node".to_owned(), run(22, State::Good)),
     ]
     .into();
-    let text = render_text(&profile, 100);
+    let text = render_text(&profile, 100, false);
     for said in [
         "measured 2026-11-20T10:00:00Z: latency (1 number)\n",
         "measured 2026-11-21T10:00:00Z, while CPUs wandered: smt (1 number)\n",
@@ -106,7 +106,7 @@ fn sixteen_nodes_are_ratios_in_eighty_columns() {
         read_gbs: vec![vec![Some(80.0); 16]; 16],
         ..Profile::default()
     };
-    let text = render_text(&profile, 80);
+    let text = render_text(&profile, 80, false);
     assert!(
         text.contains("\n    0  10  12  12  12  12  12  12  12  31  31  31  31  31  31  31  31\n"),
         "{text}"
@@ -114,7 +114,7 @@ fn sixteen_nodes_are_ratios_in_eighty_columns() {
     assert!(text.contains("3 distances: 96 ns 1.0x (16) . 112 ns 1.2x (112) . 300 ns 3.1x (128)"), "{text}");
     assert!(text.contains("  3.1x away: 80.0 GB/s\n"), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-    let narrow = render_text(&profile, 40);
+    let narrow = render_text(&profile, 40, false);
     assert!(
         narrow.lines().take_while(|line| !line.starts_with("reads")).all(|line| line.len() <= 40),
         "{narrow}"
@@ -125,13 +125,13 @@ fn sixteen_nodes_are_ratios_in_eighty_columns() {
 
 #[test]
 fn a_profile_that_may_not_be_used_says_so_and_means_nothing() {
-    let disturbed = render_text(&Profile { state: State::Disturbed, ..two() }, 100);
+    let disturbed = render_text(&Profile { state: State::Disturbed, ..two() }, 100, false);
     assert!(disturbed.contains("nothing uses these numbers") && !disturbed.contains("what it means"));
     let looks = Wandering { cpus: (0, 1), looks_ns: vec![10.0, 30.0], classes: vec![3, 13, 4] };
     let wandering = Profile { state: State::Wandering, wandering: Some(looks), ..two() };
-    let text = render_text(&wandering, 200);
+    let text = render_text(&wandering, 200, false);
     assert!(text.contains("20 looks at CPUs 0 and 1 fell into 3 distances (3, 13, 4)"), "{text}");
-    let nothing = render_text(&Profile::default(), 100);
+    let nothing = render_text(&Profile::default(), 100, false);
     assert!(nothing.contains("partial") && !nothing.contains("read latency"), "{nothing}");
 }
 
@@ -156,4 +156,15 @@ fn cells_are_compared_one_by_one() {
     assert!(text.contains("  CPUs of 0, memory of 0            172.3        -\n"), "{text}");
     new.machine.cores = 3;
     assert!(compare(&two(), &new, 100).contains("another machine: the machine has other cores"));
+}
+
+#[test]
+fn colour_is_by_what_a_cell_costs_and_takes_no_room() {
+    let plain = render_text(&two(), 100, false);
+    let coloured = render_text(&two(), 100, true);
+    let unmarked: String = coloured.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
+    assert_eq!(unmarked, plain);
+    for cell in ["\u{1}82.1\u{4}", "\u{2}139.4 1.70x\u{4}", "\u{3}58.1 34%\u{4}"] {
+        assert!(coloured.contains(cell), "{cell:?} is not in\n{coloured}");
+    }
 }
