@@ -177,10 +177,14 @@ pub(super) fn blind_spots(now: &Conclusions, first: usize, theme: &Theme, area: 
 /// The lines of [`blind_spots`].
 pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
     let (rules, could) = (now.summary.rules, now.summary.could_look);
-    let title = match rules.saturating_sub(could) {
+    let mut title = match rules.saturating_sub(could) {
         0 => format!("BLIND SPOTS - all {} could look", plural(rules, "rule")),
         others => format!("BLIND SPOTS - {others} of {} could not look", plural(rules, "rule")),
     };
+    match now.blind.iter().filter(|blind| blind.subjects.is_some()).count() {
+        0 => {}
+        some => title += &format!(", {some} not at all subjects"),
+    }
     let mut lines = vec![Line::whole(title, Role::Title)];
     lines.push(Line::whole(format!("{:RULE$} WHY, AND REMEDY", "RULE"), Role::Header));
     let room = usize::from(width).saturating_sub(RULE + 2).max(20);
@@ -196,7 +200,7 @@ pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
 fn why(blind: &Blind) -> String {
     match blind.subjects {
         None => blind.words.clone(),
-        Some(some) => format!("{}: {}", plural(some, "subject"), blind.words),
+        Some(some) => format!("not at {}: {}", plural(some, "subject"), blind.words),
     }
 }
 
