@@ -103,7 +103,11 @@ pub struct KernelThreads {
 impl KernelThreads {
     fn of(snapshot: &Snapshot) -> KernelThreads {
         let mut found = KernelThreads::default();
-        for (at, task) in snapshot.tasks.iter().enumerate().filter(|(_, task)| task.raw.kthread) {
+        // None has memory of its own: that leaves out most rows without a look at them.
+        let without = snapshot.row_uses.iter().enumerate().filter(|(_, row)| row.rss_bytes == 0);
+        for (at, task) in
+            without.map(|(at, _)| (at, &snapshot.tasks[at])).filter(|(_, task)| task.raw.kthread)
+        {
             found.in_scope = true;
             let comm = task.raw.comm.bytes();
             let number = comm.strip_prefix(b"kswapd").or_else(|| comm.strip_prefix(b"kcompactd"));

@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use crate::model::process::ProcessId;
+use crate::snapshot::RowUse;
 
-/// CPU time in ns, memory in bytes, the process, and its place among the rows: more goes first, and of equal ones the lower id, so
-/// that the order of rows does not matter.
-type Use = (Reverse<u64>, Reverse<u64>, ProcessId, usize);
+/// CPU time in ns, memory in bytes, the id of the process, and its place among the rows: more goes first, and of equal ones the
+/// lower id, so that the order of rows does not matter. Of two rows with one id one has ended, and is not offered.
+type Use = (Reverse<u64>, Reverse<u64>, u32, usize);
 
 /// No more than so many of those that were offered.
 pub(super) struct Most {
@@ -23,14 +23,10 @@ impl Most {
         Most { room, found: Vec::with_capacity(2 * room), last: None }
     }
 
-    /// Offers the process at this place, which ran so long and has so much memory. Its id is asked for only where it can matter.
-    pub(super) fn offer(&mut self, ran_ns: u64, bytes: u64, at: usize, process: impl FnOnce() -> ProcessId) {
-        let amounts = (Reverse(ran_ns), Reverse(bytes));
-        if self.last.is_some_and(|last| amounts > (last.0, last.1)) {
-            return;
-        }
-        let new = (amounts.0, amounts.1, process(), at);
-        if self.last.is_some_and(|last| new > last) {
+    /// Offers the process at this place. Whether it counts is asked only where it can matter: that takes a look at its row.
+    pub(super) fn offer(&mut self, row: &RowUse, at: usize, counts: impl FnOnce() -> bool) {
+        let new = (Reverse(row.run_ns), Reverse(row.rss_bytes), row.pid, at);
+        if self.last.is_some_and(|last| new > last) || !counts() {
             return;
         }
         self.found.push(new);
@@ -62,11 +58,15 @@ mod tests {
     use super::*;
 
     /// Amounts with many that are equal, in an order that repeats only after all of them.
-    fn offered(count: usize) -> Vec<(u64, u64, ProcessId)> {
+    fn offered(count: usize) -> Vec<RowUse> {
         let mixed =
             |at: usize, factor: u64, range: u64| (at as u64 + 1).wrapping_mul(factor) % 1_000_003 % range;
         (0..count)
-            .map(|at| (mixed(at, 7919, 40), mixed(at, 104_729, 3), (at as u32 * 31 % 977, at as u64)))
+            .map(|at| RowUse {
+                pid: (at as u32 + 1).wrapping_mul(31) % 1_000_003,
+                run_ns: mixed(at, 7919, 40),
+                rss_bytes: mixed(at, 104_729, 3),
+            })
             .collect()
     }
 
@@ -76,20 +76,20 @@ mod tests {
             [(0, 4, 4), (3, 4, 4), (8, 4, 4), (5000, 256, 256), (5000, 256, 100), (40, 4, 0), (9, 0, 0)]
         {
             let all = offered(count);
-            let mut sorted: Vec<_> =
-                all.iter().map(|(ran, bytes, id)| (Reverse(*ran), Reverse(*bytes), *id)).collect();
+            let counts = |row: &RowUse| row.pid % 7 != 0;
+            let key = |row: &RowUse| (Reverse(row.run_ns), Reverse(row.rss_bytes), row.pid);
+            let mut sorted: Vec<_> = all.iter().filter(|row| counts(row)).map(key).collect();
             sorted.sort();
-            let first: Vec<ProcessId> = sorted.iter().take(wanted.min(room)).map(|(.., id)| *id).collect();
+            let first: Vec<u32> = sorted.iter().take(wanted.min(room)).map(|(.., pid)| *pid).collect();
             for order in [(0..count).collect::<Vec<_>>(), (0..count).rev().collect()] {
                 let mut most = Most::of(room);
                 for at in order {
-                    let (ran, bytes, id) = all[at];
-                    most.offer(ran, bytes, at, || id);
+                    most.offer(&all[at], at, || counts(&all[at]));
                 }
-                let mut found: Vec<_> = most.places(wanted).map(|at| all[at]).collect();
-                found.sort_by_key(|(ran, bytes, id)| (Reverse(*ran), Reverse(*bytes), *id));
+                let mut found: Vec<RowUse> = most.places(wanted).map(|at| all[at]).collect();
+                found.sort_by_key(key);
                 assert_eq!(
-                    found.iter().map(|(.., id)| *id).collect::<Vec<_>>(),
+                    found.iter().map(|row| row.pid).collect::<Vec<_>>(),
                     first,
                     "{count} {room} {wanted}"
                 );

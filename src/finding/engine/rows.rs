@@ -48,20 +48,22 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
     let interval = snapshot.interval_ns.unwrap_or(0);
     let sizes = snapshot.nodes.iter().map(|node| node.raw.mem_total_bytes).filter(|bytes| *bytes > 0);
     let memory = sizes.min().unwrap_or(u64::MAX) / 100 * MEMORY_PCT;
+    // In the order of subjects, which is that of ids.
     let known: Vec<ProcessId> = tracked.iter().filter_map(Subject::process).collect();
+    let is_known_pid = |pid: u32| known.binary_search_by_key(&pid, |(pid, _)| *pid).is_ok();
     let (mut most, mut rows) = (Most::of(PROCESSES_MAX), Rows::default());
-    for (at, task) in snapshot.tasks.iter().enumerate() {
-        let ran = task.run_ns();
-        let uses = ran.saturating_mul(100) >= interval.saturating_mul(CPU_PCT) || task.rss_bytes >= memory;
-        // Looking at the task itself costs more than all the rest.
-        if !uses && known.is_empty() || task.exited || task.raw.kthread {
-            continue;
-        }
-        // In the order of subjects, which is that of ids.
-        if !known.is_empty() && known.binary_search(&task.raw.process()).is_ok() {
-            rows.processes.insert(process(&task.raw), at);
-        } else if uses {
-            most.offer(ran, task.rss_bytes, at, || task.raw.process());
+    // Looking at the row itself costs more than all the rest.
+    let counts = |at: usize| !snapshot.tasks[at].exited && !snapshot.tasks[at].raw.kthread;
+    for (at, row) in snapshot.row_uses.iter().enumerate() {
+        let is_known = !known.is_empty() && is_known_pid(row.pid);
+        if is_known && known.binary_search(&snapshot.tasks[at].raw.process()).is_ok() {
+            if counts(at) {
+                rows.processes.insert(process(&snapshot.tasks[at].raw), at);
+            }
+        } else if row.run_ns.saturating_mul(100) >= interval.saturating_mul(CPU_PCT)
+            || row.rss_bytes >= memory
+        {
+            most.offer(row, at, || counts(at));
         }
     }
     let room = PROCESSES_MAX.saturating_sub(rows.processes.len());
