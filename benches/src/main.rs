@@ -44,7 +44,7 @@ struct Cli {
     plan: Plan,
 
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
 }
 
 /// The measurements, and their length.
@@ -101,57 +101,51 @@ enum What {
     Burst,
     /// Distance of samples from their seconds, at rest and on a busy machine; not one of all.
     Pace,
-    /// All of these.
+    /// All but those that are not one of all; the same as no word.
     All,
     /// Be one of the loads.
     #[command(subcommand, hide = true)]
     Work(Work),
 }
 
+type Measure = fn(&Plan) -> Result<Report>;
+
+/// Measurements that are published together.
+const ALL: [Measure; 10] = [
+    hotpath::run,
+    refresh::run,
+    rest::run,
+    start::run,
+    truth::run,
+    placement::run,
+    containers::run,
+    record::run,
+    findings::run,
+    access::run,
+];
+
 fn main() -> Result<()> {
     let mut cli = Cli::parse();
-    let all: [fn(&Plan) -> Result<Report>; 10] = [
-        hotpath::run,
-        refresh::run,
-        rest::run,
-        start::run,
-        truth::run,
-        placement::run,
-        containers::run,
-        record::run,
-        findings::run,
-        access::run,
-    ];
-    let apart: [fn(&Plan) -> Result<Report>; 8] = [
-        programs::run,
-        access::cost::run,
-        pages::run,
-        known_loads::run,
-        findings_cost::run,
-        burst::run,
-        cpus::run,
-        pace::run,
-    ];
-    let wanted = match cli.what {
-        What::Hotpath => &all[0..1],
-        What::Refresh => &all[1..2],
-        What::Rest => &all[2..3],
-        What::Start => &all[3..4],
-        What::Truth => &all[4..5],
-        What::Placement => &all[5..6],
-        What::Containers => &all[6..7],
-        What::Record => &all[7..8],
-        What::Findings => &all[8..9],
-        What::Access => &all[9..10],
-        What::Pages => &apart[2..3],
-        What::Programs => &apart[0..1],
-        What::AccessCost => &apart[1..2],
-        What::KnownLoads => &apart[3..4],
-        What::FindingsCost => &apart[4..5],
-        What::Burst => &apart[5..6],
-        What::Cpus => &apart[6..7],
-        What::Pace => &apart[7..8],
-        What::All => &all[..],
+    let wanted: Vec<Measure> = match cli.what.unwrap_or(What::All) {
+        What::Hotpath => vec![hotpath::run],
+        What::Refresh => vec![refresh::run],
+        What::Rest => vec![rest::run],
+        What::Start => vec![start::run],
+        What::Truth => vec![truth::run],
+        What::Placement => vec![placement::run],
+        What::Containers => vec![containers::run],
+        What::Record => vec![record::run],
+        What::Findings => vec![findings::run],
+        What::Access => vec![access::run],
+        What::Pages => vec![pages::run],
+        What::Programs => vec![programs::run],
+        What::AccessCost => vec![access::cost::run],
+        What::KnownLoads => vec![known_loads::run],
+        What::FindingsCost => vec![findings_cost::run],
+        What::Burst => vec![burst::run],
+        What::Cpus => vec![cpus::run],
+        What::Pace => vec![pace::run],
+        What::All => ALL.to_vec(),
         What::Work(work) => return work.run(),
     };
     let binary =
