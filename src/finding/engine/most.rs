@@ -76,7 +76,7 @@ mod tests {
             [(0, 4, 4), (3, 4, 4), (8, 4, 4), (5000, 256, 256), (5000, 256, 100), (40, 4, 0), (9, 0, 0)]
         {
             let all = offered(count);
-            let counts = |row: &RowUse| row.pid % 7 != 0;
+            let counts = |row: &RowUse| !row.pid.is_multiple_of(7);
             let key = |row: &RowUse| (Reverse(row.run_ns), Reverse(row.rss_bytes), row.pid);
             let mut sorted: Vec<_> = all.iter().filter(|row| counts(row)).map(key).collect();
             sorted.sort();
