@@ -89,6 +89,8 @@ pub struct Engine {
     uses: Uses,
     /// Facts of the nodes of a host.
     near: (Option<Arc<HostFacts>>, Arc<OnceLock<Near>>),
+    /// Why rules can look at nothing there.
+    reasons: Option<look::Reasons>,
     /// By the place of the rule.
     states: Vec<States>,
     past: BTreeMap<Key, Past>,
@@ -138,6 +140,7 @@ impl Engine {
             sums: BTreeMap::new(),
             uses: Uses::default(),
             near: Default::default(),
+            reasons: None,
             past: BTreeMap::new(),
             findings: Vec::new(),
             ended: VecDeque::new(),

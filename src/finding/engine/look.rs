@@ -1,11 +1,13 @@
 //! The question to each rule about each subject of an interval, and the guards that all rules have.
 
+use std::sync::Arc;
+
 use super::super::rule::{Blindness, Look, Reason, Rule};
 use super::super::view::{Of, Rows, View};
 use super::super::{Blind, Subject, rules};
 use super::state::Episode;
 use super::{Engine, Interval, rows};
-use crate::model::sample::Missing;
+use crate::model::sample::{HostFacts, Missing};
 use crate::snapshot::Snapshot;
 
 /// Seconds that a subject must live.
@@ -24,7 +26,7 @@ impl Engine {
     ) -> Vec<(usize, Subject, Look)> {
         let subjects = rows::subjects(snapshot, rows);
         let nodes = snapshot.host.topology.nodes.len();
-        let hidden = rules::hides_nodes(snapshot);
+        let reasons = self.reasons(snapshot);
         // Once for each subject: all rules ask.
         let uses: Vec<Option<f64>> = subjects
             .iter()
@@ -33,13 +35,13 @@ impl Engine {
         let mut looks = Vec::new();
         self.blind.clear();
         for (at, rule) in self.rules.iter().enumerate() {
-            let why = cannot_look(rule, snapshot, hidden);
+            let why = &reasons[at];
             let (mut looked, mut blind, mut first): (usize, usize, Option<Blindness>) = (0, 0, None);
             let asked =
                 subjects.iter().zip(&uses).filter(|((_, of), _)| rule.of.contains(&of.subject_kind()));
             for ((subject, of), cpus) in asked {
                 let over = self.states[at].get(subject).is_some_and(Episode::is_shown);
-                let look = match &why {
+                let look = match why {
                     Some(why) => Look::Blind(why.clone()),
                     None if rule.group.needs_nodes() && nodes < 2 => Look::Quiet,
                     None => {
@@ -58,7 +60,7 @@ impl Engine {
                     looks.push((at, subject.clone(), look));
                 }
             }
-            let first = first.or(why);
+            let first = first.or_else(|| why.clone());
             if let Some(why) = first {
                 let subjects = (looked > 0).then_some(blind);
                 self.blind.push(Blind {
@@ -71,6 +73,26 @@ impl Engine {
         }
         looks
     }
+
+    /// Why each rule can look at nothing on this machine: as before, as long as the machine is the same.
+    fn reasons(&mut self, snapshot: &Snapshot) -> Arc<[Option<Blindness>]> {
+        if let Some(known) = &self.reasons
+            && Arc::ptr_eq(&known.host, &snapshot.host)
+        {
+            return Arc::clone(&known.of_rules);
+        }
+        let hidden = rules::hides_nodes(snapshot);
+        let of_rules = self.rules.iter().map(|rule| cannot_look(rule, snapshot, hidden)).collect();
+        let host = Arc::clone(&snapshot.host);
+        Arc::clone(&self.reasons.insert(Reasons { host, of_rules }).of_rules)
+    }
+}
+
+/// Reasons of one machine.
+pub(super) struct Reasons {
+    host: Arc<HostFacts>,
+    /// By the place of the rule.
+    of_rules: Arc<[Option<Blindness>]>,
 }
 
 /// Why a rule can look at nothing on this machine.
