@@ -26,7 +26,7 @@ impl Shade {
         }
     }
 
-    /// What a terminal wants for it (ECMA-48, SGR).
+    /// The sequence that a terminal wants for it (ECMA-48, SGR).
     fn sequence(self) -> &'static str {
         match self {
             Shade::Local => "\x1b[94m",

@@ -57,7 +57,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let sibling = spin(second)?;
     let (shared, _) = look(&mut totals)?;
     sibling.stop()?;
-    // What else was on the first CPU (kernel threads, interrupts) had a busy sibling too, and is not the task's.
+    // All else on the first CPU (kernel threads, interrupts) had a busy sibling, too, and is not the task's.
     let watched_ran = process_run_ns(pid)? - ran_before;
     let not_watched = (since.elapsed().as_secs_f64() - watched_ran as f64 / 1e9).max(0.0);
     look(&mut totals)?;
