@@ -11,6 +11,15 @@ use crate::model::units::NodeId;
 /// Busy share of a CPU in percent below which it counts as idle: housekeeping alone takes a percent or two.
 const IDLE_PCT: f64 = 5.0;
 
+/// The part of a core that may be missing: two threads use 2.02 CPUs in some intervals, because the account of a running task is as of
+/// its last tick, and need no third core for that.
+const ROUNDING: f64 = 0.1;
+
+/// Whether so many cores are enough for so much work, in CPUs.
+pub fn are_enough(cores: usize, cpus: f64) -> bool {
+    cores as f64 + ROUNDING >= cpus
+}
+
 /// A physical core with its online CPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Core {
@@ -53,7 +62,7 @@ pub fn idle_cores(view: &View<'_>, nodes: &[NodeId]) -> Vec<Core> {
 
 /// The least of a list of cores that has as many as work needs, by their first CPUs; `None` where these are too few.
 pub fn first_threads(cores: &[Core], cpus: f64) -> Option<Vec<u32>> {
-    let wanted = cpus.ceil().max(1.0) as usize;
+    let wanted = (cpus - ROUNDING).ceil().max(1.0) as usize;
     let mut first: Vec<u32> =
         cores.iter().filter_map(|core| core.cpus.first().copied()).take(wanted).collect();
     first.sort_unstable();
@@ -150,5 +159,20 @@ pub fn pid(view: &View<'_>, of: &Of<'_>) -> Option<u32> {
         Of::Process(task) => Some(task.raw.pid),
         Of::Container(row) => view.members(row.id).first().map(|task| task.raw.pid),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundredth_of_a_cpu_needs_no_core_more() {
+        assert!(are_enough(1, 1.01) && are_enough(2, 2.0) && !are_enough(1, 1.2));
+        let cores: Vec<Core> = [0, 2, 4].map(|cpu| Core { node: NodeId(0), cpus: vec![cpu, cpu + 1] }).into();
+        assert_eq!(first_threads(&cores, 2.02), Some(vec![0, 2]));
+        assert_eq!(first_threads(&cores, 2.2), Some(vec![0, 2, 4]));
+        assert_eq!(first_threads(&cores[..2], 2.2), None);
+        assert_eq!(first_threads(&cores, 0.0), Some(vec![0]));
     }
 }

@@ -15,6 +15,7 @@ use crate::metric::task::SMT_BUSY_PCT;
 use crate::model::group::Kind as GroupKind;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
+use crate::text::plural;
 
 /// Share of its cycles in percent that each state of the siblings must have, so that its speed in both is known.
 const STATE_PCT: f64 = 5.0;
@@ -133,7 +134,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let restricted = input(cores::is_restricted(view, of), "the CPUs that it may use are not known")?;
     let idle = idle_for(view, of, restricted)?;
     let wanted = (view.cpus(of) * busy / 200.0).max(1.0);
-    if (idle.len() as f64) < wanted {
+    if !cores::are_enough(idle.len(), wanted) {
         return Ok(Look::Quiet);
     }
     let speeds = speeds(view, of);
@@ -230,10 +231,12 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         view.remote_pct(of).ok().filter(|_| guards::placed(view, of).is_ok() && !commands.is_empty());
     Told {
         sentence: sentence(format!(
-            "{} runs beside busy threads of its cores for {} of its time, while {idle:.0} cores of {} are idle.",
+            "{} runs beside busy threads of its cores for {} of its time, while {} of {} {} idle.",
             cores::name(view, of),
             pct(busy),
-            super::super::text::nodes(&sorted(cores::nodes_in_use(of)))
+            plural(idle as usize, "core"),
+            super::super::text::nodes(&sorted(cores::nodes_in_use(of))),
+            if idle == 1.0 { "is" } else { "are" }
         )),
         gain: Gain {
             at_most: Some(used * busy / 100.0 * (1.0 - k)),

@@ -7,10 +7,10 @@ use vmtests_protocol::Plan;
 use super::super::{Case, Stop};
 use super::watch::Watch;
 use super::{SLACK, close_loop, shell, undo};
-use crate::procfs;
 use crate::report::Report;
 use crate::sysfs::{self, show_list};
 use crate::work::Work;
+use crate::{affinity, procfs};
 
 pub const CASE: Case = Case {
     name: "findings_siblings",
@@ -28,6 +28,9 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     if core.len() != 2 || plan.machine.cpus() < 8 {
         return Err(Stop::skip("needs four cores of two threads"));
     }
+    // The other cores of the first node must idle: an emulated tool is work enough to keep one from that.
+    let away = sysfs::node_cpus(1)?;
+    affinity::pin(&away).map_err(|error| format!("staying on CPUs {}: {error}", show_list(&away)))?;
     let mut watch = Watch::start()?;
     let work = Work::start_now("spin", &[&show_list(&core)])?;
     let pid = work.pid();
