@@ -1,6 +1,7 @@
 //! The fold: takes one interval after the other, and says what is so for long enough. Same snapshots, same findings: no clock,
 //! no file, no random number, no order of a hash table.
 
+mod aftermath;
 mod asks;
 mod look;
 mod most;
@@ -10,6 +11,7 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
+use self::aftermath::Aftermath;
 use self::rows::Uses;
 use self::state::{Episode, Past};
 use super::fit::Near;
@@ -94,6 +96,7 @@ pub struct Engine {
     /// By the place of the rule.
     states: Vec<States>,
     past: BTreeMap<Key, Past>,
+    aftermath: Aftermath,
     findings: Vec<Finding>,
     ended: VecDeque<Finding>,
     /// Of causes that have ended, kept or not.
@@ -142,6 +145,7 @@ impl Engine {
             near: Default::default(),
             reasons: None,
             past: BTreeMap::new(),
+            aftermath: Aftermath::default(),
             findings: Vec::new(),
             ended: VecDeque::new(),
             gravest_ended: None,
@@ -509,7 +513,10 @@ impl Engine {
             }
         }
         let list = rollup::roll_up(list, snapshot, rows);
-        let list = causes::order(causes::explain(list, snapshot, rows), rules::place);
+        let mut list = causes::explain(list, snapshot, rows);
+        let window_ns = self.scaled(aftermath::AFTERMATH_NS);
+        self.aftermath.soften(&mut list, &self.past, interval.to_ns, window_ns);
+        let list = causes::order(list, rules::place);
         let before = std::mem::replace(&mut self.findings, list);
         self.note_ended(&before, interval.to_ns);
         let is_new = |finding: &&Finding| !before.iter().any(|old| old.key == finding.key);
