@@ -81,8 +81,16 @@ struct Job {
 struct Written {
     /// Jobs that were handed over and are not done.
     waiting: AtomicUsize,
-    /// The processes of the rows written last, until they are taken; inside as [`Export::shown`] says it.
-    shown: Mutex<Option<Option<Vec<ProcessId>>>>,
+    /// The processes of the rows written last, until they are taken.
+    shown: Mutex<Option<Shown>>,
+}
+
+/// Processes of which fields are read first.
+struct Shown {
+    /// As [`Export::shown`] says it.
+    rows: Option<Vec<ProcessId>>,
+    /// The ones for which a condition of a finding holds.
+    suspects: Vec<ProcessId>,
 }
 
 /// Takes samples at each interval and writes what happened in between. The first output comes after
@@ -256,9 +264,14 @@ fn say_behind(sample: &mut Sample, behind: u64) {
 
 /// Has the source look first at what was written last.
 fn focus(source: &mut dyn Source, written: &Written, asked: Asked) {
-    if let Some(processes) = written.shown.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        source.focus(Focus { processes, asked, ..Focus::default() });
+    let taken = written.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(Shown { rows, suspects }) = taken else { return };
+    if suspects.is_empty() {
+        source.focus(Focus { processes: rows, asked, ..Focus::default() });
+        return;
     }
+    let processes = Some(suspects.into_iter().chain(rows.into_iter().flatten()).collect());
+    source.focus(Focus { processes, asked: Asked { texts: true, ..asked }, ..Focus::default() });
 }
 
 /// Writes what it is given, until nothing more comes or nobody reads.
@@ -292,8 +305,9 @@ fn write(
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             done => done.context("writing the output")?,
         }
-        let shown = export.shown().map(<[_]>::to_vec);
-        *written.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+        let rows = export.shown().map(<[_]>::to_vec);
+        let suspects = export.engine().map(|engine| engine.suspects()).unwrap_or_default();
+        *written.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(Shown { rows, suspects });
         profile = snapshot.hot.take().unwrap_or_default();
         written.waiting.fetch_sub(1, Ordering::SeqCst);
     }

@@ -27,6 +27,8 @@ pub struct Conclusions {
     pub watched_ns: u64,
     /// Processes whose accesses rules would like to know, those with findings first.
     pub asks: Vec<ProcessId>,
+    /// See [`Engine::suspects`].
+    pub suspects: Vec<ProcessId>,
 }
 
 impl Conclusions {
@@ -51,6 +53,7 @@ impl Conclusions {
             summary: engine.summary(),
             watched_ns: engine.watched_ns(),
             asks: engine.asks(),
+            suspects: engine.suspects(),
         }
     }
 
@@ -65,7 +68,10 @@ impl Conclusions {
                 + told.risk.len()
                 + steps * STEP_BYTES
         };
-        size_of::<Conclusions>() + size_of_val(&self.asks[..]) + self.findings.iter().map(of).sum::<usize>()
+        size_of::<Conclusions>()
+            + size_of_val(&self.asks[..])
+            + size_of_val(&self.suspects[..])
+            + self.findings.iter().map(of).sum::<usize>()
     }
 
     /// The gravest finding above info of each subject that has one.
