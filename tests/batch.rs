@@ -25,6 +25,7 @@ use serde_json::Value;
 struct Asked {
     world: World,
     processes: Option<Vec<ProcessId>>,
+    suspects: Vec<ProcessId>,
 }
 
 impl Source for Asked {
@@ -37,7 +38,7 @@ impl Source for Asked {
     }
 
     fn focus(&mut self, focus: Focus) {
-        self.processes = focus.processes;
+        (self.processes, self.suspects) = (focus.processes, focus.suspects);
     }
 
     fn wait(&mut self, _due: Instant, _stop: BorrowedFd<'_>) -> Result<bool> {
@@ -197,10 +198,10 @@ fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reade
     assert_eq!(taken.load(Ordering::SeqCst), ASKED + 1);
 }
 
-/// The questions to the source by output with such rows.
-fn asked(filter: RowFilter) -> Option<Vec<u32>> {
+/// The processes in focus, and the suspects, by output with such rows.
+fn asked(filter: RowFilter) -> (Option<Vec<u32>>, Vec<u32>) {
     let (never, _keep): (PipeReader, _) = std::io::pipe().unwrap();
-    let mut source = Asked { world: World::intel(), processes: None };
+    let mut source = Asked { world: World::intel(), processes: None, suspects: Vec::new() };
     let sort = by_id("cpu_pct").unwrap();
     let mut export = JsonLines::new(Selection {
         filter,
@@ -220,23 +221,26 @@ fn asked(filter: RowFilter) -> Option<Vec<u32>> {
         overhead: false,
     };
     run(&mut source, &mut export, &mut std::io::sink(), pace, never.as_fd()).unwrap();
-    Some(source.processes?.iter().map(|(pid, _)| *pid).collect())
+    let pids = |processes: Vec<ProcessId>| processes.iter().map(|(pid, _)| *pid).collect();
+    (source.processes.map(pids), pids(source.suspects))
 }
 
 #[test]
 fn memory_of_the_rows_that_are_written_is_looked_at_first() {
     let filter = RowFilter { top: Some(2), ..RowFilter::default() };
-    assert_eq!(asked(filter), Some(vec![4242, 9002]));
+    assert_eq!(asked(filter).0, Some(vec![4242, 9002]));
 }
 
 #[test]
 fn output_of_all_rows_leaves_the_order_to_what_changed() {
-    assert_eq!(asked(RowFilter::default()), None);
+    assert_eq!(asked(RowFilter::default()).0, None);
 }
 
 #[test]
 fn output_without_rows_asks_for_nobody_instead_of_all() {
     let filter =
         RowFilter { comm: Some(regex_lite::Regex::new("^nobody$").unwrap()), ..RowFilter::default() };
-    assert_eq!(asked(filter), Some(Vec::new()));
+    let (rows, suspects) = asked(filter);
+    assert_eq!(rows, Some(Vec::new()));
+    assert_eq!(suspects, [4242], "a finding is about it, whether or not it is written");
 }

@@ -18,6 +18,8 @@ const BUDGET: Duration = Duration::from_millis(20);
 /// As much of it as those in focus may use while others wait. The others are read too: an order by what is read here
 /// is an order of all, and those in focus now are only those that were ahead so far.
 const FOCUS_BUDGET: Duration = Duration::from_millis(10);
+/// Time for each sample where nothing but findings asks: a five-hundredth of a CPU at one sample a second.
+const SUSPECTS_BUDGET: Duration = Duration::from_millis(2);
 
 /// A process and the user it runs as.
 type Alive = (ProcessId, u32);
@@ -25,9 +27,14 @@ type Alive = (ProcessId, u32);
 /// Has processes read about in turns.
 #[derive(Default)]
 pub struct AboutReader {
+    /// Of the rows that are shown.
+    columns: Asked,
+    /// Of these and of suspects.
     asked: Asked,
     /// Processes that come before others; `None`: all alike.
     focus: Option<BTreeSet<ProcessId>>,
+    /// Processes of which texts are read whatever columns show.
+    suspects: BTreeSet<ProcessId>,
     /// Shared with samples, as far as nothing has changed since them.
     known: Arc<ProcFieldsOf>,
     /// In which turn each was read.
@@ -39,13 +46,25 @@ pub struct AboutReader {
 
 impl AboutReader {
     /// From now on `asked` is read: of `processes` first, of all alike if that is `None`, and of nobody if there are
-    /// none, since nobody looks.
-    pub fn focus(&mut self, processes: Option<Vec<ProcessId>>, asked: Asked) {
+    /// none, since nobody looks. Texts are read of `suspects` in any case.
+    pub fn focus(&mut self, processes: Option<Vec<ProcessId>>, suspects: Vec<ProcessId>, asked: Asked) {
+        (self.focus, self.columns) = (processes.map(BTreeSet::from_iter), asked);
+        self.suspects = suspects.into_iter().collect();
+        let asked = Asked { texts: asked.texts || !self.suspects.is_empty(), ..asked };
         if asked != self.asked {
-            self.known = Arc::default();
             self.turns.clear();
         }
-        (self.focus, self.asked) = (processes.map(BTreeSet::from_iter), asked);
+        self.asked = asked;
+        // Fields of rows stay until they are read again.
+        let suspects = &self.suspects;
+        if self.columns == Asked::default() && self.known.keys().any(|process| !suspects.contains(process)) {
+            Arc::make_mut(&mut self.known).retain(|process, _| suspects.contains(process));
+        }
+    }
+
+    /// Whether fields are read of all, those in focus first.
+    fn has_viewers(&self) -> bool {
+        self.columns != Asked::default() && self.focus.as_ref().is_none_or(|focus| !focus.is_empty())
     }
 
     /// Forgets those that are not `alive`, and says what to read next: those first that were read longest ago. What
@@ -59,17 +78,23 @@ impl AboutReader {
         if self.known.len() > self.turns.len() {
             Arc::make_mut(&mut self.known).retain(|process, _| alive.contains_key(process));
         }
-        let has_viewers = self.focus.as_ref().is_none_or(|focus| !focus.is_empty());
-        (has_viewers && reader.is_free()).then(|| self.next(alive, reader))
+        let is_wanted = self.has_viewers() || !self.suspects.is_empty();
+        (is_wanted && reader.is_free()).then(|| self.next(alive, reader))
     }
 
     fn next(&mut self, alive: BTreeMap<ProcessId, u32>, reader: &MmReader) -> AboutTurn {
         let mut turns: Vec<Alive> = alive.into_iter().collect();
         turns.sort_by_key(|(process, _)| self.turns.get(process).copied().unwrap_or(0));
-        let is_first =
-            |(process, _): &Alive| self.focus.as_ref().is_some_and(|focus| focus.contains(process));
-        let (first, others): (Vec<Alive>, Vec<Alive>) = turns.into_iter().partition(is_first);
-        let for_first = if others.is_empty() { BUDGET } else { FOCUS_BUDGET };
+        let in_focus = |process: &ProcessId| self.focus.as_ref().is_some_and(|focus| focus.contains(process));
+        let is_first = |(process, _): &Alive| self.suspects.contains(process) || in_focus(process);
+        let (first, others, for_first, for_all) = if self.has_viewers() {
+            let (first, others): (Vec<Alive>, Vec<Alive>) = turns.into_iter().partition(is_first);
+            let for_first = if others.is_empty() { BUDGET } else { FOCUS_BUDGET };
+            (first, others, for_first, BUDGET)
+        } else {
+            turns.retain(|(process, _)| self.suspects.contains(process));
+            (turns, Vec::new(), SUSPECTS_BUDGET, SUSPECTS_BUDGET)
+        };
         self.turn += 1;
         let lists = [first, others].map(|list| {
             let job = |(process, uid)| Job { process, uid, rss_bytes: 0, careful: false };
@@ -78,7 +103,7 @@ impl AboutReader {
             jobs.truncate(JOBS_MAX);
             jobs
         });
-        AboutTurn { asked: self.asked, lists, for_first, for_all: BUDGET, debts: self.debts }
+        AboutTurn { asked: self.asked, lists, for_first, for_all, debts: self.debts }
     }
 
     /// Takes what was read.
@@ -100,7 +125,7 @@ impl AboutReader {
 
     /// A process did not let itself be read: what can be known without that, and the reason for the rest.
     pub fn take_locked(&mut self, root: &Path, process: ProcessId, why: &Missing) {
-        if self.asked != Asked::default() {
+        if self.has_viewers() || self.suspects.contains(&process) {
             self.turns.insert(process, self.turn);
             self.note(process, read_without_memory(root, self.asked, process, why));
         }
@@ -252,7 +277,7 @@ mod tests {
     fn what_is_asked_for_is_read() {
         let process = ourselves();
         let mut reader = AboutReader::default();
-        reader.focus(None, Asked { texts: true, huge: true });
+        reader.focus(None, Vec::new(), Asked { texts: true, huge: true });
         let abouts = look(&mut reader, "/", [process]);
         let about = abouts[&process].as_ref().expect("it is our own process");
         let texts = about.texts.as_ref().expect("it was asked for");
@@ -264,7 +289,7 @@ mod tests {
     #[test]
     fn those_in_focus_come_first_and_the_others_after_them() {
         let mut reader = AboutReader::default();
-        reader.focus(Some(vec![THREE[2]]), Asked { texts: true, huge: false });
+        reader.focus(Some(vec![THREE[2]]), Vec::new(), Asked { texts: true, huge: false });
         // The share of the others is used up, then that of those in focus.
         reader.debts = [Duration::ZERO, BUDGET * 9];
         assert!(look(&mut reader, NOTHING, THREE).keys().eq([&THREE[2]]));
@@ -276,9 +301,9 @@ mod tests {
     fn what_is_known_outlives_the_focus_but_not_the_process() {
         let mut reader = AboutReader::default();
         let asked = Asked { texts: true, huge: false };
-        reader.focus(None, asked);
+        reader.focus(None, Vec::new(), asked);
         look(&mut reader, NOTHING, THREE);
-        reader.focus(Some(vec![THREE[0]]), asked);
+        reader.focus(Some(vec![THREE[0]]), Vec::new(), asked);
         reader.debts = [BUDGET * 9; 2];
         assert!(look(&mut reader, NOTHING, THREE[..2].iter().copied()).keys().eq(&THREE[..2]));
     }
@@ -286,8 +311,35 @@ mod tests {
     #[test]
     fn nothing_is_read_where_nobody_is_looked_at() {
         let mut reader = AboutReader::default();
-        reader.focus(Some(Vec::new()), Asked { texts: true, huge: true });
+        reader.focus(Some(Vec::new()), Vec::new(), Asked { texts: true, huge: true });
         assert!(look(&mut reader, NOTHING, THREE).is_empty());
+    }
+
+    #[test]
+    fn texts_of_suspects_are_read_whatever_is_shown() {
+        let texts = Asked { texts: true, huge: false };
+        let has_texts =
+            |known: &ProcFieldsOf, process| known[&process].as_ref().is_ok_and(|of| of.texts.is_ok());
+        let (ourselves, another) = (ourselves(), THREE[0]);
+        let nobody = || Some(Vec::new());
+        for (rows, asked) in [(None, Asked::default()), (nobody(), Asked::default()), (nobody(), texts)] {
+            let mut reader = AboutReader::default();
+            reader.focus(rows.clone(), vec![ourselves], asked);
+            let known = look(&mut reader, "/", [ourselves, another]);
+            assert!(known.keys().eq([&ourselves]) && has_texts(&known, ourselves), "{rows:?} {asked:?}");
+            reader.focus(rows, Vec::new(), Asked::default());
+            assert!(look(&mut reader, "/", [ourselves, another]).is_empty());
+        }
+        let mut reader = AboutReader::default();
+        let huge = Asked { texts: false, huge: true };
+        reader.focus(None, Vec::new(), huge);
+        let before = look(&mut reader, "/", [ourselves]);
+        assert!(!has_texts(&before, ourselves));
+        reader.focus(None, vec![ourselves], huge);
+        assert!(reader.known().contains_key(&ourselves), "shares of huge pages do not blink");
+        assert!(has_texts(&look(&mut reader, "/", [ourselves]), ourselves));
+        reader.focus(None, Vec::new(), huge);
+        assert!(!has_texts(&look(&mut reader, "/", [ourselves]), ourselves));
     }
 
     #[test]
@@ -297,7 +349,7 @@ mod tests {
             [("cmdline", "java\0-Xmx4g\0"), ("status", "Cpus_allowed_list:\t0\n"), ("smaps_rollup", rollup)];
         let root = process("shared", &files);
         let mut reader = AboutReader::default();
-        reader.focus(None, Asked { texts: true, huge: true });
+        reader.focus(None, Vec::new(), Asked { texts: true, huge: true });
         let mut again = || look(&mut reader, &root, [(PID, 0)]);
         let (first, second) = (again(), again());
         assert!(Arc::ptr_eq(&first, &second) && own_bytes(&second, Some(&first)) == 0);
@@ -316,7 +368,7 @@ mod tests {
         let (pid, start_ns) = ourselves();
         let other = (pid, start_ns + 5_000_000_000);
         let mut reader = AboutReader::default();
-        reader.focus(None, Asked { texts: true, huge: false });
+        reader.focus(None, Vec::new(), Asked { texts: true, huge: false });
         let abouts = look(&mut reader, "/", [other]);
         assert!(matches!(&abouts[&other], Err(Missing::Lost(why)) if why.contains("has ended")));
     }
@@ -325,7 +377,7 @@ mod tests {
     fn a_locked_process_has_what_needs_no_lock_and_a_reason_for_the_rest() {
         let process = ourselves();
         let mut reader = AboutReader::default();
-        reader.focus(None, Asked { texts: true, huge: true });
+        reader.focus(None, Vec::new(), Asked { texts: true, huge: true });
         let why = Missing::Lost("its address space is locked".into());
         reader.take_locked(Path::new("/"), process, &why);
         let known = reader.known();
@@ -338,7 +390,7 @@ mod tests {
     #[test]
     fn a_long_reading_is_made_up_for() {
         let mut reader = AboutReader::default();
-        reader.focus(None, Asked { texts: true, huge: false });
+        reader.focus(None, Vec::new(), Asked { texts: true, huge: false });
         reader.debts[1] = BUDGET * 2;
         assert!(look(&mut reader, "/", [ourselves()]).is_empty());
         assert!(look(&mut reader, "/", [ourselves()]).is_empty());

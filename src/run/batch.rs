@@ -265,13 +265,9 @@ fn say_behind(sample: &mut Sample, behind: u64) {
 /// Has the source look first at what was written last.
 fn focus(source: &mut dyn Source, written: &Written, asked: Asked) {
     let taken = written.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(Shown { rows, suspects }) = taken else { return };
-    if suspects.is_empty() {
-        source.focus(Focus { processes: rows, asked, ..Focus::default() });
-        return;
+    if let Some(Shown { rows, suspects }) = taken {
+        source.focus(Focus { processes: rows, suspects, asked, ..Focus::default() });
     }
-    let processes = Some(suspects.into_iter().chain(rows.into_iter().flatten()).collect());
-    source.focus(Focus { processes, asked: Asked { texts: true, ..asked }, ..Focus::default() });
 }
 
 /// Writes what it is given, until nothing more comes or nobody reads.

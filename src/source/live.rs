@@ -182,7 +182,7 @@ impl Source for LiveSource {
     }
 
     fn focus(&mut self, focus: Focus) {
-        self.about.focus(focus.processes.clone(), focus.asked);
+        self.about.focus(focus.processes.clone(), focus.suspects, focus.asked);
         self.sample_these(focus.accesses);
         self.placements.focus(focus.processes.unwrap_or_default());
         self.groups.focus(focus.groups);

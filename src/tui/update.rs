@@ -173,14 +173,9 @@ impl App {
         want
     }
 
-    /// Rows on the screen, and the processes among them whose accesses are worth sampling.
+    /// Rows on the screen, the processes among them whose accesses are worth sampling, and suspects.
     pub fn in_view(&self) -> Focus {
-        let mut focus = self.rows_in_view();
-        let suspects = &self.state.conclusions.suspects;
-        if !suspects.is_empty() {
-            focus.asked.texts = true;
-            focus.processes.get_or_insert_default().extend(suspects);
-        }
+        let focus = Focus { suspects: self.state.conclusions.suspects.clone(), ..self.rows_in_view() };
         let Some(snapshot) = self.state.snapshot().filter(|_| self.state.sampling) else { return focus };
         let details = self.is_open(ScreenId::Detail).then(|| self.screens.get(ScreenId::Detail).process());
         let processes = focus.processes.as_deref().unwrap_or_default();
