@@ -45,18 +45,27 @@ __noinline bool nt_in_cgroup(__u64 css_addr, __u32 kind)
 	return false;
 }
 
-/* By what the task is itself. */
-static inline bool nt_wanted_by_id(struct task_struct *task)
+/* By what a task is itself. A global function: the verifier looks at its ways out once, and not for each of a loop. */
+__noinline bool nt_wanted_ids(__u32 tgid, __u32 tid, __u32 uid)
 {
 	__u32 kinds = scope_kinds;
 
-	if (kinds & (1 << NT_SCOPE_PID) && !nt_has_id(NT_SCOPE_PID, task->tgid))
+	if (kinds & (1 << NT_SCOPE_PID) && !nt_has_id(NT_SCOPE_PID, tgid))
 		return false;
-	if (kinds & (1 << NT_SCOPE_TID) && !nt_has_id(NT_SCOPE_TID, task->pid))
+	if (kinds & (1 << NT_SCOPE_TID) && !nt_has_id(NT_SCOPE_TID, tid))
 		return false;
-	if (kinds & (1 << NT_SCOPE_UID) && !nt_has_id(NT_SCOPE_UID, BPF_CORE_READ(task, cred, uid.val)))
+	if (kinds & (1 << NT_SCOPE_UID) && !nt_has_id(NT_SCOPE_UID, uid))
 		return false;
 	return true;
+}
+
+#define NT_SCOPE_IDS (1 << NT_SCOPE_PID | 1 << NT_SCOPE_TID | 1 << NT_SCOPE_UID)
+
+static inline bool nt_wanted_by_id(struct task_struct *task)
+{
+	if (!(scope_kinds & NT_SCOPE_IDS))
+		return true;
+	return nt_wanted_ids(task->tgid, task->pid, BPF_CORE_READ(task, cred, uid.val));
 }
 
 /* By the cgroup that it is in. */

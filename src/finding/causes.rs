@@ -51,17 +51,35 @@ pub fn explain(mut findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> 
         which.for_each(|finding| finding.confidence = finding.confidence.min(Confidence::Estimated));
     }
     let causes: Vec<_> =
-        findings.iter().map(|finding| cause_of(finding, &findings, snapshot, rows)).collect();
+        findings.iter().map(|finding| cause_of(finding, findings.iter(), snapshot, rows)).collect();
     for (finding, cause) in findings.iter_mut().zip(causes) {
         finding.because_of = cause;
     }
     findings
 }
 
-fn cause_of(symptom: &Finding, all: &[Finding], snapshot: &Snapshot, rows: &Rows) -> Option<super::Key> {
+/// Makes infos of findings without a cause that one of `ended` would have explained.
+pub fn soften<'a>(
+    findings: &mut [Finding],
+    ended: impl Iterator<Item = &'a Finding> + Clone,
+    snapshot: &Snapshot,
+    rows: &Rows,
+) {
+    for finding in findings.iter_mut().filter(|finding| finding.because_of.is_none()) {
+        if cause_of(finding, ended.clone(), snapshot, rows).is_some() {
+            finding.severity = Severity::Info;
+        }
+    }
+}
+
+fn cause_of<'a>(
+    symptom: &Finding,
+    all: impl Iterator<Item = &'a Finding> + Clone,
+    snapshot: &Snapshot,
+    rows: &Rows,
+) -> Option<super::Key> {
     CAUSES.iter().filter(|(_, explained)| explained.contains(&symptom.key.id)).find_map(|(id, _)| {
-        let causes = all.iter().filter(|cause| cause.key.id == *id);
-        let mut related = causes.filter(|cause| match cause.key.id {
+        let mut related = all.clone().filter(|cause| cause.key.id == *id).filter(|cause| match *id {
             "larger-than-node" => is_at_home(cause, &symptom.key.subject, snapshot, rows),
             _ => is_related(&cause.key.subject, &symptom.key.subject, snapshot, rows),
         });

@@ -1,27 +1,27 @@
 //! The fold: takes one interval after the other, and says what is so for long enough. Same snapshots, same findings: no clock,
 //! no file, no random number, no order of a hash table.
 
-mod aftermath;
 mod asks;
 mod look;
 mod most;
+mod over;
 mod rows;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
-use self::aftermath::Aftermath;
+use self::over::{look_over, trend};
 use self::rows::Uses;
 use self::state::{Episode, Past};
 use super::fit::Near;
-use super::history::{MachineSums, RowSums, Series, container_over, machine_over, task_over};
+use super::history::{MachineSums, RowSums, Series, machine_over};
 use super::hold;
-use super::rule::{Blindness, Look, Rule, Seen};
-use super::view::{Of, Rows, View};
+use super::rule::{Blindness, Look, Rule};
+use super::view::{Rows, View};
 use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, causes, rollup, rules};
 use crate::model::sample::HostFacts;
-use crate::snapshot::{RowKind, Snapshot, Task};
+use crate::snapshot::{RowKind, Snapshot};
 
 /// Sums are kept for so long, ns: somewhat more than the longest time that a condition must hold.
 const KEEP_NS: u64 = 200_000_000_000;
@@ -31,6 +31,10 @@ const NEED_NS: u64 = 300_000_000_000;
 
 /// An episode that begins so soon after the last one is the same one, ns: pmie holds off 10 minutes by default (S15).
 const SAME_NS: u64 = 600_000_000_000;
+
+/// What a finding explains is an info for so long after its end, ns: memory that was asked to move is seen where it was until it has
+/// moved and was looked at again.
+const AFTERMATH_NS: u64 = 60_000_000_000;
 
 /// Findings that have ended and are kept.
 const ENDED_MAX: usize = 200;
@@ -96,7 +100,6 @@ pub struct Engine {
     /// By the place of the rule.
     states: Vec<States>,
     past: BTreeMap<Key, Past>,
-    aftermath: Aftermath,
     findings: Vec<Finding>,
     ended: VecDeque<Finding>,
     /// Of causes that have ended, kept or not.
@@ -145,7 +148,6 @@ impl Engine {
             near: Default::default(),
             reasons: None,
             past: BTreeMap::new(),
-            aftermath: Aftermath::default(),
             findings: Vec::new(),
             ended: VecDeque::new(),
             gravest_ended: None,
@@ -514,8 +516,9 @@ impl Engine {
         }
         let list = rollup::roll_up(list, snapshot, rows);
         let mut list = causes::explain(list, snapshot, rows);
-        let window_ns = self.scaled(aftermath::AFTERMATH_NS);
-        self.aftermath.soften(&mut list, &self.past, interval.to_ns, window_ns);
+        let aftermath = interval.to_ns.saturating_sub(self.scaled(AFTERMATH_NS));
+        let ended = self.ended.iter().rev().take_while(|ended| ended.until_mono_ns >= Some(aftermath));
+        causes::soften(&mut list, ended, snapshot, rows);
         let list = causes::order(list, rules::place);
         let before = std::mem::replace(&mut self.findings, list);
         self.note_ended(&before, interval.to_ns);
@@ -553,60 +556,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// The result of a rule over a longer window, with its text.
-type Conclusion = (Seen, super::Told, super::Identity);
-
-/// Asks a rule about a longer window.
-///
-/// # Errors
-/// The condition does not hold there; the reason where it cannot be seen.
-fn look_over(
-    view: &View<'_>,
-    subject: &Subject,
-    sums: &BTreeMap<Subject, Series<RowSums>>,
-    since: u64,
-) -> Result<Conclusion, Option<Blindness>> {
-    let look = |of: &Of<'_>| match (view.rule.look)(view, of) {
-        Look::Seen(seen) => {
-            let told = (view.rule.tell)(view, of, &seen);
-            Ok((*seen, told, view.identity(of)))
-        }
-        Look::Blind(why) => Err(Some(why)),
-        Look::Quiet => Err(None),
-    };
-    match subject {
-        Subject::Host => look(&Of::Host),
-        Subject::Node(id) => look(&Of::Node(view.node(*id).ok_or(None)?)),
-        Subject::Process(..) => {
-            let task: &Task = &view.snapshot.tasks[*view.rows.processes.get(subject).ok_or(None)?];
-            look(&Of::Process(&task_over(task, sums.get(subject).ok_or(None)?, since)))
-        }
-        Subject::Container(id) => {
-            let row = &view.snapshot.containers[*view.rows.containers.get(id).ok_or(None)?];
-            look(&Of::Container(&container_over(row, sums.get(subject).ok_or(None)?, since)))
-        }
-        Subject::Device(name) => {
-            let mut devices = rows::devices(view.snapshot);
-            let (device, node) = devices.find(|(device, _)| device.name == *name).ok_or(None)?;
-            look(&Of::Device(device, node))
-        }
-    }
-}
-
-/// Shares of remote accesses in the first and in the last third of a window, in percent.
-fn trend(series: &Series<RowSums>, since: u64) -> Option<(f64, f64)> {
-    let third = series.end_ns().saturating_sub(since) / 3;
-    let mut first = crate::snapshot::Remote::default();
-    let mut last = first;
-    for segment in series.since(since) {
-        if segment.to_ns <= since.saturating_add(third + third / 2) {
-            first += &segment.sums.remote;
-        }
-        if segment.from_ns.saturating_add(third + third / 2) >= series.end_ns() {
-            last += &segment.sums.remote;
-        }
-    }
-    first.pct().zip(last.pct())
 }

@@ -253,6 +253,25 @@ mod cpus_and_memory_apart {
     }
 
     #[test]
+    fn memory_that_has_not_followed_yet_is_an_info_for_a_minute() {
+        let pinned = |seconds| {
+            let mut world = world("0-3", "1");
+            world.actors[0].cpu_nodes = Some(0b01);
+            each_second(&mut world, |machine, second| {
+                let mems = if second < 30 { "1" } else { "0" };
+                machine.groups = [(DOCKER, Arc::new(files("0-3", mems)))].into();
+            });
+            let engine = watch(world, seconds);
+            let apart = engine.ended().any(|ended| ended.key.id == "cpus-and-memory-apart");
+            let pinned = engine.findings().iter().find(|finding| finding.key.id == "remote-after-pin");
+            (apart, pinned.map(|finding| finding.severity))
+        };
+        for (seconds, severity) in [(80, Severity::Info), (140, Severity::Warning)] {
+            assert_eq!(pinned(seconds), (true, Some(severity)), "{seconds}");
+        }
+    }
+
+    #[test]
     fn in_cgroup_v1_memory_does_not_follow() {
         let mut world = world("0-3", "1");
         Arc::make_mut(&mut world.host).cgroups = None;

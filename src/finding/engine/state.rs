@@ -13,13 +13,6 @@ pub(super) struct Past {
     times: u32,
 }
 
-#[cfg(test)]
-impl Past {
-    pub(super) fn ended_at(ended_ns: u64) -> Past {
-        Past { ended_ns, since_wall_ns: 0, since_mono_ns: 0, times: 1 }
-    }
-}
-
 /// One rule about one subject.
 #[derive(Clone, Debug)]
 pub(super) struct Episode {
