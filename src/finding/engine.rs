@@ -32,7 +32,7 @@ const NEED_NS: u64 = 300_000_000_000;
 /// An episode that begins so soon after the last one is the same one, ns: pmie holds off 10 minutes by default (S15).
 const SAME_NS: u64 = 600_000_000_000;
 
-/// What a finding explains is an info for so long after its end, ns: memory that was asked to move is seen where it was until it has
+/// A finding that an ended one would explain is an info for so long, ns: memory that was asked to move is seen where it was until it has
 /// moved and was looked at again.
 const AFTERMATH_NS: u64 = 60_000_000_000;
 
