@@ -45,8 +45,8 @@ pub struct AboutReader {
 }
 
 impl AboutReader {
-    /// From now on `asked` is read: of `processes` first, of all alike if that is `None`, and of nobody if there are
-    /// none, since nobody looks. Texts are read of `suspects` in any case.
+    /// From now on `asked` is read: of `processes` first, of all alike if that is `None`, and of no process if there are
+    /// none, because no row is shown. Texts of `suspects` are always read.
     pub fn focus(&mut self, processes: Option<Vec<ProcessId>>, suspects: Vec<ProcessId>, asked: Asked) {
         (self.focus, self.columns) = (processes.map(BTreeSet::from_iter), asked);
         self.suspects = suspects.into_iter().collect();
@@ -321,8 +321,8 @@ mod tests {
         let has_texts =
             |known: &ProcFieldsOf, process| known[&process].as_ref().is_ok_and(|of| of.texts.is_ok());
         let (ourselves, another) = (ourselves(), THREE[0]);
-        let nobody = || Some(Vec::new());
-        for (rows, asked) in [(None, Asked::default()), (nobody(), Asked::default()), (nobody(), texts)] {
+        let (all, no_rows, nothing) = (None, Some(Vec::new()), Asked::default());
+        for (rows, asked) in [(all, nothing), (no_rows.clone(), nothing), (no_rows, texts)] {
             let mut reader = AboutReader::default();
             reader.focus(rows.clone(), vec![ourselves], asked);
             let known = look(&mut reader, "/", [ourselves, another]);

@@ -15,9 +15,9 @@ const IDLE_PCT: f64 = 5.0;
 /// its last tick, and need no third core for that.
 const ROUNDING: f64 = 0.1;
 
-/// Whether so many cores are enough for so much work, in CPUs.
-pub fn are_enough(cores: usize, cpus: f64) -> bool {
-    cores as f64 + ROUNDING >= cpus
+/// Whole cores that so much work needs, in CPUs; at least one.
+pub fn needed(cpus: f64) -> usize {
+    (cpus - ROUNDING).ceil().max(1.0) as usize
 }
 
 /// A physical core with its online CPUs.
@@ -62,7 +62,7 @@ pub fn idle_cores(view: &View<'_>, nodes: &[NodeId]) -> Vec<Core> {
 
 /// The least of a list of cores that has as many as work needs, by their first CPUs; `None` where these are too few.
 pub fn first_threads(cores: &[Core], cpus: f64) -> Option<Vec<u32>> {
-    let wanted = (cpus - ROUNDING).ceil().max(1.0) as usize;
+    let wanted = needed(cpus);
     let mut first: Vec<u32> =
         cores.iter().filter_map(|core| core.cpus.first().copied()).take(wanted).collect();
     first.sort_unstable();
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_hundredth_of_a_cpu_needs_no_core_more() {
-        assert!(are_enough(1, 1.01) && are_enough(2, 2.0) && !are_enough(1, 1.2));
+        assert_eq!([0.0, 1.01, 2.0, 1.2].map(needed), [1, 1, 2, 2]);
         let cores: Vec<Core> = [0, 2, 4].map(|cpu| Core { node: NodeId(0), cpus: vec![cpu, cpu + 1] }).into();
         assert_eq!(first_threads(&cores, 2.02), Some(vec![0, 2]));
         assert_eq!(first_threads(&cores, 2.2), Some(vec![0, 2, 4]));

@@ -133,8 +133,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let restricted = input(cores::is_restricted(view, of), "the CPUs that it may use are not known")?;
     let idle = idle_for(view, of, restricted)?;
-    let wanted = (view.cpus(of) * busy / 200.0).max(1.0);
-    if !cores::are_enough(idle.len(), wanted) {
+    if idle.len() < cores::needed(view.cpus(of) * busy / 200.0) {
         return Ok(Look::Quiet);
     }
     let speeds = speeds(view, of);
