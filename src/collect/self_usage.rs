@@ -10,11 +10,20 @@ use crate::model::sample::SelfUsage;
 /// CPU time and memory of this process. `sample_ns` is left at zero.
 pub fn read(page_size: u64) -> SelfUsage {
     let cpu_ns = clock(ClockId::ProcessCPUTime).as_nanos() as u64;
-    SelfUsage { cpu_ns, rss_bytes: rss_pages().unwrap_or(0) * page_size, sample_ns: 0 }
+    let rss_bytes = pages().map_or(0, |[resident, _]| resident * page_size);
+    SelfUsage { cpu_ns, rss_bytes, sample_ns: 0 }
 }
 
-fn rss_pages() -> Option<u64> {
-    fs::read_to_string("/proc/self/statm").ok()?.split_whitespace().nth(1)?.parse().ok()
+/// Resident memory of this process without that of files, bytes; `None` where /proc does not say.
+pub fn anonymous_bytes() -> Option<u64> {
+    pages().map(|[resident, of_files]| resident.saturating_sub(of_files) * page_size())
+}
+
+/// Resident pages of this process, and those of files among them.
+fn pages() -> Option<[u64; 2]> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut numbers = text.split_whitespace().skip(1).map(str::parse::<u64>);
+    Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
 }
 
 /// Bytes of a page on this machine.

@@ -33,6 +33,7 @@ use crate::collect::placement::{Budget, Placements};
 use crate::collect::probes::Probes;
 use crate::collect::proc_fields::AboutReader;
 use crate::collect::sched::SchedProbe;
+use crate::collect::self_usage;
 use crate::collect::spared::Spared;
 use crate::collect::table::TaskTable;
 use crate::collect::tasks::TaskProbe;
@@ -173,7 +174,7 @@ impl Source for LiveSource {
 
     fn next(&mut self) -> Result<Option<Sample>> {
         let sample = self.take()?;
-        self.slack.give_back(Instant::now());
+        self.slack.give_back(Instant::now(), self_usage::anonymous_bytes);
         Ok(Some(sample))
     }
 

@@ -1,13 +1,4 @@
-//! The heap of the C library: its size, and giving free parts of it back.
-
-/// Bytes of the heap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeapUse {
-    /// Allocated.
-    pub in_use: u64,
-    /// Free, and kept for what will be allocated: with memory behind it, or without where it was given back.
-    pub free: u64,
-}
+//! The heap of the C library: how much of it is in use, and giving free parts of it back.
 
 /// Has all threads share one heap. With one for each, as glibc has it, those that do little keep 2 MB that nothing uses; and
 /// the free end of any but the first is never given back by malloc_trim(3), where a burst of tasks leaves most of it.
@@ -19,15 +10,15 @@ pub fn share_heap() {
     }
 }
 
-/// The size of the heap, without blocks of their own mapping; `None` where the C library does not say.
-pub fn heap_use() -> Option<HeapUse> {
+/// Bytes that are allocated, blocks with a mapping of their own included; `None` where the C library does not say.
+pub fn heap_in_use() -> Option<u64> {
     #[cfg(target_env = "gnu")]
     {
         // The fields of mallinfo2 are wider, but glibc has it from 2.33 on only.
         // SAFETY: mallinfo takes the lock of each heap, and fills the structure that it returns.
         let found = unsafe { libc::mallinfo() };
         let bytes = |field: libc::c_int| u64::from(field.cast_unsigned());
-        Some(HeapUse { in_use: bytes(found.uordblks), free: bytes(found.fordblks) })
+        Some(bytes(found.uordblks) + bytes(found.hblkhd))
     }
     #[cfg(not(target_env = "gnu"))]
     None
@@ -62,8 +53,8 @@ mod tests {
         let page = rustix::param::page_size();
         // Small blocks, so that each is a part of the heap.
         let mut blocks: Vec<Box<[u8; 1000]>> = (0..40_000).map(|_| Box::new([1; 1000])).collect();
-        let full = heap_use().unwrap();
-        assert!(full.in_use >= 40_000_000, "{full:?}");
+        let full = heap_in_use().unwrap();
+        assert!(full >= 40_000_000, "{full}");
         let mut at = 0;
         let mut pages: Vec<usize> = Vec::new();
         blocks.retain(|block| {
@@ -73,8 +64,8 @@ mod tests {
         });
         pages.dedup();
         let before = resident(&pages);
-        let free = heap_use().unwrap().free;
-        assert!(free >= 30_000_000, "{full:?}, and then {free} bytes free");
+        let left = heap_in_use().unwrap();
+        assert!(left + 20_000_000 <= full, "{full} bytes in use, and then {left}");
         trim_heap();
         let after = resident(&pages);
         assert!(before * 10 > pages.len() * 9, "{before} of {} pages were resident", pages.len());
