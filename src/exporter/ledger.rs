@@ -88,7 +88,7 @@ impl Ledger {
             let known = Located::of(task, snapshot);
             let sums = Sums::of(task, known, snapshot);
             all.add(&sums);
-            for (node, more) in known.into_iter().flat_map(|known| known.by_node(task, snapshot)) {
+            for (node, more) in known.into_iter().flat_map(|known| known.by_node(task)) {
                 *located.entry(node).or_default() += more;
             }
             containers.entry(container.clone()).or_default().add(&sums);

@@ -33,10 +33,10 @@ impl Located {
 
     /// The same by the node that it ran on. Its remote time goes to nodes as its placement has it, or as its time where that is
     /// not known: all nodes together have what the task has.
-    pub fn by_node(self, task: &Task, snapshot: &Snapshot) -> Vec<(usize, Located)> {
+    pub fn by_node(self, task: &Task) -> Vec<(usize, Located)> {
         let ran = &task.delta.run_ns;
         let remote_ns = |at: usize| match &task.memory {
-            Some((_, Ok(memory))) => Remote::on(at, ran, memory, &snapshot.room).remote_ns,
+            Some((_, Ok(memory))) => Remote::on(at, ran, memory).remote_ns,
             _ => 0.0,
         };
         let placed: Vec<f64> = (0..ran.len()).map(remote_ns).collect();

@@ -51,6 +51,14 @@ impl Memory {
         let bytes = self.bytes_by_node.get(node).copied().unwrap_or(0.0);
         if bytes > 0.0 { bytes / all } else { 0.0 }
     }
+
+    /// The least and the most of the accesses of a node, 0 to 1, that may go to others where this share of `all` bytes is its own:
+    /// see [`Remote::of`].
+    fn range(&self, share: f64, all: f64) -> (f64, f64) {
+        let hot = (HOT_BYTES / all).clamp(HOT_SHARE, 1.0);
+        let error = self.error_points / 100.0;
+        ((1.0 - (share + error) / hot).max(0.0), ((1.0 - share + error) / hot).min(1.0))
+    }
 }
 
 /// The room of the nodes that are online.
@@ -135,13 +143,11 @@ impl Remote {
         if kept < run {
             kept = kept.max(run * room.local(run, bytes));
         }
-        let hot = (HOT_BYTES / bytes).clamp(HOT_SHARE, 1.0);
-        let error = memory.error_points / 100.0;
         let (mut low, mut high) = (0.0, 0.0);
         for (node, ns) in run_ns.iter().enumerate() {
-            let share = share(node);
-            low += *ns as f64 * (1.0 - (share + error) / hot).max(0.0);
-            high += *ns as f64 * ((1.0 - share + error) / hot).min(1.0);
+            let range = memory.range(share(node), bytes);
+            low += *ns as f64 * range.0;
+            high += *ns as f64 * range.1;
         }
         Remote {
             run_ns: run,
@@ -152,12 +158,23 @@ impl Remote {
         }
     }
 
-    /// The same of what it did on one node alone.
-    pub fn on(node: usize, run_ns: &[u64], memory: &Memory, room: &Room) -> Remote {
+    /// The same of what it did on one node alone, where all of its memory could be.
+    pub fn on(node: usize, run_ns: &[u64], memory: &Memory) -> Remote {
         let Some(ns) = run_ns.get(node).copied().filter(|ns| *ns > 0) else { return Remote::default() };
-        let mut alone = vec![0; node + 1];
-        alone[node] = ns;
-        Remote::of(&alone, memory, room)
+        let bytes = memory.bytes();
+        if bytes <= 0.0 {
+            return Remote::default();
+        }
+        let (run, share) = (ns as f64, memory.share(node, bytes));
+        let remote = (run - run * share).max(0.0);
+        let (low, high) = memory.range(share, bytes);
+        Remote {
+            run_ns: run,
+            remote_ns: remote,
+            best_ns: 0.0,
+            low_ns: (run * low).min(remote),
+            high_ns: (run * high).max(remote),
+        }
     }
 
     /// Share that is remote, in percent; `None` when nothing with known memory ran.
@@ -433,7 +450,13 @@ mod tests {
         ) {
             let whole = Remote::of(&run, &memory(&bytes), &NONE);
             let mut sum = Remote::default();
-            (0..run.len()).for_each(|node| sum += &Remote::on(node, &run, &memory(&bytes), &NONE));
+            for node in 0..run.len() {
+                let mut alone = vec![0; run.len()];
+                alone[node] = run[node];
+                let on = Remote::on(node, &run, &memory(&bytes));
+                prop_assert_eq!(on, Remote::of(&alone, &memory(&bytes), &NONE));
+                sum += &on;
+            }
             prop_assert!((whole.remote_ns - sum.remote_ns).abs() <= 1e-6 * whole.run_ns.max(1.0));
             prop_assert!((whole.run_ns - sum.run_ns).abs() <= 1e-6 * whole.run_ns.max(1.0));
         }

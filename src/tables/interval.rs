@@ -158,7 +158,7 @@ impl LocatedSums {
             let located = Located::of(task, snapshot);
             sums.tasks.push(located);
             let Some(located) = located else { continue };
-            for (node, more) in located.by_node(task, snapshot) {
+            for (node, more) in located.by_node(task) {
                 *sums.nodes.entry(node).or_default() += more;
             }
             let cgroup = task.raw.cgroup_id;
