@@ -406,7 +406,7 @@ fn raw(row: &Container) -> Reading<&GroupRaw> {
 /// Its counters between the last two readings of its files.
 pub(super) fn delta(row: &Container) -> Reading<&GroupDelta> {
     raw(row)?;
-    row.raw_delta.as_ref().ok_or(Missing::FirstInterval)
+    row.raw_delta().ok_or(Missing::FirstInterval)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::changes::Changes;
 use super::ids::IdMap;
@@ -35,8 +35,8 @@ pub struct Container {
     pub remote: Remote,
     /// Its limits and its memory.
     pub raw: Option<Arc<GroupRaw>>,
-    /// Its counters between the last two readings of its files; `None` before the second.
-    pub raw_delta: Option<GroupDelta>,
+    /// See [`Container::raw_delta`].
+    delta: OnceLock<Option<GroupDelta>>,
     /// CPUs that share a core with a CPU of another container; `None` unless both have CPUs of their own.
     pub smt_shared_cpus: Option<u32>,
 }
@@ -94,6 +94,12 @@ fn disks(raw: &GroupRaw) -> Reading<DisksUsed> {
 impl Container {
     pub fn kind(&self) -> Kind {
         self.group.as_ref().map_or(Kind::Group, |group| group.kind)
+    }
+
+    /// Its counters between the last two readings of its files; `None` before the second. Made when first asked for: few of
+    /// thousands of rows are, and each is a handful of texts on a host that lacks most counters.
+    pub fn raw_delta(&self) -> Option<&GroupDelta> {
+        self.delta.get_or_init(|| self.raw.as_deref().and_then(GroupDelta::of)).as_ref()
     }
 }
 
@@ -157,7 +163,6 @@ impl Sums {
         }
         for row in &mut rows {
             row.raw = current.groups.get(&row.id).cloned();
-            row.raw_delta = row.raw.as_deref().and_then(GroupDelta::of);
         }
         share_cores(topology, &mut rows);
         Sums { rows, at, order }
@@ -344,7 +349,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
         sum: Task::new(Arc::new(raw)),
         remote: Remote::default(),
         raw: None,
-        raw_delta: None,
+        delta: OnceLock::new(),
         smt_shared_cpus: None,
     }
 }

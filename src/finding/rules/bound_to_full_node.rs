@@ -81,7 +81,7 @@ fn of_container(row: &Container) -> Option<Vec<NodeId>> {
 
 /// Share of the time between two readings in which all tasks of its group waited for memory, in percent.
 fn group_pressure_pct(view: &View<'_>, of: &Of<'_>) -> Option<f64> {
-    let delta = view.container_of(of)?.raw_delta.as_ref()?;
+    let delta = view.container_of(of)?.raw_delta()?;
     let pressure = delta.pressure.as_ref().ok()?;
     Some(pressure.memory_full_us as f64 * 1e5 / delta.interval_ns as f64)
 }

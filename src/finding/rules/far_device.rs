@@ -104,7 +104,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
 
 /// The other node whose disks have most of its bytes, with their share in percent.
 fn farthest(view: &View<'_>, row: &Container, home: NodeId) -> Option<(NodeId, f64)> {
-    let sums = by_node(row.raw_delta.as_ref()?, view.topology()).ok()?;
+    let sums = by_node(row.raw_delta()?, view.topology()).ok()?;
     let all = sums.values().fold(0u64, |sum, used| sum.saturating_add(used.bytes));
     let others =
         sums.iter().filter_map(|(node, used)| Some(((*node)?, used.bytes))).filter(|(node, _)| *node != home);

@@ -72,7 +72,7 @@ pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
         known = true;
         let Some(limit) = limit else { continue };
         let full = *used as f64 >= *limit as f64 * 0.95;
-        let hits = row.raw_delta.as_ref().and_then(|delta| delta.memory_max_events.as_ref().ok()).copied();
+        let hits = row.raw_delta().and_then(|delta| delta.memory_max_events.as_ref().ok()).copied();
         if full && (hits.is_some_and(|hits| hits > 0) || most) {
             return Some(true);
         }
