@@ -5,6 +5,7 @@
 pub mod access;
 pub mod cgroup_path;
 pub mod counters;
+pub mod counts;
 pub mod disks;
 pub mod event;
 pub mod facility;
@@ -17,6 +18,7 @@ pub mod sample;
 pub mod share;
 pub mod slots;
 pub mod stacks;
+pub mod task;
 pub mod topology;
 pub mod units;
 pub mod wire;

@@ -24,10 +24,11 @@ use crate::model::event::Event;
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::model::units::CpuId;
-use crate::model::wire::{
+use crate::model::wire::Wire;
+use crate::model::wire::access::{
     ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CHOSEN, ACCESS_CODE, ACCESS_EVENT, ACCESS_FROM,
     ACCESS_HAS_STACK, ACCESS_KERNEL, ACCESS_KNOWN, ACCESS_LOSSES, ACCESS_RED_ZONE, ACCESS_STACK,
-    ACCESS_WORDS, AccessHead, AccessProcess, Wire,
+    ACCESS_WORDS, AccessHead, AccessProcess,
 };
 use crate::pmu::memory_event::MemoryEvent;
 use crate::sys;

@@ -15,8 +15,9 @@ use crate::model::event::Event;
 use crate::model::sample::Comm;
 use crate::model::stacks::{BuildId, Frame, Stack};
 use crate::model::units::CpuId;
-use crate::model::wire::{
-    FRAME_HAS_ADDRESS, FRAME_HAS_BUILD_ID, HOT_FRAMES, HOT_LOSSES, HotHead, UserFrame, Wire,
+use crate::model::wire::Wire;
+use crate::model::wire::hot::{
+    FRAME_HAS_ADDRESS, FRAME_HAS_BUILD_ID, HOT_FRAMES, HOT_LOSSES, HotHead, UserFrame,
 };
 use crate::sys;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::model::counters::Counter;
 use crate::model::sample::{Counts, Pressure, Slot};
+use crate::model::slots::add_slots;
 use crate::model::wire::SLOTS;
 use crate::snapshot::{Container, NumaPages, Remote, Room, Snapshot, Swapped, Tally, Task, Waits};
 
@@ -195,14 +196,6 @@ pub struct MachineSums {
     swapped: Option<Swapped>,
     steal_ns: Option<u64>,
     pressure: Option<Pressure>,
-}
-
-fn add_slots(sum: &mut [Slot], more: &[Slot]) {
-    for (sum, more) in sum.iter_mut().zip(more) {
-        sum.count = sum.count.saturating_add(more.count);
-        sum.enabled_ns = sum.enabled_ns.saturating_add(more.enabled_ns);
-        sum.running_ns = sum.running_ns.saturating_add(more.running_ns);
-    }
 }
 
 fn add(sum: &mut u64, more: u64) {

@@ -2,26 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::{AddAssign, Index, IndexMut, SubAssign};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::access::MemoryUses;
-use crate::model::counters::{Counter, Scalars};
+pub use crate::model::counts::Counts;
 use crate::model::disks::DisksUsed;
-use crate::model::event::TableInUse;
-use crate::model::event::{Event, Role};
+use crate::model::event::{Event, Role, TableInUse};
 use crate::model::group::Group;
 pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
 pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
 use crate::model::process::ProcFieldsOf;
 pub use crate::model::slots::{Slot, Slots};
 use crate::model::stacks::StackBatch;
+pub use crate::model::task::{Comm, MemPolicy, OTHERS_PID, TaskRaw};
 use crate::model::topology::Topology;
 use crate::model::units::{CpuId, NodeId};
 pub use crate::model::wire::NodeCounts;
-use crate::model::wire::{SIBLINGS, SLOTS};
+use crate::model::wire::SLOTS;
 
 /// Why there is no value. There is no default: zero means measured zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,259 +55,6 @@ impl fmt::Display for Missing {
 
 /// A value or the reason why there is none.
 pub type Reading<T> = Result<T, Missing>;
-
-/// The pid of no task that is listed: the idle tasks have it.
-pub const OTHERS_PID: u32 = 0;
-
-/// A task's name as the kernel keeps it: up to 15 bytes that anybody may choose, so never print
-/// them as they are (see [`crate::text::clean`]).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Comm(pub [u8; 16]);
-
-impl Comm {
-    /// The bytes up to the first NUL.
-    pub fn bytes(&self) -> &[u8] {
-        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
-        &self.0[..len]
-    }
-
-    /// A name for tests; longer text is cut as the kernel cuts it.
-    pub fn new(text: &str) -> Comm {
-        let mut bytes = [0; 16];
-        let len = text.len().min(15);
-        bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
-        Comm(bytes)
-    }
-}
-
-impl fmt::Debug for Comm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Comm({:?})", String::from_utf8_lossy(self.bytes()))
-    }
-}
-
-/// Everything about a task that only counts up. Sums of tasks are sums of these.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// On-CPU time by node id, since numatop-ng first saw the task.
-    pub run_ns: Vec<u64>,
-    /// One number for each [`Counter`].
-    pub scalars: Scalars,
-    /// Perf counters, by slot; events are in [`HostFacts::events`].
-    pub slots: Slots,
-    /// Cycles and instructions by node id, as counted; empty where there is one node or no such counters.
-    pub by_node: Vec<NodeCounts>,
-    /// Pages it was given for user space, by node of the page; empty where they are not counted.
-    pub pages: Vec<u64>,
-    /// Cycles and instructions of stretches in which the SMT siblings were idle, and in which one was busy; all 0
-    /// without SMT.
-    pub by_sibling: [NodeCounts; SIBLINGS],
-}
-
-impl Counts {
-    /// On-CPU time on all nodes, in ns.
-    pub fn cpu_ns(&self) -> u64 {
-        self.run_ns.iter().fold(0, |sum, ns| sum.wrapping_add(*ns))
-    }
-
-    /// Forgets what the kernel counted before we looked: for a task that is older than our first sight of it.
-    pub fn without_lifetime(&self) -> Counts {
-        Counts { scalars: self.scalars.without_lifetime(), ..self.clone() }
-    }
-
-    /// Counts of the kernel since the task was born, whether we looked or not: the rest of
-    /// [`Counts::without_lifetime`].
-    pub fn lifetime(&self) -> Counts {
-        let mut lifetime = self.clone();
-        lifetime -= &self.without_lifetime();
-        lifetime
-    }
-
-    /// The counts that `each` makes of these; it makes zero of zero.
-    pub fn map(&self, each: impl Fn(u64) -> u64) -> Counts {
-        let mut mapped = self.clone();
-        mapped.zip(self, |mine, theirs| *mine = each(theirs));
-        mapped
-    }
-
-    /// Applies `op` to each number and that of `other`; the shorter of two lists goes on with zeros.
-    fn zip(&mut self, other: &Counts, op: impl Fn(&mut u64, u64)) {
-        // All fields by name: one that is added and forgotten here does not compile.
-        let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = other;
-        zip_lists(&mut self.run_ns, run_ns, |mine, theirs| op(mine, *theirs));
-        zip_lists(&mut self.pages, pages, |mine, theirs| op(mine, *theirs));
-        let both = |mine: &mut NodeCounts, theirs: &NodeCounts| {
-            op(&mut mine.cycles, theirs.cycles);
-            op(&mut mine.instructions, theirs.instructions);
-        };
-        zip_lists(&mut self.by_node, by_node, both);
-        for (mine, theirs) in self.by_sibling.iter_mut().zip(by_sibling) {
-            both(mine, theirs);
-        }
-        // An operation on two zeros gives zero.
-        if !self.slots.is_empty() || !slots.is_empty() {
-            for (mine, theirs) in self.slots.iter_mut().zip(&slots[..]) {
-                op(&mut mine.count, theirs.count);
-                op(&mut mine.enabled_ns, theirs.enabled_ns);
-                op(&mut mine.running_ns, theirs.running_ns);
-            }
-        }
-        for (mine, theirs) in self.scalars.values_mut().iter_mut().zip(scalars.values()) {
-            op(mine, *theirs);
-        }
-    }
-
-    /// Turns what went below zero in wrapping arithmetic into zero: a row never shows a negative rate.
-    pub fn clamp(&mut self) {
-        let zero = Counts {
-            run_ns: vec![0; self.run_ns.len()],
-            by_node: vec![NodeCounts::default(); self.by_node.len()],
-            pages: vec![0; self.pages.len()],
-            ..Counts::default()
-        };
-        self.zip(&zero, |mine, _| {
-            if *mine > i64::MAX as u64 {
-                *mine = 0;
-            }
-        });
-    }
-}
-
-fn zip_lists<T: Clone + Default>(mine: &mut Vec<T>, theirs: &[T], op: impl Fn(&mut T, &T)) {
-    if mine.len() < theirs.len() {
-        mine.resize(theirs.len(), T::default());
-    }
-    for (mine, theirs) in mine.iter_mut().zip(theirs) {
-        op(mine, theirs);
-    }
-}
-
-impl Index<Counter> for Counts {
-    type Output = u64;
-
-    fn index(&self, counter: Counter) -> &u64 {
-        &self.scalars[counter]
-    }
-}
-
-impl IndexMut<Counter> for Counts {
-    fn index_mut(&mut self, counter: Counter) -> &mut u64 {
-        &mut self.scalars[counter]
-    }
-}
-
-impl<const N: usize> From<[(Counter, u64); N]> for Counts {
-    /// The numbers of these counters; all others are zero.
-    fn from(numbers: [(Counter, u64); N]) -> Counts {
-        Counts { scalars: numbers.into(), ..Counts::default() }
-    }
-}
-
-impl Counts {
-    /// The same with these numbers in place of those of their counters.
-    #[must_use]
-    pub fn with<const N: usize>(mut self, numbers: [(Counter, u64); N]) -> Counts {
-        for (counter, number) in numbers {
-            self[counter] = number;
-        }
-        self
-    }
-}
-
-impl AddAssign<&Counts> for Counts {
-    /// Wrapping, so that sums of differences come out right whatever their order.
-    fn add_assign(&mut self, other: &Counts) {
-        self.zip(other, |mine, theirs| *mine = mine.wrapping_add(theirs));
-    }
-}
-
-impl SubAssign<&Counts> for Counts {
-    /// Wrapping: see [`Counts::clamp`].
-    fn sub_assign(&mut self, other: &Counts) {
-        self.zip(other, |mine, theirs| *mine = mine.wrapping_sub(theirs));
-    }
-}
-
-/// A task's memory policy, as set_mempolicy(2) takes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemPolicy {
-    /// `MPOL_*` of the kernel's include/uapi/linux/mempolicy.h; 0: the default.
-    pub mode: u16,
-    /// `MPOL_F_*` of the same file.
-    pub flags: u16,
-    /// Bit i: node i is in it. Nodes above 63 are not told.
-    pub nodes: u64,
-}
-
-/// One thread; or what the ended threads of a process left behind (`tid` 0); or an ended process.
-///
-/// Fields stay in this order: an interval goes through all rows, most of which rest, and the first ones lie beside the
-/// reference count that it touches anyway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[repr(C)]
-#[cfg_attr(test, derive(Default))]
-pub struct TaskRaw {
-    /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.
-    pub serial: u64,
-    /// Process id; [`OTHERS_PID`] for the row of all that a recording left out.
-    pub pid: u32,
-    /// Thread id; 0 for what ended threads left behind.
-    pub tid: u32,
-    /// Parent's process id.
-    pub ppid: u32,
-    /// Real user id.
-    pub uid: u32,
-    /// CLOCK_BOOTTIME, ns.
-    pub start_ns: u64,
-    /// Start of the thread group's leader: (`pid`, `leader_start_ns`) identifies a process for ever.
-    pub leader_start_ns: u64,
-    /// Id of its cgroup: see [`Names::cgroups`].
-    pub cgroup_id: u64,
-    /// Its name, which any program may choose.
-    pub comm: Comm,
-    /// `task->__state` and `task->exit_state`.
-    pub state: u32,
-    /// See `state`.
-    pub exit_state: u32,
-    /// `SCHED_*` of sched(7).
-    pub policy: u32,
-    /// -20..=19.
-    pub nice: i32,
-    /// CPU that it runs on or ran on last.
-    pub cpu: u32,
-    /// Number of CPUs that it may use.
-    pub cpus_allowed: u32,
-    /// Bit i: it may use a CPU of node i. `None` where that is not known, as of ended tasks; nodes above 63 are not
-    /// told, and no bit at all is `None`.
-    pub cpu_nodes: Option<u64>,
-    /// Bit i: it may take memory from node i, as its cpuset says. See `cpu_nodes`.
-    pub mem_nodes: Option<u64>,
-    /// It is a kernel thread.
-    pub kthread: bool,
-    /// Resident memory of its process, bytes.
-    pub rss_bytes: u64,
-    /// The same by kind; `None` in recordings from before it was kept.
-    pub resident: Option<Resident>,
-    /// `se.sum_exec_runtime`: on-CPU ns since birth, what /proc/PID/schedstat shows.
-    pub exec_ns: u64,
-    /// The kernel's choice; `None` without CONFIG_NUMA_BALANCING or while it has made none.
-    pub preferred_node: Option<NodeId>,
-    /// Period of scans by NUMA balancing, ms; 0: it does not scan.
-    pub scan_period_ms: u32,
-    /// The group in which NUMA balancing places it; 0: none.
-    pub numa_group: u32,
-    /// Where it asks for new memory.
-    pub mempolicy: MemPolicy,
-    /// Everything that only counts up.
-    pub counts: Counts,
-}
-
-impl TaskRaw {
-    /// The process of the row.
-    pub fn process(&self) -> (u32, u64) {
-        (self.pid, self.leader_start_ns)
-    }
-}
 
 /// NUMA hinting faults, and those that found their page on another node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

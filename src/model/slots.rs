@@ -23,6 +23,15 @@ pub struct Slots(Option<Box<[Slot; SLOTS]>>);
 
 static ZERO: [Slot; SLOTS] = [Slot { count: 0, enabled_ns: 0, running_ns: 0 }; SLOTS];
 
+/// Adds each slot of `more` to that of `sum`. No sum of what a recording says is out of range.
+pub fn add_slots(sum: &mut [Slot], more: &[Slot]) {
+    for (sum, more) in sum.iter_mut().zip(more) {
+        sum.count = sum.count.saturating_add(more.count);
+        sum.enabled_ns = sum.enabled_ns.saturating_add(more.enabled_ns);
+        sum.running_ns = sum.running_ns.saturating_add(more.running_ns);
+    }
+}
+
 impl Slots {
     /// Bytes on the heap once something was written.
     pub const HEAP_BYTES: usize = size_of::<[Slot; SLOTS]>();

@@ -1,6 +1,7 @@
 //! The sampling of memory use as a source offers it: the sampler, the decoder, and the reader that looks up pages.
 //! Registers and code end here: what goes on are numbers of pages, and what comes out are sums by mapping.
 
+mod asked;
 mod budgeted;
 mod lines;
 mod spe;
@@ -14,23 +15,23 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use libbpf_rs::Program;
 
+use self::asked::{Asked, by_turns};
 use self::budgeted::Budgeted;
 use self::lines::{Lines, line_sample};
 use self::spe::Spe;
-use crate::access::lines::{LineBatch, PlacedLines, place as place_lines};
 use crate::access::outcome::{Attribution, Outcome};
 use crate::access::sample::{Decoders, EventAccess, RawSample, Registers};
 use crate::access::self_check::Verdict;
-use crate::access::window::{Batch, EventAt, Losses, Place, Places, Window};
+use crate::access::window::{Batch, EventAt, Losses, Places, Window};
 use crate::collect::access::follow::{BATCH_MAX, BUDGET as FOLLOW_BUDGET, Done, Followers, Job as FollowJob};
-use crate::collect::access::{AccessProbe, lookup, rate, self_check};
+use crate::collect::access::{AccessProbe, rate, self_check};
 use crate::collect::mm_reader::MmReader;
-use crate::collect::mm_reader::wire::{JOBS_MAX, Job, PagesPlaced, PagesTurn, Turn};
+use crate::collect::mm_reader::wire::{Job, Turn};
 use crate::collect::placement::draw::Random;
 use crate::host::clock::thread_time;
 use crate::host::memory_blocks::MemoryBlocks;
 use crate::model::access::class::AccessClass;
-use crate::model::access::{EVENTS_LEFT_OUT, LINES_LEFT_OUT, MemoryUse, MemoryUses, SampledEvent};
+use crate::model::access::{EVENTS_LEFT_OUT, LINES_LEFT_OUT, MemoryUses, SampledEvent};
 use crate::model::facility::Facility;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, TaskRaw};
@@ -42,12 +43,8 @@ use crate::program::helper::OWN_PROGRAM;
 
 /// Where this machine's files are.
 const ROOT: &str = "/";
-/// Pages that are looked up with one sample, of all processes: a packet holds them.
-const PAGES_MAX: usize = 6000;
 /// Samples of events that are kept between two samples of ours: as many as there are in a minute, some 5 MB.
 const EVENTS_MAX: usize = 120_000;
-/// Time for that.
-const BUDGET: Duration = Duration::from_millis(20);
 
 /// There while memory use is sampled.
 pub struct Access {
@@ -98,21 +95,6 @@ pub enum Sampled {
     /// As many of these as fit into a hundredth of a CPU, the most important one first. No event of a PMU: it would take a
     /// counter from those that are shown.
     Budgeted(Vec<ProcessId>),
-}
-
-/// A batch whose pages are being looked up.
-struct Asked {
-    from_ns: u64,
-    to_ns: u64,
-    batch: Batch,
-    /// Pages asked about.
-    pages: HashMap<ProcessId, Vec<u64>>,
-    found: BTreeMap<ProcessId, MemoryUse>,
-    /// Sides of contended lines whose pages are not looked up yet, and those that are.
-    lines: LineBatch,
-    placed_lines: BTreeMap<ProcessId, PlacedLines>,
-    lost: Losses,
-    page_shift: u32,
 }
 
 impl Access {
@@ -419,40 +401,20 @@ impl Access {
         }
         self.events_kept = 0;
         self.lost = lost;
+        let begin = self.random.below(asked.batch.len().max(1) as u64) as usize;
+        let order = by_turns(asked.batch.keys().copied().collect(), begin, &self.first);
         let uids: HashMap<ProcessId, u32> = tasks.iter().map(|task| (task.process(), task.uid)).collect();
         let job = |process: ProcessId| {
             let uid = uids.get(&process).copied().unwrap_or(0);
             Job { process, uid, rss_bytes: 0, careful: false }
         };
-        let begin = self.random.below(asked.batch.len().max(1) as u64) as usize;
-        let order = by_turns(asked.batch.keys().copied().collect(), begin, &self.first);
         let mut jobs: Vec<Job> = order.into_iter().map(job).collect();
         self.reader.admit(&mut jobs);
-        // A packet holds no more; samples of the others count without a mapping.
-        jobs.truncate(JOBS_MAX);
-        let mut left = PAGES_MAX;
-        let mut pages = Vec::new();
-        jobs.retain(|job| {
-            let mut of_job = asked.batch.get(&job.process).map(|tally| tally.pages()).unwrap_or_default();
-            // Pages of loads are among them already.
-            let of_lines = asked.lines.get(&job.process).into_iter().flatten();
-            of_job.extend(of_lines.map(|sample| sample.page(self.page_shift)));
-            of_job.sort_unstable();
-            of_job.dedup();
-            let of_job = thinned(of_job, lookup::PAGES_MAX.min(left), now_ns);
-            if of_job.is_empty() {
-                return false;
-            }
-            left -= of_job.len();
-            asked.pages.insert(job.process, of_job.clone());
-            pages.push(of_job);
-            true
-        });
-        if jobs.is_empty() {
+        let Some(pages) = asked.question(jobs, now_ns) else {
             self.finish(asked);
             return;
-        }
-        self.reader.ask(Turn { pages: Some(PagesTurn { jobs, pages, budget: BUDGET }), ..Turn::default() });
+        };
+        self.reader.ask(Turn { pages: Some(pages), ..Turn::default() });
         self.asked = Some(asked);
     }
 
@@ -549,53 +511,6 @@ fn sampled_event(events: &Result<Vec<MemoryEvent>, Missing>, spe: Option<&Spe>) 
     }
 }
 
-impl Asked {
-    fn take(&mut self, process: ProcessId, placed: Result<PagesPlaced, Missing>) {
-        let Some(tally) = self.batch.remove(&process) else { return };
-        let asked = self.pages.remove(&process).unwrap_or_default();
-        let places = match placed {
-            Ok(placed) => places(&asked, placed),
-            Err(why) => Places { no_nodes: Some(why), ..Places::default() },
-        };
-        if let Some(lines) = self.lines.remove(&process) {
-            self.placed_lines.insert(process, place_lines(lines, &places, self.page_shift));
-        }
-        self.found.insert(process, tally.place(&places));
-    }
-}
-
-fn places(asked: &[u64], placed: PagesPlaced) -> Places {
-    let place = |(page, (mapping, node)): (&u64, &(i32, i32))| {
-        let mapping = usize::try_from(*mapping).ok()?;
-        let node = u32::try_from(*node).ok().map(NodeId);
-        Some((*page, Place { mapping, node }))
-    };
-    Places {
-        pages: asked.iter().zip(&placed.pages).filter_map(place).collect(),
-        mappings: placed.mappings,
-        no_nodes: placed.no_nodes,
-    }
-}
-
-/// Processes in the order in which they are looked up, as far as the time reaches: the wanted ones, then all others from the
-/// one at `begin` on. Without that the time would always go to those with the lowest ids.
-fn by_turns(mut processes: Vec<ProcessId>, begin: usize, wanted: &[ProcessId]) -> Vec<ProcessId> {
-    let begin = begin.min(processes.len());
-    processes.rotate_left(begin);
-    let place = |process: &ProcessId| wanted.iter().position(|one| one == process).unwrap_or(wanted.len());
-    processes.sort_by_key(place);
-    processes
-}
-
-/// At most `most` of `pages`, evenly spread; `seed` says where they begin.
-fn thinned(pages: Vec<u64>, most: usize, seed: u64) -> Vec<u64> {
-    if pages.len() <= most {
-        return pages;
-    }
-    let Some(step) = pages.len().checked_div(most).map(|step| step + 1) else { return Vec::new() };
-    pages.into_iter().skip(seed as usize % step).step_by(step).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -609,30 +524,5 @@ mod tests {
         // The id of a process that has ended is another's.
         let left = with_a_row(&known, [(1, 1), (2, 9)].into());
         assert_eq!(left.processes.keys().collect::<Vec<_>>(), [&(1, 1)]);
-    }
-
-    #[test]
-    fn wanted_processes_are_looked_up_first_and_others_by_turns() {
-        let all: Vec<ProcessId> = (1..=5).map(|pid| (pid, 1)).collect();
-        let order = |begin, wanted: &[u32]| {
-            let wanted: Vec<ProcessId> = wanted.iter().map(|pid| (*pid, 1)).collect();
-            by_turns(all.clone(), begin, &wanted).iter().map(|process| process.0).collect::<Vec<u32>>()
-        };
-        assert_eq!(order(0, &[]), [1, 2, 3, 4, 5]);
-        assert_eq!(order(3, &[5, 2, 9]), [5, 2, 4, 1, 3]);
-        assert!(by_turns(Vec::new(), 3, &[]).is_empty());
-    }
-
-    #[test]
-    fn too_many_pages_are_thinned_evenly() {
-        let pages: Vec<u64> = (0..10_000).collect();
-        for seed in 0..10 {
-            let kept = thinned(pages.clone(), 1500, seed);
-            assert!((1000..=1500).contains(&kept.len()), "{}", kept.len());
-            let middle = kept.iter().filter(|page| **page < 5000).count() as f64 / kept.len() as f64;
-            assert!((middle - 0.5).abs() < 0.01);
-        }
-        assert!(thinned(pages.clone(), 0, 1).is_empty());
-        assert_eq!(thinned(pages[..9].to_vec(), 9, 1), pages[..9]);
     }
 }

@@ -1,0 +1,118 @@
+//! A thread as it is at one moment.
+
+use std::fmt;
+
+use crate::model::counts::Counts;
+use crate::model::memory::Resident;
+use crate::model::units::NodeId;
+
+/// The pid of no task that is listed: the idle tasks have it.
+pub const OTHERS_PID: u32 = 0;
+
+/// A task's name as the kernel keeps it: up to 15 bytes that anybody may choose, so never print
+/// them as they are (see [`crate::text::clean`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Comm(pub [u8; 16]);
+
+impl Comm {
+    /// The bytes up to the first NUL.
+    pub fn bytes(&self) -> &[u8] {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        &self.0[..len]
+    }
+
+    /// A name for tests; longer text is cut as the kernel cuts it.
+    pub fn new(text: &str) -> Comm {
+        let mut bytes = [0; 16];
+        let len = text.len().min(15);
+        bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
+        Comm(bytes)
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Comm({:?})", String::from_utf8_lossy(self.bytes()))
+    }
+}
+
+/// A task's memory policy, as set_mempolicy(2) takes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemPolicy {
+    /// `MPOL_*` of the kernel's include/uapi/linux/mempolicy.h; 0: the default.
+    pub mode: u16,
+    /// `MPOL_F_*` of the same file.
+    pub flags: u16,
+    /// Bit i: node i is in it. Nodes above 63 are not told.
+    pub nodes: u64,
+}
+
+/// One thread; or what the ended threads of a process left behind (`tid` 0); or an ended process.
+///
+/// Fields stay in this order: an interval goes through all rows, most of which rest, and the first ones lie beside the
+/// reference count that it touches anyway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(test, derive(Default))]
+pub struct TaskRaw {
+    /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.
+    pub serial: u64,
+    /// Process id; [`OTHERS_PID`] for the row of all that a recording left out.
+    pub pid: u32,
+    /// Thread id; 0 for what ended threads left behind.
+    pub tid: u32,
+    /// Parent's process id.
+    pub ppid: u32,
+    /// Real user id.
+    pub uid: u32,
+    /// CLOCK_BOOTTIME, ns.
+    pub start_ns: u64,
+    /// Start of the thread group's leader: (`pid`, `leader_start_ns`) identifies a process for ever.
+    pub leader_start_ns: u64,
+    /// Id of its cgroup: see [`crate::model::sample::Names::cgroups`].
+    pub cgroup_id: u64,
+    /// Its name, which any program may choose.
+    pub comm: Comm,
+    /// `task->__state` and `task->exit_state`.
+    pub state: u32,
+    /// See `state`.
+    pub exit_state: u32,
+    /// `SCHED_*` of sched(7).
+    pub policy: u32,
+    /// -20..=19.
+    pub nice: i32,
+    /// CPU that it runs on or ran on last.
+    pub cpu: u32,
+    /// Number of CPUs that it may use.
+    pub cpus_allowed: u32,
+    /// Bit i: it may use a CPU of node i. `None` where that is not known, as of ended tasks; nodes above 63 are not
+    /// told, and no bit at all is `None`.
+    pub cpu_nodes: Option<u64>,
+    /// Bit i: it may take memory from node i, as its cpuset says. See `cpu_nodes`.
+    pub mem_nodes: Option<u64>,
+    /// It is a kernel thread.
+    pub kthread: bool,
+    /// Resident memory of its process, bytes.
+    pub rss_bytes: u64,
+    /// The same by kind; `None` in recordings from before it was kept.
+    pub resident: Option<Resident>,
+    /// `se.sum_exec_runtime`: on-CPU ns since birth, what /proc/PID/schedstat shows.
+    pub exec_ns: u64,
+    /// The kernel's choice; `None` without CONFIG_NUMA_BALANCING or while it has made none.
+    pub preferred_node: Option<NodeId>,
+    /// Period of scans by NUMA balancing, ms; 0: it does not scan.
+    pub scan_period_ms: u32,
+    /// The group in which NUMA balancing places it; 0: none.
+    pub numa_group: u32,
+    /// Where it asks for new memory.
+    pub mempolicy: MemPolicy,
+    /// Everything that only counts up.
+    pub counts: Counts,
+}
+
+impl TaskRaw {
+    /// The process of the row.
+    pub fn process(&self) -> (u32, u64) {
+        (self.pid, self.leader_start_ns)
+    }
+}

@@ -1,0 +1,196 @@
+//! The machine and its nodes in the interval.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{
+    Accesses, CpuDelta, Own, Remote, Room, RowKind, Snapshot, add, add_known, cpus, dead_counters, sum,
+};
+use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample, Slot};
+use crate::model::slots::add_slots;
+use crate::model::units::NodeId;
+use crate::model::wire::SLOTS;
+
+/// One node of the machine.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub raw: NodeRaw,
+    /// Online CPUs.
+    pub cpus: u32,
+    /// In the interval: on-CPU time of its CPUs, and its counter slots.
+    pub busy_ns: u64,
+    pub irq_ns: u64,
+    /// In the interval, of its CPUs; `None` where no CPU says.
+    pub steal_ns: Option<u64>,
+    pub slots: [Slot; SLOTS],
+    /// In the interval: pages, as in numastat(8).
+    pub pages: NumaPages,
+    /// In the interval: see [`NodeRaw`].
+    pub kswapd_pages: u64,
+    pub direct_pages: u64,
+    pub node_reclaims: u64,
+    /// In the interval: pages that NUMA balancing brought here and took away.
+    pub pages_in: u64,
+    pub pages_out: u64,
+    /// Of what ran on its CPUs.
+    pub remote: Remote,
+    /// In the interval, on its CPUs; `None` where they are not counted by CPU.
+    pub hints: Option<Hints>,
+}
+
+/// Page allocations of a node in the interval, as numastat(8) names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NumaPages {
+    pub numa_hit: u64,
+    pub numa_miss: u64,
+    pub numa_foreign: u64,
+    pub interleave_hit: u64,
+    pub local_node: u64,
+    pub other_node: u64,
+}
+
+/// Pages that came from swap and went to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swapped {
+    pub pages_in: u64,
+    pub pages_out: u64,
+}
+
+/// The machine in the interval, without rows of tasks and containers.
+pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample) -> Snapshot {
+    let cpus = cpus::deltas(previous, current);
+    let interval_ns = previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns));
+    let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
+    let mut snapshot = Snapshot {
+        host: Arc::clone(host),
+        wall_ns: current.wall_ns,
+        mono_ns: current.mono_ns,
+        boot_ns: current.boot_ns,
+        interval_ns,
+        grain: RowKind::Processes,
+        tasks: Vec::new(),
+        row_uses: Vec::new(),
+        containers: Vec::new(),
+        nodes: nodes(previous, current, &cpus),
+        flows: flows(previous, current, |sample| &sample.flows),
+        page_flows: Vec::new(),
+        accesses: Accesses::default(),
+        room: Room::of(current, interval_ns.unwrap_or(0)),
+        busy_ns: 0,
+        irq_ns: 0,
+        switches: 0,
+        steal_ns: None,
+        pressure: pressure(previous, current),
+        machine: current.machine,
+        swapped: swapped(previous, current),
+        hints: hints(previous, current),
+        zone_reclaim_mode: current.vm.and_then(|vm| vm.zone_reclaim_mode),
+        online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
+        cpus: Vec::new(),
+        slots: Default::default(),
+        silent: dead_counters::roles(host, current),
+        own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
+        lost: current.lost.clone(),
+        exit_lost_ns: sum(&current.exit_lost_ns),
+        names: Arc::clone(&current.names),
+        notes: current.notes.clone(),
+        hot: None,
+        overhead: None,
+    };
+    snapshot.page_flows = page_flows(previous, current, &mut snapshot.nodes);
+    for cpu in &cpus {
+        add(&mut snapshot.busy_ns, cpu.busy_ns);
+        add(&mut snapshot.irq_ns, cpu.irq_ns);
+        add_known(&mut snapshot.steal_ns, cpu.steal_ns);
+        add(&mut snapshot.switches, cpu.switches);
+        add_slots(&mut snapshot.slots, &cpu.slots);
+    }
+    snapshot.cpus = cpus;
+    snapshot
+}
+
+fn flows(previous: Option<&Sample>, current: &Sample, of: fn(&Sample) -> &[Flow]) -> Vec<Flow> {
+    let Some(previous) = previous else { return Vec::new() };
+    let before: HashMap<_, _> = of(previous).iter().map(|flow| ((flow.from, flow.to), flow.count)).collect();
+    let delta = |flow: &Flow| {
+        let count = flow.count.saturating_sub(before.get(&(flow.from, flow.to)).copied().unwrap_or(0));
+        Flow { count, ..*flow }
+    };
+    of(current).iter().map(delta).collect()
+}
+
+/// Pages that went from node to node; each node has its share of them.
+fn page_flows(previous: Option<&Sample>, current: &Sample, nodes: &mut [Node]) -> Vec<Flow> {
+    let flows = flows(previous, current, |sample| &sample.page_flows);
+    let at: HashMap<NodeId, usize> =
+        nodes.iter().enumerate().map(|(at, node)| (NodeId(node.raw.id), at)).collect();
+    for flow in &flows {
+        if let Some(from) = at.get(&flow.from) {
+            add(&mut nodes[*from].pages_out, flow.count);
+        }
+        if let Some(to) = at.get(&flow.to) {
+            add(&mut nodes[*to].pages_in, flow.count);
+        }
+    }
+    flows
+}
+
+fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<Swapped> {
+    let (before, now) = (previous?.vm?, current.vm?);
+    Some(Swapped {
+        pages_in: now.swapped_in.saturating_sub(before.swapped_in),
+        pages_out: now.swapped_out.saturating_sub(before.swapped_out),
+    })
+}
+
+fn pressure(previous: Option<&Sample>, current: &Sample) -> Option<Pressure> {
+    Some(current.machine?.pressure?.since(previous?.machine?.pressure?))
+}
+
+fn hints(previous: Option<&Sample>, current: &Sample) -> Option<Hints> {
+    Some(current.vm?.hints?.since(previous?.vm?.hints?))
+}
+
+fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<Node> {
+    let row = |raw: &NodeRaw| {
+        let before =
+            previous.and_then(|sample| sample.nodes.iter().find(|node| node.id == raw.id)).unwrap_or(raw);
+        let online = current.cpus.iter().filter(|cpu| cpu.online && cpu.node == raw.id).count() as u32;
+        let mut node = Node {
+            raw: raw.clone(),
+            cpus: online,
+            busy_ns: 0,
+            irq_ns: 0,
+            steal_ns: None,
+            slots: Default::default(),
+            kswapd_pages: raw.kswapd_pages.saturating_sub(before.kswapd_pages),
+            direct_pages: raw.direct_pages.saturating_sub(before.direct_pages),
+            node_reclaims: raw.node_reclaims.saturating_sub(before.node_reclaims),
+            pages: NumaPages {
+                numa_hit: raw.numa_hit.saturating_sub(before.numa_hit),
+                numa_miss: raw.numa_miss.saturating_sub(before.numa_miss),
+                numa_foreign: raw.numa_foreign.saturating_sub(before.numa_foreign),
+                interleave_hit: raw.interleave_hit.saturating_sub(before.interleave_hit),
+                local_node: raw.local_node.saturating_sub(before.local_node),
+                other_node: raw.other_node.saturating_sub(before.other_node),
+            },
+            pages_in: 0,
+            pages_out: 0,
+            remote: Remote::default(),
+            hints: None,
+        };
+        for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
+            add(&mut node.busy_ns, cpu.busy_ns);
+            add(&mut node.irq_ns, cpu.irq_ns);
+            add_known(&mut node.steal_ns, cpu.steal_ns);
+            add_slots(&mut node.slots, &cpu.slots);
+            if let Some(more) = cpu.hints {
+                let sum = node.hints.get_or_insert_default();
+                add(&mut sum.faults, more.faults);
+                add(&mut sum.remote, more.remote);
+            }
+        }
+        node
+    };
+    current.nodes.iter().map(row).collect()
+}
