@@ -1,6 +1,8 @@
 //! Regularity of samples: the moments of those of one a second beside the grid of seconds, on a machine at rest and on a busy one.
 
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,21 +70,34 @@ struct Moments {
     measured: Option<Vec<f64>>,
 }
 
-fn moments(mut watcher: Watcher, count: usize) -> Result<Moments> {
+/// Moments of `count` refreshes from that on at which the machine became busy. Says when the watcher has begun: at the lowest
+/// priority a start beside work takes minutes, and a pace is about what runs.
+fn moments(
+    mut watcher: Watcher,
+    count: usize,
+    ready: &Sender<()>,
+    busy: &OnceLock<Instant>,
+) -> Result<Moments> {
     let mut frames = Frames::start(&mut watcher.command, watcher.begins, |_| ())?;
     let began = Instant::now();
-    let (mut came, mut measured, mut told) = (Vec::new(), Vec::new(), 0.0);
-    for _ in 0..count + WARM_UP {
+    let (mut came, mut measured, mut told, mut seen) = (Vec::new(), Vec::new(), 0.0, 0);
+    while came.len() < count {
         let frame = frames.next(Duration::from_secs(60))?;
-        came.push((frame.at - began).as_nanos() as f64);
         if watcher.tells {
             let line: Value = serde_json::from_str(&frame.line).context("reading a line of JSON")?;
             told += line["interval_ns"].as_f64().context("a line without interval_ns")?;
+        }
+        seen += 1;
+        if seen == WARM_UP {
+            // No one listens any more where another watcher failed.
+            let _ = ready.send(());
+        }
+        if busy.get().is_some_and(|since| frame.at > *since) {
+            came.push((frame.at - began).as_nanos() as f64);
             measured.push(told);
         }
     }
-    let measured = watcher.tells.then(|| measured.split_off(WARM_UP));
-    Ok(Moments { came: came.split_off(WARM_UP), measured })
+    Ok(Moments { came, measured: watcher.tells.then_some(measured) })
 }
 
 /// Distance of each moment from a grid of seconds that lies in the middle of them, ms. A tool that lets a second pass
@@ -108,9 +123,6 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let count = if plan.quick { 10 } else { 120 };
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     for hogs in [0, HOGS * cpus] {
-        let load: Vec<Process> = (0..hogs)
-            .map(|_| Process::start(work::command(&["hog"])?.stdout(Stdio::null())))
-            .collect::<Result<_>>()?;
         let words = match hogs {
             0 => "nothing else of ours runs".to_string(),
             hogs => format!("{hogs} programs compute without pause on {cpus} CPUs"),
@@ -121,11 +133,29 @@ pub fn run(plan: &Plan) -> Result<Report> {
             ),
             &["program", "half of them within", "99 in 100", "the worst"],
         );
+        let busy = Arc::new(OnceLock::new());
+        let (ready, begun) = channel();
         let threads: Vec<_> = watchers(plan)
             .into_iter()
-            .map(|watcher| (watcher.name, watcher.tells, thread::spawn(move || moments(watcher, count))))
+            .map(|watcher| {
+                let (ready, busy) = (ready.clone(), Arc::clone(&busy));
+                let name = (watcher.name, watcher.tells);
+                let wait = move || {
+                    let found = moments(watcher, count, &ready, &busy);
+                    // One that failed is not waited for. No one listens where it did not.
+                    let _ = ready.send(());
+                    found
+                };
+                (name, thread::spawn(wait))
+            })
             .collect();
-        for (name, is_ours, thread) in threads {
+        drop(ready);
+        begun.iter().take(threads.len()).for_each(drop);
+        let load: Vec<Process> = (0..hogs)
+            .map(|_| Process::start(work::command(&["hog"])?.stdout(Stdio::null())))
+            .collect::<Result<_>>()?;
+        busy.get_or_init(Instant::now);
+        for ((name, is_ours), thread) in threads {
             let found = thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
             let moments = match found {
                 Ok(moments) => moments,

@@ -11,7 +11,8 @@ use crate::numbers::Spread;
 use crate::report::{Cell, Report, Table};
 use crate::screen::Screen;
 
-const LIMIT_MS: f64 = 500.0;
+/// A frame that comes later is noticed.
+const LIMIT_MS: f64 = 150.0;
 
 /// A frame of the live view has a head line, and a row of a process below it.
 fn table_is_there(text: &str) -> bool {
