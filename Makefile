@@ -15,6 +15,7 @@ help:
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make install    the built program, its documents, units and rules below PREFIX (/usr/local), in DESTDIR'
 	@echo 'make dist       tarballs, .deb and .rpm of static binaries for x86_64 and aarch64, in target/dist'
+	@echo 'make reproducible  the packages of make dist built twice, in folders of different names, and compared'
 	@echo 'make packages   the packages of make dist installed, upgraded and purged in a bare system (root)'
 	@echo 'make systemd    the services of the .deb under a systemd that boots: started, killed, booted, upgraded, purged (root)'
 	@echo 'make manifests  the Kubernetes manifests and the dashboard against their schemas'
@@ -91,6 +92,11 @@ dist:
 	$(MAKE) static ARCH=aarch64
 	scripts/dist
 
+reproducible:
+	scripts/install-deps dist
+	[ $(ARCH) = "$$(uname -m)" ] || vmtests/install-deps static
+	scripts/check-reproducible $(ARCH)
+
 packages:
 	scripts/install-deps packages
 	$(SUDO) scripts/check-packages
@@ -147,4 +153,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all format static bench prometheus parquet parquet-all pages programs inspect fuzz torture install dist packages systemd manifests traces
+.PHONY: help build run test test-host test-all format static bench prometheus parquet parquet-all pages programs inspect fuzz torture install dist reproducible packages systemd manifests traces
