@@ -47,6 +47,14 @@ pub trait Source {
     /// Facts about the host.
     fn host(&self) -> Arc<HostFacts>;
 
+    /// Does what the next sample needs before its time is read: the length of an interval is known when this is done.
+    ///
+    /// # Errors
+    /// The source cannot go on.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// The next sample, or `None` at the end of a finite source.
     ///
     /// # Errors

@@ -15,6 +15,8 @@ pub enum Cause {
     Stopped,
     /// It was ready to run, and other tasks had the CPUs.
     NoCpu,
+    /// CPUs were brought up to date.
+    Preparing,
     /// Names of functions were waited for.
     Names,
     /// The sample before was taken, and recorded where there is a recording.
@@ -28,6 +30,7 @@ impl Cause {
         match self {
             Cause::Stopped => "numatop-ng was stopped (SIGSTOP or SIGTSTP) and continued",
             Cause::NoCpu => "other tasks had the CPUs while numatop-ng was ready to run",
+            Cause::Preparing => "bringing the CPUs up to date took long",
             Cause::Names => "names of functions came late",
             Cause::Sampling => "the sample before took long to take and to record",
             Cause::Setup => "the sampling of stacks or accesses had to begin first",
@@ -278,6 +281,7 @@ mod tests {
         assert!(why(&[(Cause::Names, 2_500), (Cause::Sampling, 100)], none).contains("names"));
         assert!(why(&[(Cause::Names, 200), (Cause::Sampling, 1_900)], none).contains("to record"));
         assert!(why(&[(Cause::Names, 200)], none).contains("not run in time"));
+        assert!(why(&[(Cause::Preparing, 1_500)], none).contains("up to date"));
         assert!(why(&[], Witness { no_cpu: ms(1_800), ..none }).contains("other tasks"));
         let stopped = Witness { continued: 1, ..none };
         assert!(why(&[(Cause::Names, 2_500)], stopped).contains("SIGSTOP"));

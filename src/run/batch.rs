@@ -188,6 +188,9 @@ fn measure(
             return Ok(());
         }
         focus(source, shared.written, shared.asked);
+        let due = Instant::now();
+        source.prepare()?;
+        pacing.spent(Cause::Preparing, due.elapsed());
         let now = Instant::now();
         for word in pacing.taken(now, watch.look_when(pacing.is_late(now), pacing.seen())) {
             source.note(word);

@@ -132,6 +132,8 @@ pub struct LiveSource {
     /// Reads of counters that had failed on each CPU when we looked last.
     failed_reads: BTreeMap<CpuId, u64>,
     notes: Vec<String>,
+    /// CPUs are up to date for the next sample, and that took so long.
+    prepared: Option<Duration>,
     page_size: u64,
     multiplexed: bool,
     /// The scope of the command line, in words.
@@ -172,8 +174,18 @@ impl Source for LiveSource {
         Arc::clone(&self.host)
     }
 
+    fn prepare(&mut self) -> Result<()> {
+        self.prepared = Some(self.bring_up_to_date()?);
+        Ok(())
+    }
+
     fn next(&mut self) -> Result<Option<Sample>> {
-        let sample = self.take()?;
+        let prepared = match self.prepared.take() {
+            Some(prepared) => prepared,
+            None => self.bring_up_to_date()?,
+        };
+        let mut sample = self.take()?;
+        sample.own.sample_ns += prepared.as_nanos() as u64;
         self.slack.give_back(Instant::now(), self_usage::anonymous_bytes);
         Ok(Some(sample))
     }

@@ -52,6 +52,10 @@ impl<S: Source> Source for Recorded<S> {
         self.source.host()
     }
 
+    fn prepare(&mut self) -> Result<()> {
+        self.source.prepare()
+    }
+
     fn next(&mut self) -> Result<Option<Sample>> {
         let patience = NAMES_PATIENCE.min(self.last.elapsed() / 2);
         self.last = Instant::now();

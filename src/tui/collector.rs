@@ -192,6 +192,9 @@ impl AtWork<'_> {
 
     /// A sample that was waited for.
     fn due(&mut self) -> Result<(), Stop> {
+        let due = Instant::now();
+        self.source.prepare()?;
+        self.pacing.spent(Cause::Preparing, due.elapsed());
         let now = Instant::now();
         let witness = self.watch.look_when(self.pacing.is_late(now), self.pacing.seen());
         for word in self.pacing.taken(now, witness) {

@@ -131,6 +131,7 @@ impl LiveSource {
             lacking: 0,
             failed_reads: BTreeMap::new(),
             notes,
+            prepared: None,
             page_size,
             multiplexed: options.events.takes_turns,
             scope_text: options.scope_text,

@@ -14,28 +14,13 @@ use crate::host::clock;
 use crate::model::sample::{CpuRaw, Sample, Slot};
 use crate::model::wire::Loss;
 
-/// The work before the time of a sample is read takes less than this, unless the machine is overloaded.
-const SLOW: Duration = Duration::from_millis(50);
-
 impl LiveSource {
-    /// Takes a sample.
+    /// Takes a sample, of CPUs that are up to date.
     ///
     /// # Errors
     /// The programs or files that every sample needs cannot be read.
     pub(super) fn take(&mut self) -> Result<Sample> {
         let began = Instant::now();
-        self.follow_hotplug()?;
-        self.follow_interrupts();
-        self.settle_events();
-        self.follow_balancing();
-        self.bring_up_to_date()?;
-        let before = began.elapsed();
-        if before > SLOW {
-            let seconds = before.as_secs_f64();
-            self.notes.push(format!(
-                "an interval ends later than it was due: bringing the CPUs up to date took long; {seconds:.2} s"
-            ));
-        }
         let mono_ns = clock::mono_ns();
         let boot_ns = clock::boot_ns();
         let wall_ns = SystemTime::now()
@@ -117,8 +102,19 @@ impl LiveSource {
         })
     }
 
+    /// Follows changes of the machine, and charges what runs on its CPUs. Returns how long that took.
+    pub(super) fn bring_up_to_date(&mut self) -> Result<Duration> {
+        let began = Instant::now();
+        self.follow_hotplug()?;
+        self.follow_interrupts();
+        self.settle_events();
+        self.follow_balancing();
+        self.charge_running()?;
+        Ok(began.elapsed())
+    }
+
     /// Charges what runs on CPUs, each by an interrupt: not where nothing runs.
-    fn bring_up_to_date(&mut self) -> Result<()> {
+    fn charge_running(&mut self) -> Result<()> {
         for cpu in &self.online {
             let running = self.sched.states().running(*cpu);
             let is_due = running.is_none_or(|running| self.spared.is_due(*cpu, running));
