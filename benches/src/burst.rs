@@ -1,14 +1,14 @@
 //! Memory that comes back: the live view before, during and a minute after bursts of threads and of processes.
 
-use std::fs;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::Plan;
-use crate::process::{Process, resident};
+use crate::held::Held;
+use crate::process::Process;
 use crate::refresh::{Limits, start_load};
 use crate::report::{Cell, Report, Table};
 use crate::screen::Screen;
@@ -62,31 +62,6 @@ impl Kind {
     }
 }
 
-/// Things of a process that must not become more.
-struct Held {
-    /// Resident memory in MB: all of it, and that which is no part of a file. Pages of the program are resident as the
-    /// page cache of the machine sees fit.
-    rss: f64,
-    anonymous: f64,
-    descriptors: usize,
-    mappings: usize,
-}
-
-fn held(pid: u32) -> Result<Held> {
-    let fds = format!("/proc/{pid}/fd");
-    let maps = format!("/proc/{pid}/maps");
-    let status = format!("/proc/{pid}/status");
-    let text = fs::read_to_string(&status).with_context(|| format!("reading {status}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let anonymous = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-    Ok(Held {
-        rss: resident(pid)?.0 as f64 / 1e6,
-        anonymous: anonymous.with_context(|| format!("no RssAnon in {status}"))? * 1024.0 / 1e6,
-        descriptors: fs::read_dir(&fds).with_context(|| format!("reading {fds}"))?.count(),
-        mappings: fs::read_to_string(&maps).with_context(|| format!("reading {maps}"))?.lines().count(),
-    })
-}
-
 /// # Errors
 /// numatop-ng or a load did not start.
 pub fn run(plan: &Plan) -> Result<Report> {
@@ -116,16 +91,16 @@ pub fn run(plan: &Plan) -> Result<Report> {
             Cell::Number(held.mappings as f64, 0),
         ]);
     };
-    let before = held(screen.pid())?;
+    let before = Held::read(screen.pid())?;
     row("before".into(), &before);
     let (mut worst, mut last) = (0.0f64, None);
     for kind in bursts {
         let load = kind.start()?;
         sleep(BURST);
-        row(format!("{}, at their end", kind.name()), &held(screen.pid())?);
+        row(format!("{}, at their end", kind.name()), &Held::read(screen.pid())?);
         drop(load);
         sleep(AFTER);
-        let after = held(screen.pid())?;
+        let after = Held::read(screen.pid())?;
         row(format!("{} s later", AFTER.as_secs()), &after);
         worst = worst.max(after.rss);
         last = Some(after);

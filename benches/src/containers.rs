@@ -51,7 +51,7 @@ fn measure(plan: &Plan, report: &mut Report, pids: &[u32], groups: &mut Groups) 
 }
 
 /// Process ids of the children of `pid`.
-fn children(pid: u32) -> Result<Vec<u32>> {
+pub fn children(pid: u32) -> Result<Vec<u32>> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
     text.split_whitespace().map(|word| word.parse().context("a process id")).collect()

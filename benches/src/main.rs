@@ -9,6 +9,7 @@ mod cpus;
 mod findings;
 mod findings_cost;
 mod frames;
+mod held;
 mod hotpath;
 mod known_loads;
 mod memory;
@@ -24,6 +25,7 @@ mod refresh;
 mod report;
 mod rest;
 mod screen;
+mod soak;
 mod start;
 mod truth;
 mod work;
@@ -57,6 +59,10 @@ pub struct Plan {
     /// A tenth of the time: to see that it works, not to publish.
     #[arg(long, global = true)]
     quick: bool,
+
+    /// Length of the soak in minutes, instead of 120, or 12 of the quick one.
+    #[arg(long, global = true, value_name = "N")]
+    minutes: Option<u64>,
 
     /// Write the results to this file too.
     #[arg(long, global = true, value_name = "FILE")]
@@ -101,6 +107,8 @@ enum What {
     Burst,
     /// Distance of samples from their seconds, at rest and on a busy machine; not one of all.
     Pace,
+    /// Memory, descriptors and sums of three watchers while the machine changes all the time, for two hours; not one of all.
+    Soak,
     /// All but those that are not one of all; the same as no word.
     All,
     /// Be one of the loads.
@@ -145,6 +153,7 @@ fn main() -> Result<()> {
         What::Burst => vec![burst::run],
         What::Cpus => vec![cpus::run],
         What::Pace => vec![pace::run],
+        What::Soak => vec![soak::run],
         What::All => ALL.to_vec(),
         What::Work(work) => return work.run(),
     };

@@ -1,7 +1,7 @@
 //! The error of CPU times: each task against its schedstat, all of them against /proc/stat, and a
 //! storm of short-lived processes against the kernel's own sum.
 
-mod machine;
+pub mod machine;
 mod storm;
 mod tasks;
 
@@ -24,7 +24,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
 
 /// The CPU time that numatop-ng has told so far, from the lines of its output.
 #[derive(Default)]
-struct Said {
+pub struct Said {
     /// By pid and start time: ns, and the parent.
     live: HashMap<(u64, u64), Row>,
     ended: HashMap<(u64, u64), Row>,
@@ -40,7 +40,10 @@ struct Row {
 
 impl Said {
     /// Takes in the next line.
-    fn hear(&mut self, line: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// It is not what it should be.
+    pub fn hear(&mut self, line: &str) -> Result<()> {
         let line: Value = serde_json::from_str(line).context("reading a line of JSON")?;
         self.live.clear();
         for row in line["tasks"].as_array().context("a line has tasks")? {
@@ -58,6 +61,13 @@ impl Said {
     fn sum_ns(&self) -> u64 {
         let rows = self.live.values().chain(self.ended.values());
         rows.map(|row| row.ns).sum::<u64>() + self.lost_ns
+    }
+
+    /// CPU time of a process and of its children, ns.
+    pub fn family_ns(&self, pid: u32) -> u64 {
+        let rows = self.live.iter().chain(&self.ended);
+        let family = rows.filter(|((id, _), row)| *id == u64::from(pid) || row.ppid == u64::from(pid));
+        family.map(|(_, row)| row.ns).sum()
     }
 
     /// CPU time of a process, ns.
