@@ -6,6 +6,7 @@ use rustix::time::ClockId;
 
 use crate::host::clock::clock;
 use crate::model::sample::SelfUsage;
+use crate::program::helper::resident_pages;
 
 /// CPU time and memory of this process. `sample_ns` is left at zero.
 pub fn read(page_size: u64) -> SelfUsage {
@@ -21,9 +22,7 @@ pub fn anonymous_bytes() -> Option<u64> {
 
 /// Resident pages of this process, and those of files among them.
 fn pages() -> Option<[u64; 2]> {
-    let text = fs::read_to_string("/proc/self/statm").ok()?;
-    let mut numbers = text.split_whitespace().skip(1).map(str::parse::<u64>);
-    Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
+    resident_pages(&fs::read_to_string("/proc/self/statm").ok()?)
 }
 
 /// Bytes of a page on this machine.

@@ -264,11 +264,8 @@ impl HelperProcess {
 
     /// Its resident memory without that of files, in pages.
     pub fn private_pages(&self) -> u64 {
-        let pages = |text: String| -> Option<u64> {
-            let mut numbers = text.split_whitespace().skip(1).map(str::parse::<u64>);
-            Some(numbers.next()?.ok()?.saturating_sub(numbers.next()?.ok()?))
-        };
-        self.words("statm").and_then(pages).unwrap_or(0)
+        let pages = self.words("statm").and_then(|text| resident_pages(&text));
+        pages.map_or(0, |[resident, of_files]| resident.saturating_sub(of_files))
     }
 
     /// A file of it in /proc for which no lock is taken.
@@ -276,6 +273,12 @@ impl HelperProcess {
         let id = self.running.as_ref()?.child.id();
         std::fs::read_to_string(format!("/proc/{id}/{name}")).ok()
     }
+}
+
+/// Resident pages of a process, and those of files among them, by the text of its /proc/PID/statm.
+pub fn resident_pages(statm: &str) -> Option<[u64; 2]> {
+    let mut numbers = statm.split_whitespace().skip(1).map(str::parse::<u64>);
+    Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
 }
 
 impl Drop for HelperProcess {
