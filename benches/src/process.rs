@@ -56,6 +56,18 @@ impl Process {
         &mut self.child
     }
 
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        // SAFETY: a plain call; the process is ours and not yet reaped, so its id is still its own.
+        match unsafe { libc::kill(self.child.id() as i32, signal) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()).with_context(|| format!("signalling {}", self.what)),
+        }
+    }
+
     /// Fails when the program has ended by itself.
     ///
     /// # Errors
@@ -79,8 +91,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let Ok(None) = self.child.try_wait() else { return };
-        // SAFETY: a plain call; the process is ours and not yet reaped, so its id is still its own.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
+        // One that ended in this moment is gone as well.
+        let _ = self.signal(libc::SIGINT);
         let asked = Instant::now();
         while asked.elapsed() < PATIENCE {
             if !matches!(self.child.try_wait(), Ok(None)) {

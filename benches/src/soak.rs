@@ -8,7 +8,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::Plan;
 use crate::held::Held;
@@ -76,18 +76,20 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let mut watchers = Watchers::start(plan, &disk)?;
     let place = Place { disk: &disk, quick: plan.quick };
     let (mut looks, mut deeds, mut left_out) = (Vec::new(), 0, Vec::new());
+    let rest = if plan.quick { REST / 6 } else { REST };
     let began = Instant::now();
     while began.elapsed() < length {
         watchers.sums.storm(if plan.quick { 5 } else { 30 })?;
         for deed in churn::DEEDS {
-            rotate(&watchers.recorder)?;
+            // The recorder begins another file.
+            watchers.recorder.signal(libc::SIGUSR1)?;
             match (deed.act)(&place).with_context(|| deed.name.to_string()) {
                 Ok(()) => deeds += 1,
                 Err(error) if deed.may_fail => left_out.push(format!("left out: {error:#}")),
                 Err(error) => return Err(error),
             }
         }
-        watchers.sums.rest(if plan.quick { REST / 6 } else { REST })?;
+        watchers.sums.rest(rest)?;
         let held = watchers.look()?;
         looks.push(Look { at: began.elapsed().as_secs_f64() / 3600.0, held });
     }
@@ -95,7 +97,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     left_out.dedup();
     left_out.into_iter().for_each(|words| report.note(words));
     report.note(format!("{} cycles with {deeds} changes of the machine in all.", looks.len()));
-    judge(&mut report, &looks);
+    judge(&mut report, &looks, rest);
     watchers.sums.judge(&mut report);
     let Watchers { screen, recorder, sums } = watchers;
     drop((screen, sums));
@@ -104,18 +106,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// Has the recorder begin another file.
-fn rotate(recorder: &Process) -> Result<()> {
-    // SAFETY: a plain call; the process is ours and not reaped.
-    let status = unsafe { libc::kill(recorder.pid() as i32, libc::SIGUSR1) };
-    ensure!(status == 0, "no recorder to send SIGUSR1 to: {}", std::io::Error::last_os_error());
-    Ok(())
-}
-
-fn judge(report: &mut Report, looks: &[Look]) {
+fn judge(report: &mut Report, looks: &[Look], rest: Duration) {
     let columns =
         ["watcher", "min", "RSS MB", "of it not of files, MB", "descriptors", "mappings", "BPF maps, kB"];
-    let title = format!("At rest after each cycle; the machine was left alone for {} s.", REST.as_secs());
+    let title = format!("At rest after each cycle; the machine was left alone for {} s.", rest.as_secs());
     let mut table = Table::new(title, &columns);
     for (at, name) in NAMES.iter().enumerate() {
         for look in looks {
@@ -164,8 +158,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 
 /// Ends the recorder, and looks at what it left.
 fn finish(plan: &Plan, report: &mut Report, mut recorder: Process, disk: &Disk) -> Result<()> {
-    // SAFETY: as above.
-    unsafe { libc::kill(recorder.pid() as i32, libc::SIGTERM) };
+    recorder.signal(libc::SIGTERM)?;
     let status = recorder.child().wait().context("waiting for the recorder")?;
     if !status.success() {
         bail!("the recorder ended with an error: {status}");

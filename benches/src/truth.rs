@@ -1,7 +1,8 @@
 //! The error of CPU times: each task against its schedstat, all of them against /proc/stat, and a
 //! storm of short-lived processes against the kernel's own sum.
 
-pub mod machine;
+pub mod family;
+mod machine;
 mod storm;
 mod tasks;
 

@@ -1,18 +1,15 @@
 //! A watcher whose sums of CPU time are held against those of the kernel, storm after storm.
 
-use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
 use crate::Plan;
 use crate::frames::{Frames, any_line};
-use crate::process::Process;
 use crate::report::{Cell, Report, Table};
 use crate::truth::Said;
-use crate::truth::machine::Cgroup;
-use crate::work;
+use crate::truth::family::Family;
 
 /// fork, exec and exit a second.
 const PER_SECOND: u64 = 300;
@@ -50,21 +47,14 @@ impl Sums {
 
     /// Has a family of processes fork for so many seconds, and adds up what is said of it.
     pub(super) fn storm(&mut self, seconds: u64) -> Result<()> {
-        let cgroup = Cgroup::create()?;
-        let (rate, time, procs) = (PER_SECOND.to_string(), seconds.to_string(), cgroup.procs());
-        let procs = procs.to_str().context("the path of a cgroup is text")?;
-        let args = ["storm", "--per-second", &rate, "--seconds", &time, "--cgroup", procs];
-        let mut storm = Process::start(work::command(&args)?.stdout(Stdio::piped()))?;
-        let pid = storm.pid();
-        let mut out = storm.child().stdout.take().context("standard output was asked for as a pipe")?;
+        let family = Family::start(PER_SECOND, seconds)?;
+        let pid = family.pid();
         let mut said = Said::default();
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(seconds) {
             said.hear(&self.tool.next(PATIENCE)?.line)?;
         }
-        let mut text = String::new();
-        out.read_to_string(&mut text)?;
-        ensure!(storm.wait()?.success(), "the storm ended with an error");
+        let counted = family.ended()?;
         // Lines of before its end may wait to be read.
         let ended = Instant::now();
         let mut settled = 0;
@@ -73,9 +63,7 @@ impl Sums {
             said.hear(&frame.line)?;
             settled += usize::from(frame.at > ended);
         }
-        let outside_ns = text.split_whitespace().nth(2).and_then(|word| word.parse::<u64>().ok());
-        let kernel_ns = cgroup.cpu_ns()? + outside_ns.context("the storm says its own time")?;
-        self.storms.push(Storm { said_ns: said.family_ns(pid), kernel_ns });
+        self.storms.push(Storm { said_ns: said.family_ns(pid), kernel_ns: counted.whole_ns()? });
         Ok(())
     }
 

@@ -1,18 +1,15 @@
 //! The share of CPU time that has a row, of a thousand fork+exec+exit a second.
 
-use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::Said;
-use super::machine::Cgroup;
+use super::family::Family;
 use crate::Plan;
 use crate::frames::{Frames, any_line};
-use crate::process::Process;
 use crate::report::{Cell, Report, Table};
-use crate::work;
 
 const PER_SECOND: u64 = 1000;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,33 +21,19 @@ pub fn run(plan: &Plan, report: &mut Report) -> Result<()> {
     let mut tool = Frames::start(&mut tool, any_line, |_| ())?;
     tool.next(PATIENCE)?;
 
-    let cgroup = Cgroup::create()?;
-    let (rate, time) = (PER_SECOND.to_string(), seconds.to_string());
-    let procs = cgroup.procs();
-    let procs = procs.to_str().context("the path of a cgroup is text")?;
-    let args = ["storm", "--per-second", &rate, "--seconds", &time, "--cgroup", procs];
-    let mut storm = Process::start(work::command(&args)?.stdout(Stdio::piped()))?;
-    let pid = u64::from(storm.pid());
-    let mut out = storm.child().stdout.take().context("standard output was asked for as a pipe")?;
+    let family = Family::start(PER_SECOND, seconds)?;
+    let pid = u64::from(family.pid());
 
     let mut said = Said::default();
     for _ in 0..seconds {
         said.hear(&tool.next(PATIENCE)?.line)?;
     }
-    let mut text = String::new();
-    out.read_to_string(&mut text)?;
-    ensure!(storm.wait()?.success(), "the storm ended with an error");
+    let counted = family.ended()?;
     // One for what is under way, one for the last exits.
     for _ in 0..2 {
         said.hear(&tool.next(PATIENCE)?.line)?;
     }
-    let mut words = text.split_whitespace().map(str::parse::<u64>);
-    let (Some(Ok(children)), Some(Ok(children_ns)), Some(Ok(outside_ns))) =
-        (words.next(), words.next(), words.next())
-    else {
-        anyhow::bail!("the storm said: {text}");
-    };
-    let whole_ns = cgroup.cpu_ns()? + outside_ns;
+    let (children, children_ns, whole_ns) = (counted.children, counted.children_ns, counted.whole_ns()?);
     let family = |row: &&super::Row| row.ppid == pid;
     let rows: Vec<super::Row> = said.ended.values().filter(family).copied().collect();
     let rows_ns: u64 = rows.iter().map(|row| row.ns).sum();
