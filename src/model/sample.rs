@@ -321,7 +321,7 @@ pub struct PlacementRaw {
     pub read_ns: u64,
     /// Its pages, or the reason why they were not looked at.
     pub found: Reading<PagesFound>,
-    /// Policies of its mappings, and when they were read (CLOCK_MONOTONIC); `None` where nobody asked for them, and in
+    /// Policies of its mappings, and when they were read (CLOCK_MONOTONIC); `None` unless they were asked for, and in
     /// recordings from before they were kept.
     pub policies: Option<(u64, Reading<PolicyBytes>)>,
 }

@@ -50,8 +50,8 @@ pub struct Task {
     /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
     /// whose turn has not come.
     pub memory: Option<(u64, Reading<Memory>)>,
-    /// When the policies of its mappings were read (CLOCK_MONOTONIC), and the memory that they are for; `None` where nobody
-    /// asked for them.
+    /// When the policies of its mappings were read (CLOCK_MONOTONIC), and the memory that they are for; `None` unless they
+    /// were asked for.
     pub policies: Option<Box<(u64, Reading<PolicyBytes>)>>,
     /// Fields of its process that were read on demand.
     pub about: Option<Reading<Arc<ProcFields>>>,
@@ -109,7 +109,7 @@ impl Task {
         (Reverse(self.total.cpu_ns()), self.raw.pid, self.raw.tid, self.raw.serial)
     }
 
-    /// True for a row of a task that lives on where nobody looks: it was moved out of the scope.
+    /// True for a row of a task that was moved out of the scope: it lives on, and is not watched any more.
     pub fn left(&self) -> bool {
         self.exited && self.raw.tid != 0 && self.raw.exit_state == 0
     }
