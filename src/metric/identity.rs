@@ -127,7 +127,10 @@ pub const START_NS: Metric<Task> = Metric {
     unit: Unit::Nanoseconds,
     order: Descending,
     help: "Start time since boot (CLOCK_BOOTTIME). pid and start_ns identify a process for ever.",
-    value: |task, _| Ok(Value::U64(task.raw.start_ns)),
+    value: |task, _| {
+        // The leader may have ended before the other threads, and its row with it.
+        Ok(Value::U64(if task.tid.is_some() { task.raw.start_ns } else { task.raw.leader_start_ns }))
+    },
     over: Over::Newest,
     traits: Traits::NONE,
 };

@@ -141,6 +141,24 @@ pub(super) fn add_exited<'a>(
     }
 }
 
+/// Whether a row of ended threads has the identity of the leader, because that has ended, too.
+fn is_of_leader(ended: &TaskRaw) -> bool {
+    ended.start_ns == ended.leader_start_ns
+}
+
+/// The row of a thread with the identity of its leader, which ended before it: a process keeps its name and its start until its
+/// last thread has ended, as it does in /proc. The other fields are of a thread that lives.
+fn named_after(thread: &TaskRaw, leader: &TaskRaw) -> TaskRaw {
+    TaskRaw {
+        tid: leader.pid,
+        comm: leader.comm,
+        uid: leader.uid,
+        ppid: leader.ppid,
+        start_ns: leader.start_ns,
+        ..thread.clone()
+    }
+}
+
 /// Nodes of one or of both, as far as they are known.
 fn either(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
@@ -189,6 +207,8 @@ impl Gathered {
             row.mem_nodes = either(row.mem_nodes, task.mem_nodes);
             if task.tid == task.pid {
                 row.raw = Arc::clone(task);
+            } else if task.tid == 0 && row.raw.tid != row.raw.pid && is_of_leader(task) {
+                row.raw = Arc::new(named_after(&row.raw, task));
             }
         }
         for (row, mut parts) in rows.iter_mut().zip(parts) {
@@ -265,6 +285,7 @@ mod tests {
 
     use super::*;
     use crate::model::sample::SelfUsage;
+    use crate::model::task::Comm;
 
     fn thread(serial: u64, tid: u32, ns: u64) -> Arc<TaskRaw> {
         Arc::new(TaskRaw {
@@ -276,12 +297,8 @@ mod tests {
         })
     }
 
-    #[test]
-    fn ended_threads_count_what_they_did_in_the_interval_only() {
-        let before = [thread(1, 10, 50), thread(2, 11, 7_000), thread(3, 12, 300)];
-        // Threads 11 and 12 ended after 5 and 1 more ns; their sum is a new row.
-        let after = [thread(1, 10, 60), thread(9, 0, 7_306)];
-        let sample = |tasks: &[Arc<TaskRaw>], mono_ns| Sample {
+    fn sample(tasks: &[Arc<TaskRaw>], mono_ns: u64) -> Sample {
+        Sample {
             wall_ns: 0,
             mono_ns,
             boot_ns: 100,
@@ -303,7 +320,36 @@ mod tests {
             hot: None,
             names: Arc::default(),
             notes: vec![],
+        }
+    }
+
+    /// A process of three threads of which the leader and one other have ended; `first` of the two ended first.
+    fn without_leader(first: u64) -> TaskRaw {
+        let raw = |serial, tid, start_ns, name: &str| {
+            let of = TaskRaw::clone(&thread(serial, tid, 5));
+            TaskRaw { start_ns, leader_start_ns: 100, comm: Comm::new(name), ppid: 7, ..of }
         };
+        let ended = raw(1 << 63, 0, first, if first == 100 { "leader" } else { "worker" });
+        let tasks = [raw(2, 12, 300, "worker"), ended].map(Arc::new);
+        let rows = Gathered::of(&sample(&tasks, 1)).rows;
+        assert_eq!((rows.len(), rows[0].threads), (1, 1));
+        TaskRaw::clone(&rows[0].raw)
+    }
+
+    #[test]
+    fn a_process_keeps_its_name_when_its_leader_ends_first() {
+        let row = without_leader(100);
+        assert_eq!((row.pid, row.tid, row.start_ns, row.comm.bytes()), (10, 10, 100, &b"leader"[..]));
+        // The leader may have ended before we looked, or in silence: nothing is known of it.
+        let row = without_leader(200);
+        assert_eq!((row.tid, row.start_ns, row.comm.bytes()), (12, 300, &b"worker"[..]));
+    }
+
+    #[test]
+    fn ended_threads_count_what_they_did_in_the_interval_only() {
+        let before = [thread(1, 10, 50), thread(2, 11, 7_000), thread(3, 12, 300)];
+        // Threads 11 and 12 ended after 5 and 1 more ns; their sum is a new row.
+        let after = [thread(1, 10, 60), thread(9, 0, 7_306)];
         let (before, after) = (sample(&before, 1), sample(&after, 2));
         let rows = threads(Some(&before), &after, None);
         let ran: Vec<(u32, u64)> = rows.iter().map(|row| (row.raw.tid, row.run_ns())).collect();

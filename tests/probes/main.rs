@@ -160,6 +160,7 @@ fn main() {
         truth::a_fork_storm_is_accounted_for,
         truth::a_process_is_reported_once_when_it_ends,
         truth::threads_fold_into_their_process,
+        truth::a_process_keeps_its_name_when_its_first_thread_ends,
         truth::exec_by_a_thread_keeps_the_process,
         truth::page_faults_in_a_slot_are_exact,
         truth::events_stay_with_the_task_they_happened_to,

@@ -253,6 +253,29 @@ pub fn threads_fold_into_their_process() -> Result<()> {
     Ok(())
 }
 
+pub fn a_process_keeps_its_name_when_its_first_thread_ends() -> Result<()> {
+    let mut source = watch_everything()?;
+    let mut workload = Workload::start("headless")?;
+    let from = sample(&mut source)?;
+    let (pid, before) = (workload.pid(), between(&source, &from, &from));
+    let before = row(&before, pid)?;
+    let start = |task: &Task| (task.raw.comm, task.raw.start_ns);
+    workload.go()?;
+    let state = format!("/proc/{pid}/stat");
+    until("the first thread ends", || Ok(fs::read_to_string(&state)?.contains(") Z ")))?;
+    thread::sleep(A_MOMENT);
+    let between_them = sample(&mut source)?;
+    until_it_ran(pid, Duration::from_millis(200))?;
+    let to = sample(&mut source)?;
+    for (from, to) in [(&from, &between_them), (&between_them, &to)] {
+        let snapshot = between(&source, from, to);
+        let task = row(&snapshot, pid)?;
+        ensure!(start(task) == start(before), "{:?} was {:?}", start(task), start(before));
+        ensure!(!task.exited && task.run_ns() > 0, "exited {}, ran {} ns", task.exited, task.run_ns());
+    }
+    Ok(())
+}
+
 pub fn exec_by_a_thread_keeps_the_process() -> Result<()> {
     let mut source = watch_everything()?;
     let mut workload = Workload::start("exec-by-thread")?;

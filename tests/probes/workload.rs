@@ -291,6 +291,7 @@ pub fn run(name: &str) {
         "storm" => storm(),
         "threads" => threads(),
         "exec-by-thread" => exec_by_thread(),
+        "headless" => headless(),
         "faults" => faults(),
         "switches" => switches(),
         // One that ends when it is told to, after some work.
@@ -374,6 +375,20 @@ fn exec_by_thread() {
         unsafe { libc::execv(argv[0], argv.as_ptr()) };
     });
     let _ = thread.join();
+}
+
+/// A worker that computes; the first thread ends alone when it is told to.
+fn headless() {
+    let worker = thread::Builder::new().name("worker".to_owned()).spawn(|| {
+        loop {
+            burn(Duration::from_secs(1));
+        }
+    });
+    worker.expect("a thread can be started");
+    ready();
+    word();
+    // SAFETY: nothing of this thread is used by the other, and no destructor of it matters.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
 /// Touches 4,096 fresh pages each time it is told to, and prints its minor faults before and after.

@@ -120,13 +120,23 @@ impl Totals {
         (rows, count)
     }
 
-    /// The row of a process.
+    /// The row of a process; with threads, the first of its rows. No guest lives long enough to use an id again, so one that
+    /// was shown under two start times was not shown right.
     pub fn process(&self, pid: i32) -> Result<&Row, Stop> {
-        self.rows
-            .iter()
-            .find(|((row_pid, ..), _)| *row_pid == pid as u64)
-            .map(|(_, row)| row)
-            .ok_or_else(|| Stop::fail(format!("the tool never showed process {pid}")))
+        let mut rows = self.rows.iter().filter(|((row_pid, ..), _)| *row_pid == pid as u64);
+        let Some((key, row)) = rows.next() else {
+            return Err(Stop::fail(format!("the tool never showed process {pid}")));
+        };
+        match rows.find(|(other, _)| other.1 == key.1) {
+            None => Ok(row),
+            Some((other, also)) => Err(Stop::fail(format!(
+                "process {pid} is shown as {} {key:?} of {} s, and as {} {other:?} of {} s",
+                row.comm,
+                row.cpu_ns / 1e9,
+                also.comm,
+                also.cpu_ns / 1e9
+            ))),
+        }
     }
 
     /// The row of a thread; needs a run with --threads.
@@ -193,6 +203,17 @@ mod tests {
         assert_eq!(totals.seconds, 1.0);
         assert_eq!(totals.busy_ns, 0.5e9);
         assert!(totals.process(8).is_err());
+    }
+
+    #[test]
+    fn a_process_with_two_start_times_is_a_mistake() {
+        let mut totals = Totals::default();
+        let mut renamed = interval(20.0, false);
+        renamed["tasks"][0]["start_ns"] = json!(2);
+        for next in [interval(90.0, false), interval(20.0, false), renamed] {
+            totals.add(next).unwrap();
+        }
+        assert!(totals.process(7).is_err());
     }
 
     #[test]
