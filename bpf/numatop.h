@@ -114,6 +114,17 @@ struct nt_scope_key {
 };
 
 /* Where a CPU is in the machine. Written by user space, before attach and on hotplug. */
+/*
+ * Choice of the page allocations of a CPU that are counted, written by that CPU only and mapped read-only into user
+ * space. A cache line of its own: it is all that an allocation touches which is left out.
+ */
+struct nt_alloc_pace {
+	__u64 allocs; /* of user pages since start, those that will be left out next included */
+	__u64 dice;   /* state of the random numbers */
+	__u64 skip;   /* allocations to leave out next */
+	__u64 pad[5];
+};
+
 struct nt_cpu_topo {
 	__u32 node;
 	__u32 llc;    /* dense index of the last-level cache */
@@ -349,6 +360,7 @@ _Static_assert(sizeof(struct nt_access) == 24, "nt_access");
 _Static_assert(sizeof(struct nt_access_event) == 64, "nt_access_event");
 _Static_assert(sizeof(struct nt_access_process) == 16, "nt_access_process");
 _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
+_Static_assert(sizeof(struct nt_alloc_pace) == 64, "nt_alloc_pace");
 _Static_assert(sizeof(struct nt_cpu_topo) == 24, "nt_cpu_topo");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");

@@ -10,15 +10,11 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 
 use crate::Plan;
+use crate::empty::{EmptySkel, EmptySkelBuilder};
 use crate::numbers::{Spread, median};
 use crate::process::{Process, children_cpu_time, pinned};
 use crate::progs::{self, PerSwitch, RunTime};
 use crate::report::{Cell, Report, Table};
-
-mod skel {
-    #![allow(warnings, clippy::all, unsafe_code, reason = "generated")]
-    include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));
-}
 
 /// The CPU that the load runs on; everything else is kept off it where there is another one.
 const LOAD_CPU: usize = 0;
@@ -69,7 +65,7 @@ enum Watching {
     // The link goes before the program it belongs to; the program is what we find the counts by.
     Empty {
         _link: Link,
-        _skel: Box<skel::EmptySkel<'static>>,
+        _skel: Box<EmptySkel<'static>>,
     },
     Program(Process),
     /// perf, which runs the load itself, or counts without a program.
@@ -156,7 +152,7 @@ impl Watching {
 fn empty() -> Result<Watching> {
     // A few bytes for each round: the skeleton borrows its object for as long as it lives.
     let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let skel = skel::EmptySkelBuilder::default().open(object)?.load().context("loading the empty program")?;
+    let skel = EmptySkelBuilder::default().open(object)?.load().context("loading the empty program")?;
     let link = skel.progs.sched_switch_empty.attach().context("attaching the empty program")?;
     Ok(Watching::Empty { _link: link, _skel: Box::new(skel) })
 }

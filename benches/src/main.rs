@@ -6,6 +6,7 @@ mod burst;
 mod cgroups;
 mod containers;
 mod cpus;
+mod empty;
 mod findings;
 mod findings_cost;
 mod frames;
@@ -13,6 +14,7 @@ mod held;
 mod hotpath;
 mod known_loads;
 mod memory;
+mod new_pages;
 mod numbers;
 mod pace;
 mod pages;
@@ -73,6 +75,8 @@ pub struct Plan {
 enum What {
     /// ns per context switch, and the wall-clock time of a load of context switches.
     Hotpath,
+    /// ns per page allocation, and the time to touch a page.
+    NewPages,
     /// CPU time and memory of one refresh with many threads.
     Refresh,
     /// CPU share at rest.
@@ -119,8 +123,9 @@ enum What {
 type Measure = fn(&Plan) -> Result<Report>;
 
 /// Measurements that are published together.
-const ALL: [Measure; 10] = [
+const ALL: [Measure; 11] = [
     hotpath::run,
+    new_pages::run,
     refresh::run,
     rest::run,
     start::run,
@@ -136,6 +141,7 @@ fn main() -> Result<()> {
     let mut cli = Cli::parse();
     let wanted: Vec<Measure> = match cli.what.unwrap_or(What::All) {
         What::Hotpath => vec![hotpath::run],
+        What::NewPages => vec![new_pages::run],
         What::Refresh => vec![refresh::run],
         What::Rest => vec![rest::run],
         What::Start => vec![start::run],

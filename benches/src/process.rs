@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// The time that a program has to end by itself once it was asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -111,6 +111,21 @@ pub fn pinned(cpu: usize, program: &str) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &cpu.to_string(), program]);
     command
+}
+
+/// Holds the calling thread to one CPU.
+///
+/// # Errors
+/// The errno of sched_setaffinity(2): EINVAL where there is no such CPU.
+pub fn pin_thread(cpu: usize) -> Result<()> {
+    // SAFETY: a zeroed cpu_set_t is the empty set, and CPU_SET ignores numbers beyond its bits.
+    let failed = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) != 0
+    };
+    ensure!(!failed, "staying on CPU {cpu}: {}", std::io::Error::last_os_error());
+    Ok(())
 }
 
 /// Processes below this one whose name begins with `comm`.

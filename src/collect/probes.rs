@@ -5,7 +5,7 @@
 mod hint_faults;
 mod misplaced_pages;
 mod numab_time;
-mod page_allocs;
+pub mod page_allocs;
 mod page_migrations;
 mod reclaim;
 mod task_moves;
@@ -19,6 +19,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, Object, Program};
 
+use self::page_allocs::PageBudget;
 use super::object;
 use super::reasons::Reasons;
 use super::records::Layout;
@@ -112,13 +113,16 @@ pub struct Shared<'a> {
     /// The task storage map.
     pub records: &'a OwnedFd,
     pub layout: Layout,
+    /// Page allocations that are counted one by one.
+    pub page_budget: PageBudget,
     sched: Option<&'a SchedProbe>,
     types: OnceCell<Types>,
 }
 
 impl<'a> Shared<'a> {
     pub fn new(root: &'a Path, records: &'a OwnedFd, layout: Layout) -> Shared<'a> {
-        Shared { root, records, layout, sched: None, types: OnceCell::new() }
+        let page_budget = PageBudget::default();
+        Shared { root, records, layout, page_budget, sched: None, types: OnceCell::new() }
     }
 
     /// The same with the kernel's type information, where it was read already.
@@ -169,6 +173,8 @@ pub trait Running {
 
 /// Counts of probes that belong to no task.
 pub struct Readings<'a> {
+    /// Moment of the sample, CLOCK_MONOTONIC.
+    pub mono_ns: u64,
     pub topology: &'a Topology,
     pub vm: &'a VmStat,
     pub nodes: &'a mut [NodeRaw],
@@ -176,6 +182,8 @@ pub struct Readings<'a> {
     pub hints: Vec<Hints>,
     /// Pages that NUMA balancing moved from node to node since start.
     pub page_flows: Vec<Flow>,
+    /// Words for the sample.
+    pub notes: &'a mut Vec<String>,
 }
 
 /// The programs of a skeleton, all attached.

@@ -254,6 +254,7 @@ impl SchedProbe {
     pub(super) fn shared_maps(&self) -> SharedMaps<'_> {
         let maps = &self.skel.maps;
         SharedMaps {
+            possible_cpus: self.possible_cpus,
             cpus: maps.cpus.as_fd(),
             cpu_topo: maps.cpu_topo.as_fd(),
             dirty_tasks: maps.dirty_tasks.as_fd(),
@@ -265,6 +266,8 @@ impl SchedProbe {
 
 /// Maps of this object that the task probe uses too.
 pub(super) struct SharedMaps<'a> {
+    /// Length of the maps that have something for each CPU.
+    pub possible_cpus: u32,
     pub cpus: BorrowedFd<'a>,
     pub cpu_topo: BorrowedFd<'a>,
     pub dirty_tasks: BorrowedFd<'a>,

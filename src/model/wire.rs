@@ -155,6 +155,20 @@ pub struct CpuHints {
     pub remote: u64,
 }
 
+/// `struct nt_alloc_pace`: the choice of the page allocations of a CPU that are counted.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct AllocPace {
+    /// Allocations of user pages since start, those that will be left out next included.
+    pub allocs: u64,
+    /// State of the random numbers.
+    pub dice: u64,
+    /// Allocations to leave out next.
+    pub skip: u64,
+    /// Padding to a cache line, 0.
+    pub pad: [u64; 5],
+}
+
 /// `struct nt_place`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]

@@ -11,6 +11,7 @@ use crate::calibrate::job::{Answer, Job};
 use crate::calibrate::machine::Facts;
 use crate::calibrate::worker::{Ended, Worker};
 use crate::collect::placement::Budget;
+use crate::collect::probes::page_allocs::PageBudget;
 use crate::container::scope::Scope;
 use crate::error::Refusal;
 use crate::known::deed::{Deed, Truth};
@@ -41,6 +42,7 @@ pub fn options(pid: u32) -> LiveOptions {
         scope: Scope { pids: [pid].into(), ..Scope::default() },
         scope_text: format!("pid {pid}"),
         count_pages: true,
+        page_budget: PageBudget::ALL,
         placement_budget: Budget::Fixed(Duration::from_millis(200)),
         ..LiveOptions::default()
     }

@@ -31,6 +31,7 @@ use crate::collect::machine::MachineReader;
 use crate::collect::mm_reader::MmReader;
 use crate::collect::placement::{Budget, Placements};
 use crate::collect::probes::Probes;
+use crate::collect::probes::page_allocs::PageBudget;
 use crate::collect::proc_fields::AboutReader;
 use crate::collect::sched::SchedProbe;
 use crate::collect::self_usage;
@@ -81,6 +82,8 @@ pub struct LiveOptions {
     pub sampling: Sampling,
     /// Count pages by node also where there is only one.
     pub count_pages: bool,
+    /// Page allocations that are counted one by one; beyond it, some of them stand for all.
+    pub page_budget: PageBudget,
     /// The budget for finding out where memory is.
     pub placement_budget: Budget,
     /// Interrupt CPUs that are isolated or run without a tick, as all others that are busy.

@@ -192,6 +192,7 @@ fn main() {
         truth::a_full_exit_ring_is_a_counted_loss,
         truth::threads_whose_end_was_lost_do_not_stay,
         pages::pages_that_are_touched_are_counted_on_their_node,
+        pages::pages_beyond_the_budget_are_sampled_and_add_up,
         pages::moved_pages_are_those_of_vmstat,
         pages::probes_that_no_column_asks_for_are_not_loaded,
         command::json_has_every_metric_or_its_reason,

@@ -1,22 +1,39 @@
 //! The nodes on which tasks get their pages (`page_allocs.bpf.c`).
 
+mod pace;
+
+use std::cell::RefCell;
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::OpenSkel;
+use libbpf_rs::{MapCore, MapFlags, Object};
 
-use super::{Attached, Probe, Running, Shared};
+use self::pace::Pace;
+pub use self::pace::PageBudget;
+use super::{Attached, Probe, Readings, Running, Shared};
 use crate::collect::object;
-use crate::collect::skel::page_allocs::PageAllocsSkelBuilder;
+use crate::collect::skel::page_allocs::{PageAllocsSkel, PageAllocsSkelBuilder};
 use crate::host::btf::Feature;
 use crate::host::page_flags::PageFacts;
 use crate::model::facility::Facility;
+use crate::model::sample::Missing;
+use crate::model::units::CpuId;
+use crate::model::wire::AllocPace;
+use crate::sys::Mapping;
 
 pub(super) static PROBE: Probe = Probe {
     features: &[Feature::PageAlloc, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
     several_nodes: true,
     ..Probe::new("new pages by node", Facility::NewPages, start)
 };
+
+struct PageProbe {
+    attached: Attached<PageAllocsSkel<'static>>,
+    /// [`AllocPace`] of each possible CPU.
+    paces: Mapping,
+    pace: RefCell<Pace>,
+}
 
 fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let mut open = object::open("page_allocs", PageAllocsSkelBuilder::default())?;
@@ -30,6 +47,47 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
     open.maps.cpus.reuse_fd(maps.cpus).context("sharing the state of CPUs")?;
     open.maps.cpu_topo.reuse_fd(maps.cpu_topo).context("sharing the places of CPUs")?;
+    open.maps.alloc_pace.set_max_entries(maps.possible_cpus)?;
+    open.maps.alloc_shifts.set_max_entries(maps.possible_cpus)?;
     let skel = open.load().context("loading page_allocs.bpf.o")?;
-    Ok(Box::new(Attached::all(skel, "loaded, attached to the allocation of pages")?))
+    let bytes = maps.possible_cpus as usize * size_of::<AllocPace>();
+    let paces =
+        Mapping::new(skel.maps.alloc_pace.as_fd(), bytes).context("mapping the counts of allocations")?;
+    let attached = Attached::all(skel, "loaded, attached to the allocation of pages")?;
+    Ok(Box::new(PageProbe { attached, paces, pace: RefCell::new(Pace::new(shared.page_budget)) }))
+}
+
+impl PageProbe {
+    fn set_shift(&self, cpu: CpuId, shift: u32) -> Result<()> {
+        let map = &self.attached.skel.maps.alloc_shifts;
+        let update = map.update(&cpu.0.to_ne_bytes(), &shift.to_ne_bytes(), MapFlags::ANY);
+        update.with_context(|| format!("choosing the allocations of CPU {cpu} that are counted"))
+    }
+}
+
+impl Running for PageProbe {
+    fn object(&self) -> &Object {
+        self.attached.object()
+    }
+
+    fn words(&self) -> String {
+        self.attached.words()
+    }
+
+    /// Keeps the number of allocations that are counted one by one within the budget.
+    fn read(&self, readings: &mut Readings<'_>) -> Result<(), Missing> {
+        let counts = readings.topology.cpus.iter().filter_map(|cpu| {
+            let pace: AllocPace = self.paces.get(cpu.id.index() * size_of::<AllocPace>())?;
+            Some((cpu.id, pace.allocs))
+        });
+        let mut pace = self.pace.borrow_mut();
+        let was_sampled = pace.samples();
+        for (cpu, shift) in pace.take(readings.mono_ns, counts) {
+            self.set_shift(cpu, shift).map_err(|error| Missing::Lost(format!("{error:#}")))?;
+        }
+        if pace.samples() != was_sampled {
+            readings.notes.push(pace.words());
+        }
+        Ok(())
+    }
 }

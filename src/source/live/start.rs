@@ -84,7 +84,8 @@ impl LiveSource {
         };
         layout.pages = (layout.pages || options.count_pages) && wanted(Facility::NewPages);
         let store = records::create(layout)?;
-        let shared = Shared::new(Path::new(ROOT), &store, layout).knowing(types);
+        let mut shared = Shared::new(Path::new(ROOT), &store, layout).knowing(types);
+        shared.page_budget = options.page_budget;
         let mut probes = Probes::default();
         // First, because the programs below take its place where it does not start.
         probes.start(&shared, |facility| facility == Facility::HintFaults && wanted(facility));

@@ -43,11 +43,13 @@ impl LiveSource {
         // At once: what moves between this and the walk is in the matrix and not yet in a row.
         let flows = self.sched.moves().flows(&self.host.topology);
         let mut readings = Readings {
+            mono_ns,
             topology: &self.host.topology,
             vm: &machine.vm,
             nodes: &mut machine.nodes,
             hints: Vec::new(),
             page_flows: Vec::new(),
+            notes: &mut self.notes,
         };
         self.probes.read(&mut readings);
         let Readings { hints, page_flows, .. } = readings;
