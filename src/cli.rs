@@ -27,7 +27,8 @@ pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use report::{PageFormat, ReportArgs};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
-    NamedGroups, OutputArgs, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, WatchArgs,
+    NamedGroups, OutputArgs, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, ThemeArg,
+    WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};
 pub use selftest::{SelftestArgs, SelftestPart};

@@ -113,8 +113,8 @@ pub enum Value {
         witness: Witness,
         /// The amount that it is a share of, in a unit of the metric's own: rows are sorted by the product of both.
         of: f64,
-        /// The row is too small for the share to matter.
-        small: bool,
+        /// Resident memory of the row, bytes: of a small one the share does not matter. `None` where size says nothing.
+        resident: Option<u64>,
     },
     /// Shares or amounts by node; nodes with none are left out.
     ByNode(Vec<(NodeId, f64)>),
@@ -148,7 +148,7 @@ impl Witness {
 impl Value {
     /// An estimated share of which no more than zero is certain.
     pub fn estimate(pct: f64) -> Value {
-        Value::Share { pct, at_least: 0.0, witness: Witness::Estimate, of: 1.0, small: false }
+        Value::Share { pct, at_least: 0.0, witness: Witness::Estimate, of: 1.0, resident: None }
     }
 
     /// As a JSON value; shares by node become an object from node id to number.
@@ -255,6 +255,8 @@ pub enum Stands {
     Harm(fn(f64) -> bool),
     /// It is of other nodes when this is true; zeros recede.
     Remote(fn(f64) -> bool),
+    /// A share of accesses to other nodes, in percent: it stands out from what the user of the screen says.
+    RemoteShare,
 }
 
 impl Traits {

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::cli::{Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs};
+use crate::cli::{Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs, ThemeArg};
 use crate::export::interruptible::Interruptible;
 use crate::export::{Format, Writer};
 use crate::options;
@@ -36,7 +36,7 @@ use crate::program::{reopened, signals};
 use crate::snapshot::RowKind;
 use crate::tui::input::action::ScreenId;
 use crate::tui::update::Settings;
-use crate::tui::{ColourChoice, Ended, TuiOptions};
+use crate::tui::{ColourChoice, Ended, Limits, Palette, TuiOptions};
 
 /// Does what was asked for. The exit code is that of a run that went well or found nothing.
 ///
@@ -98,6 +98,11 @@ fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Re
         mouse: !screen.no_mouse,
         colour: colour_choice(screen.color),
         ascii: screen.ascii,
+        palette: palette(screen.theme),
+        limits: Limits {
+            remote_from_pct: screen.remote_from.into(),
+            dim_below_bytes: u64::from(screen.dim_below) << 20,
+        },
         keeper: settings::keeper(screen),
     })
 }
@@ -150,6 +155,14 @@ fn colour_choice(typed: ColourArg) -> ColourChoice {
         ColourArg::Auto => ColourChoice::Auto,
         ColourArg::Always => ColourChoice::Always,
         ColourArg::Never => ColourChoice::Never,
+    }
+}
+
+fn palette(typed: ThemeArg) -> Palette {
+    match typed {
+        ThemeArg::Terminal => Palette::Terminal,
+        ThemeArg::OkabeIto => Palette::OkabeIto,
+        ThemeArg::Contrast => Palette::Contrast,
     }
 }
 

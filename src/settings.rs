@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use crate::text::{clean_str, printable};
 
 /// A flag that can be a setting, by its long name, and the values that it takes in the file.
-const FLAGS: [(&str, Kind); 10] = [
+const FLAGS: [(&str, Kind); 13] = [
     ("delay", Kind::Number),
     ("columns", Kind::List),
     ("node-columns", Kind::List),
@@ -16,6 +16,9 @@ const FLAGS: [(&str, Kind); 10] = [
     ("threads", Kind::Switch),
     ("by-container", Kind::Switch),
     ("color", Kind::Word),
+    ("theme", Kind::Word),
+    ("remote-from", Kind::Number),
+    ("dim-below", Kind::Number),
     ("ascii", Kind::Switch),
     ("no-mouse", Kind::Switch),
     ("no-access", Kind::Switch),
@@ -86,6 +89,18 @@ impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.why)
     }
+}
+
+/// The settings of a file as it was read.
+///
+/// # Errors
+/// Those of [`parse`], and the first line that is not UTF-8.
+pub fn parse_bytes(bytes: &[u8]) -> Result<Vec<Setting>, BadLine> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        BadLine { line, why: "it is not UTF-8".to_owned() }
+    })?;
+    parse(text)
 }
 
 /// The settings of a file, by line.
@@ -172,6 +187,13 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_not_utf8_is_named() {
+        let error = parse_bytes(b"delay = 2\nsort = \"\xff\"\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 2: it is not UTF-8");
+        assert_eq!(parse_bytes(b"delay = 2\n"), parse("delay = 2\n"));
+    }
 
     fn words(text: &str) -> Vec<String> {
         parse(text).unwrap().iter().filter_map(Setting::word).collect()

@@ -41,8 +41,8 @@ use self::history::{Shown, Want};
 use self::input::action::Effect;
 use self::mail::{Inbox, Mail};
 use self::terminal::Tty;
-pub use self::theme::ColourChoice;
 use self::theme::Theme;
+pub use self::theme::{ColourChoice, Limits, Palette};
 use self::update::{App, Settings};
 use crate::analysis::highlights::Highlights;
 use crate::analysis::summary::Row;
@@ -80,6 +80,8 @@ pub struct TuiOptions {
     pub mouse: bool,
     pub colour: ColourChoice,
     pub ascii: bool,
+    pub palette: Palette,
+    pub limits: Limits,
     pub keeper: Keeper,
 }
 
@@ -195,6 +197,7 @@ pub fn replay(
 
 fn new_app(options: TuiOptions) -> (App, Box<Keep>) {
     let theme = Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok());
+    let theme = theme.with(options.palette, options.limits);
     let mut app = App::new(options.view, theme, TimeZone::system());
     app.state.message = options.keeper.told;
     (app, options.keeper.keep)

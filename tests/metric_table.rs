@@ -25,7 +25,7 @@ fn rows<R>(table: &mut String, of: &str, metrics: &[Metric<R>]) {
             Stands::Plain => "plain",
             Stands::Home => "home",
             Stands::Harm(_) => "harm",
-            Stands::Remote(_) => "remote",
+            Stands::Remote(_) | Stands::RemoteShare => "remote",
         };
         let line = format!(
             "{of} {id} [{title}] {width}/{} {group:?} {unit:?} {order:?} {stands} {} several:{:?} ages:{} over:{} better:{:?} needs:{}",

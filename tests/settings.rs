@@ -99,3 +99,29 @@ fn batch_output_never_reads_the_file() {
     };
     assert_eq!(output(&place.file()), output(&place.0.join("none.toml")));
 }
+
+#[test]
+fn a_file_that_is_named_and_not_there_is_told() {
+    let place = Place::new();
+    let path = place.0.join("elsewhere.toml");
+    let path = path.to_str().unwrap();
+    let mut named = place.start(&["--config", path]);
+    named.until("a word", |text| text.contains("there is no file")).unwrap();
+    Place::quit(named);
+    // The user's own need not be there.
+    let own = place.start(&[]);
+    assert!(!own.text().contains("there is no file"), "{}", own.text());
+    Place::quit(own);
+}
+
+#[test]
+fn output_in_batches_says_that_it_reads_no_settings() {
+    let place = Place::new();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_numatop-ng"))
+        .args(["--demo", "-b", "-n", "1", "-d", "0.1", "--config", "mine.toml"])
+        .env("XDG_CONFIG_HOME", place.0.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("mine.toml is not read"), "{told}");
+}

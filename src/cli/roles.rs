@@ -83,6 +83,19 @@ pub struct ScreenArgs {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]
     pub color: ColourArg,
 
+    /// Colours of the screen. terminal: the terminal's own; okabe-ito: fixed ones that the colour-blind tell apart; contrast:
+    /// bright ones, nothing grey.
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = ThemeArg::Terminal)]
+    pub theme: ThemeArg,
+
+    /// A share of remote accesses stands out from so many percent.
+    #[arg(long, value_name = "PCT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub remote_from: u32,
+
+    /// A share of remote accesses is dim below so many MiB of resident memory.
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    pub dim_below: u32,
+
     /// Draw with ASCII characters only.
     #[arg(long)]
     pub ascii: bool,
@@ -299,6 +312,14 @@ pub struct RecordLimits {
     /// Record only processes that use this much of a CPU; the others become one row.
     #[arg(long, requires = "record", value_name = "PERCENT", value_parser = parse::percent)]
     pub record_min_cpu: Option<f64>,
+}
+
+/// The colours of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ThemeArg {
+    Terminal,
+    OkabeIto,
+    Contrast,
 }
 
 /// When to use colour.

@@ -376,14 +376,11 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs where it ran and where its memory is"))
 }
 
-/// Resident memory below which a share of remote accesses is dim, in bytes: the last-level cache of a server keeps it.
-const SMALL_BYTES: u64 = 16 << 20;
-
 const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ sampled (--access); mem: not its \
     accesses but the share of its memory that is on other nodes than it runs on, which is the same only if it uses all \
     pages alike (remote_low_pct and remote_high_pct say how far off that may be); hint: the share of its hinting faults; \
     ? not known. Half of the time on each of two nodes with half of the memory on each is 50 %. With one node it is 0. Rows are \
-    sorted by the CPU time that it is a share of, too; below 16 MiB of resident memory it is dim.";
+    sorted by the CPU time that it is a share of, too; below 16 MiB of resident memory it is dim (--dim-below).";
 const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), sampled (accesses of its next instructions, \
     with --access, where they are shares of accesses and not of time), placement (where it ran and where its memory \
     is), hinting (its hinting faults, where its memory could not be looked at: a poor witness, see hint_remote_pct), \
@@ -412,17 +409,14 @@ macro_rules! remote_metrics {
                     at_least: known.range.0,
                     witness: known.basis.witness(),
                     of: $run_ns(row) as f64,
-                    small: $rss_bytes(row) < SMALL_BYTES,
+                    resident: Some($rss_bytes(row)),
                 })
             },
         )
         .over(Over::Quotient($quotient))
         .with(Traits {
             absent: "?",
-            ..Traits::NONE
-                .several(Several::Nodes)
-                .stands(Stands::Remote(|pct| pct >= 20.0))
-                .better(Better::Low)
+            ..Traits::NONE.several(Several::Nodes).stands(Stands::RemoteShare).better(Better::Low)
         });
         pub const $source: Metric<$row> = metric(
             "remote_source",

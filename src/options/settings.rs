@@ -116,7 +116,7 @@ mod tests {
             assert_eq!(bad.line, line, "{bad}");
             assert!(bad.why.contains(why), "{bad}");
         }
-        let file = "delay = 2\ncolumns = [\"pid\"]\nnode-columns = [\"node\"]\nsort = \"-ipc\"\nthreads = true\nby-container = true\ncolor = \"always\"\nascii = true\nno-mouse = true\nno-access = true\n";
+        let file = "delay = 2\ncolumns = [\"pid\"]\nnode-columns = [\"node\"]\nsort = \"-ipc\"\nthreads = true\nby-container = true\ncolor = \"always\"\ntheme = \"okabe-ito\"\nremote-from = 5\ndim-below = 64\nascii = true\nno-mouse = true\nno-access = true\n";
         assert_eq!(check_settings(&parse(file).unwrap()), Ok(()));
     }
 }

@@ -21,11 +21,29 @@ pub(super) fn applied(cli: &Cli) -> Option<Cli> {
     let screen = match &cli.command {
         None if !wants_batch(&cli.live.output) => &cli.live.screen,
         Some(Command::Replay(args)) if !wants_batch(&args.output) => &args.screen,
-        _ => return None,
+        _ => {
+            tell_unread(cli);
+            return None;
+        }
     };
     let settings = read(&place(screen)?).ok()?;
     let typed: Vec<_> = env::args_os().collect();
     options::with_settings(&typed, &settings)
+}
+
+/// Says that a file that was typed is not read, because no screen is shown.
+fn tell_unread(cli: &Cli) {
+    let typed = match &cli.command {
+        None => &cli.live.screen.config,
+        Some(Command::Replay(args)) => &args.screen.config,
+        Some(_) => &None,
+    };
+    if let Some(path) = typed {
+        let name = clean_str(&path.to_string_lossy());
+        say::message(format!(
+            "numatop-ng: {name} is not read: settings are those of a screen, and output in batches has flags only"
+        ));
+    }
 }
 
 /// Keeps the choices of the view in the file, and says what is wrong with it now.
@@ -34,7 +52,15 @@ pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
         let why = "settings have no place: neither XDG_CONFIG_HOME nor HOME is set; --config names a file";
         return Keeper { keep: Box::new(move |_| anyhow::bail!(why)), told: None };
     };
-    let told = read(&path).err().map(|error| format!("{error:#}; the defaults are used"));
+    let told = match read(&path) {
+        Err(error) => Some(format!("{error:#}; the defaults are used")),
+        // Only the place where nothing was ever kept may be empty without a word.
+        Ok(_) if is_named(screen) && !path.exists() => {
+            let name = clean_str(&path.to_string_lossy());
+            Some(format!("there is no file {name}: the defaults are used, and W makes it"))
+        }
+        Ok(_) => None,
+    };
     if let Some(told) = &told {
         // It is there when the view is closed, too.
         say::message(format!("numatop-ng: {told}"));
@@ -42,9 +68,18 @@ pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
     Keeper { keep: Box::new(move |chosen| keep(&path, chosen)), told }
 }
 
+/// Whether the file is named by a flag or in the environment.
+fn is_named(screen: &ScreenArgs) -> bool {
+    screen.config.is_some() || set("NUMATOP_NG_CONFIG").is_some()
+}
+
+/// A path in the environment.
+fn set(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 /// The file that was named, or the one of the user.
 fn place(screen: &ScreenArgs) -> Option<PathBuf> {
-    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     screen.config.clone().or_else(|| set("NUMATOP_NG_CONFIG")).or_else(|| {
         let folder = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
         Some(folder.join("numatop-ng/config.toml"))
@@ -54,11 +89,11 @@ fn place(screen: &ScreenArgs) -> Option<PathBuf> {
 /// The settings of a file, checked; none of one that is not there.
 fn read(path: &Path) -> Result<Vec<Setting>> {
     let name = || clean_str(&path.to_string_lossy());
-    let text = match fs::read_to_string(path) {
+    let bytes = match fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text.with_context(|| format!("reading settings of {}", name()))?,
+        bytes => bytes.with_context(|| format!("reading settings of {}", name()))?,
     };
-    let settings = settings::parse(&text).with_context(name)?;
+    let settings = settings::parse_bytes(&bytes).with_context(name)?;
     options::check_settings(&settings).with_context(name)?;
     Ok(settings)
 }

@@ -26,6 +26,55 @@ impl ColourChoice {
     }
 }
 
+/// The colours of roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Palette {
+    /// The terminal's own blue, yellow and cyan, which suit its background.
+    Terminal,
+    /// Sky blue, vermilion, orange and bluish green of M. Okabe and K. Ito, "Color Universal Design" (2008), which people with
+    /// any kind of colour blindness tell apart, by their nearest of the 256 colours: the same on every terminal.
+    OkabeIto,
+    /// The terminal's brightest, nothing grey: for projectors and bad eyes.
+    Contrast,
+}
+
+impl Palette {
+    /// The colours of local, remote, cache, warnings, names and what is less important.
+    fn hues(self) -> [Color; 6] {
+        match self {
+            Palette::Terminal => {
+                [Color::LightBlue, Color::Yellow, Color::Gray, Color::Yellow, Color::Cyan, Color::DarkGray]
+            }
+            // #5fafd7, #d75f00, #a8a8a8, #d7af00, #00af87, #808080 of xterm's 256.
+            Palette::OkabeIto => [74, 166, 248, 178, 36, 244].map(Color::Indexed),
+            Palette::Contrast => [
+                Color::LightCyan,
+                Color::LightYellow,
+                Color::White,
+                Color::LightYellow,
+                Color::LightGreen,
+                Color::White,
+            ],
+        }
+    }
+}
+
+/// Numbers from which a share stands out, or below which it recedes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Remote share that stands out, percent.
+    pub remote_from_pct: f64,
+    /// Resident memory below which a remote share is dim, bytes.
+    pub dim_below_bytes: u64,
+}
+
+impl Default for Limits {
+    /// A fifth; and 16 MiB, which the last-level cache of a server keeps.
+    fn default() -> Limits {
+        Limits { remote_from_pct: 20.0, dim_below_bytes: 16 << 20 }
+    }
+}
+
 /// The role of a piece of text for the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
@@ -124,11 +173,19 @@ static ASCII: Glyphs = Glyphs {
 pub struct Theme {
     colour: bool,
     pub glyphs: &'static Glyphs,
+    palette: Palette,
+    pub limits: Limits,
 }
 
 impl Theme {
     pub fn new(colour: bool, ascii: bool) -> Theme {
-        Theme { colour, glyphs: if ascii { &ASCII } else { &UNICODE } }
+        let glyphs = if ascii { &ASCII } else { &UNICODE };
+        Theme { colour, glyphs, palette: Palette::Terminal, limits: Limits::default() }
+    }
+
+    /// The same with other colours, and other numbers that stand out.
+    pub fn with(self, palette: Palette, limits: Limits) -> Theme {
+        Theme { palette, limits, ..self }
     }
 
     /// The theme for a terminal with these variables in its environment. A locale counts when one is set and is not UTF-8.
@@ -145,8 +202,8 @@ impl Theme {
         Theme::new(colour, ascii || !utf8 || term == "linux")
     }
 
-    /// Colours are of the terminal's own palette, so that they suit its background. Blue and yellow
-    /// are the pair that the colour-blind tell apart; what matters differs by weight or line as well.
+    /// Colours of the palette. Blue and yellow are the pair that the colour-blind tell apart; what matters differs by weight or
+    /// line as well.
     pub fn style(&self, role: Role) -> Style {
         let style = Style::new();
         if !self.colour {
@@ -161,20 +218,21 @@ impl Theme {
                 Role::Alert => style.add_modifier(Modifier::REVERSED | Modifier::BOLD),
             };
         }
+        let [local, remote, cache, warn, name, dim] = self.palette.hues();
         match role {
             Role::Plain => style,
-            Role::Title => style.fg(Color::Cyan).add_modifier(Modifier::BOLD),
+            Role::Title => style.fg(name).add_modifier(Modifier::BOLD),
             Role::Header => style.add_modifier(Modifier::UNDERLINED),
-            Role::Sorted => style.fg(Color::Cyan).add_modifier(Modifier::UNDERLINED | Modifier::BOLD),
+            Role::Sorted => style.fg(name).add_modifier(Modifier::UNDERLINED | Modifier::BOLD),
             Role::Selected => style.add_modifier(Modifier::REVERSED),
-            Role::Dim => style.fg(Color::DarkGray),
-            Role::Local => style.fg(Color::LightBlue),
-            Role::Remote => style.fg(Color::Yellow).add_modifier(Modifier::BOLD),
-            Role::Cache => style.fg(Color::Gray),
-            Role::Warn => style.fg(Color::Yellow),
-            Role::Alert => style.fg(Color::Yellow).add_modifier(Modifier::REVERSED | Modifier::BOLD),
-            Role::Key => style.fg(Color::Cyan),
-            Role::Match => style.fg(Color::Cyan).add_modifier(Modifier::UNDERLINED),
+            Role::Dim => style.fg(dim),
+            Role::Local => style.fg(local),
+            Role::Remote => style.fg(remote).add_modifier(Modifier::BOLD),
+            Role::Cache => style.fg(cache),
+            Role::Warn => style.fg(warn),
+            Role::Alert => style.fg(warn).add_modifier(Modifier::REVERSED | Modifier::BOLD),
+            Role::Key => style.fg(name),
+            Role::Match => style.fg(name).add_modifier(Modifier::UNDERLINED),
         }
     }
 }
@@ -208,11 +266,15 @@ mod tests {
 
     #[test]
     fn local_and_remote_differ_by_more_than_hue() {
-        for colour in [false, true] {
-            let theme = Theme::new(colour, true);
+        let palettes = [Palette::Terminal, Palette::OkabeIto, Palette::Contrast];
+        for (colour, palette) in
+            [false, true].into_iter().flat_map(|colour| palettes.map(|palette| (colour, palette)))
+        {
+            let theme = Theme { palette, ..Theme::new(colour, true) };
             let (local, remote) = (theme.style(Role::Local), theme.style(Role::Remote));
             assert_ne!(local.add_modifier, remote.add_modifier);
             assert_ne!(theme.glyphs.local, theme.glyphs.remote);
+            assert!(!colour || local.fg != remote.fg, "{palette:?}");
         }
     }
 

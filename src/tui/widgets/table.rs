@@ -11,7 +11,7 @@ use crate::metric::format::{node_word, short};
 use crate::metric::{Metric, Order, Stands, Unit, Value, Witness};
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
-use crate::tui::theme::{Role, Theme};
+use crate::tui::theme::{Limits, Role, Theme};
 use crate::tui::widgets::columns::{Columns, Placed};
 
 /// The order of a table.
@@ -145,7 +145,7 @@ impl<R> Table<'_, R> {
                 pen.write_within(text, column.width, style(Role::Plain));
             }
             value => {
-                let role = role_of(metric.traits.stands, value);
+                let role = role_of(metric.traits.stands, value, theme.limits);
                 pen.write_right(&short(value, metric.unit), column.width, style(role));
             }
         }
@@ -184,9 +184,9 @@ fn by_node(
 }
 
 /// The role of a number for the reader: zeros recede, what may hurt stands out.
-fn role_of(stands: Stands, value: &Value) -> Role {
+fn role_of(stands: Stands, value: &Value, limits: Limits) -> Role {
     let Some(number) = value.number() else { return Role::Plain };
-    if matches!(value, Value::Share { small: true, .. }) {
+    if matches!(value, Value::Share { resident: Some(bytes), .. } if *bytes < limits.dim_below_bytes) {
         return Role::Dim;
     }
     // An estimate stands out only if its lower end would: placement alone is no alarm.
@@ -199,6 +199,7 @@ fn role_of(stands: Stands, value: &Value) -> Role {
         Stands::Home => Role::Local,
         Stands::Harm(when) if when(number) => Role::Warn,
         Stands::Remote(when) if when(sure) => Role::Remote,
+        Stands::RemoteShare if sure >= limits.remote_from_pct => Role::Remote,
         _ if number == 0.0 => Role::Dim,
         _ => Role::Plain,
     }
