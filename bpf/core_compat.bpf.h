@@ -192,6 +192,8 @@ struct task_struct {
 	unsigned int policy;
 	int static_prio;
 	int nr_cpus_allowed;
+	/* With CONFIG_SMP only. */
+	int on_cpu;
 	const struct cpumask *cpus_ptr;
 	int pid;
 	int tgid;
@@ -267,6 +269,20 @@ struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 } NT_RELOCATED;
+
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	void *key; /* with `value` not there at the end of the map */
+	void *value;
+} NT_RELOCATED;
+
+/*
+ * Commit 3f0e6f2b41d3 (6.2): a kfunc finds the task with an id of the first pid namespace. User space leaves the program that
+ * calls it out where BTF has no such function; that, and the walk over all tasks in its place, can be dropped when the
+ * oldest supported kernel is 6.2.
+ */
+extern struct task_struct *bpf_task_from_pid(int pid) __weak __ksym;
+extern void bpf_task_release(struct task_struct *task) __weak __ksym;
 
 /*
  * A sample behind the context of its program. Commit 3aac580d5cc3 (6.1): the kernel says in sample_flags which fields it
