@@ -238,6 +238,8 @@ static inline bool nothing_new(struct task_struct *task, const __u8 *mark)
 __u8 used_marks[NT_MARKS_MAX] = {};
 /* A task has an id that is not in the table: only a walk over all tasks finds it. */
 __u32 is_above_marks = 0;
+/* Tasks of the last walk over all, in scope or not; one that had to wait for room in the buffer counts twice. */
+__u32 nr_walked = 0;
 
 static inline void note_marks_used(__u32 tid, const __u8 *mark)
 {
@@ -326,6 +328,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
+	nr_walked++;
 	mark = nt_mark_of(task->pid);
 	note_marks_used(task->pid, mark);
 	if (nothing_new(task, mark))

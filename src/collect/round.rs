@@ -10,8 +10,9 @@
 
 use crate::model::wire::LOOK_EVERY;
 
-/// Tasks from which on a list is worth it: for fewer it is not shorter to read the table of marks.
-pub const SHORT_FROM: usize = 1000;
+/// Tasks of the machine from which on a list is worth it: with fewer, reading the marks and stepping over the places of the list
+/// takes as long.
+pub const SHORT_FROM: u32 = 1000;
 
 /// Rounds from one walk over all to the next.
 pub const WHOLE_EVERY: u32 = 64;
@@ -31,8 +32,6 @@ pub enum Walk {
 pub struct Round<'a> {
     /// Every task is to be handed out, also those in which nothing changed.
     pub all: bool,
-    /// The number of tasks that have a row.
-    pub tasks: usize,
     /// Ids of threads that a short walk looks at beside those that are marked, in this one of [`LOOK_EVERY`] turns.
     pub beside: &'a dyn Fn(u32) -> Vec<u32>,
 }
@@ -40,7 +39,7 @@ pub struct Round<'a> {
 impl Round<'_> {
     /// One in which nothing is known of the tasks.
     pub fn unknown(all: bool) -> Round<'static> {
-        Round { all, tasks: 0, beside: &|_| Vec::new() }
+        Round { all, beside: &|_| Vec::new() }
     }
 }
 
@@ -54,8 +53,9 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// The walk of the next round among `tasks`. `whole`: every task has to be looked at; `can_list`: a short walk is possible.
-    pub fn next(&mut self, tasks: usize, whole: bool, can_list: bool) -> Walk {
+    /// The walk of the next round on a machine with so many `tasks`, in scope or not. `whole`: every task has to be looked at;
+    /// `can_list`: a short walk is possible.
+    pub fn next(&mut self, tasks: u32, whole: bool, can_list: bool) -> Walk {
         let walk = if whole || self.count == 0 || self.short >= WHOLE_EVERY {
             Walk::Whole
         } else if can_list && tasks >= SHORT_FROM {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn each_turn_comes_once_in_eight_rounds() {
         let mut rounds = Rounds { count: u32::MAX - 3, short: 0 };
-        for _ in 0..3 {
+        for _ in 0..4 {
             rounds.next(0, false, false);
         }
         assert_eq!(rounds.count(), 1, "never the first again");

@@ -150,16 +150,6 @@ impl TaskTable {
         }
     }
 
-    /// The number of rows of threads that live.
-    pub fn len(&self) -> usize {
-        self.live.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.live.is_empty()
-    }
-
     /// Thread ids of the rows whose turn it is, this one of [`LOOK_EVERY`]. Neighbours have the same, so that all others are
     /// jumped over.
     pub fn due(&self, turn: u32) -> impl Iterator<Item = u32> {

@@ -39,12 +39,9 @@ pub struct TaskProbe {
     pending: Arc<Mutex<Vec<u8>>>,
     buffer: Vec<u8>,
     rounds: Rounds,
-    /// The walk of the last round.
-    last: Option<Walk>,
     /// The next walk must look at every task: the scope was changed.
     look_at_all: bool,
-    /// Of the last short walk, and a piece of the table of marks: kept for their room.
-    listed: Vec<u32>,
+    /// Room for a piece of the table of marks.
     marks: Vec<u8>,
     nodes: u32,
     skel: TasksSkel<'static>,
@@ -137,9 +134,7 @@ impl TaskProbe {
             pending,
             buffer: vec![0; WALK_BUFFER],
             rounds: Rounds::default(),
-            last: None,
             look_at_all: false,
-            listed: Vec::new(),
             marks: vec![0; MARKS as usize],
             nodes: topology.possible_nodes,
             skel,
@@ -158,17 +153,15 @@ impl TaskProbe {
         let whole =
             (std::mem::take(&mut bss.look_at_all) != 0) | std::mem::take(&mut self.look_at_all) | round.all;
         let can_list = self.short_walk.is_ok() && sys::read_variable(&bss.is_above_marks) == 0;
-        let walk = self.rounds.next(round.tasks, whole, can_list);
+        let walk = self.rounds.next(sys::read_variable(&bss.nr_walked), whole, can_list);
         bss.walks = if walk == Walk::Whole { 0 } else { self.rounds.count() };
         bss.tell_all = u32::from(round.all);
-        self.last = Some(walk);
         match &self.short_walk {
             Ok(link) if walk == Walk::Short => {
-                self.listed.clear();
                 // First: they run on meanwhile.
-                list_marked(&self.skel, &mut self.marks, &mut self.listed)?;
-                self.listed.extend((round.beside)(self.rounds.turn()));
-                for piece in self.listed.chunks(LIST_MAX) {
+                let mut listed = list_marked(&self.skel, &mut self.marks)?;
+                listed.extend((round.beside)(self.rounds.turn()));
+                for piece in listed.chunks(LIST_MAX) {
                     let bss = bss_of(&mut self.skel)?;
                     bss.listed[..piece.len()].copy_from_slice(piece);
                     bss.nr_listed = piece.len() as u32;
@@ -180,14 +173,10 @@ impl TaskProbe {
                 // It notes them again, as births do.
                 bss.used_marks.fill(0);
                 bss.is_above_marks = 0;
+                bss.nr_walked = 0;
                 read_walk(&self.whole_walk, &mut self.buffer, &mut row)
             }
         }
-    }
-
-    /// The walk of the last round.
-    pub fn last_walk(&self) -> Option<Walk> {
-        self.last
     }
 
     /// Why each walk goes over all tasks, where that is so.
@@ -303,17 +292,18 @@ fn bss_of<'a>(skel: &'a mut TasksSkel<'static>) -> Result<&'a mut types::bss> {
     skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")
 }
 
-/// Adds the ids of threads that are marked. `piece` has room for an element of the table, which is copied: mapped, a table of
+/// Ids of the threads that are marked. `piece` has room for an element of the table, which is copied: mapped, a table of
 /// 4 MiB would count as memory of ours, and few of its elements are in use.
-fn list_marked(skel: &TasksSkel<'static>, piece: &mut [u8], ids: &mut Vec<u32>) -> Result<()> {
+fn list_marked(skel: &TasksSkel<'static>, piece: &mut [u8]) -> Result<Vec<u32>> {
     let bss = skel.maps.bss_data.as_deref().context("tasks.bpf.o has no .bss")?;
     let used = sys::read_variable(&bss.used_marks);
+    let mut ids = Vec::new();
     for at in (0u32..).zip(used).filter(|(_, used)| *used != 0).map(|(at, _)| at) {
         let found = skel.maps.dirty_tasks.lookup_into(&at.to_ne_bytes(), piece, MapFlags::ANY);
         ensure!(found.context("reading the marks of threads")?, "the table of marks ends early");
         ids.extend(marked(piece, at * MARKS));
     }
-    Ok(())
+    Ok(ids)
 }
 
 fn read_walk(link: &Link, buffer: &mut [u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::collect::placement::Walk;
 use crate::collect::placement::draw::Random;
 use crate::collect::probes::{PROBES, Probe, Shared};
 use crate::collect::records::Layout;
-use crate::collect::round::Round;
+use crate::collect::round::{Round, SHORT_FROM};
 use crate::collect::sched::SchedProbe;
 use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
 use crate::collect::{libbpf_log, proc_details, records, self_usage};
@@ -206,8 +206,8 @@ fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {
     probe.walk(&Round::unknown(false), |_| threads += 1)?;
     probe.exits(|_| {}).context("emptying the exit ring")?;
     let after = match probe.no_short_walk() {
-        None => "later walks look for those that ran".into(),
-        Some(why) => format!("each walk goes over all: {why}"),
+        None => format!("from {SHORT_FROM} on a refresh looks for those that ran"),
+        Some(why) => format!("each refresh walks over all: {why}"),
     };
     Ok(((), format!("{} listed; {after}", plural(threads, "thread"))))
 }

@@ -39,7 +39,7 @@ impl LiveSource {
         let all = self.table.wants_all(lost);
         let (table, spared, states) = (&self.table, &self.spared, self.sched.states());
         let beside = |turn| table.due(turn).chain(spared.unmarked(|cpu| states.running(cpu))).collect();
-        let round = Round { all, tasks: table.len(), beside: &beside };
+        let round = Round { all, beside: &beside };
         self.tasks.walk(&round, |row| walk.push(parse(&row, page_size)))?;
         let host = &self.host;
         let rows = (&mut ends[..], &mut walk[..]);
