@@ -192,8 +192,6 @@ struct task_struct {
 	unsigned int policy;
 	int static_prio;
 	int nr_cpus_allowed;
-	/* With CONFIG_SMP only. */
-	int on_cpu;
 	const struct cpumask *cpus_ptr;
 	int pid;
 	int tgid;

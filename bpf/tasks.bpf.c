@@ -253,15 +253,11 @@ static inline void note_marks_used(__u32 tid, const __u8 *mark)
 		used_marks[at] = 1;
 }
 
-/*
- * Before we look: changes that come meanwhile are for the next walk. A task that is on a CPU keeps its mark, because it may
- * be at its switch, where the mark is looked at before the record is charged: taken in between, the charge would have none.
- */
-static inline void take_mark(struct task_struct *task, __u8 *mark)
+/* Before we look: changes that come meanwhile are for the next walk. */
+static inline void take_mark(__u8 *mark)
 {
-	if (!mark || (bpf_core_field_exists(task->on_cpu) && task->on_cpu))
-		return;
-	*mark = 0;
+	if (mark)
+		*mark = 0;
 }
 
 /*
@@ -333,7 +329,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	note_marks_used(task->pid, mark);
 	if (nothing_new(task, mark))
 		return 0;
-	take_mark(task, mark);
+	take_mark(mark);
 	tell_changes(ctx->meta->seq, task);
 	return 0;
 }
@@ -376,7 +372,7 @@ int on_listed_task(struct bpf_iter__bpf_map_elem *ctx)
 	}
 	if (!task)
 		return 0;
-	take_mark(task, mark);
+	take_mark(mark);
 	tell_changes(ctx->meta->seq, task);
 	bpf_task_release(task);
 	return 0;
