@@ -268,6 +268,20 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } NT_RELOCATED;
 
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	void *key; /* with `value` not there at the end of the map */
+	void *value;
+} NT_RELOCATED;
+
+/*
+ * Commit 3f0e6f2b41d3 (6.2): a kfunc finds the task with an id of the first pid namespace. User space leaves the program that
+ * calls it out where BTF has no such function; that, and the walk over all tasks in its place, can be dropped when the
+ * oldest supported kernel is 6.2.
+ */
+extern struct task_struct *bpf_task_from_pid(int pid) __weak __ksym;
+extern void bpf_task_release(struct task_struct *task) __weak __ksym;
+
 /*
  * A sample behind the context of its program. Commit 3aac580d5cc3 (6.1): the kernel says in sample_flags which fields it
  * filled in. A kernel that lacks it would refuse the whole object, the clock's program too, so it is asked for. From 6.12

@@ -18,6 +18,15 @@
 /* Threads per element of the table of dirty tasks. */
 #define NT_MARKS 4096
 
+/* Elements of it at most: pid_max can be 4,194,304 (PID_MAX_LIMIT of include/linux/threads.h). */
+#define NT_MARKS_MAX 1024
+
+/* Threads that a short walk lists at a time. */
+#define NT_LIST_MAX 1024
+
+/* Each task is looked at in one of so many walks, whatever it does. */
+#define NT_LOOK_EVERY 8
+
 /*
  * By thread id: it ran (or was born) since the walk looked at it last. A byte each,
  * so that no CPU has to be kept from writing.

@@ -2,8 +2,8 @@
 /*
  * The life of a record: it is made when its task is born, when the task is moved
  * into a cgroup that is watched, or at the first walk (for tasks older than we
- * are); rows of tasks that changed are emitted by a walk over all threads. The
- * end of a task is seen in sched.bpf.c, at its last switch.
+ * are); rows of tasks that changed are emitted by a walk, over all threads or over
+ * a list of those that ran. The end of a task is seen in sched.bpf.c, at its last switch.
  */
 #include "rows.bpf.h"
 #include "target.bpf.h"
@@ -224,51 +224,71 @@ static inline __u64 signature(const struct nt_task *row)
 /*
  * A task that did not run has done nothing, but others may have done something to
  * it. Tasks that were moved to another cgroup are marked; for the rest (reniced,
- * adopted) each is looked at in every eighth walk.
+ * adopted) each is looked at in every eighth walk. A walk over all tasks does that
+ * by this rule; on the list of a short walk user space puts an eighth of the tasks
+ * that it knows. The record and most of the task structure are not in any cache:
+ * leave them alone if we can.
  */
-#define LOOK_EVERY 8
-
-/* Its record and most of its task structure are not in any cache: leave them alone if we can. */
 static inline bool nothing_new(struct task_struct *task, const __u8 *mark)
 {
-	return walks && mark && !*mark && (task->pid + walks) % LOOK_EVERY && task->__state != TASK_RUNNING;
+	return walks && mark && !*mark && (task->pid + walks) % NT_LOOK_EVERY && task->__state != TASK_RUNNING;
 }
 
-SEC("iter/task")
-int on_task_walk(struct bpf_iter__task *ctx)
-{
-	struct seq_file *seq = ctx->meta->seq;
-	struct task_struct *task = ctx->task;
-	struct nt_task row;
-	struct nt_rec *rec;
-	bool wanted;
-	__u8 *mark;
-	__u64 sig;
+/* Elements of the table of marks in which a task was found by the last walk over all, or born since. */
+__u8 used_marks[NT_MARKS_MAX] = {};
+/* A task has an id that is not in the table: only a walk over all tasks finds it. */
+__u32 is_above_marks = 0;
+/* Tasks of the last walk over all, in scope or not; one that had to wait for room in the buffer counts twice. */
+__u32 nr_walked = 0;
 
-	if (!task)
-		return 0;
-	mark = nt_mark_of(task->pid);
-	if (nothing_new(task, mark))
-		return 0;
-	/* Before we look: changes that come meanwhile are for the next walk. */
+static inline void note_marks_used(__u32 tid, const __u8 *mark)
+{
+	__u32 at = tid / NT_MARKS;
+
+	if (!mark || at >= NT_MARKS_MAX) {
+		is_above_marks = 1;
+		return;
+	}
+	if (!used_marks[at])
+		used_marks[at] = 1;
+}
+
+/* Before we look: changes that come meanwhile are for the next walk. */
+static inline void take_mark(__u8 *mark)
+{
 	if (mark)
 		*mark = 0;
-	wanted = nt_wanted(task);
+}
+
+/*
+ * Hands out the row of a task in which something changed. When the buffer overflows the kernel takes the whole row back
+ * and calls the program again for the same task: then nothing may be noted as sent.
+ */
+static __always_inline void tell_changes(struct seq_file *seq, struct task_struct *task)
+{
+	bool wanted = nt_wanted(task);
+	struct nt_task row;
+	struct nt_rec *rec;
+	__u64 sig;
+
 	rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	if (!rec || (wanted && rec->final == NT_FINAL_LEFT)) {
 		if (!wanted)
-			return 0;
+			return;
 		rec = make_rec(task, task->se.sum_exec_runtime);
-		if (!rec)
-			return 0;
+		if (!rec) {
+			/* Also if it is not among those that are late: the next walk tries again. */
+			nt_mark_dirty(task->pid);
+			return;
+		}
 	}
 	if (rec->final == NT_FINAL_ENDED)
-		return 0;
+		return;
 	if (!nt_scope_of(rec)) {
 		/* It is being made on another CPU: for the next walk. */
 		if (wanted)
 			nt_mark_dirty(task->pid);
-		return 0;
+		return;
 	}
 	if (wanted && rec->scope_end_ns)
 		come_back(rec, task);
@@ -282,14 +302,10 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	/* Hinting faults may be told by a later look at a task that rests. */
 	sig = MIX(MIX(signature(&row), rec->exec_seen_ns), rec->counters[NT_HINT_FAULTS]);
 	if (sig == rec->sent && !tell_all)
-		return 0;
-	/*
-	 * When the buffer overflows the kernel takes the whole row back and calls
-	 * us again for the same task: then nothing may be noted as sent.
-	 */
+		return;
 	if (bpf_seq_write(seq, &row, sizeof(row)) || bpf_seq_write(seq, rec, rec_size)) {
 		nt_mark_dirty(task->pid);
-		return 0;
+		return;
 	}
 	rec->sent = sig;
 	if (!wanted) {
@@ -297,12 +313,75 @@ int on_task_walk(struct bpf_iter__task *ctx)
 		/* After that for every CPU: one that sees it may put another record in its place. */
 		__sync_lock_test_and_set(&rec->final, NT_FINAL_LEFT);
 	}
+}
+
+/* The walk over all tasks. */
+SEC("iter/task")
+int on_task_walk(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	__u8 *mark;
+
+	if (!task)
+		return 0;
+	nr_walked++;
+	mark = nt_mark_of(task->pid);
+	note_marks_used(task->pid, mark);
+	if (nothing_new(task, mark))
+		return 0;
+	take_mark(mark);
+	tell_changes(ctx->meta->seq, task);
+	return 0;
+}
+
+/* Ids of the threads that the short walk is for, written by user space before it. */
+__u32 listed[NT_LIST_MAX] = {};
+__u32 nr_listed = 0;
+
+/* The kernel's iterator over elements of a map is the loop over the list: only the index of an element is used. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NT_LIST_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} places_in_list SEC(".maps");
+
+/*
+ * The short walk: over tasks that user space lists, because they are marked or due. A mark whose task is no more goes
+ * before the task is looked for: one that is born with the same id sets it again once it can be found.
+ */
+SEC("iter/bpf_map_elem")
+int on_listed_task(struct bpf_iter__bpf_map_elem *ctx)
+{
+	__u32 *place = ctx->key;
+	struct task_struct *task;
+	__u32 at, tid;
+	__u8 *mark;
+
+	if (!place)
+		return 0;
+	at = *place;
+	if (at >= nr_listed || at >= NT_LIST_MAX)
+		return 0;
+	tid = listed[at];
+	mark = nt_mark_of(tid);
+	task = bpf_task_from_pid(tid);
+	if (!task && mark) {
+		*mark = 0;
+		task = bpf_task_from_pid(tid);
+	}
+	if (!task)
+		return 0;
+	take_mark(mark);
+	tell_changes(ctx->meta->seq, task);
+	bpf_task_release(task);
 	return 0;
 }
 
 SEC("tp_btf/task_newtask")
 int BPF_PROG(on_task_newtask, struct task_struct *task, unsigned long clone_flags)
 {
+	note_marks_used(task->pid, nt_mark_of(task->pid));
 	nt_mark_dirty(task->pid);
 	if (nt_wanted(task))
 		make_rec(task, task->se.sum_exec_runtime);

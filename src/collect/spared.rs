@@ -15,6 +15,9 @@ use crate::model::topology::format_cpulist;
 use crate::model::units::{CpuId, NodeId};
 use crate::model::wire::{CPU_UNSEEN, SLOTS};
 
+/// State of a task that is on a CPU or waits for one (include/linux/sched.h).
+const TASK_RUNNING: u32 = 0;
+
 /// A task with time that was not charged, as the kernel's record said it.
 #[derive(Debug)]
 struct Standing {
@@ -42,6 +45,8 @@ pub struct Spared {
     before: HashMap<u32, Before>,
     /// By serial, as of the sample before.
     standing: HashMap<u64, Standing>,
+    /// Ids, by serial, of threads that ran on one of the CPUs or waited for it, as their last rows say.
+    runnable: HashMap<u64, u32>,
     /// By serial: counts and times on the PMU that are left out, because most of the time that they are of is not known to
     /// have been on the PMU or not; and that time.
     untimed: HashMap<u64, [Slot; SLOTS]>,
@@ -74,7 +79,15 @@ impl Spared {
         for serial in serials {
             self.standing.remove(serial);
             self.untimed.remove(serial);
+            self.runnable.remove(serial);
         }
+    }
+
+    /// Ids of threads whose time the walk has to tell, though no switch or interrupt has charged it and marked them. `running`:
+    /// the task of each CPU as of its last switch; of one that no switch was seen on, rows know better.
+    pub fn unmarked(&self, running: impl Fn(CpuId) -> Option<Running>) -> impl Iterator<Item = u32> {
+        let known = self.cpus.iter().filter_map(move |cpu| Some(running(*cpu)?.pid).filter(|pid| *pid != 0));
+        known.chain(self.runnable.values().copied())
     }
 
     /// Charges tasks of the walk, and their CPUs, with the time on spared CPUs that no switch has charged until `mono_ns`.
@@ -103,6 +116,7 @@ impl Spared {
             self.leave_out_untimed(&mut row.task, scaled);
             self.standing.remove(&row.task.serial);
             self.untimed.remove(&row.task.serial);
+            self.runnable.remove(&row.task.serial);
         }
         let mut on = HashMap::new();
         for row in walk {
@@ -113,6 +127,7 @@ impl Spared {
             if row.leaves {
                 self.untimed.remove(&row.task.serial);
             }
+            self.note_runnable(row);
             let is_spared = |uncharged: &Uncharged| self.cpus.contains(&uncharged.cpu);
             let Some(Uncharged { cpu, ns }) = row.uncharged.filter(is_spared) else { continue };
             let task = &mut row.task;
@@ -143,6 +158,16 @@ impl Spared {
             let (switches, busy_ns, slots) = (cpu.switches, cpu.busy_ns, cpu.slots);
             self.before
                 .insert(cpu.id, Before { mono_ns, switches, uncharged_ns, busy_ns, left_out_ns, slots });
+        }
+    }
+
+    /// Notes whether a thread of the walk stands on one of the CPUs.
+    fn note_runnable(&mut self, row: &Parsed) {
+        let cpu = row.uncharged.map_or(CpuId(row.task.cpu), |uncharged| uncharged.cpu);
+        if !row.leaves && row.task.state == TASK_RUNNING && self.cpus.contains(&cpu) {
+            self.runnable.insert(row.task.serial, row.task.tid);
+        } else {
+            self.runnable.remove(&row.task.serial);
         }
     }
 
@@ -348,6 +373,30 @@ mod tests {
         // One of the walk that was read late catches up.
         assert_eq!(busy(5_000, 1_000_600, 4, Some(200)), 1_800);
         assert_eq!(busy(6_000, 1_000_600, 4, Some(2_200)), 3_800);
+    }
+
+    #[test]
+    fn threads_that_stand_on_a_spared_cpu_are_looked_at_each_time() {
+        let mut spared = spared(&[3, 4]);
+        // No switch was seen on CPU 3 yet: its thread is known from the walk.
+        let running = |cpu: CpuId| {
+            (cpu.0 != 5)
+                .then_some(Running { state: u32::from(cpu.0 == 4), pid: if cpu.0 == 4 { 90 } else { 0 } })
+        };
+        let ids = |spared: &Spared| spared.unmarked(running).collect::<Vec<_>>();
+        assert_eq!(ids(&spared), [90]);
+        let mut row = |tid, state, cpu| {
+            let task = TaskRaw { serial: 7, tid, state, cpu, ..TaskRaw::default() };
+            let mut walk = [Parsed { task, leaves: false, group_live: 1, uncharged: None }];
+            spared.charge((&mut [], &mut walk), &mut [], (1_000, false), |_| Some(NodeId(0)));
+            ids(&spared)
+        };
+        assert_eq!(row(70, 0, 3), [90, 70]);
+        assert_eq!(row(70, 1, 3), [90], "it sleeps");
+        assert_eq!(row(70, 0, 2), [90], "an interrupt marks it");
+        assert_eq!(row(70, 0, 3), [90, 70]);
+        spared.forget(&[7]);
+        assert_eq!(ids(&spared), [90]);
     }
 
     #[test]

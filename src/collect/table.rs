@@ -8,12 +8,16 @@ use super::overdue::Overdue;
 use super::parsed::Parsed;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Counts, TaskRaw};
+use crate::model::wire::LOOK_EVERY;
 
 /// Serials of rows we make ourselves, for the ended threads of a process. The kernel counts up from one.
 const ENDED_THREADS: u64 = 1 << 63;
 
 /// Samples for which an ended process is remembered: its last threads may be reported after its leader.
 const REMEMBER: u32 = 3;
+
+/// Rows with serials in as long a piece are due together.
+const NEIGHBOURS: u64 = 64;
 
 /// Processes outside the scope whose totals are kept, for the case that they come back.
 const OUTSIDE_MAX: usize = 4096;
@@ -144,6 +148,28 @@ impl TaskTable {
             self.ended.retain(|process, _| self.members.contains_key(process));
             self.outside.clear();
         }
+    }
+
+    /// Thread ids of the rows whose turn it is, this one of [`LOOK_EVERY`]. Neighbours have the same, so that all others are
+    /// jumped over.
+    pub fn due(&self, turn: u32) -> impl Iterator<Item = u32> {
+        let every = u64::from(LOOK_EVERY);
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            loop {
+                let task = self.live.get(at)?;
+                let block = task.serial / NEIGHBOURS;
+                let ahead = (u64::from(turn) + every - block % every) % every;
+                if ahead == 0 {
+                    at += 1;
+                    return Some(task.tid);
+                }
+                let from = (block + ahead) * NEIGHBOURS;
+                // No two rows have the same serial.
+                let most = self.live.len().min(at + (from - task.serial) as usize);
+                at += self.live[at..most].partition_point(|task| task.serial < from);
+            }
+        })
     }
 
     /// Whether the walk of the next round must hand out every task, because last words were lost: `lost` since the start.

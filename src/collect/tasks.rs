@@ -1,4 +1,4 @@
-//! The task probe: loads `tasks.bpf.c`, walks all tasks for rows that changed, empties the exit ring.
+//! The task probe: loads `tasks.bpf.c`, walks over tasks for rows that changed, empties the exit ring.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,12 +9,16 @@ use libbpf_rs::skel::{OpenSkel, Skel};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Program, RingBuffer, RingBufferBuilder};
 
 use super::cpu_masks::CpuMasks;
+use super::marks::marked;
 use super::object;
+use super::round::{Round, Rounds, Walk};
 use super::sched::SchedProbe;
-use super::skel::tasks::{TasksSkel, TasksSkelBuilder};
+use super::skel::tasks::{TasksSkel, TasksSkelBuilder, types};
 use crate::container::scope::Scope;
+use crate::host::privileges::Privileges;
+use crate::host::types::Types;
 use crate::model::topology::Topology;
-use crate::model::wire::{Row, Wire};
+use crate::model::wire::{LIST_MAX, MARKS, Row, Wire};
 use crate::sys;
 
 /// Bytes per read of the walk. The kernel hands out at most 32 KiB at a time.
@@ -28,17 +32,48 @@ pub struct TaskProbe {
     _newtask: Link,
     _free: Link,
     _cgroup: Vec<Link>,
-    walk: Link,
+    whole_walk: Link,
+    /// The walk over a list, or why there is none.
+    short_walk: Result<Link, String>,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<u8>>>,
     buffer: Vec<u8>,
+    rounds: Rounds,
+    /// The next walk must look at every task: the scope was changed.
+    look_at_all: bool,
+    /// Room for a piece of the table of marks.
+    marks: Vec<u8>,
     nodes: u32,
     skel: TasksSkel<'static>,
 }
 
+/// Cgroups as the programs find those of tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CgroupView {
+    /// The v1 controller that names cgroups (its index in `enum cgroup_subsys_id`), or `None` for cgroup v2.
+    pub subsys: Option<u32>,
+    /// The kernel has any.
+    pub exist: bool,
+}
+
+/// Whether tasks can be found by their ids, or why not: then each walk goes over all of them.
+///
+/// # Errors
+/// The reason in words.
+pub fn can_find(types: Result<&Types, String>, privileges: &Privileges) -> Result<(), String> {
+    let types = types?;
+    if !["bpf_task_from_pid", "bpf_task_release"].iter().all(|name| types.of_function(name).is_some()) {
+        return Err("the kernel has no bpf_task_from_pid (since Linux 6.2)".into());
+    }
+    // It finds tasks of the whole machine, and a walk over all those of our pid namespace only.
+    if !privileges.host_pid_namespace.is(&true) {
+        return Err("not known to be in the pid namespace of the machine".into());
+    }
+    Ok(())
+}
+
 impl TaskProbe {
-    /// Loads and attaches. `cgroup_subsys` is the v1 controller that names cgroups (its index in
-    /// `enum cgroup_subsys_id`), or `None` for cgroup v2; `cgroups` says that the kernel has any.
+    /// Loads and attaches. `findable` says whether tasks can be found by their ids ([`can_find`]).
     ///
     /// # Errors
     /// Loading or attaching failed; the errno is in the chain.
@@ -47,39 +82,17 @@ impl TaskProbe {
         records: &OwnedFd,
         topology: &Topology,
         scope: &Scope,
-        cgroup_subsys: Option<u32>,
-        cgroups: bool,
+        cgroups: CgroupView,
+        findable: Result<(), String>,
     ) -> Result<TaskProbe> {
-        let mut open = object::open("tasks", TasksSkelBuilder::default())?;
-        let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
-        rodata.rec_size = sched.layout().size();
-        rodata.by_sibling = sched.layout().by_sibling();
-        rodata.nr_nodes = topology.possible_nodes;
-        rodata.nr_cpus = topology.possible_cpus;
-        rodata.hints_from_task = sched.layout().hints_from_task;
-        rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
-        let shared = sched.shared_maps();
-        open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
-        open.maps.cpus.reuse_fd(shared.cpus).context("sharing the per-CPU state")?;
-        open.maps.cpu_topo.reuse_fd(shared.cpu_topo).context("sharing the places of CPUs")?;
-        open.maps
-            .dirty_tasks
-            .reuse_fd(shared.dirty_tasks)
-            .context("sharing the table of threads that ran")?;
-        open.maps.exits.reuse_fd(shared.exits).context("sharing the exit ring")?;
-        open.maps.exit_lost_ns.reuse_fd(shared.exit_lost_ns).context("sharing the times of lost exits")?;
-        open.maps.scope_ids.set_max_entries(SCOPE_IDS)?;
-        // Kernels without CONFIG_CGROUPS have none of these.
-        for program in [
-            &mut open.progs.on_cgroup_attach_task,
-            &mut open.progs.on_cgroup_mkdir,
-            &mut open.progs.on_cgroup_rmdir,
-            &mut open.progs.on_cgroup_rename,
-        ] {
-            program.set_autoload(cgroups);
-        }
-        let mut skel = open.load().context("loading tasks.bpf.o")?;
-
+        // A kernel that is kept from calling functions refuses the program, and with it the object.
+        let (mut skel, findable) = match findable {
+            Err(why) => (load(sched, records, topology, cgroups, false)?, Err(why)),
+            Ok(()) => match load(sched, records, topology, cgroups, true) {
+                Ok(skel) => (skel, Ok(())),
+                Err(error) => (load(sched, records, topology, cgroups, false)?, Err(format!("{error:#}"))),
+            },
+        };
         set_scope(&mut skel, &Scope::default(), scope)?;
         set_masks(&mut skel, &CpuMasks::of(topology))?;
 
@@ -97,7 +110,7 @@ impl TaskProbe {
         // Ends before births: a task must not be born with a record and go without a last row.
         let free = skel.progs.on_sched_process_free.attach().context("attaching to sched_process_free")?;
         let mut links = Vec::new();
-        if cgroups {
+        if cgroups.exist {
             let progs = &skel.progs;
             links.push(progs.on_cgroup_attach_task.attach().context("attaching to cgroup_attach_task")?);
             links.push(progs.on_cgroup_mkdir.attach().context("attaching to cgroup_mkdir")?);
@@ -105,15 +118,24 @@ impl TaskProbe {
             links.push(progs.on_cgroup_rename.attach().context("attaching to cgroup_rename")?);
         }
         let newtask = skel.progs.on_task_newtask.attach().context("attaching to task_newtask")?;
-        let walk = skel.progs.on_task_walk.attach().context("attaching the task walk")?;
+        let whole_walk = skel.progs.on_task_walk.attach().context("attaching the task walk")?;
+        let short_walk = findable.and_then(|()| {
+            let places = skel.maps.places_in_list.as_fd();
+            let link = skel.progs.on_listed_task.attach_iter(places);
+            link.map_err(|error| format!("attaching the walk over listed tasks: {error:#}"))
+        });
         Ok(TaskProbe {
             _newtask: newtask,
             _free: free,
             _cgroup: links,
-            walk,
+            whole_walk,
+            short_walk,
             ring,
             pending,
             buffer: vec![0; WALK_BUFFER],
+            rounds: Rounds::default(),
+            look_at_all: false,
+            marks: vec![0; MARKS as usize],
             nodes: topology.possible_nodes,
             skel,
         })
@@ -125,32 +147,41 @@ impl TaskProbe {
     ///
     /// # Errors
     /// The walk could not be read to its end.
-    pub fn walk(&mut self, all: bool, row: impl FnMut(Row<'_>)) -> Result<()> {
-        let bss = self.skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
+    pub fn walk(&mut self, round: &Round<'_>, mut row: impl FnMut(Row<'_>)) -> Result<()> {
+        let bss = bss_of(&mut self.skel)?;
         // Taken back before the walk: what happens meanwhile is for the next one.
-        if std::mem::take(&mut bss.look_at_all) != 0 || all {
-            bss.walks = 0;
+        let whole =
+            (std::mem::take(&mut bss.look_at_all) != 0) | std::mem::take(&mut self.look_at_all) | round.all;
+        let can_list = self.short_walk.is_ok() && sys::read_variable(&bss.is_above_marks) == 0;
+        let walk = self.rounds.next(sys::read_variable(&bss.nr_walked), whole, can_list);
+        bss.walks = if walk == Walk::Whole { 0 } else { self.rounds.count() };
+        bss.tell_all = u32::from(round.all);
+        match &self.short_walk {
+            Ok(link) if walk == Walk::Short => {
+                // First: they run on meanwhile.
+                let mut listed = list_marked(&self.skel, &mut self.marks)?;
+                listed.extend((round.beside)(self.rounds.turn()));
+                for piece in listed.chunks(LIST_MAX) {
+                    let bss = bss_of(&mut self.skel)?;
+                    bss.listed[..piece.len()].copy_from_slice(piece);
+                    bss.nr_listed = piece.len() as u32;
+                    read_walk(link, &mut self.buffer, &mut row)?;
+                }
+                Ok(())
+            }
+            _ => {
+                // It notes them again, as births do.
+                bss.used_marks.fill(0);
+                bss.is_above_marks = 0;
+                bss.nr_walked = 0;
+                read_walk(&self.whole_walk, &mut self.buffer, &mut row)
+            }
         }
-        bss.tell_all = u32::from(all);
-        self.read_walk(row)?;
-        let bss = self.skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
-        // Never zero again: that would be a first walk.
-        bss.walks = bss.walks.wrapping_add(1).max(1);
-        Ok(())
     }
 
-    fn read_walk(&mut self, mut row: impl FnMut(Row<'_>)) -> Result<()> {
-        let mut walk = Iter::new(&self.walk).context("starting the task walk")?;
-        loop {
-            let got = match walk.read(&mut self.buffer) {
-                Ok(0) => return Ok(()),
-                Ok(got) => got,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => continue,
-                Err(error) => return Err(error).context("reading the task walk"),
-            };
-            for_each_row(&self.buffer[..got], &mut row)?;
-        }
+    /// Why each walk goes over all tasks, where that is so.
+    pub fn no_short_walk(&self) -> Option<&str> {
+        self.short_walk.as_ref().err().map(String::as_str)
     }
 
     /// Calls `row` with the final row of each task that was freed since the call before.
@@ -186,6 +217,7 @@ impl TaskProbe {
     /// # Errors
     /// The kernel refused an id: E2BIG when there are more than [`SCOPE_IDS`].
     pub fn set_scope(&mut self, from: &Scope, to: &Scope) -> Result<()> {
+        self.look_at_all |= from != to;
         set_scope(&mut self.skel, from, to)
     }
 
@@ -219,6 +251,75 @@ impl TaskProbe {
     }
 }
 
+/// Loads the programs, with the one of the short walk or without.
+fn load(
+    sched: &SchedProbe,
+    records: &OwnedFd,
+    topology: &Topology,
+    cgroups: CgroupView,
+    short_walk: bool,
+) -> Result<TasksSkel<'static>> {
+    let mut open = object::open("tasks", TasksSkelBuilder::default())?;
+    let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
+    rodata.rec_size = sched.layout().size();
+    rodata.by_sibling = sched.layout().by_sibling();
+    rodata.nr_nodes = topology.possible_nodes;
+    rodata.nr_cpus = topology.possible_cpus;
+    rodata.hints_from_task = sched.layout().hints_from_task;
+    rodata.cgroup_subsys = cgroups.subsys.map_or(-1, |index| index as i32);
+    let shared = sched.shared_maps();
+    open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+    open.maps.cpus.reuse_fd(shared.cpus).context("sharing the per-CPU state")?;
+    open.maps.cpu_topo.reuse_fd(shared.cpu_topo).context("sharing the places of CPUs")?;
+    open.maps.dirty_tasks.reuse_fd(shared.dirty_tasks).context("sharing the table of threads that ran")?;
+    open.maps.exits.reuse_fd(shared.exits).context("sharing the exit ring")?;
+    open.maps.exit_lost_ns.reuse_fd(shared.exit_lost_ns).context("sharing the times of lost exits")?;
+    open.maps.scope_ids.set_max_entries(SCOPE_IDS)?;
+    // Kernels without CONFIG_CGROUPS have none of these.
+    for program in [
+        &mut open.progs.on_cgroup_attach_task,
+        &mut open.progs.on_cgroup_mkdir,
+        &mut open.progs.on_cgroup_rmdir,
+        &mut open.progs.on_cgroup_rename,
+    ] {
+        program.set_autoload(cgroups.exist);
+    }
+    open.progs.on_listed_task.set_autoload(short_walk);
+    open.load().context("loading tasks.bpf.o")
+}
+
+fn bss_of<'a>(skel: &'a mut TasksSkel<'static>) -> Result<&'a mut types::bss> {
+    skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")
+}
+
+/// Ids of the threads that are marked. `piece` has room for an element of the table, which is copied: mapped, a table of
+/// 4 MiB would count as memory of ours, and few of its elements are in use.
+fn list_marked(skel: &TasksSkel<'static>, piece: &mut [u8]) -> Result<Vec<u32>> {
+    let bss = skel.maps.bss_data.as_deref().context("tasks.bpf.o has no .bss")?;
+    let used = sys::read_variable(&bss.used_marks);
+    let mut ids = Vec::new();
+    for at in (0u32..).zip(used).filter(|(_, used)| *used != 0).map(|(at, _)| at) {
+        let found = skel.maps.dirty_tasks.lookup_into(&at.to_ne_bytes(), piece, MapFlags::ANY);
+        ensure!(found.context("reading the marks of threads")?, "the table of marks ends early");
+        ids.extend(marked(piece, at * MARKS));
+    }
+    Ok(ids)
+}
+
+fn read_walk(link: &Link, buffer: &mut [u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {
+    let mut walk = Iter::new(link).context("starting the task walk")?;
+    loop {
+        let got = match walk.read(buffer) {
+            Ok(0) => return Ok(()),
+            Ok(got) => got,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => continue,
+            Err(error) => return Err(error).context("reading the task walk"),
+        };
+        for_each_row(&buffer[..got], row)?;
+    }
+}
+
 /// Adds before it removes, so that what stays wanted is never unwanted in between.
 fn set_scope(skel: &mut TasksSkel<'static>, from: &Scope, to: &Scope) -> Result<()> {
     let (old, new) = (from.keys(), to.keys());
@@ -229,18 +330,14 @@ fn set_scope(skel: &mut TasksSkel<'static>, from: &Scope, to: &Scope) -> Result<
     for key in old.iter().filter(|key| !new.contains(key)) {
         ids.delete(key.as_bytes()).context("removing from the scope")?;
     }
-    let bss = skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
+    let bss = bss_of(skel)?;
     bss.scope_kinds = to.kinds();
-    if from != to {
-        // As the first walk: it looks at every task, also at those that rest.
-        bss.walks = 0;
-    }
     Ok(())
 }
 
 /// Between walks only: nothing else reads them.
 fn set_masks(skel: &mut TasksSkel<'static>, masks: &CpuMasks) -> Result<()> {
-    let bss = skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
+    let bss = bss_of(skel)?;
     for (places, parts) in
         [(&mut bss.first_parts[..], &masks.first), (&mut bss.other_parts[..], &masks.others)]
     {

@@ -14,8 +14,9 @@ use crate::collect::placement::Walk;
 use crate::collect::placement::draw::Random;
 use crate::collect::probes::{PROBES, Probe, Shared};
 use crate::collect::records::Layout;
+use crate::collect::round::{Round, SHORT_FROM};
 use crate::collect::sched::SchedProbe;
-use crate::collect::tasks::TaskProbe;
+use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
 use crate::collect::{libbpf_log, proc_details, records, self_usage};
 use crate::container::scope::Scope;
 use crate::host::isolation;
@@ -184,9 +185,10 @@ fn task_probe(
     store: &OwnedFd,
     sched: &SchedProbe,
 ) -> Result<(TaskProbe, String)> {
-    let (everything, cgroups) = (Scope::default(), check.cgroups.mount.is_some());
-    let subsys = cgroup_subsys(check)?;
-    let probe = TaskProbe::start(sched, store, topology, &everything, subsys, cgroups)?;
+    let cgroups = CgroupView { subsys: cgroup_subsys(check)?, exist: check.cgroups.mount.is_some() };
+    let types = Types::read(Path::new("/"));
+    let findable = can_find(types.as_ref().map_err(|error| format!("{error:#}")), &check.privileges);
+    let probe = TaskProbe::start(sched, store, topology, &Scope::default(), cgroups, findable)?;
     Ok((probe, "loaded, attached to births and ends of tasks".into()))
 }
 
@@ -201,7 +203,11 @@ fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {
 
 fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {
     let mut threads = 0;
-    probe.walk(false, |_| threads += 1)?;
+    probe.walk(&Round::unknown(false), |_| threads += 1)?;
     probe.exits(|_| {}).context("emptying the exit ring")?;
-    Ok(((), format!("{} listed", plural(threads, "thread"))))
+    let after = match probe.no_short_walk() {
+        None => format!("from {SHORT_FROM} on a refresh looks for those that ran"),
+        Some(why) => format!("each refresh walks over all: {why}"),
+    };
+    Ok(((), format!("{} listed; {after}", plural(threads, "thread"))))
 }

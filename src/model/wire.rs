@@ -53,6 +53,15 @@ impl Loss {
 /// Threads per element of the marks table (`NT_MARKS`).
 pub const MARKS: u32 = 4096;
 
+/// Elements of the marks table at most (`NT_MARKS_MAX`).
+pub const MARKS_MAX: usize = 1024;
+
+/// Threads that a short walk lists at a time (`NT_LIST_MAX`).
+pub const LIST_MAX: usize = 1024;
+
+/// Each task is looked at in one of so many walks, whatever it does (`NT_LOOK_EVERY`).
+pub const LOOK_EVERY: u32 = 8;
+
 /// Room for causes in [`CpuState::lost`] (`NT_LOSSES_MAX`).
 pub const LOSSES_MAX: usize = 8;
 

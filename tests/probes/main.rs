@@ -30,6 +30,7 @@ mod sampled_by_default;
 mod scoped_recording;
 mod screen;
 mod selftest;
+mod short_walk;
 mod smt;
 mod starts;
 #[path = "../common/terminal.rs"]
@@ -189,6 +190,9 @@ fn main() {
         starts::an_empty_proc_is_named,
         leftovers::nothing_stays_loaded_after_any_end,
         leftovers::a_start_that_fails_leaves_nothing_loaded,
+        short_walk::a_thread_that_ran_is_in_the_next_sample,
+        short_walk::a_thread_that_is_born_is_in_the_next_sample_and_one_that_ends_is_not,
+        short_walk::what_others_do_to_a_thread_that_rests_is_seen_in_eight_samples,
         truth::a_full_exit_ring_is_a_counted_loss,
         truth::threads_whose_end_was_lost_do_not_stay,
         pages::pages_that_are_touched_are_counted_on_their_node,

@@ -7,8 +7,9 @@ use anyhow::Result;
 
 use numatop_ng::collect::parsed::parse;
 use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::collect::round::Round;
 use numatop_ng::collect::sched::SchedProbe;
-use numatop_ng::collect::tasks::TaskProbe;
+use numatop_ng::collect::tasks::{CgroupView, TaskProbe};
 use numatop_ng::container::scope::Scope;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{Counts, TaskRaw};
@@ -53,8 +54,10 @@ impl ByHand {
         for cpu in &online {
             sched.online(topology, *cpu)?;
         }
-        let mut tasks = TaskProbe::start(&sched, &store, topology, &Scope::default(), None, false)?;
-        tasks.walk(false, |_| {})?;
+        let cgroups = CgroupView::default();
+        let findable = Err("not asked for".into());
+        let mut tasks = TaskProbe::start(&sched, &store, topology, &Scope::default(), cgroups, findable)?;
+        tasks.walk(&Round::unknown(false), |_| {})?;
         Ok(ByHand { sched, tasks, online, seen: BTreeMap::new() })
     }
 
@@ -80,7 +83,7 @@ impl ByHand {
         }
         // A task that did nothing since the last look has no row, and one that did nothing at all never had.
         let seen = &mut self.seen;
-        self.tasks.walk(false, |row| {
+        self.tasks.walk(&Round::unknown(false), |row| {
             let task = parse(&row, 4096).task;
             seen.insert(task.tid, task);
         })?;

@@ -20,8 +20,15 @@ const HEADER: &str = "bpf/core_compat.bpf.h";
 /// The kernel that is supported in part only.
 const DEGRADED: &str = "5.10";
 /// Names of the header that a kernel has too, beside its structures.
-const RENAMED: [&str; 5] =
-    ["kuid_t", "nodemask_t", "bpf_iter_task_new", "bpf_iter_task_next", "bpf_iter_task_destroy"];
+const RENAMED: [&str; 7] = [
+    "kuid_t",
+    "nodemask_t",
+    "bpf_iter_task_new",
+    "bpf_iter_task_next",
+    "bpf_iter_task_destroy",
+    "bpf_task_from_pid",
+    "bpf_task_release",
+];
 /// Ways to pack a kernel that Debian uses: the first bytes, and the program that unpacks.
 const PACKED: [(&[u8], &[&str]); 4] = [
     (b"\x02\x21\x4c\x18", &["lz4", "-dc"]),

@@ -33,6 +33,26 @@ fn ended(task: TaskRaw, group_live: u32) -> Parsed {
 }
 
 #[test]
+fn each_row_is_due_once_in_eight_turns() {
+    let mut table = TaskTable::default();
+    // Some pieces are full, some have a hole, and some are far apart.
+    let serials = (1..700).filter(|serial| !(130..400).contains(serial)).chain([5_000, 5_001, 1 << 40]);
+    let rows: Vec<_> = serials.map(|serial| task(serial, 10, (serial % 100_000) as u32, 5)).collect();
+    table.apply(vec![], live(&rows), false);
+    let mut seen = Vec::new();
+    for turn in 0..LOOK_EVERY {
+        let due: Vec<u32> = table.due(turn).collect();
+        assert!(due.len() <= rows.len() / 3, "turn {turn}: {} of {}", due.len(), rows.len());
+        seen.extend(due);
+    }
+    seen.sort_unstable();
+    let mut expected: Vec<u32> = rows.iter().map(|row| row.tid).collect();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
+    assert_eq!(TaskTable::default().due(0).count(), 0);
+}
+
+#[test]
 fn an_ended_thread_folds_into_its_process() {
     let mut table = TaskTable::default();
     table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]), false);

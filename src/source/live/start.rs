@@ -23,7 +23,7 @@ use crate::collect::sched::SchedProbe;
 use crate::collect::self_usage;
 use crate::collect::spared::Spared;
 use crate::collect::table::TaskTable;
-use crate::collect::tasks::TaskProbe;
+use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
 use crate::container::groups::CgroupTracker;
 use crate::container::names::ContainerNames;
 use crate::container::select::Unmatched;
@@ -101,8 +101,10 @@ impl LiveSource {
             sched.read_scaled(true);
         }
         let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
-        let tasks =
-            TaskProbe::start(&sched, &store, &topology, groups.scope(), subsys, hierarchy.mount.is_some())?;
+        let cgroups = CgroupView { subsys, exist: hierarchy.mount.is_some() };
+        let types = shared.types().map_err(|error| format!("{error:#}"));
+        let findable = can_find(types, &check.privileges);
+        let tasks = TaskProbe::start(&sched, &store, &topology, groups.scope(), cgroups, findable)?;
         let page_size = self_usage::page_size();
         let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
         probes.start(&shared.with(&sched), wanted);

@@ -1,0 +1,125 @@
+//! The walk of a round: over all tasks, or over a list of those that ran and those whose turn it is. Pure.
+//!
+//! A walk over all costs by the tasks there are, which on most machines rest: the kernel's iterator takes each from its table
+//! of ids. A short walk costs by the tasks on the list. It finds all that a walk over all finds, with these exceptions, each
+//! for less than [`LOOK_EVERY`] rounds: a task that was woken and waits for a CPU is shown in the state that it had before,
+//! and changes that others make to a task that rests come when it is its turn. In a walk over all the former is not so.
+//!
+//! A task that has no record and no mark is found by no short walk. None should be: births and moves are marked. But programs
+//! at tracepoints can be left out where one is interrupted by itself, so that a walk over all comes now and then in any case.
+
+use crate::model::wire::LOOK_EVERY;
+
+/// Tasks of the machine from which on a list is worth it: with fewer, reading the marks and stepping over the places of the list
+/// takes as long.
+pub const SHORT_FROM: u32 = 1000;
+
+/// Rounds from one walk over all to the next.
+pub const WHOLE_EVERY: u32 = 64;
+
+/// The walk of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// Over all tasks, and a look at each.
+    Whole,
+    /// Over all tasks, and a look at those that ran and at one in [`LOOK_EVERY`].
+    Changes,
+    /// Over a list of those that ran, and of those whose turn it is.
+    Short,
+}
+
+/// Knowledge of the tasks before a walk.
+pub struct Round<'a> {
+    /// Every task is to be handed out, also those in which nothing changed.
+    pub all: bool,
+    /// Ids of threads that a short walk looks at beside those that are marked, in this one of [`LOOK_EVERY`] turns.
+    pub beside: &'a dyn Fn(u32) -> Vec<u32>,
+}
+
+impl Round<'_> {
+    /// One in which nothing is known of the tasks.
+    pub fn unknown(all: bool) -> Round<'static> {
+        Round { all, beside: &|_| Vec::new() }
+    }
+}
+
+/// Chooses the walk of each round.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rounds {
+    /// Rounds so far. The first is zero.
+    count: u32,
+    /// Short walks since all tasks were looked at.
+    short: u32,
+}
+
+impl Rounds {
+    /// The walk of the next round on a machine with so many `tasks`, in scope or not. `whole`: every task has to be looked at;
+    /// `can_list`: a short walk is possible.
+    pub fn next(&mut self, tasks: u32, whole: bool, can_list: bool) -> Walk {
+        let walk = if whole || self.count == 0 || self.short >= WHOLE_EVERY {
+            Walk::Whole
+        } else if can_list && tasks >= SHORT_FROM {
+            Walk::Short
+        } else {
+            Walk::Changes
+        };
+        self.short = if walk == Walk::Short { self.short + 1 } else { 0 };
+        // Never zero again: that would be the first.
+        self.count = self.count.wrapping_add(1).max(1);
+        walk
+    }
+
+    /// The turn of the round that was chosen last: tasks are looked at in one of [`LOOK_EVERY`].
+    pub fn turn(self) -> u32 {
+        self.count % LOOK_EVERY
+    }
+
+    /// Rounds so far.
+    pub fn count(self) -> u32 {
+        self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_for_many_tasks_that_are_known() {
+        let mut rounds = Rounds::default();
+        assert_eq!(rounds.next(SHORT_FROM, false, true), Walk::Whole, "the first");
+        assert_eq!(rounds.next(SHORT_FROM - 1, false, true), Walk::Changes);
+        assert_eq!(rounds.next(SHORT_FROM, false, false), Walk::Changes, "no such program");
+        assert_eq!(rounds.next(SHORT_FROM, false, true), Walk::Short);
+        assert_eq!(rounds.next(SHORT_FROM, true, true), Walk::Whole, "asked for");
+        assert_eq!(rounds.next(SHORT_FROM, false, true), Walk::Short);
+    }
+
+    #[test]
+    fn all_tasks_are_walked_over_now_and_then() {
+        let mut rounds = Rounds::default();
+        rounds.next(SHORT_FROM, false, true);
+        let walks: Vec<Walk> =
+            (0..3 * (WHOLE_EVERY + 1)).map(|_| rounds.next(SHORT_FROM, false, true)).collect();
+        assert_eq!(walks.iter().filter(|walk| **walk == Walk::Whole).count(), 3);
+        assert_eq!(walks[WHOLE_EVERY as usize], Walk::Whole);
+    }
+
+    #[test]
+    fn each_turn_comes_once_in_eight_rounds() {
+        let mut rounds = Rounds { count: u32::MAX - 3, short: 0 };
+        for _ in 0..4 {
+            rounds.next(0, false, false);
+        }
+        assert_eq!(rounds.count(), 1, "never the first again");
+        let turns: Vec<u32> = (0..LOOK_EVERY)
+            .map(|_| {
+                rounds.next(SHORT_FROM, false, true);
+                rounds.turn()
+            })
+            .collect();
+        let mut sorted = turns.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..LOOK_EVERY).collect::<Vec<_>>());
+    }
+}
