@@ -96,6 +96,8 @@ pub struct Snapshot {
     pub slots: [Slot; crate::model::wire::SLOTS],
     /// Counters that have not counted anything yet: their 0 is no measurement.
     pub silent: BTreeSet<Role>,
+    /// Of each event of the host: it is open on every CPU, and has counted something.
+    pub open_slots: Vec<bool>,
     pub own: Own,
     /// Cumulative, by cause.
     pub lost: BTreeMap<String, u64>,
@@ -125,6 +127,7 @@ impl Snapshot {
             page_flows: self.page_flows.clone(),
             cpus: self.cpus.clone(),
             silent: self.silent.clone(),
+            open_slots: self.open_slots.clone(),
             own: self.own.clone(),
             lost: self.lost.clone(),
             names: Arc::clone(&self.names),
