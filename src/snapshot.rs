@@ -27,6 +27,7 @@ use crate::program::overhead::Cost;
 
 pub use containers::{Container, GroupDelta};
 pub use cpus::CpuDelta;
+pub(crate) use ids::IdHash;
 pub use machine::{Node, NumaPages, Swapped};
 pub use remote::{Accesses, Memory, Remote, Room, shares as memory_shares};
 pub use smt_neighbours::{SmtNeighbour, beside};
