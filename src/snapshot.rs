@@ -27,6 +27,7 @@ use crate::program::overhead::Cost;
 
 pub use containers::{Container, GroupDelta};
 pub use cpus::CpuDelta;
+pub(crate) use ids::IdHash;
 pub use machine::{Node, NumaPages, Swapped};
 pub use remote::{Accesses, Memory, Remote, Room, shares as memory_shares};
 pub use smt_neighbours::{SmtNeighbour, beside};
@@ -96,6 +97,8 @@ pub struct Snapshot {
     pub slots: [Slot; crate::model::wire::SLOTS],
     /// Counters that have not counted anything yet: their 0 is no measurement.
     pub silent: BTreeSet<Role>,
+    /// Of each event of the host: it is open on every CPU, and has counted something.
+    pub open_slots: Vec<bool>,
     pub own: Own,
     /// Cumulative, by cause.
     pub lost: BTreeMap<String, u64>,
@@ -125,6 +128,7 @@ impl Snapshot {
             page_flows: self.page_flows.clone(),
             cpus: self.cpus.clone(),
             silent: self.silent.clone(),
+            open_slots: self.open_slots.clone(),
             own: self.own.clone(),
             lost: self.lost.clone(),
             names: Arc::clone(&self.names),

@@ -228,7 +228,7 @@ fn times(plan: &Plan, report: &mut Report) -> Result<()> {
             ]);
         }
     }
-    report.note("With two CPUs: all that there are; a recording is read on one thread, derived on another and added up on a third.");
+    report.note("With two CPUs: all that there are; a recording is read, derived, looked at for findings and added up on a thread each.");
     report.tables.push(table);
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use self::over::{look_over, trend};
-use self::rows::Uses;
+pub(super) use self::rows::Uses;
 use self::state::{Episode, Past};
 use super::fit::Near;
 use super::history::{MachineSums, RowSums, Series, machine_over};
@@ -92,7 +92,8 @@ pub struct Engine {
     machine: Series<MachineSums>,
     /// Sums of subjects that have a state.
     sums: BTreeMap<Subject, Series<RowSums>>,
-    uses: Uses,
+    /// Shared with the rows of an interval while rules look at them.
+    uses: Arc<Uses>,
     /// Facts of the nodes of a host.
     near: (Option<Arc<HostFacts>>, Arc<OnceLock<Near>>),
     /// Why rules can look at nothing there.
@@ -144,7 +145,7 @@ impl Engine {
             options,
             machine: Series::default(),
             sums: BTreeMap::new(),
-            uses: Uses::default(),
+            uses: Arc::default(),
             near: Default::default(),
             reasons: None,
             past: BTreeMap::new(),
@@ -207,9 +208,10 @@ impl Engine {
         let tracked: BTreeSet<Subject> =
             self.states.iter().flat_map(|states| states.keys().cloned()).collect();
         let mut rows = rows::find(snapshot, &tracked);
-        self.uses.add(snapshot, &rows, interval.from_ns, self.scaled(NEED_NS));
-        rows.need = self.uses.need(&tracked);
+        let keep_ns = self.scaled(NEED_NS);
+        Arc::make_mut(&mut self.uses).add(snapshot, &rows, interval.from_ns, keep_ns);
         rows.hints = self.uses.hints();
+        (rows.uses, rows.tracked) = (Arc::clone(&self.uses), tracked);
         rows.near = self.near_of(&snapshot.host);
         let looks = self.look(snapshot, &rows, interval);
         self.hold(snapshot, &rows, looks, interval);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use super::engine::Uses;
 use super::env::{Env, env};
 use super::fit::{Near, whole_nodes};
 use super::rule::{Blindness, Look, Reason, Rule};
@@ -71,8 +72,10 @@ pub struct Rows {
     pub members: BTreeMap<u64, Vec<usize>>,
     /// Facts of nodes, made when they are asked for; the engine keeps them for as long as the facts of the host are the same.
     pub near: Arc<OnceLock<Near>>,
-    /// 95th percentile of the CPUs that a subject uses, over 5 s at a time in the last 5 minutes.
-    pub need: BTreeMap<Subject, f64>,
+    /// Use of CPUs and hinting faults of subjects in the last minutes.
+    pub(super) uses: Arc<Uses>,
+    /// Subjects that have a state.
+    pub(super) tracked: BTreeSet<Subject>,
     /// Hinting faults of processes in the last two minutes; only of those that had some.
     pub hints: BTreeMap<Subject, Hints>,
     /// Facts of nodes in the interval, and its kernel threads: each is found when a rule asks first, and not again for each process.
@@ -197,7 +200,9 @@ impl<'a> View<'a> {
 
     /// CPUs that it needs: what it used in all but a twentieth of the last minutes, or its quota where that is less.
     pub fn need(&self, of: &Of<'_>) -> f64 {
-        let used = self.rows.need.get(&of.subject()).copied().unwrap_or(0.0).max(self.cpus(of));
+        let subject = of.subject();
+        let needed = self.rows.uses.need(&subject).filter(|_| self.rows.tracked.contains(&subject));
+        let used = needed.unwrap_or(0.0).max(self.cpus(of));
         match self.quota(of) {
             Some(quota) => used.min(quota),
             None => used,

@@ -21,26 +21,65 @@ pub fn scaled(slot: &Slot) -> f64 {
     }
 }
 
+/// The reason for which there is no count. Words are made of it for readings that are kept, which few are.
+enum Lack {
+    /// The event of a slot says nothing.
+    Slot(usize),
+    /// No slot has such an event.
+    NotAsked,
+}
+
+impl Lack {
+    fn why(self, slots: &[Slot], snapshot: &Snapshot) -> Missing {
+        let Lack::Slot(at) = self else { return no("its counter was not asked for (--events)") };
+        let event = &snapshot.host.events[at];
+        if let Some(why) = snapshot.host_missing(&event.name) {
+            return why.clone();
+        }
+        let Some(slot) = slots.get(at) else { return no("no such counter") };
+        if was_lost(slot) {
+            return Missing::Lost(format!(
+                "{} was not counted: others had its counters, or its CPU is isolated",
+                event.name
+            ));
+        }
+        Missing::Unsupported(format!("{} opens, but has not counted anything yet", event.name))
+    }
+}
+
+/// Whether an event was wanted, and not on the PMU at any time.
+fn was_lost(slot: &Slot) -> bool {
+    slot.enabled_ns > 0 && slot.running_ns == 0
+}
+
+fn of_slot(slots: &[Slot], snapshot: &Snapshot, at: usize) -> Result<f64, Lack> {
+    let open = snapshot.open_slots.get(at).is_some_and(|open| *open);
+    slots.get(at).filter(|slot| open && !was_lost(slot)).map(scaled).ok_or(Lack::Slot(at))
+}
+
+fn of_role(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Result<f64, Lack> {
+    let mut of_role = snapshot.host.slots(role).peekable();
+    if of_role.peek().is_none() {
+        return Err(Lack::NotAsked);
+    }
+    of_role.map(|at| of_slot(slots, snapshot, at)).sum()
+}
+
+fn of_lma(slots: &[Slot], snapshot: &Snapshot) -> Result<f64, Lack> {
+    let derived = snapshot.host.tables.iter().any(|table| table.lma_is_llc_less_rma);
+    if derived && snapshot.host.slots(Role::Lma).next().is_none() {
+        let rma = of_role(slots, snapshot, Role::Rma)?;
+        return Ok((of_role(slots, snapshot, Role::Llc)? - rma).max(0.0));
+    }
+    of_role(slots, snapshot, Role::Lma)
+}
+
 /// The count of one slot, scaled.
 ///
 /// # Errors
 /// Its event is not open on every CPU, has not counted anything on any, or was not on the PMU while the row ran.
 pub fn slot(slots: &[Slot], snapshot: &Snapshot, at: usize) -> Reading<f64> {
-    let event = &snapshot.host.events[at];
-    if let Some(why) = snapshot.host_missing(&event.name) {
-        return Err(why.clone());
-    }
-    let slot = slots.get(at).ok_or_else(|| no("no such counter"))?;
-    if slot.enabled_ns > 0 && slot.running_ns == 0 {
-        return Err(Missing::Lost(format!(
-            "{} was not counted: others had its counters, or its CPU is isolated",
-            event.name
-        )));
-    }
-    if snapshot.silent.contains(&event.role) {
-        return Err(Missing::Unsupported(format!("{} opens, but has not counted anything yet", event.name)));
-    }
-    Ok(scaled(slot))
+    of_slot(slots, snapshot, at).map_err(|lack| lack.why(slots, snapshot))
 }
 
 /// The count of a role: the sum over the kinds of cores, each of which has a slot of its own.
@@ -48,11 +87,7 @@ pub fn slot(slots: &[Slot], snapshot: &Snapshot, at: usize) -> Reading<f64> {
 /// # Errors
 /// As [`slot`]; or nobody asked for such an event.
 pub fn count(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Reading<f64> {
-    let mut of_role = snapshot.host.slots(role).peekable();
-    if of_role.peek().is_none() {
-        return Err(no("its counter was not asked for (--events)"));
-    }
-    of_role.map(|at| slot(slots, snapshot, at)).sum()
+    of_role(slots, snapshot, role).map_err(|lack| lack.why(slots, snapshot))
 }
 
 /// Local memory accesses: counted, or on CPUs that have no event for them what missed the last-level cache and was
@@ -61,12 +96,7 @@ pub fn count(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Reading<f64> {
 /// # Errors
 /// As [`count`].
 pub fn lma(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
-    let derived = snapshot.host.tables.iter().any(|table| table.lma_is_llc_less_rma);
-    if derived && snapshot.host.slots(Role::Lma).next().is_none() {
-        let rma = count(slots, snapshot, Role::Rma)?;
-        return Ok((count(slots, snapshot, Role::Llc)? - rma).max(0.0));
-    }
-    count(slots, snapshot, Role::Lma)
+    of_lma(slots, snapshot).map_err(|lack| lack.why(slots, snapshot))
 }
 
 /// Remote memory accesses.
@@ -75,6 +105,11 @@ pub fn lma(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
 /// As [`count`].
 pub fn rma(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     count(slots, snapshot, Role::Rma)
+}
+
+/// Local and remote memory accesses; `None` where one of them was not counted.
+pub fn accesses(slots: &[Slot], snapshot: &Snapshot) -> Option<(f64, f64)> {
+    Some((of_lma(slots, snapshot).ok()?, of_role(slots, snapshot, Role::Rma).ok()?))
 }
 
 /// A quotient of counters in the interval, and of the time on CPUs in it in nanoseconds.

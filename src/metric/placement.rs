@@ -201,6 +201,17 @@ impl Known {
         Known { basis, pct, range: (pct, pct) }
     }
 
+    /// The value of remote_pct for a row that ran so long and has so much memory.
+    fn share(&self, run_ns: u64, rss_bytes: u64) -> Value {
+        Value::Share {
+            pct: self.pct,
+            at_least: self.range.0,
+            witness: self.basis.witness(),
+            of: run_ns as f64,
+            resident: Some(rss_bytes),
+        }
+    }
+
     /// The distance to the farther end of the range, in percentage points.
     fn error_points(&self) -> f64 {
         (self.pct - self.range.0).max(self.range.1 - self.pct)
@@ -237,27 +248,26 @@ fn of_samples(found: &MemoryUse) -> Option<Known> {
 /// `lma` and `rma` of a row, what its samples say, and what its placement says or why it says nothing.
 fn known(
     snapshot: &Snapshot,
-    accesses: (Reading<f64>, Reading<f64>),
+    accesses: Option<(f64, f64)>,
     sampled: Option<&MemoryUse>,
     ran: bool,
-    remote: Reading<Remote>,
+    remote: impl FnOnce() -> Reading<Remote>,
     hints: Option<Hints>,
 ) -> Reading<Known> {
     if only_node(snapshot).is_some() {
         return Ok(Known::exactly(Basis::OneNode, 0.0));
     }
-    if let Some(counted) = of_counters(accesses) {
+    if let Some(counted) = accesses.and_then(of_counters) {
         return Ok(counted);
     }
     if let Some(sampled) = sampled.and_then(of_samples) {
         return Ok(sampled);
     }
-    of_placement(remote, ran).or_else(|why| of_hints(hints).ok_or(why))
+    of_placement(remote(), ran).or_else(|why| of_hints(hints).ok_or(why))
 }
 
 /// The share of `lma` and `rma`, where something was counted.
-fn of_counters(accesses: (Reading<f64>, Reading<f64>)) -> Option<Known> {
-    let (lma, rma) = (accesses.0.ok()?, accesses.1.ok()?);
+fn of_counters((lma, rma): (f64, f64)) -> Option<Known> {
     (lma + rma > 0.0).then(|| Known::exactly(Basis::Counted, rma * 100.0 / (lma + rma)))
 }
 
@@ -287,7 +297,7 @@ pub fn remote_by_source(task: &Task, snapshot: &Snapshot) -> Vec<RemoteShare> {
         return Vec::new();
     }
     let slots = &task.delta.slots;
-    let counted = of_counters((counters::lma(slots, snapshot), counters::rma(slots, snapshot)));
+    let counted = counters::accesses(slots, snapshot).and_then(of_counters);
     let sampled = task.memory_use.as_ref().filter(|_| task.tid.is_none());
     let sampled = sampled.and_then(|sampled| of_samples(&sampled.found));
     let placed = of_placement(remote_of(task, snapshot), task.run_ns() > 0).ok();
@@ -297,18 +307,37 @@ pub fn remote_by_source(task: &Task, snapshot: &Snapshot) -> Vec<RemoteShare> {
 }
 
 fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
-    let slots = &task.delta.slots;
-    let accesses = (counters::lma(slots, snapshot), counters::rma(slots, snapshot));
+    known_of_task(task, snapshot, || remote_of(task, snapshot))
+}
+
+/// The same where `remote` is [`remote_of`] it.
+fn known_of_task(
+    task: &Task,
+    snapshot: &Snapshot,
+    remote: impl FnOnce() -> Reading<Remote>,
+) -> Reading<Known> {
     // Samples are added up by process, so threads have none.
     let sampled = task.memory_use.as_ref().filter(|_| task.tid.is_none()).map(|sampled| &*sampled.found);
     known(
         snapshot,
-        accesses,
+        counters::accesses(&task.delta.slots, snapshot),
         sampled,
         task.run_ns() > 0,
-        remote_of(task, snapshot),
+        remote,
         Some(balancing::of_task(task)),
     )
+}
+
+/// The values of remote_pct and remote_error_points of a row, where the host has both.
+pub fn share_of_task(task: &Task, snapshot: &Snapshot) -> Option<(Value, f64)> {
+    let known = of_task(task, snapshot).ok()?;
+    Some((known.share(task.run_ns(), task.rss_bytes), known.error_points()))
+}
+
+/// The same of a container.
+pub fn share_of_container(row: &Container, snapshot: &Snapshot) -> Option<(Value, f64)> {
+    let known = of_container(row, snapshot).ok()?;
+    Some((known.share(row.sum.run_ns(), row.sum.rss_bytes), known.error_points()))
 }
 
 fn remote_of(task: &Task, snapshot: &Snapshot) -> Reading<Remote> {
@@ -319,15 +348,14 @@ fn remote_of(task: &Task, snapshot: &Snapshot) -> Reading<Remote> {
 }
 
 fn of_container(row: &Container, snapshot: &Snapshot) -> Reading<Known> {
-    let slots = &row.sum.delta.slots;
-    let accesses = (counters::lma(slots, snapshot), counters::rma(slots, snapshot));
+    let accesses = counters::accesses(&row.sum.delta.slots, snapshot);
     let hints = Some(balancing::of_task(&row.sum));
-    known(snapshot, accesses, None, row.sum.run_ns() > 0, Ok(row.remote), hints)
+    known(snapshot, accesses, None, row.sum.run_ns() > 0, || Ok(row.remote), hints)
 }
 
 fn of_node(node: &Node, snapshot: &Snapshot) -> Reading<Known> {
-    let accesses = (counters::lma(&node.slots, snapshot), counters::rma(&node.slots, snapshot));
-    known(snapshot, accesses, None, node.busy_ns > 0, Ok(node.remote), node.hints)
+    let accesses = counters::accesses(&node.slots, snapshot);
+    known(snapshot, accesses, None, node.busy_ns > 0, || Ok(node.remote), node.hints)
 }
 
 /// The sums behind remote_pct. Where a CPU counts accesses they are accesses, in every interval; elsewhere time on CPUs, so
@@ -336,8 +364,8 @@ fn quotient(
     snapshot: &Snapshot,
     slots: &[Slot],
     run_ns: u64,
-    remote: Reading<Remote>,
-    known: Reading<Known>,
+    remote: Option<Remote>,
+    known: impl FnOnce() -> Reading<Known>,
 ) -> Reading<Quotient> {
     if only_node(snapshot).is_some() {
         return Ok(Quotient::pct(0.0, run_ns as f64));
@@ -348,25 +376,27 @@ fn quotient(
         (Err(lost @ Missing::Lost(_)), _) | (_, Err(lost @ Missing::Lost(_))) => return Err(lost),
         _ => {}
     }
-    let known = known?;
+    let known = known()?;
     match (known.basis, remote) {
-        (Basis::Placement, Ok(remote)) => Ok(Quotient::pct(remote.remote_ns, remote.run_ns)),
+        (Basis::Placement, Some(remote)) => Ok(Quotient::pct(remote.remote_ns, remote.run_ns)),
         _ => Ok(Quotient::pct(known.pct / 100.0 * run_ns as f64, run_ns as f64)),
     }
 }
 
 fn quotient_of_task(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
     let remote = remote_of(task, snapshot);
-    quotient(snapshot, &task.delta.slots, task.run_ns(), remote, of_task(task, snapshot))
+    let known_remote = remote.as_ref().ok().copied();
+    let known = || known_of_task(task, snapshot, || remote);
+    quotient(snapshot, &task.delta.slots, task.run_ns(), known_remote, known)
 }
 
 fn quotient_of_container(row: &Container, snapshot: &Snapshot) -> Reading<Quotient> {
-    let known = of_container(row, snapshot);
-    quotient(snapshot, &row.sum.delta.slots, row.sum.run_ns(), Ok(row.remote), known)
+    let known = || of_container(row, snapshot);
+    quotient(snapshot, &row.sum.delta.slots, row.sum.run_ns(), Some(row.remote), known)
 }
 
 fn quotient_of_node(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
-    quotient(snapshot, &node.slots, node.busy_ns, Ok(node.remote), of_node(node, snapshot))
+    quotient(snapshot, &node.slots, node.busy_ns, Some(node.remote), || of_node(node, snapshot))
 }
 
 fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
@@ -404,13 +434,7 @@ macro_rules! remote_metrics {
             PCT_HELP,
             |row, snapshot| {
                 let known = $known(row, snapshot)?;
-                Ok(Value::Share {
-                    pct: known.pct,
-                    at_least: known.range.0,
-                    witness: known.basis.witness(),
-                    of: $run_ns(row) as f64,
-                    resident: Some($rss_bytes(row)),
-                })
+                Ok(known.share($run_ns(row), $rss_bytes(row)))
             },
         )
         .over(Over::Quotient($quotient))

@@ -79,17 +79,65 @@ impl Counts {
 
     /// Turns what went below zero in wrapping arithmetic into zero: a row never shows a negative rate.
     pub fn clamp(&mut self) {
-        let zero = Counts {
-            run_ns: vec![0; self.run_ns.len()],
-            by_node: vec![NodeCounts::default(); self.by_node.len()],
-            pages: vec![0; self.pages.len()],
-            ..Counts::default()
-        };
-        self.zip(&zero, |mine, _| {
-            if *mine > i64::MAX as u64 {
-                *mine = 0;
+        self.change_all(|number| {
+            if *number > i64::MAX as u64 {
+                *number = 0;
             }
         });
+    }
+
+    /// Adds the difference between two counts of one task, in one pass over their numbers. Wrapping, as both additions are.
+    pub fn add_difference(&mut self, now: &Counts, before: &Counts) {
+        let lists = |counts: &Counts| [counts.run_ns.len(), counts.pages.len(), counts.by_node.len()];
+        // A list that is longer in one of them is rare, and so is a counter that only one of them has.
+        if lists(now) != lists(before) || now.slots.is_empty() != before.slots.is_empty() {
+            *self += now;
+            *self -= before;
+            return;
+        }
+        // All fields by name: one that is added and forgotten here does not compile.
+        let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = self;
+        let op = |mine: &mut u64, now: u64, before: u64| {
+            *mine = mine.wrapping_add(now.wrapping_sub(before));
+        };
+        let both = |mine: &mut NodeCounts, now: &NodeCounts, before: &NodeCounts| {
+            op(&mut mine.cycles, now.cycles, before.cycles);
+            op(&mut mine.instructions, now.instructions, before.instructions);
+        };
+        zip_differences(run_ns, &now.run_ns, &before.run_ns, |mine, now, before| op(mine, *now, *before));
+        zip_differences(pages, &now.pages, &before.pages, |mine, now, before| op(mine, *now, *before));
+        zip_differences(by_node, &now.by_node, &before.by_node, both);
+        for ((mine, now), before) in by_sibling.iter_mut().zip(&now.by_sibling).zip(&before.by_sibling) {
+            both(mine, now, before);
+        }
+        if !now.slots.is_empty() {
+            for ((mine, now), before) in slots.iter_mut().zip(&now.slots[..]).zip(&before.slots[..]) {
+                op(&mut mine.count, now.count, before.count);
+                op(&mut mine.enabled_ns, now.enabled_ns, before.enabled_ns);
+                op(&mut mine.running_ns, now.running_ns, before.running_ns);
+            }
+        }
+        let scalars = scalars.values_mut().iter_mut();
+        for ((mine, now), before) in scalars.zip(now.scalars.values()).zip(before.scalars.values()) {
+            op(mine, *now, *before);
+        }
+    }
+
+    /// Applies `change` to each number; it leaves zero as it is.
+    fn change_all(&mut self, change: impl Fn(&mut u64)) {
+        let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = self;
+        run_ns.iter_mut().chain(pages).chain(scalars.values_mut()).for_each(&change);
+        for node in by_node.iter_mut().chain(by_sibling) {
+            change(&mut node.cycles);
+            change(&mut node.instructions);
+        }
+        if !slots.is_empty() {
+            for slot in slots.iter_mut() {
+                change(&mut slot.count);
+                change(&mut slot.enabled_ns);
+                change(&mut slot.running_ns);
+            }
+        }
     }
 }
 
@@ -99,6 +147,20 @@ fn zip_lists<T: Clone + Default>(mine: &mut Vec<T>, theirs: &[T], op: impl Fn(&m
     }
     for (mine, theirs) in mine.iter_mut().zip(theirs) {
         op(mine, theirs);
+    }
+}
+
+fn zip_differences<T: Clone + Default>(
+    mine: &mut Vec<T>,
+    now: &[T],
+    before: &[T],
+    op: impl Fn(&mut T, &T, &T),
+) {
+    if mine.len() < now.len() {
+        mine.resize(now.len(), T::default());
+    }
+    for ((mine, now), before) in mine.iter_mut().zip(now).zip(before) {
+        op(mine, now, before);
     }
 }
 
@@ -145,5 +207,51 @@ impl SubAssign<&Counts> for Counts {
     /// Wrapping: see [`Counts::clamp`].
     fn sub_assign(&mut self, other: &Counts) {
         self.zip(other, |mine, theirs| *mine = mine.wrapping_sub(theirs));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::sample::Slot;
+
+    fn counts(lists: usize, has_slots: bool, mut number: u64) -> Counts {
+        let mut next = || {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            number
+        };
+        let mut counts = Counts {
+            run_ns: (0..lists).map(|_| next()).collect(),
+            pages: (0..lists).map(|_| next()).collect(),
+            by_node: (0..lists).map(|_| NodeCounts { cycles: next(), instructions: next() }).collect(),
+            by_sibling: [NodeCounts { cycles: next(), instructions: next() }; SIBLINGS],
+            ..Counts::default()
+        };
+        counts.scalars.values_mut().iter_mut().for_each(|value| *value = next());
+        if has_slots {
+            counts.slots[1] = Slot { count: next(), enabled_ns: next(), running_ns: next() };
+        }
+        counts
+    }
+
+    #[test]
+    fn a_difference_is_one_sum_and_one_difference() {
+        for (mine, now, before) in [(0, 3, 3), (3, 3, 3), (5, 3, 3), (2, 3, 1), (2, 1, 3)] {
+            for slots in
+                [[false; 3], [true; 3], [false, true, true], [false, true, false], [true, false, true]]
+            {
+                let sum = counts(mine, slots[0], 7);
+                let (now, before) = (counts(now, slots[1], 8), counts(before, slots[2], 9));
+                let mut at_once = sum.clone();
+                at_once.add_difference(&now, &before);
+                let mut by_turns = sum;
+                by_turns += &now;
+                by_turns -= &before;
+                assert_eq!(at_once, by_turns);
+                at_once.clamp();
+                let clamped = by_turns.map(|number| if number > i64::MAX as u64 { 0 } else { number });
+                assert_eq!(at_once, clamped);
+            }
+        }
     }
 }

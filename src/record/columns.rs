@@ -43,7 +43,7 @@ pub struct Column<R> {
     get: fn(&R, usize) -> u64,
     /// Takes a value back. Bytes of memory it took beside the row, or `None` when no such value can be.
     set: fn(&mut R, usize, u64) -> Option<usize>,
-    /// Its cells are a part of the row of fixed size that no other column sets: a row that is like its base there is done.
+    /// No other column sets its cells to anything but what they are in the base: a row that is like its base there is done.
     own: bool,
     /// The facility that recordings without it have not kept. `None`: every recording has it.
     added_for: Option<Facility>,
@@ -62,10 +62,9 @@ impl<R> Column<R> {
 pub trait Row: Clone {
     fn zero() -> Self;
 
-    /// A row that is the same but for its lists, which are empty.
-    #[must_use]
-    fn without_lists(&self) -> Self {
-        self.clone()
+    /// Becomes the same as `other`, in the memory that its lists have.
+    fn become_like(&mut self, other: &Self) {
+        self.clone_from(other);
     }
 }
 
@@ -113,10 +112,16 @@ impl Row for TaskRaw {
         }
     }
 
-    fn without_lists(&self) -> TaskRaw {
-        let Counts { scalars, slots, by_sibling, .. } = &self.counts;
-        let (scalars, slots, by_sibling) = (*scalars, slots.clone(), *by_sibling);
-        TaskRaw { counts: Counts { scalars, slots, by_sibling, ..Counts::default() }, ..*self }
+    fn become_like(&mut self, other: &TaskRaw) {
+        let mut counts = std::mem::take(&mut self.counts);
+        // All fields by name: one that is added and forgotten here does not compile.
+        let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = &other.counts;
+        counts.run_ns.clone_from(run_ns);
+        counts.by_node.clone_from(by_node);
+        counts.pages.clone_from(pages);
+        counts.slots.clone_from(slots);
+        (counts.scalars, counts.by_sibling) = (*scalars, *by_sibling);
+        *self = TaskRaw { counts, ..*other };
     }
 }
 
@@ -200,9 +205,6 @@ pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Opt
 
 /// Reads `count` rows, for which there must be `room`; `base` says what row `i` was told apart from.
 ///
-/// Most cells are as in the base, so rows begin as it is, and a column in which nothing differs is read for rows without one
-/// only.
-///
 /// # Errors
 /// The bytes are not such rows, or they would take more room.
 pub fn decode<'a, R: Row + 'a>(
@@ -212,11 +214,33 @@ pub fn decode<'a, R: Row + 'a>(
     base: impl Fn(usize) -> Option<&'a R>,
     room: &mut Room,
 ) -> Result<Vec<R>, Malformed> {
+    let mut rows = Vec::new();
     room.take_rows::<R>(count)?;
-    let zero = R::zero();
     let bases: Vec<Option<&R>> = (0..count).map(base).collect();
-    let mut rows: Vec<R> =
-        bases.iter().map(|base| base.map_or_else(|| zero.clone(), R::without_lists)).collect();
+    decode_into(&mut rows, input, layout, &bases, room)?;
+    Ok(rows)
+}
+
+/// The same into `rows`, whose memory is used again. `room` for the rows themselves is taken already; `bases` has what each was
+/// told apart from.
+///
+/// Most cells are as in the base, so rows begin as it is, and a column in which nothing differs is read for rows without one
+/// only.
+///
+/// # Errors
+/// As above.
+pub fn decode_into<R: Row>(
+    rows: &mut Vec<R>,
+    input: &mut Bytes<'_>,
+    layout: &Layout<R>,
+    bases: &[Option<&R>],
+    room: &mut Room,
+) -> Result<(), Malformed> {
+    let (zero, count) = (R::zero(), bases.len());
+    rows.truncate(count);
+    let used = rows.len();
+    rows.iter_mut().zip(bases).for_each(|(row, base)| row.become_like(base.unwrap_or(&zero)));
+    rows.extend(bases[used..].iter().map(|base| base.unwrap_or(&zero).clone()));
     let alone: Vec<usize> = (0..count).filter(|at| bases[*at].is_none()).collect();
     for column in &layout.columns {
         let len = input.count(MAX_PAYLOAD)?;
@@ -248,7 +272,7 @@ pub fn decode<'a, R: Row + 'a>(
         }
         cells.finish()?;
     }
-    Ok(rows)
+    Ok(())
 }
 
 #[cfg(test)]

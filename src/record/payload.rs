@@ -10,7 +10,7 @@ use super::format::{
 };
 pub use super::limits::TooLarge;
 pub use super::room::Room;
-pub use super::rows::Base;
+pub use super::rows::{Base, Scratch};
 pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
@@ -205,7 +205,21 @@ pub fn decode(
     bytes: &[u8],
     layouts: &Layouts,
     state: Option<Base<'_>>,
+    room: Room,
+) -> Result<(Sample, u32), Malformed> {
+    decode_with(bytes, layouts, state, room, &mut Scratch::default())
+}
+
+/// The same, for one sample after the other.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_with(
+    bytes: &[u8],
+    layouts: &Layouts,
+    state: Option<Base<'_>>,
     mut room: Room,
+    scratch: &mut Scratch,
 ) -> Result<(Sample, u32), Malformed> {
     let base = state.map(|state| state.key);
     let mut found: [Option<Bytes<'_>>; SECTIONS.len()] = [None; SECTIONS.len()];
@@ -242,7 +256,7 @@ pub fn decode(
     let mut times = get(Section::Times)?;
     let (wall_ns, mono_ns, boot_ns) = (times.number()? as i64, times.number()?, times.number()?);
     times.finish()?;
-    let (tasks, tick) = rows::decode(get(Section::Tasks)?, &layouts.task, state, &mut room)?;
+    let (tasks, tick) = rows::decode(get(Section::Tasks)?, &layouts.task, state, &mut room, scratch)?;
 
     let mut input = get(Section::Exited)?;
     let count = input.count(MAX_ROWS)?;

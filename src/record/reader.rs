@@ -15,7 +15,7 @@ use super::changes::REACH;
 use super::format::{Head, KEY_EVERY, Kind};
 use super::frame::FrameHead;
 use super::frames::{Frames, is_damaged};
-use super::payload::{self, Base, Layouts, Room};
+use super::payload::{self, Base, Layouts, Room, Scratch};
 use super::rows;
 pub use super::scan::{Found, Frame};
 use crate::model::facility::Facility;
@@ -73,6 +73,7 @@ pub struct Reader {
     near: Option<Near>,
     /// Rows of the sample before the first of this file.
     before: Vec<Arc<TaskRaw>>,
+    scratch: Scratch,
 }
 
 impl Reader {
@@ -87,7 +88,15 @@ impl Reader {
         let head = HeadInForce::new(frames.json_in(frame)?)?;
         frames.scan.id = Some(frame.head.file);
         let first = (frame.first(), Arc::new(head));
-        Ok(Reader { frames, first, head: None, key: None, near: None, before: Vec::new() })
+        Ok(Reader {
+            frames,
+            first,
+            head: None,
+            key: None,
+            near: None,
+            before: Vec::new(),
+            scratch: Scratch::default(),
+        })
     }
 
     /// Notes that this file goes on from another one, so that rows that are the same in both are shared.
@@ -348,7 +357,7 @@ impl Reader {
         base: Option<Base<'_>>,
     ) -> Result<(Sample, u32)> {
         let room = Room::new(frame.stored as usize, self.frames.raw.len())?;
-        Ok(payload::decode(&self.frames.raw, &head.layouts, base, room)?)
+        Ok(payload::decode_with(&self.frames.raw, &head.layouts, base, room, &mut self.scratch)?)
     }
 }
 

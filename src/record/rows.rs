@@ -99,6 +99,14 @@ pub(super) fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
     }
 }
 
+/// Rows of deltas while they are put together: most turn out to be as in the sample before, and those of all deltas take the
+/// same memory.
+#[derive(Default)]
+pub struct Scratch(Vec<TaskRaw>);
+
+/// Rows whose memory is kept for the next delta at most: about two megabytes.
+const SCRATCH_ROWS: usize = 2048;
+
 /// The rows of a sample, and how many samples after its keyframe it is. Rows that are as in the sample before are shared with
 /// it.
 ///
@@ -109,6 +117,7 @@ pub(super) fn decode(
     layout: &Layout<TaskRaw>,
     state: Option<Base<'_>>,
     room: &mut Room,
+    scratch: &mut Scratch,
 ) -> Result<(Vec<Arc<TaskRaw>>, u32), Malformed> {
     let tick = input.count(KEY_EVERY as usize)? as u32;
     if tick == 0 {
@@ -125,29 +134,39 @@ pub(super) fn decode(
     let gone = ascending(&mut input)?;
     let serials = ascending(&mut input)?;
     let bases = bases(&state.key.tasks, &serials);
-    let rows = columns::decode(&mut input, layout, serials.len(), |at| bases[at], room)?;
+    room.take_rows::<TaskRaw>(serials.len())?;
+    let mut rows = std::mem::take(&mut scratch.0);
+    columns::decode_into(&mut rows, &mut input, layout, &bases, room)?;
     input.finish()?;
     if rows.iter().zip(&serials).any(|(row, serial)| row.serial != *serial) {
         return Err(Malformed("a row is not the one it says"));
     }
     room.take_shared(state.tasks.len() + rows.len())?;
-    // Rows of the sample before, but for those that are gone or here; all lists are in the order of serials.
-    let mut tasks = Vec::with_capacity(state.tasks.len() + rows.len());
+    let tasks = merged(state.tasks, &gone, &rows);
+    if rows.len() <= SCRATCH_ROWS {
+        scratch.0 = rows;
+    }
+    Ok((tasks, tick))
+}
+
+/// Rows of the sample before, but for those that are gone or among `rows`; all lists are in the order of serials.
+fn merged(before: &[Arc<TaskRaw>], gone: &[u64], rows: &[TaskRaw]) -> Vec<Arc<TaskRaw>> {
+    let mut tasks = Vec::with_capacity(before.len() + rows.len());
     let mut gone = gone.iter().peekable();
-    let mut rows = rows.into_iter().map(Arc::new).peekable();
-    for old in state.tasks {
+    let mut rows = rows.iter().peekable();
+    for old in before {
         while let Some(row) = rows.next_if(|row| row.serial < old.serial) {
-            tasks.push(row);
+            tasks.push(Arc::new(row.clone()));
         }
         while gone.next_if(|serial| **serial < old.serial).is_some() {}
         match rows.next_if(|row| row.serial == old.serial) {
             // It changed before the last sample.
-            Some(row) if row == *old => tasks.push(Arc::clone(old)),
-            Some(row) => tasks.push(row),
+            Some(row) if *row == **old => tasks.push(Arc::clone(old)),
+            Some(row) => tasks.push(Arc::new(row.clone())),
             None if gone.peek() == Some(&&old.serial) => {}
             None => tasks.push(Arc::clone(old)),
         }
     }
-    tasks.extend(rows);
-    Ok((tasks, tick))
+    tasks.extend(rows.map(|row| Arc::new(row.clone())));
+    tasks
 }

@@ -10,10 +10,11 @@ use super::lanes::{Id, Lane, NODES_MAX};
 use super::matrix::Matrices;
 use super::programs::{Columns, Rows, add_at, parts_of};
 use super::{About, Options, Report};
-use crate::entity::{container_name, program_of};
+use crate::entity::container_name;
 use crate::finding::{Blind, Engine, Finding};
 use crate::hot::profile::Profile;
 use crate::metric::container::CONTAINER_METRICS;
+use crate::metric::placement;
 use crate::metric::task::TASK_METRICS;
 use crate::model::group::Kind;
 use crate::model::sample::HostFacts;
@@ -51,7 +52,8 @@ pub struct Fold {
     of_tasks: Columns<Task>,
     of_containers: Columns<Container>,
     matrices: Matrices,
-    engine: Engine,
+    /// `None` while another thread has it.
+    engine: Option<Engine>,
     profile: Profile,
     missing: Missing,
     about: Option<About>,
@@ -89,10 +91,10 @@ impl Fold {
             programs: Rows::default(),
             replaced: BTreeMap::new(),
             containers: Rows::default(),
-            of_tasks: Columns::of(TASK_METRICS)?,
-            of_containers: Columns::of(CONTAINER_METRICS)?,
+            of_tasks: Columns::of(TASK_METRICS, placement::share_of_task)?,
+            of_containers: Columns::of(CONTAINER_METRICS, placement::share_of_container)?,
             matrices: Matrices::new(&nodes, &parts_of(&grid)),
-            engine: Engine::default(),
+            engine: Some(Engine::default()),
             profile: Profile::default(),
             missing: Missing::default(),
             about: None,
@@ -111,9 +113,19 @@ impl Fold {
         })
     }
 
+    /// Hands out the engine of findings, which is half of the work. Its holder gives it each interval and each new run.
+    pub fn lend_engine(&mut self) -> Engine {
+        self.engine.take().unwrap_or_default()
+    }
+
+    /// Takes the engine back, once it has seen all.
+    pub fn take_back(&mut self, engine: Engine) {
+        self.engine = Some(engine);
+    }
+
     /// Notes that what comes next does not go on from what came before, and the hole in between.
     pub fn interrupt(&mut self, gap: Gap) {
-        self.engine.interrupt();
+        self.engine.iter_mut().for_each(Engine::interrupt);
         self.lost = (BTreeMap::new(), 0);
         self.gap(gap);
     }
@@ -179,15 +191,19 @@ impl Fold {
         self.rows(snapshot, &parts, ns as f64);
         self.matrices.take(snapshot, &parts);
         self.machine(snapshot, ns as f64);
-        self.engine.take(snapshot);
+        if let Some(engine) = &mut self.engine {
+            engine.take(snapshot);
+        }
         if let Some(batch) = hot {
             self.profile.add(batch);
         }
     }
 
     fn rows(&mut self, snapshot: &Snapshot, parts: &[(usize, f64)], ns: f64) {
+        self.of_tasks.note_host(&snapshot.host);
+        self.of_containers.note_host(&snapshot.host);
         for task in &snapshot.tasks {
-            let (id, sums) = self.programs.of(program_of(task, snapshot));
+            let (id, sums) = self.programs.of_program(task, snapshot);
             sums.add(&self.of_tasks, (task, task), snapshot, parts);
             self.programs.note_process(id, task);
             if !task.exited {
@@ -246,8 +262,9 @@ impl Fold {
         let keeps = |(_, name): &super::programs::Key| {
             comm.is_none_or(|comm| comm.is_match(self.replaced.get(name).unwrap_or(name)))
         };
-        let findings = found(&self.engine);
-        let (summary, blind) = (self.engine.summary(), self.engine.blind().to_vec());
+        let engine = self.engine.unwrap_or_default();
+        let findings = found(&engine);
+        let (summary, blind) = (engine.summary(), engine.blind().to_vec());
         for lane in &mut self.lanes {
             if about.host.topology.nodes.len() == 1 && lane.id.needs_nodes() {
                 lane.missing = Some("the machine has one node".into());

@@ -5,7 +5,7 @@ use super::track::{Cell, Track};
 use crate::metric::host;
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::over::Quotient;
-use crate::metric::task::{self, TASK_METRICS};
+use crate::metric::task;
 use crate::metric::{Metric, Unit, Value, Witness, page_migrations, placement};
 use crate::model::sample::Reading;
 use crate::snapshot::{Node, Snapshot};
@@ -180,9 +180,9 @@ impl Lane {
             }
             Id::Tasks => Some(per_second(snapshot.flows.iter().map(|flow| flow.count as f64).sum())),
             Id::Wait => {
-                let metric = TASK_METRICS.iter().find(|metric| metric.id == self.id.metric())?;
-                let waits =
-                    snapshot.tasks.iter().filter_map(|task| metric.read(task, snapshot).ok()?.number());
+                // It is known to be measured.
+                let wait = task::RUNQ_WAIT_PCT.value;
+                let waits = snapshot.tasks.iter().filter_map(|task| wait(task, snapshot).ok()?.number());
                 // In per cent of the interval: 100 is one task that waited all the time.
                 Some(Quotient::of(crate::metric::sum(waits) / 100.0 * ns, ns))
             }

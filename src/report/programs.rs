@@ -1,17 +1,22 @@
 //! Rows of programs and containers: sums over the time of a report, in bounded memory.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::buckets::Grid;
 use super::lanes::{NODES_MAX, Sources};
-use crate::metric::over::Quotient;
-use crate::metric::{Metric, placement, task};
-use crate::snapshot::{Snapshot, Tally, Task};
+use crate::entity::program_of;
+use crate::metric::over::{Over, Quotient};
+use crate::metric::{Metric, Value, placement, task};
+use crate::model::sample::{Comm, HostFacts, Names};
+use crate::snapshot::{IdHash, Snapshot, Tally, Task};
 
 /// Rows that are kept apart at most: names come from strangers.
 const ROWS_MAX: usize = 20_000;
 /// Rows that become one when there are more: those with the least time so far.
 const MERGED: usize = 4_000;
+/// Processes that are kept beside twice as many as there are now, before those that are no more are dropped.
+const SEEN_SPARE: usize = 1_000;
 /// Processes of a program whose time is kept apart.
 const PROCESSES: usize = 4;
 
@@ -32,20 +37,50 @@ pub struct Part {
     pub wait_ns: f32,
 }
 
+/// A metric of rows, and whether the host has said that it cannot be measured.
+struct Column<R: 'static> {
+    metric: &'static Metric<R>,
+    is_missing: bool,
+}
+
+impl<R> Column<R> {
+    fn of(metric: &'static Metric<R>) -> Column<R> {
+        Column { metric, is_missing: false }
+    }
+
+    /// See [`Metric::read`].
+    fn number(&self, row: &R, snapshot: &Snapshot) -> Option<f64> {
+        if self.is_missing { None } else { (self.metric.value)(row, snapshot).ok()?.number() }
+    }
+
+    /// See [`Metric::quotient`].
+    fn quotient(&self, row: &R, snapshot: &Snapshot) -> Option<Quotient> {
+        let Over::Quotient(of) = self.metric.over else { return None };
+        if self.is_missing { None } else { of(row, snapshot).ok() }
+    }
+}
+
 /// The metrics that rows have, of one kind of row.
 pub struct Columns<R: 'static> {
-    remote: &'static Metric<R>,
-    remote_error: &'static Metric<R>,
-    ipc: &'static Metric<R>,
-    cpu: &'static Metric<R>,
-    wait: &'static Metric<R>,
-    moves: &'static Metric<R>,
+    remote: Column<R>,
+    remote_error: Column<R>,
+    ipc: Column<R>,
+    cpu: Column<R>,
+    wait: Column<R>,
+    moves: Column<R>,
+    /// The values of `remote` and `remote_error`, which are found together.
+    share: fn(&R, &Snapshot) -> Option<(Value, f64)>,
+    /// The host that says what is missing: each name is looked up once for it, and not for each row of each interval.
+    host: Option<Arc<HostFacts>>,
 }
 
 impl<R> Columns<R> {
-    /// The columns among these metrics; `None` where one is not there.
-    pub fn of(metrics: &'static [Metric<R>]) -> Option<Columns<R>> {
-        let find = |id: &str| metrics.iter().find(|metric| metric.id == id);
+    /// The columns among these metrics; `None` where one is not there. `share`: [`placement::share_of_task`] or its like.
+    pub fn of(
+        metrics: &'static [Metric<R>],
+        share: fn(&R, &Snapshot) -> Option<(Value, f64)>,
+    ) -> Option<Columns<R>> {
+        let find = |id: &str| metrics.iter().find(|metric| metric.id == id).map(Column::of);
         Some(Columns {
             remote: find(placement::REMOTE_PCT.id)?,
             remote_error: find(placement::REMOTE_ERROR_POINTS.id)?,
@@ -53,7 +88,21 @@ impl<R> Columns<R> {
             cpu: find(task::CPU_PCT.id)?,
             wait: find(task::RUNQ_WAIT_PCT.id)?,
             moves: find(task::NODE_MIGRATIONS_PER_S.id)?,
+            share,
+            host: None,
         })
+    }
+
+    /// Notes what is missing on the host of the rows that come next.
+    pub fn note_host(&mut self, host: &Arc<HostFacts>) {
+        if self.host.as_ref().is_some_and(|before| Arc::ptr_eq(before, host)) {
+            return;
+        }
+        let Columns { remote, remote_error, ipc, cpu, wait, moves, .. } = self;
+        for column in [remote, remote_error, ipc, cpu, wait, moves] {
+            column.is_missing = host.missing.contains_key(column.metric.id);
+        }
+        self.host = Some(Arc::clone(host));
     }
 }
 
@@ -99,7 +148,7 @@ pub fn add_at(list: &mut Vec<f64>, at: usize, more: f64) {
 }
 
 impl Sums {
-    /// Adds a row of an interval. `shares` of the interval lie in these parts.
+    /// Adds a row of an interval of the host that was noted. `shares` of the interval lie in these parts.
     pub fn add<R>(
         &mut self,
         columns: &Columns<R>,
@@ -108,7 +157,7 @@ impl Sums {
         shares: &[(usize, f64)],
     ) {
         let ns = snapshot.interval_ns.unwrap_or(0) as f64;
-        let number = |metric: &Metric<R>| metric.read(row, snapshot).ok().and_then(|value| value.number());
+        let number = |column: &Column<R>| column.number(row, snapshot);
         if let Some((_, Ok(memory))) = &task.memory {
             for (node, bytes) in memory.bytes_by_node.iter().enumerate() {
                 add_at(&mut self.memory_by_node, node, bytes * ns);
@@ -117,22 +166,23 @@ impl Sums {
         if matches!(task.delta, Tally::Nothing) {
             return;
         }
-        let run_ns = number(columns.cpu).unwrap_or(0.0) / 100.0 * ns;
-        let wait_ns = number(columns.wait).unwrap_or(0.0) / 100.0 * ns;
+        let run_ns = number(&columns.cpu).unwrap_or(0.0) / 100.0 * ns;
+        let wait_ns = number(&columns.wait).unwrap_or(0.0) / 100.0 * ns;
         self.run_ns += run_ns;
         self.wait_ns += wait_ns;
-        self.moves += number(columns.moves).unwrap_or(0.0) * ns / 1e9;
+        self.moves += number(&columns.moves).unwrap_or(0.0) * ns / 1e9;
         for (node, ns) in task.delta.run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0) {
             add_at(&mut self.run_by_node, node, *ns as f64);
         }
-        let quotient = |metric: &Metric<R>| metric.quotient(row, snapshot).and_then(Result::ok);
         let several = snapshot.host.topology.nodes.len() > 1;
-        let remote = quotient(columns.remote).filter(|sums| several && sums.den > 0.0);
-        let ipc = quotient(columns.ipc).filter(|sums| sums.den > 0.0);
+        let remote = if several { columns.remote.quotient(row, snapshot) } else { None };
+        let remote = remote.filter(|sums| sums.den > 0.0);
+        let ipc = columns.ipc.quotient(row, snapshot).filter(|sums| sums.den > 0.0);
         if let Some(sums) = remote {
             self.remote.add(sums);
-            if let Ok(value) = columns.remote.read(row, snapshot) {
-                self.sources.add(&value, number(columns.remote_error), run_ns);
+            if let Some((value, error)) = (columns.share)(row, snapshot) {
+                let error = Some(error).filter(|_| !columns.remote_error.is_missing);
+                self.sources.add(&value, error, run_ns);
             }
         }
         if let Some(sums) = ipc {
@@ -236,6 +286,9 @@ pub struct Table {
 /// Identity of a row: its container and its name.
 pub type Key = (Option<String>, String);
 
+/// Rows of programs by name and cgroup.
+type Programs = HashMap<(Comm, u64), usize, IdHash>;
+
 /// Rows in the making.
 #[derive(Debug, Default)]
 pub struct Rows {
@@ -244,11 +297,17 @@ pub struct Rows {
     next: usize,
     merged: usize,
     rest: Sums,
-    /// Processes of the interval before, and of this one.
-    before: HashSet<(u32, u64, usize)>,
-    now: HashSet<(u32, u64, usize)>,
+    /// Rows of programs by name and cgroup, as long as names of cgroups are these: to put the words of a row together costs more
+    /// than to find them.
+    known: (Option<Arc<Names>>, Programs),
+    /// Processes with their row, and the interval that they were in last: this one, the one before, or an older one, which
+    /// counts for nothing.
+    seen: HashMap<(u32, u64, usize), usize, IdHash>,
+    /// Processes of this interval, and the number of intervals before.
+    now: usize,
+    interval: usize,
     /// Resident memory at the end of this interval.
-    rss: HashMap<usize, f64>,
+    rss: HashMap<usize, f64, IdHash>,
 }
 
 impl Rows {
@@ -270,11 +329,35 @@ impl Rows {
         (id, &mut row.1)
     }
 
+    /// The same of the program of a task.
+    pub fn of_program(&mut self, task: &Task, snapshot: &Snapshot) -> (usize, &mut Sums) {
+        let (names, known) = &mut self.known;
+        if !names.as_ref().is_some_and(|names| Arc::ptr_eq(names, &snapshot.names)) {
+            *names = Some(Arc::clone(&snapshot.names));
+            known.clear();
+        }
+        let program = (task.raw.comm, task.raw.cgroup_id);
+        let id = match known.get(&program).filter(|id| self.rows.contains_key(id)) {
+            Some(id) => *id,
+            None => {
+                let id = self.of(program_of(task, snapshot)).0;
+                if self.known.1.len() >= ROWS_MAX {
+                    self.known.1.clear();
+                }
+                self.known.1.insert(program, id);
+                id
+            }
+        };
+        let row = self.rows.get_mut(&id).expect("each id has a row");
+        (id, &mut row.1)
+    }
+
     /// Notes a process of a row in this interval.
     pub fn note_process(&mut self, id: usize, task: &Task) {
         let (pid, start_ns) = task.raw.process();
-        let is_new = !self.before.contains(&(pid, start_ns, id)) && !self.now.contains(&(pid, start_ns, id));
-        self.now.insert((pid, start_ns, id));
+        let last = self.seen.insert((pid, start_ns, id), self.interval);
+        let is_new = last.is_none_or(|last| last + 1 < self.interval);
+        self.now += usize::from(last != Some(self.interval));
         if let Some((_, sums)) = self.rows.get_mut(&id) {
             sums.processes += usize::from(is_new);
             if task.run_ns() > 0 {
@@ -292,7 +375,12 @@ impl Rows {
 
     /// Ends an interval of this length in ns.
     pub fn end_interval(&mut self, ns: f64) {
-        self.before = std::mem::take(&mut self.now);
+        // Processes that are no more make way now and then.
+        if self.seen.len() > 2 * self.now + SEEN_SPARE {
+            let interval = self.interval;
+            self.seen.retain(|_, last| *last == interval);
+        }
+        (self.now, self.interval) = (0, self.interval + 1);
         for (id, bytes) in self.rss.drain() {
             if let Some((_, sums)) = self.rows.get_mut(&id) {
                 sums.rss.add(Quotient::of(bytes * ns, ns));
@@ -349,6 +437,7 @@ pub fn parts_of(grid: &Grid) -> Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::sample::TaskRaw;
 
     #[test]
     fn too_many_names_become_one_row_and_no_time_is_lost() {
@@ -363,6 +452,28 @@ mod tests {
         let all: f64 = table.rows.iter().map(|row| row.sums.run_ns).sum::<f64>() + table.rest.unwrap().run_ns;
         assert_eq!(all, (0..names).map(|at| at as f64).sum::<f64>());
         assert_eq!(table.others, names - 3);
+    }
+
+    #[test]
+    fn a_process_counts_again_where_an_interval_was_without_it() {
+        let mut rows = Rows::default();
+        let id = rows.of((None, "a".into())).0;
+        let task = |pid| {
+            let raw = TaskRaw { pid, ..TaskRaw::default() };
+            Task::new(Arc::new(raw))
+        };
+        // Twice in one interval, as a process that ended and one that goes on.
+        for pids in [&[1, 2, 1][..], &[1, 2], &[2], &[1, 2]] {
+            pids.iter().for_each(|pid| rows.note_process(id, &task(*pid)));
+            rows.end_interval(1e9);
+        }
+        assert_eq!(rows.rows[&id].1.processes, 3);
+        for pid in 0..100_000 {
+            rows.note_process(id, &task(pid));
+            rows.end_interval(1e9);
+        }
+        assert!(rows.seen.len() <= SEEN_SPARE + 3);
+        assert_eq!(rows.rows[&id].1.processes, 3 + 100_000);
     }
 
     #[test]

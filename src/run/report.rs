@@ -12,6 +12,7 @@ use super::output::{Out, quoted};
 use super::stretch::{Read, blame, nothing_there, samples_between};
 use super::{ran, stop_signals};
 use crate::cli::{PageFormat, ReportArgs};
+use crate::finding::Engine;
 use crate::finding::redact::Redactor;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
@@ -47,19 +48,24 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let mut fold = begin(&recording, span, (from, to), choices)?;
     let stop = stop_signals()?;
     let mut deriving = Deriving::new(args.anonymous.then(Redactor::by_kind));
-    ahead(
-        DERIVED_AHEAD,
-        |give| {
-            samples_between(&mut recording, (from, to), stop, |read| {
-                ensure!(give(deriving.step(read)), "the report was given up");
-                Ok(())
-            })
-        },
-        |step| {
-            step.put_in(&mut fold);
-            Ok(true)
-        },
-    )?;
+    let mut engine = fold.lend_engine();
+    let derive = |give: &mut dyn FnMut(Step) -> bool| {
+        samples_between(&mut recording, (from, to), stop, |read| {
+            ensure!(give(deriving.step(read)), "the report was given up");
+            Ok(())
+        })
+    };
+    let look = |give: &mut dyn FnMut(Step) -> bool| {
+        ahead(DERIVED_AHEAD, derive, |step| {
+            step.look(&mut engine);
+            Ok(give(step))
+        })
+    };
+    ahead(DERIVED_AHEAD, look, |step| {
+        step.put_in(&mut fold);
+        Ok(true)
+    })?;
+    fold.take_back(engine);
     if signals::ended_by().is_some() {
         return Ok(ran());
     }
@@ -164,6 +170,18 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// Shows it to an engine that the report has lent.
+    fn look(&self, engine: &mut Engine) {
+        match self {
+            // An interval without a length is none, as in a report.
+            Step::Interval { snapshot, .. } if snapshot.interval_ns.is_some_and(|ns| ns > 0) => {
+                engine.take(snapshot);
+            }
+            Step::Begin { gap: Some(_), .. } => engine.interrupt(),
+            _ => {}
+        }
+    }
+
     pub(super) fn put_in(self, fold: &mut Fold) {
         match self {
             Step::Interval { snapshot, is_interrupted, hot } => {

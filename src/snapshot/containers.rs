@@ -125,9 +125,9 @@ impl Sums {
     ) -> Sums {
         let mut list =
             List { names: &current.names, rows: Vec::new(), totals: Vec::new(), at: IdMap::default() };
-        add_members(&mut list, current, processes);
+        let mut homes = add_members(&mut list, current, processes);
         if let Some(previous) = previous {
-            add_deltas(&mut list, previous, processes, changes);
+            add_deltas(&mut list, previous, processes, changes, &mut homes);
         }
         for task in exited {
             let at = list.row_of(task.raw.cgroup_id);
@@ -188,22 +188,27 @@ impl Sums {
     }
 }
 
-/// Counts the tasks of each row, with their totals.
-fn add_members(list: &mut List<'_>, current: &Sample, processes: &Gathered) {
-    /// Rows that a process has tasks in.
-    #[derive(Clone, Copy, Default)]
-    struct Home {
-        /// The row of its first task.
-        first: Option<usize>,
-        /// The row of its first thread.
-        counted: Option<usize>,
-        /// It has tasks in other rows than the first.
-        is_divided: bool,
-    }
+/// Rows that a process has tasks in.
+#[derive(Clone, Copy, Default)]
+struct Home {
+    /// The row of its first task.
+    first: Option<usize>,
+    /// The row of its first thread.
+    counted: Option<usize>,
+    /// It has tasks in other rows than the first.
+    is_divided: bool,
+}
+
+/// Counts the tasks of each row, with their totals. Returns the rows of each process.
+fn add_members(list: &mut List<'_>, current: &Sample, processes: &Gathered) -> Vec<Home> {
     let mut homes = vec![Home::default(); processes.rows.len()];
     let mut counted_too: IdMap<(usize, u32), ()> = IdMap::default();
+    // Threads of a process, which come one after the other, are in one cgroup most often.
+    let mut last: Option<(u64, usize)> = None;
     for (task, place) in current.tasks.iter().zip(&processes.places) {
-        let at = list.row_of(task.cgroup_id);
+        let known = last.filter(|(cgroup, _)| *cgroup == task.cgroup_id);
+        let at = known.map_or_else(|| list.row_of(task.cgroup_id), |(_, at)| at);
+        last = Some((task.cgroup_id, at));
         let row = &mut list.rows[at];
         row.own_tasks = true;
         row.sum.threads += u32::from(task.tid != 0);
@@ -235,21 +240,42 @@ fn add_members(list: &mut List<'_>, current: &Sample, processes: &Gathered) {
             list.totals[at].push(Tally::Of(Arc::clone(task)));
         }
     }
+    homes
 }
 
 /// Adds what tasks did in the interval. A task that was moved between two samples counts where it is now.
-fn add_deltas(list: &mut List<'_>, previous: &Sample, processes: &Gathered, changes: &Changes<'_>) {
-    for (old, new) in &changes.changed {
-        let at = list.row_of(new.cgroup_id);
-        list.rows[at].sum.delta += &new.counts;
-        list.rows[at].sum.delta -= &old.counts;
+fn add_deltas(
+    list: &mut List<'_>,
+    previous: &Sample,
+    processes: &Gathered,
+    changes: &Changes<'_>,
+    homes: &mut [Home],
+) {
+    // The counts of one that ended went into the row of its process's ended threads, or into that of its process.
+    let went = || changes.went.iter().filter_map(|old| Some((processes.place(old.process())?, old)));
+    for (place, old) in went() {
+        let at = list.row_of(old.cgroup_id);
+        homes[place].is_divided |= homes[place].first != Some(at);
     }
-    for new in &changes.came {
+    // Most processes are in one row with all that they did.
+    for (home, process) in homes.iter().zip(&processes.rows).filter(|(home, _)| !home.is_divided) {
+        let Some(at) = home.first else { continue };
+        list.rows[at].sum.delta += &process.delta;
+    }
+    if !homes.iter().any(|home| home.is_divided) {
+        return;
+    }
+    let is_divided =
+        |task: &TaskRaw| processes.place(task.process()).is_some_and(|place| homes[place].is_divided);
+    for (old, new) in changes.changed.iter().filter(|(_, new)| is_divided(new)) {
+        let at = list.row_of(new.cgroup_id);
+        list.rows[at].sum.delta.add_difference(&new.counts, &old.counts);
+    }
+    for new in changes.came.iter().filter(|new| is_divided(new)) {
         let at = list.row_of(new.cgroup_id);
         list.rows[at].sum.delta += &newcomer(new, previous);
     }
-    // The counts of one that ended went into the row of its process's ended threads, or into that of its process.
-    for old in changes.went.iter().filter(|old| processes.has(old.process())) {
+    for (_, old) in went().filter(|(place, _)| homes[*place].is_divided) {
         let at = list.row_of(old.cgroup_id);
         list.rows[at].sum.delta -= &old.counts;
     }

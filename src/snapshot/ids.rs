@@ -11,7 +11,7 @@ const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Makes hashers that begin with a random number: a recording may have been made to have ids that meet.
 #[derive(Clone, Debug)]
-pub(super) struct IdHash(u64);
+pub(crate) struct IdHash(u64);
 
 impl Default for IdHash {
     fn default() -> IdHash {
@@ -29,7 +29,7 @@ impl BuildHasher for IdHash {
 
 /// Mixes each number into the hash by a product of 128 bits, of which both halves are kept.
 #[derive(Clone, Debug)]
-pub(super) struct IdHasher {
+pub(crate) struct IdHasher {
     seed: u64,
     hash: u64,
 }

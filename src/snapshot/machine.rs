@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{
     Accesses, CpuDelta, Own, Remote, Room, RowKind, Snapshot, add, add_known, cpus, dead_counters, sum,
 };
+use crate::model::event::Event;
 use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample, Slot};
 use crate::model::slots::add_slots;
 use crate::model::units::NodeId;
@@ -60,6 +61,8 @@ pub struct Swapped {
 pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample) -> Snapshot {
     let cpus = cpus::deltas(previous, current);
     let interval_ns = previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns));
+    let silent = dead_counters::roles(host, current);
+    let is_open = |event: &Event| !host.missing.contains_key(&event.name) && !silent.contains(&event.role);
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
@@ -88,7 +91,8 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
         cpus: Vec::new(),
         slots: Default::default(),
-        silent: dead_counters::roles(host, current),
+        open_slots: host.events.iter().map(is_open).collect(),
+        silent,
         own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
         lost: current.lost.clone(),
         exit_lost_ns: sum(&current.exit_lost_ns),

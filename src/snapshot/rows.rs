@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::changes::{Changes, join};
 use super::ids::IdMap;
+use super::tally::Teams;
 use super::waits::is_bound;
 use super::{RowKind, Tally, Task, Waits};
 use crate::model::counters::Counter;
@@ -33,8 +34,8 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
         let delta = match (old, previous) {
             (Some(old), _) if Arc::ptr_eq(old, new) => Tally::Nothing,
             (Some(old), _) => {
-                let mut delta = Tally::Of(Arc::clone(new));
-                delta -= &old.counts;
+                let mut delta = Tally::Nothing;
+                delta.add_difference(&new.counts, &old.counts);
                 delta.clamp();
                 delta
             }
@@ -179,8 +180,6 @@ pub(super) struct Gathered {
 impl Gathered {
     pub(super) fn of(current: &Sample) -> Gathered {
         let mut rows: Vec<Task> = Vec::new();
-        // Parts of the totals of processes with several rows.
-        let mut parts: Vec<Vec<Tally>> = Vec::new();
         let mut places: Vec<u32> = Vec::with_capacity(current.tasks.len());
         let mut index: IdMap<(u32, u64), u32> = IdMap::default();
         for task in &current.tasks {
@@ -191,10 +190,7 @@ impl Gathered {
             let at = last.unwrap_or_else(|| *index.entry(process).or_insert(new));
             places.push(at);
             if at == new {
-                rows.push(Task { total: Tally::Of(Arc::clone(task)), ..Task::new(Arc::clone(task)) });
-                parts.push(Vec::new());
-            } else {
-                parts[at as usize].push(Tally::Of(Arc::clone(task)));
+                rows.push(Task::new(Arc::clone(task)));
             }
             let row = &mut rows[at as usize];
             row.threads += u32::from(task.tid != 0);
@@ -211,32 +207,30 @@ impl Gathered {
                 row.raw = Arc::new(named_after(&row.raw, task));
             }
         }
-        for (row, mut parts) in rows.iter_mut().zip(parts) {
-            if !parts.is_empty() {
-                parts.push(std::mem::take(&mut row.total));
-                row.total = Tally::sum(parts);
-            }
+        let teams = Arc::new(Teams::of(&current.tasks, &places, rows.len()));
+        for (row, at) in rows.iter_mut().zip(0..) {
+            row.total = Tally::Team(Arc::clone(&teams), at);
         }
         Gathered { rows, places, index }
     }
 
     /// The row of a process; `None` for one that is no more.
     fn row(&mut self, process: (u32, u64)) -> Option<&mut Task> {
-        self.index.get(&process).map(|at| &mut self.rows[*at as usize])
+        self.place(process).map(|at| &mut self.rows[at])
     }
 
-    /// Whether a process is in the sample.
-    pub(super) fn has(&self, process: (u32, u64)) -> bool {
-        self.index.contains_key(&process)
+    /// The place of a process among the rows; `None` for one that is not in the sample.
+    pub(super) fn place(&self, process: (u32, u64)) -> Option<usize> {
+        self.index.get(&process).map(|at| *at as usize)
     }
 
-    /// Adds the changes since the sample before.
+    /// Adds the changes since the sample before. Numbers below zero stay so until [`Gathered::finish`], so that these are
+    /// sums of containers, too.
     pub(super) fn add(&mut self, changes: &Changes<'_>, previous: &Sample, current: &Sample) {
         let online = online(current);
         for (old, new) in &changes.changed {
             let Some(row) = self.row(new.process()) else { continue };
-            row.delta += &new.counts;
-            row.delta -= &old.counts;
+            row.delta.add_difference(&new.counts, &old.counts);
             if is_bound(new, online) {
                 let [now, before] = [new, old].map(|task| task.counts[Counter::RunDelayNs]);
                 row.waits.bound_ns = row.waits.bound_ns.saturating_add(now.saturating_sub(before));
@@ -252,7 +246,6 @@ impl Gathered {
                 row.delta -= &old.counts;
             }
         }
-        self.rows.iter_mut().for_each(|row| row.delta.clamp());
     }
 
     /// Processes that ended in the interval.
@@ -263,7 +256,7 @@ impl Gathered {
         current: &Sample,
     ) -> Vec<Task> {
         let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
-        for old in changes.went.iter().filter(|old| !self.has(old.process())) {
+        for old in changes.went.iter().filter(|old| self.place(old.process()).is_none()) {
             *gone.entry(old.process()).or_default() += &old.counts;
         }
         let mut exited = Vec::new();
@@ -272,7 +265,8 @@ impl Gathered {
     }
 
     /// The rows that are shown, and behind them those of processes that ended.
-    pub(super) fn finish(self, exited: Vec<Task>) -> Vec<Task> {
+    pub(super) fn finish(mut self, exited: Vec<Task>) -> Vec<Task> {
+        self.rows.iter_mut().for_each(|row| row.delta.clamp());
         let mut rows = show_left(self.rows);
         rows.extend(exited);
         rows

@@ -21,6 +21,8 @@ pub enum Tally {
     Of(Arc<TaskRaw>),
     /// Added up when it is read: what was counted since the start is read of the few rows that are shown.
     Sum(Arc<Parts>),
+    /// The same of the tasks of one of these teams, by its place.
+    Team(Arc<Teams>, u32),
     Own(Box<Counts>),
 }
 
@@ -42,6 +44,52 @@ impl Parts {
     }
 }
 
+/// Tasks in teams, such as the processes of a sample, in one list for all of them: a list for each would be most of what is
+/// allocated for an interval. Sums are kept once they were read.
+#[derive(Debug)]
+pub struct Teams {
+    /// Team by team.
+    tasks: Vec<Arc<TaskRaw>>,
+    /// Where each team ends in it.
+    ends: Vec<u32>,
+    sums: Vec<OnceLock<Box<Counts>>>,
+}
+
+impl Teams {
+    /// The teams of these tasks. `places` has the team of each task, below `count`.
+    pub(super) fn of(tasks: &[Arc<TaskRaw>], places: &[u32], count: usize) -> Teams {
+        // Where each team begins, and where it ends once its tasks are listed.
+        let mut ends = vec![0u32; count + 1];
+        places.iter().for_each(|place| ends[*place as usize + 1] += 1);
+        (1..=count).for_each(|at| ends[at] += ends[at - 1]);
+        let mut order = vec![0u32; tasks.len()];
+        for (task, place) in (0..).zip(places) {
+            let next = &mut ends[*place as usize];
+            order[*next as usize] = task;
+            *next += 1;
+        }
+        ends.truncate(count);
+        let tasks = order.iter().map(|task| Arc::clone(&tasks[*task as usize])).collect();
+        Teams { tasks, ends, sums: std::iter::repeat_with(OnceLock::new).take(count).collect() }
+    }
+
+    fn tasks(&self, at: usize) -> &[Arc<TaskRaw>] {
+        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.tasks[begin as usize..self.ends[at] as usize]
+    }
+
+    fn sum(&self, at: usize) -> &Counts {
+        match self.tasks(at) {
+            [only] => &only.counts,
+            tasks => self.sums[at].get_or_init(|| {
+                let mut sum = Box::<Counts>::default();
+                tasks.iter().for_each(|task| *sum += &task.counts);
+                sum
+            }),
+        }
+    }
+}
+
 impl Tally {
     /// The sum of these, which is not made before it is read.
     pub(super) fn sum(mut parts: Vec<Tally>) -> Tally {
@@ -60,6 +108,7 @@ impl Tally {
     fn levels(&self) -> u32 {
         match self {
             Tally::Sum(parts) => parts.levels,
+            Tally::Team(..) => 1,
             _ => 0,
         }
     }
@@ -70,6 +119,11 @@ impl Tally {
         }
         let Tally::Own(counts) = self else { unreachable!("it was made our own above") };
         counts
+    }
+
+    /// See [`Counts::add_difference`].
+    pub(super) fn add_difference(&mut self, now: &Counts, before: &Counts) {
+        self.own().add_difference(now, before);
     }
 
     /// See [`Counts::clamp`].
@@ -89,6 +143,7 @@ impl Deref for Tally {
             Tally::Nothing => &NOTHING,
             Tally::Of(task) => &task.counts,
             Tally::Sum(parts) => parts.sum(),
+            Tally::Team(teams, at) => teams.sum(*at as usize),
             Tally::Own(counts) => counts,
         }
     }
@@ -121,7 +176,7 @@ impl AddAssign<&Tally> for Tally {
         match other {
             Tally::Nothing => {}
             Tally::Of(task) => *self += task,
-            Tally::Sum(_) | Tally::Own(_) => *self += &**other,
+            Tally::Sum(_) | Tally::Team(..) | Tally::Own(_) => *self += &**other,
         }
     }
 }
@@ -146,6 +201,21 @@ mod tests {
         sum.clamp();
         assert_eq!((sum.cpu_ns(), sum[Counter::Nvcsw]), (3, 0));
         assert_eq!(*nothing, Counts::default());
+    }
+
+    #[test]
+    fn a_team_is_the_sum_of_its_tasks_wherever_they_stand() {
+        let task = |ns| {
+            let counts = Counts { run_ns: vec![ns], ..Counts::default() };
+            Arc::new(TaskRaw { counts, ..TaskRaw::default() })
+        };
+        let tasks: Vec<_> = [1, 20, 300, 4_000, 50_000].map(task).into();
+        let teams = Arc::new(Teams::of(&tasks, &[1, 0, 1, 2, 0], 3));
+        let sums = [0, 1, 2].map(|at| Tally::Team(Arc::clone(&teams), at).cpu_ns());
+        assert_eq!(sums, [50_020, 301, 4_000]);
+        let mut sum = Tally::Team(teams, 1);
+        sum += &Counts { run_ns: vec![9], ..Counts::default() };
+        assert_eq!(sum.cpu_ns(), 310);
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub(super) fn exists(snapshot: &Snapshot, rows: &Rows, subject: &Subject) -> boo
 
 /// CPU time and hinting faults of the last minutes, and when containers were seen first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Uses {
+pub(in super::super) struct Uses {
     cpu: BTreeMap<Subject, Series<u64>>,
     /// Hinting faults; only of processes that had some.
     hints: BTreeMap<Subject, Series<Hints>>,
@@ -212,19 +212,15 @@ impl Uses {
         self.hints.iter().map(|(subject, series)| (subject.clone(), sum(series))).collect()
     }
 
-    /// CPUs that each of these used in all but a twentieth of the last minutes.
-    pub(super) fn need(&self, subjects: &BTreeSet<Subject>) -> BTreeMap<Subject, f64> {
-        let of = |subject: &Subject| {
-            let series = self.cpu.get(subject)?;
-            let segments = series.since(0).filter(|segment| segment.measured_ns > 0);
-            let mut used: Vec<f64> =
-                segments.map(|segment| segment.sums as f64 / segment.measured_ns as f64).collect();
-            used.sort_by(f64::total_cmp);
-            // Of few the largest.
-            let at = if used.len() < NEED_SEGMENTS { used.len() } else { (used.len() * 95).div_ceil(100) };
-            Some((subject.clone(), *used.get(at.checked_sub(1)?)?))
-        };
-        subjects.iter().filter_map(of).collect()
+    /// CPUs that a subject used in all but a twentieth of the last minutes, over 5 s at a time; `None` where that is not kept.
+    pub(in super::super) fn need(&self, subject: &Subject) -> Option<f64> {
+        let segments = self.cpu.get(subject)?.since(0).filter(|segment| segment.measured_ns > 0);
+        let mut used: Vec<f64> =
+            segments.map(|segment| segment.sums as f64 / segment.measured_ns as f64).collect();
+        used.sort_by(f64::total_cmp);
+        // Of few the largest.
+        let at = if used.len() < NEED_SEGMENTS { used.len() } else { (used.len() * 95).div_ceil(100) };
+        used.get(at.checked_sub(1)?).copied()
     }
 
     /// The age of a process, or of the oldest process of a container that rules look at, in seconds; `None` for others. A

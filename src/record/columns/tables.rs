@@ -180,7 +180,7 @@ macro_rules! task_slots {
     };
 }
 
-/// For how many nodes a task has values in a list: makes room for them.
+/// For how many nodes a task has values in a list: makes room for them. Values of its base stay.
 macro_rules! nodes {
     ($name:literal, $list:ident, $cell:ty) => {
         Column::<TaskRaw> {
@@ -191,7 +191,7 @@ macro_rules! nodes {
             get: |row, _| row.counts.$list.len() as u64,
             set: |row, _, value| {
                 let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
-                row.counts.$list = vec![<$cell>::default(); len];
+                row.counts.$list.resize(len, <$cell>::default());
                 Some(len * size_of::<$cell>())
             },
             own: false,
@@ -217,7 +217,7 @@ macro_rules! by_node {
                 // Another row has more nodes; this one has none here.
                 None => (value == 0).then_some(0),
             },
-            own: false,
+            own: true,
             added_for: None,
         }
     };
