@@ -32,7 +32,7 @@ struct {
 #define SHIFT_MAX 16
 
 /*
- * How many allocations to leave out until the next that is counted: 0 to 2 * (every - 1), each as likely, so that one in
+ * The number of allocations to leave out until the next that is counted: 0 to 2 * (every - 1), each as likely, so that one in
  * `every` is counted on average, whatever tasks do in turns. A linear congruential generator (D. Knuth, The Art of
  * Computer Programming, volume 2, section 3.3.4: MMIX), whose upper bits are the good ones.
  */

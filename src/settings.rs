@@ -94,7 +94,7 @@ impl fmt::Display for BadLine {
 /// The settings of a file as it was read.
 ///
 /// # Errors
-/// Those of [`parse`], and the first line that is not UTF-8.
+/// The errors of [`parse`], and the first line that is not UTF-8.
 pub fn parse_bytes(bytes: &[u8]) -> Result<Vec<Setting>, BadLine> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;

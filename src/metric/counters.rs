@@ -107,6 +107,17 @@ pub fn rma(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     count(slots, snapshot, Role::Rma)
 }
 
+/// The reason where local or remote accesses were wanted and not counted in this interval; `None` where they were counted, or are
+/// not on this host.
+pub fn accesses_lost(slots: &[Slot], snapshot: &Snapshot) -> Option<Missing> {
+    let lacks = [of_lma(slots, snapshot).err(), of_role(slots, snapshot, Role::Rma).err()];
+    let whys = lacks.into_iter().flatten().filter(|lack| match lack {
+        Lack::Slot(at) => slots.get(*at).is_some_and(was_lost),
+        Lack::NotAsked => false,
+    });
+    whys.map(|lack| lack.why(slots, snapshot)).find(|why| matches!(why, Missing::Lost(_)))
+}
+
 /// Local and remote memory accesses; `None` where one of them was not counted.
 pub fn accesses(slots: &[Slot], snapshot: &Snapshot) -> Option<(f64, f64)> {
     Some((of_lma(slots, snapshot).ok()?, of_role(slots, snapshot, Role::Rma).ok()?))

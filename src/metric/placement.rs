@@ -5,7 +5,7 @@ use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, Witness,
 use crate::access::follow::by_count::{Evidence, by_count};
 use crate::model::access::MemoryUse;
 use crate::model::facility::Facility;
-use crate::model::sample::{Hints, Missing, Reading, Slot};
+use crate::model::sample::{Hints, Reading, Slot};
 use crate::model::share::wilson_farther;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
@@ -370,11 +370,13 @@ fn quotient(
     if only_node(snapshot).is_some() {
         return Ok(Quotient::pct(0.0, run_ns as f64));
     }
-    match (counters::lma(slots, snapshot), counters::rma(slots, snapshot)) {
-        (Ok(lma), Ok(rma)) if lma + rma > 0.0 => return Ok(Quotient::pct(rma, lma + rma)),
-        (Ok(_), Ok(_)) => return Err(no("no memory access was counted in this interval")),
-        (Err(lost @ Missing::Lost(_)), _) | (_, Err(lost @ Missing::Lost(_))) => return Err(lost),
-        _ => {}
+    match counters::accesses(slots, snapshot) {
+        Some((lma, rma)) if lma + rma > 0.0 => return Ok(Quotient::pct(rma, lma + rma)),
+        Some(_) => return Err(no("no memory access was counted in this interval")),
+        None => {}
+    }
+    if let Some(lost) = counters::accesses_lost(slots, snapshot) {
+        return Err(lost);
     }
     let known = known()?;
     match (known.basis, remote) {

@@ -18,7 +18,7 @@ pub struct Slot {
 }
 
 /// Reads as a slice of [`SLOTS`] slots; becomes one on the heap when it is written to.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Slots(Option<Box<[Slot; SLOTS]>>);
 
 static ZERO: [Slot; SLOTS] = [Slot { count: 0, enabled_ns: 0, running_ns: 0 }; SLOTS];
@@ -53,6 +53,17 @@ impl Slots {
             *value(&mut self[at]) = to;
         }
         self.heap_bytes() - before
+    }
+}
+
+impl Clone for Slots {
+    fn clone(&self) -> Slots {
+        Slots(self.0.clone())
+    }
+
+    /// Without a new allocation where both have one.
+    fn clone_from(&mut self, other: &Slots) {
+        self.0.clone_from(&other.0);
     }
 }
 

@@ -6,6 +6,8 @@
 
 mod tables;
 
+use std::mem::take;
+
 use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
@@ -113,14 +115,15 @@ impl Row for TaskRaw {
     }
 
     fn become_like(&mut self, other: &TaskRaw) {
-        let mut counts = std::mem::take(&mut self.counts);
         // All fields by name: one that is added and forgotten here does not compile.
-        let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = &other.counts;
-        counts.run_ns.clone_from(run_ns);
-        counts.by_node.clone_from(by_node);
-        counts.pages.clone_from(pages);
-        counts.slots.clone_from(slots);
-        (counts.scalars, counts.by_sibling) = (*scalars, *by_sibling);
+        let Counts { run_ns, scalars: _, slots, by_node, pages, by_sibling: _ } = &mut self.counts;
+        run_ns.clone_from(&other.counts.run_ns);
+        by_node.clone_from(&other.counts.by_node);
+        pages.clone_from(&other.counts.pages);
+        slots.clone_from(&other.counts.slots);
+        let Counts { scalars, by_sibling, .. } = other.counts;
+        let (run_ns, by_node, pages, slots) = (take(run_ns), take(by_node), take(pages), take(slots));
+        let counts = Counts { run_ns, scalars, slots, by_node, pages, by_sibling };
         *self = TaskRaw { counts, ..*other };
     }
 }
@@ -251,20 +254,20 @@ pub fn decode_into<R: Row>(
             return Err(Malformed("a column has more cells than can be"));
         }
         for at in (0..width).map(|at| column.first + at) {
-            let mut take = |i: usize, coded: u64| {
+            let mut set = |i: usize, coded: u64| {
                 let before = bases[i].unwrap_or(if i > 0 { &rows[i - 1] } else { &zero });
                 let value = undo_difference(coded, (column.get)(before, at));
                 let took = (column.set)(&mut rows[i], at, value).ok_or(Malformed("a value cannot be"))?;
                 room.take(1, took)
             };
             match (len, column.own) {
-                (0, true) => alone.iter().try_for_each(|i| take(*i, 0))?,
-                (0, false) => (0..count).try_for_each(|i| take(i, 0))?,
+                (0, true) => alone.iter().try_for_each(|i| set(*i, 0))?,
+                (0, false) => (0..count).try_for_each(|i| set(i, 0))?,
                 (_, own) => {
                     for (i, base) in bases.iter().enumerate() {
                         let coded = cells.number()?;
                         if coded != 0 || !own || base.is_none() {
-                            take(i, coded)?;
+                            set(i, coded)?;
                         }
                     }
                 }
