@@ -54,8 +54,8 @@ pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
     };
     let told = match read(&path) {
         Err(error) => Some(format!("{error:#}; the defaults are used")),
-        // Only the place where nothing was ever kept may be empty without a word.
-        Ok(_) if is_named(screen) && !path.exists() => {
+        // A variable may name the place of all users of a machine, and most of them keep nothing there.
+        Ok(_) if screen.config.is_some() && !path.exists() => {
             let name = clean_str(&path.to_string_lossy());
             Some(format!("there is no file {name}: the defaults are used, and W makes it"))
         }
@@ -68,18 +68,9 @@ pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
     Keeper { keep: Box::new(move |chosen| keep(&path, chosen)), told }
 }
 
-/// Whether the file is named by a flag or in the environment.
-fn is_named(screen: &ScreenArgs) -> bool {
-    screen.config.is_some() || set("NUMATOP_NG_CONFIG").is_some()
-}
-
-/// A path in the environment.
-fn set(name: &str) -> Option<PathBuf> {
-    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
-}
-
 /// The file that was named, or the one of the user.
 fn place(screen: &ScreenArgs) -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     screen.config.clone().or_else(|| set("NUMATOP_NG_CONFIG")).or_else(|| {
         let folder = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
         Some(folder.join("numatop-ng/config.toml"))
