@@ -1,6 +1,6 @@
 //! The share of page allocations that are counted one by one, by CPU. Pure.
 //!
-//! Counting one takes some 20 ns (docs/performance.md). On a CPU that allocates more often than the budget has room for, one in
+//! Counting one takes 20 to 70 ns (docs/performance.md). On a CPU that allocates more often than the budget has room for, one in
 //! 2^shift is chosen at random, and stands for so many: sums stay right on average. The distance from one to the next is anything up to
 //! twice the mean with the same chance, so that the relative standard error of a count of n chosen ones is some 1/sqrt(n) for
 //! one task among many, and 0.6/sqrt(n) for one that allocates alone.
@@ -19,7 +19,7 @@ impl PageBudget {
 }
 
 impl Default for PageBudget {
-    /// A hundred thousand: 0.2 % of a CPU.
+    /// A hundred thousand: 0.2 to 0.7 % of a CPU.
     fn default() -> PageBudget {
         PageBudget(100_000)
     }
