@@ -122,7 +122,6 @@ struct nt_scope_key {
 	__u64 id;
 };
 
-/* Where a CPU is in the machine. Written by user space, before attach and on hotplug. */
 /*
  * Choice of the page allocations of a CPU that are counted, written by that CPU only and mapped read-only into user
  * space. A cache line of its own: it is all that an allocation touches which is left out.
@@ -134,6 +133,7 @@ struct nt_alloc_pace {
 	__u64 pad[5];
 };
 
+/* Where a CPU is in the machine. Written by user space, before attach and on hotplug. */
 struct nt_cpu_topo {
 	__u32 node;
 	__u32 llc;    /* dense index of the last-level cache */

@@ -91,14 +91,19 @@ impl fmt::Display for BadLine {
     }
 }
 
+/// The line, from 1, of a byte.
+fn line_of(bytes: &[u8], at: usize) -> usize {
+    bytes[..at.min(bytes.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
 /// The settings of a file as it was read.
 ///
 /// # Errors
 /// The errors of [`parse`], and the first line that is not UTF-8.
 pub fn parse_bytes(bytes: &[u8]) -> Result<Vec<Setting>, BadLine> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
-        BadLine { line, why: "it is not UTF-8".to_owned() }
+    let text = std::str::from_utf8(bytes).map_err(|error| BadLine {
+        line: line_of(bytes, error.valid_up_to()),
+        why: "it is not UTF-8".to_owned(),
     })?;
     parse(text)
 }
@@ -108,8 +113,7 @@ pub fn parse_bytes(bytes: &[u8]) -> Result<Vec<Setting>, BadLine> {
 /// # Errors
 /// The first line that is no TOML, has no setting, or gives one a value of another kind.
 pub fn parse(text: &str) -> Result<Vec<Setting>, BadLine> {
-    let line_of =
-        |at: usize| text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line_of = |at: usize| line_of(text.as_bytes(), at);
     let table = DeTable::parse(text).map_err(|error| BadLine {
         line: line_of(error.span().map_or(0, |span| span.start)),
         why: error.message().replace('\n', ", "),
