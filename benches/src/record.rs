@@ -169,7 +169,7 @@ fn days(plan: &Plan, report: &mut Report, scratch: &Scratch) -> Result<()> {
             Cell::Number(slowest, 1),
         ]);
         report.at_most(format!("ms to open a day of {all} tasks"), 100.0, opened, 1);
-        report.at_most(format!("ms of the slowest jump in a day of {all} tasks"), 100.0, slowest, 1);
+        report.at_most(format!("ms of the slowest jump in a day of {all} tasks"), 60.0, slowest, 1);
         fs::remove_file(&path)?;
     }
     report.tables.push(table);

@@ -33,6 +33,15 @@ impl<R> Width<R> {
             Width::Of(cells) => rows.map(cells).max().unwrap_or(0),
         }
     }
+
+    /// Cells in each of `count` rows that are written in `cells`, without a look at the rows.
+    fn written(&self, cells: &Bytes<'_>, count: usize) -> Result<usize, Malformed> {
+        match self {
+            Width::Fixed(width) => Ok(*width),
+            Width::Of(_) if count > 0 && cells.numbers().is_multiple_of(count) => Ok(cells.numbers() / count),
+            Width::Of(_) => Err(Malformed("a column has cells for a part of its rows")),
+        }
+    }
 }
 
 /// One field of rows of type `R`.
@@ -220,12 +229,13 @@ pub fn decode<'a, R: Row + 'a>(
     let mut rows = Vec::new();
     room.take_rows::<R>(count)?;
     let bases: Vec<Option<&R>> = (0..count).map(base).collect();
-    decode_into(&mut rows, input, layout, &bases, room)?;
+    decode_into(&mut rows, input, layout, &bases, None, room)?;
     Ok(rows)
 }
 
 /// The same into `rows`, whose memory is used again. `room` for the rows themselves is taken already; `bases` has what each was
-/// told apart from.
+/// told apart from. Rows that are not `wanted` are read over, and hold anything afterwards: a row without a base needs the one
+/// in front of it ([`with_needed`]).
 ///
 /// Most cells are as in the base, so rows begin as it is, and a column in which nothing differs is read for rows without one
 /// only.
@@ -237,19 +247,29 @@ pub fn decode_into<R: Row>(
     input: &mut Bytes<'_>,
     layout: &Layout<R>,
     bases: &[Option<&R>],
+    wanted: Option<&[bool]>,
     room: &mut Room,
 ) -> Result<(), Malformed> {
     let (zero, count) = (R::zero(), bases.len());
+    let is_wanted = |i: usize| wanted.is_none_or(|wanted| wanted[i]);
     rows.truncate(count);
     let used = rows.len();
-    rows.iter_mut().zip(bases).for_each(|(row, base)| row.become_like(base.unwrap_or(&zero)));
-    rows.extend(bases[used..].iter().map(|base| base.unwrap_or(&zero).clone()));
-    let alone: Vec<usize> = (0..count).filter(|at| bases[*at].is_none()).collect();
+    let base_of = |i: usize| bases[i].filter(|_| is_wanted(i)).unwrap_or(&zero);
+    rows.iter_mut()
+        .enumerate()
+        .filter(|(i, _)| is_wanted(*i))
+        .for_each(|(i, row)| row.become_like(base_of(i)));
+    rows.extend((used..count).map(|i| base_of(i).clone()));
+    let all: Vec<usize> = (0..count).filter(|i| is_wanted(*i)).collect();
+    let alone: Vec<usize> = all.iter().copied().filter(|i| bases[*i].is_none()).collect();
     for column in &layout.columns {
         let len = input.count(MAX_PAYLOAD)?;
         let mut cells = Bytes(input.take(len)?);
         let Some(column) = column else { continue };
-        let width = column.width.of(rows.iter());
+        let width = match len {
+            0 => column.width.of(all.iter().map(|i| &rows[*i])),
+            _ => column.width.written(&cells, count)?,
+        };
         if count.saturating_mul(width) > MAX_CELLS {
             return Err(Malformed("a column has more cells than can be"));
         }
@@ -262,11 +282,11 @@ pub fn decode_into<R: Row>(
             };
             match (len, column.own) {
                 (0, true) => alone.iter().try_for_each(|i| set(*i, 0))?,
-                (0, false) => (0..count).try_for_each(|i| set(i, 0))?,
+                (0, false) => all.iter().try_for_each(|i| set(*i, 0))?,
                 (_, own) => {
                     for (i, base) in bases.iter().enumerate() {
                         let coded = cells.number()?;
-                        if coded != 0 || !own || base.is_none() {
+                        if (coded != 0 || !own || base.is_none()) && is_wanted(i) {
                             set(i, coded)?;
                         }
                     }
@@ -276,6 +296,13 @@ pub fn decode_into<R: Row>(
         cells.finish()?;
     }
     Ok(())
+}
+
+/// Adds what rows that are wanted are told apart from: those without a base, from the row in front of them.
+pub fn with_needed<R>(wanted: &mut [bool], bases: &[Option<&R>]) {
+    for i in (1..wanted.len()).rev() {
+        wanted[i - 1] |= wanted[i] && bases[i].is_none();
+    }
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use super::changes::Recent;
 use super::format::{
     MAX_CPUS, MAX_FLOWS, MAX_NAMES, MAX_NODES, MAX_PAYLOAD, MAX_ROWS, MAX_TEXT, least_stored_for,
 };
+pub use super::latest::Latest;
 pub use super::limits::TooLarge;
 pub use super::room::Room;
-pub use super::rows::{Base, Scratch};
+pub use super::rows::{Base, Listed, Scratch};
 pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
@@ -222,20 +223,8 @@ pub fn decode_with(
     scratch: &mut Scratch,
 ) -> Result<(Sample, u32), Malformed> {
     let base = state.map(|state| state.key);
-    let mut found: [Option<Bytes<'_>>; SECTIONS.len()] = [None; SECTIONS.len()];
-    let mut input = Bytes(bytes);
-    while !input.0.is_empty() {
-        let id = input.take(1)?[0];
-        let len = input.count(MAX_PAYLOAD)?;
-        let body = Bytes(input.take(len)?);
-        if let Some(at) = SECTIONS.iter().position(|section| *section as u8 == id) {
-            found[at] = Some(body);
-        }
-    }
-    let get = |section: Section| {
-        let at = SECTIONS.iter().position(|other| *other == section);
-        at.and_then(|at| found[at]).ok_or(Malformed("a part of the sample is not there"))
-    };
+    let found = Sections::of(bytes)?;
+    let get = |section| found.get(section);
     // Recordings from before there were containers have none of these.
     let groups = get(Section::Groups).unwrap_or(groups::NOTHING);
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
@@ -248,10 +237,7 @@ pub fn decode_with(
     let huge = get(Section::HugePages).unwrap_or(huge_pages::NOTHING);
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
     let used = get(Section::MemoryUse).unwrap_or(Bytes(&[]));
-    let key_id = get(Section::KeyId).unwrap_or(Bytes(&[])).0;
-    if !key_id.is_empty() && state.is_some_and(|state| key_id != state.key_id.to_le_bytes()) {
-        return Err(Malformed("another keyframe is where its own should be"));
-    }
+    state.map_or(Ok(()), |state| found.check_key(state.key_id))?;
 
     let mut times = get(Section::Times)?;
     let (wall_ns, mono_ns, boot_ns) = (times.number()? as i64, times.number()?, times.number()?);
@@ -307,6 +293,70 @@ pub fn decode_with(
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
     };
     Ok((sample, tick))
+}
+
+/// Adds the rows of a delta to those of the deltas behind it, which all have the same keyframe. Gives how far back it reaches in
+/// turn.
+///
+/// # Errors
+/// The bytes are not a delta of this keyframe, or it is not the sample `tick` samples after it.
+pub fn decode_latest(
+    latest: &mut Latest,
+    bytes: &[u8],
+    layouts: &Layouts,
+    base: Base<'_>,
+    tick: u32,
+    mut room: Room,
+) -> Result<Listed, Malformed> {
+    let (listed, rows) = listed(bytes, base.key_id)?;
+    if listed.tick != tick {
+        return Err(Malformed("the samples before it are not there"));
+    }
+    latest.add(&listed, rows, &layouts.task, &base.key.tasks, &mut room)?;
+    Ok(listed)
+}
+
+/// The tasks that a delta has something about, and the bytes of their rows.
+///
+/// # Errors
+/// The bytes are not a delta of this keyframe.
+pub fn listed(bytes: &[u8], key_id: u32) -> Result<(Listed, Bytes<'_>), Malformed> {
+    let found = Sections::of(bytes)?;
+    found.check_key(key_id)?;
+    let mut rows = found.get(Section::Tasks)?;
+    Ok((Listed::read(&mut rows)?, rows))
+}
+
+/// The parts of a sample.
+struct Sections<'a>([Option<Bytes<'a>>; SECTIONS.len()]);
+
+impl<'a> Sections<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Sections<'a>, Malformed> {
+        let mut found = [None; SECTIONS.len()];
+        let mut input = Bytes(bytes);
+        while !input.0.is_empty() {
+            let id = input.take(1)?[0];
+            let len = input.count(MAX_PAYLOAD)?;
+            let body = Bytes(input.take(len)?);
+            if let Some(at) = SECTIONS.iter().position(|section| *section as u8 == id) {
+                found[at] = Some(body);
+            }
+        }
+        Ok(Sections(found))
+    }
+
+    fn get(&self, section: Section) -> Result<Bytes<'a>, Malformed> {
+        let at = SECTIONS.iter().position(|other| *other == section);
+        at.and_then(|at| self.0[at]).ok_or(Malformed("a part of the sample is not there"))
+    }
+
+    /// Older recordings do not name the keyframe.
+    fn check_key(&self, id: u32) -> Result<(), Malformed> {
+        match self.get(Section::KeyId).map_or(&[][..], |bytes| bytes.0) {
+            bytes if bytes.is_empty() || bytes == id.to_le_bytes() => Ok(()),
+            _ => Err(Malformed("another keyframe is where its own should be")),
+        }
+    }
 }
 
 fn decode_lost(

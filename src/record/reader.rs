@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::changes::REACH;
-use super::format::{Head, KEY_EVERY, Kind};
+use super::format::{ANCHOR_EVERY, Head, KEY_EVERY, Kind};
 use super::frame::FrameHead;
 use super::frames::{Frames, is_damaged};
-use super::payload::{self, Base, Layouts, Room, Scratch};
+use super::payload::{self, Base, Latest, Layouts, Room, Scratch};
 use super::rows;
 pub use super::scan::{Found, Frame};
 use crate::model::facility::Facility;
@@ -270,7 +269,13 @@ impl Reader {
                     self.near.take().filter(|near| near.key == frame.head.base && near.tried <= frame.at);
                 let mut sample = self.delta(frame, &key);
                 // It was jumped to, or some before it are damaged: what it needs is between its keyframe and itself.
-                if sample.is_err() && self.walk_to(frame, &key)? {
+                let between = if sample.is_err() { self.deltas_before(frame)? } else { Vec::new() };
+                if !between.is_empty() {
+                    sample = self.jump(frame, &key, &between);
+                }
+                if sample.is_err() && !between.is_empty() {
+                    // A damaged one may yet be bridged by those after it.
+                    between.iter().for_each(|frame| drop(self.delta(*frame, &key)));
                     sample = self.delta(frame, &key);
                 }
                 if sample.is_err() {
@@ -302,23 +307,47 @@ impl Reader {
         }
     }
 
-    /// Reads what this frame needs of the samples between its keyframe and itself. Each of them has the rows of the
-    /// [`REACH`] last ones at least, so that most need not be read, unless some are damaged. False when there is none that
-    /// was not tried before.
-    fn walk_to(&mut self, frame: Frame, key: &KeyInForce) -> Result<bool> {
-        let from = self.near.as_ref().map_or(frame.head.base, |near| near.tried);
-        let between = self.deltas_between(from, frame)?;
-        let step = REACH as usize;
-        let mut needed: Vec<Frame> = between.iter().rev().skip(step - 1).step_by(step).copied().collect();
-        needed.reverse();
-        if needed.into_iter().try_for_each(|frame| self.delta(frame, key).map(drop)).is_err() {
-            self.near = self.near.take().filter(|near| near.tried <= from);
-            for frame in &between {
-                // A damaged one may yet be bridged by those after it.
-                let _ = self.delta(*frame, key);
-            }
+    /// The sample of a delta, from the rows that it needs of those between its keyframe and itself, of which none is damaged.
+    fn jump(&mut self, frame: Frame, key: &KeyInForce, between: &[Frame]) -> Result<Sample> {
+        let near = self.near.take();
+        let (tick, tasks) = near.as_ref().map_or((0, &key.sample.tasks), |near| (near.tick, &near.tasks));
+        let base = Base { key: &key.sample, key_id: key.id, tick, tasks };
+        let rows = self.rows_before(frame, &key.head, base, between);
+        self.near =
+            rows.map(|(tick, tasks)| Near { key: frame.head.base, tick, tasks, tried: frame.at }).ok();
+        let sample = self.delta(frame, key);
+        if sample.is_err() {
+            // Rows that this delta has were left out.
+            self.near = near;
         }
-        Ok(!between.is_empty())
+        sample
+    }
+
+    /// The rows that a delta does not have itself, and of which sample they are, by its distance from the keyframe.
+    fn rows_before(
+        &mut self,
+        frame: Frame,
+        head: &HeadInForce,
+        base: Base<'_>,
+        between: &[Frame],
+    ) -> Result<(u32, Vec<Arc<TaskRaw>>)> {
+        self.frames.payload(frame)?;
+        let mut listed = payload::listed(&self.frames.raw, base.key_id)?.0;
+        let mut latest = Latest::before(&listed);
+        let mut first = None;
+        while listed.builds_on() > base.tick {
+            // Some deltas have all changes since the keyframe.
+            let anchor = (listed.tick - 1) / ANCHOR_EVERY * ANCHOR_EVERY;
+            let tick = listed.builds_on().max(anchor);
+            let at = (tick - base.tick - 1) as usize;
+            let link = *between.get(at).filter(|_| tick < listed.tick).context("some are missing")?;
+            self.frames.payload(link)?;
+            let raw = &self.frames.raw;
+            let room = Room::new(link.head.stored as usize, raw.len())?;
+            listed = payload::decode_latest(&mut latest, raw, &head.layouts, base, tick, room)?;
+            first.get_or_insert(tick);
+        }
+        Ok((first.unwrap_or(base.tick), latest.over(base)))
     }
 
     /// This delta could not be read, and neither can it be for those after it.
@@ -327,8 +356,9 @@ impl Reader {
         self.near.get_or_insert_with(begin).tried = frame.end();
     }
 
-    /// The deltas from `at` to a delta that have the same keyframe, in their order.
-    fn deltas_between(&self, mut at: u64, frame: Frame) -> Result<Vec<Frame>> {
+    /// The deltas in front of a delta that have the same keyframe and were not tried before, in their order.
+    fn deltas_before(&self, frame: Frame) -> Result<Vec<Frame>> {
+        let mut at = self.near.as_ref().map_or(frame.head.base, |near| near.tried);
         let mut frames = Vec::new();
         for _ in 0..BETWEEN {
             if at >= frame.at {

@@ -45,7 +45,7 @@ fn find(tasks: &[Arc<TaskRaw>], serial: u64) -> Option<&TaskRaw> {
 }
 
 /// The rows with these serials, both in the order of serials.
-fn bases<'a>(tasks: &'a [Arc<TaskRaw>], serials: &[u64]) -> Vec<Option<&'a TaskRaw>> {
+pub(super) fn bases<'a>(tasks: &'a [Arc<TaskRaw>], serials: &[u64]) -> Vec<Option<&'a TaskRaw>> {
     let mut rest = tasks;
     let next = |serial: &u64| {
         // Rows that change are near each other: looks at 1, 2, 4 … rows ahead touch the fewest.
@@ -127,26 +127,58 @@ pub(super) fn decode(
         return Ok((rows.into_iter().map(Arc::new).collect(), 0));
     }
     let state = state.ok_or(Malformed("its keyframe is not there"))?;
-    let reach = input.count(tick as usize)? as u32;
-    if state.tick >= tick || state.tick < tick - reach {
+    let listed = Listed::after(tick, &mut input)?;
+    if state.tick >= tick || state.tick < listed.builds_on() {
         return Err(Malformed("the samples before it are not there"));
     }
-    let gone = ascending(&mut input)?;
-    let serials = ascending(&mut input)?;
-    let bases = bases(&state.key.tasks, &serials);
-    room.take_rows::<TaskRaw>(serials.len())?;
+    let bases = bases(&state.key.tasks, &listed.serials);
+    room.take_rows::<TaskRaw>(listed.serials.len())?;
     let mut rows = std::mem::take(&mut scratch.0);
-    columns::decode_into(&mut rows, &mut input, layout, &bases, room)?;
+    columns::decode_into(&mut rows, &mut input, layout, &bases, None, room)?;
     input.finish()?;
-    if rows.iter().zip(&serials).any(|(row, serial)| row.serial != *serial) {
+    if rows.iter().zip(&listed.serials).any(|(row, serial)| row.serial != *serial) {
         return Err(Malformed("a row is not the one it says"));
     }
     room.take_shared(state.tasks.len() + rows.len())?;
-    let tasks = merged(state.tasks, &gone, &rows);
+    let tasks = merged(state.tasks, &listed.gone, &rows);
     if rows.len() <= SCRATCH_ROWS {
         scratch.0 = rows;
     }
     Ok((tasks, tick))
+}
+
+/// The tasks that a delta has something about.
+pub struct Listed {
+    /// Samples from its keyframe to it.
+    pub tick: u32,
+    /// Samples of which it has all changes.
+    pub reach: u32,
+    /// Serials of tasks that are gone, and of those that have rows, in their order.
+    pub gone: Vec<u64>,
+    pub serials: Vec<u64>,
+}
+
+impl Listed {
+    /// Of the rows of a delta, which stay in `input`.
+    ///
+    /// # Errors
+    /// The bytes are not rows, or those of a keyframe.
+    pub(super) fn read(input: &mut Bytes<'_>) -> Result<Listed, Malformed> {
+        match input.count(KEY_EVERY as usize)? as u32 {
+            0 => Err(Malformed("it is a keyframe")),
+            tick => Listed::after(tick, input),
+        }
+    }
+
+    fn after(tick: u32, input: &mut Bytes<'_>) -> Result<Listed, Malformed> {
+        let reach = input.count(tick as usize)? as u32;
+        Ok(Listed { tick, reach, gone: ascending(input)?, serials: ascending(input)? })
+    }
+
+    /// The sample furthest back that it can be read on top of, by its distance from the keyframe.
+    pub(super) fn builds_on(&self) -> u32 {
+        self.tick - self.reach
+    }
 }
 
 /// Rows of the sample before, but for those that are gone or among `rows`; all lists are in the order of serials.

@@ -62,6 +62,11 @@ impl<'a> Bytes<'a> {
         Err(Malformed("a number has more than 64 bits"))
     }
 
+    /// Numbers in all that is left, which ends with the last byte of one.
+    pub fn numbers(&self) -> usize {
+        self.0.iter().filter(|byte| **byte < 0x80).count()
+    }
+
     /// A number that counts things: refused above `limit`, before anything is made room for.
     ///
     /// # Errors

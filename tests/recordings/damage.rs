@@ -1,6 +1,6 @@
 //! Damage costs the frame it hits: nothing wrong is shown as right, and nothing panics or hangs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -228,6 +228,70 @@ fn four_frames_that_are_lost_in_a_row_cost_at_most_eight_samples() {
 #[ignore = "takes minutes: make torture"]
 fn any_four_frames_in_a_row_cost_at_most_eight_samples() {
     lose_four_frames(usize::MAX);
+}
+
+/// Samples that are read by jumps to each, all by a reader of their own, or by one in this order.
+fn jumped(path: &Path, step: Option<usize>) -> Vec<Sample> {
+    let open = || Reader::open(path).unwrap();
+    let (mut reader, mut frames, mut at) = (open(), BTreeMap::new(), 0);
+    loop {
+        match reader.at(at).unwrap() {
+            Found::Frame(frame) => {
+                at = frame.end();
+                if frame.head.kind.is_sample() {
+                    frames.entry(frame.head.seq).or_insert_with(Vec::new).push(frame);
+                }
+            }
+            Found::Damaged { next } => at = next,
+            Found::End { .. } => break,
+        }
+    }
+    let mut read = BTreeMap::new();
+    for turn in 0..frames.len() {
+        let (seq, copies) = frames.iter().nth(turn * step.unwrap_or(1) % frames.len()).unwrap();
+        if step.is_none() {
+            reader = open();
+        }
+        if let Some((_, sample)) = copies.iter().find_map(|frame| reader.sample(*frame).ok()) {
+            read.insert(*seq, sample);
+        }
+    }
+    read.into_values().collect()
+}
+
+fn times(samples: &[Sample]) -> Vec<i64> {
+    samples.iter().map(|sample| sample.wall_ns / 1_000_000_000 % 1000).collect()
+}
+
+#[test]
+fn jumps_find_what_reading_from_the_front_finds() {
+    let scratch = Scratch::new();
+    for (churn, tasks) in [(10, 30), (300, 12)] {
+        let path = scratch.join(&format!("{churn}"));
+        let mut machine = Machine::new(tasks);
+        machine.churn = churn;
+        let samples = machine.ticks(100);
+        write(&path, &samples).end(End::Stopped).unwrap();
+        assert!(jumped(&path, None) == samples && jumped(&path, Some(37)) == samples);
+
+        let (bytes, cut) = (std::fs::read(&path).unwrap(), scratch.join("cut"));
+        let all = all_frames(&Reader::open(&path).unwrap());
+        let mut lost = 0;
+        for (at, frames) in all.windows(6).enumerate().step_by(23) {
+            // One frame and up to six in a row.
+            let mut damaged = bytes.clone();
+            damaged[frames[0].at as usize..frames[at % 6].end() as usize].fill(0);
+            std::fs::write(&cut, damaged).unwrap();
+            let expected = readable(&cut);
+            lost += missing(&samples, &expected);
+            for step in [None, Some(37)] {
+                let found = jumped(&cut, step);
+                assert_eq!(times(&found), times(&expected), "frame {at}, step {step:?}");
+                assert!(found == expected, "frame {at}, step {step:?}: not what was written");
+            }
+        }
+        assert!(lost > 0, "nothing was damaged");
+    }
 }
 
 #[test]

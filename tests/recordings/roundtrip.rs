@@ -80,6 +80,19 @@ proptest! {
 
     // Sums of what a recording says overflowed: a fuzzer's finding.
     #[test]
+    fn any_samples_can_be_jumped_to(samples in vec(any::sample(true), 6..14)) {
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
+        drop(write(&path, &samples));
+        let frames = frames(&Reader::open(&path).unwrap());
+        let frames: Vec<Frame> = frames.into_iter().filter(|frame| frame.head.kind.is_sample()).collect();
+        prop_assert_eq!(frames.len(), samples.len());
+        for (frame, sample) in frames.iter().zip(&samples).rev() {
+            prop_assert_eq!(&Reader::open(&path).unwrap().sample(*frame).unwrap().1, sample);
+        }
+    }
+
+    #[test]
     fn any_samples_can_be_shown(before in any::sample(true), after in any::sample(true)) {
         let host = Arc::new(machine::host());
         for grain in [RowKind::Processes, RowKind::Threads] {
