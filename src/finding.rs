@@ -66,6 +66,14 @@ impl Subject {
             _ => None,
         }
     }
+
+    /// The container that it is.
+    pub fn container(&self) -> Option<u64> {
+        match self {
+            Subject::Container(id) => Some(*id),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Subject {

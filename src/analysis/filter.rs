@@ -61,21 +61,9 @@ struct Rank<T> {
 
 /// Sorts by what `value` gives, in the metric's order or reversed; rows without a value come last, others
 /// with the same value stay as they are.
-pub fn sort_rows<T>(rows: &mut [T], value: impl Fn(&T) -> Option<Value>, order: Order, reversed: bool) {
+pub fn sort_rows<T>(rows: &mut [T], value: impl Fn(&T) -> Reading<Value>, order: Order, reversed: bool) {
     let descending = (order == Order::Descending) != reversed;
-    rows.sort_by(|a, b| match (value(a), value(b)) {
-        (Some(a), Some(b)) if descending => compare(&b, &a),
-        (Some(a), Some(b)) => compare(&a, &b),
-        (a, b) => b.is_some().cmp(&a.is_some()),
-    });
-}
-
-/// Text by letters, everything else by number.
-fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
-    match (a, b) {
-        (Value::Text(a), Value::Text(b)) => a.cmp(b),
-        (a, b) => a.rank().unwrap_or(f64::NEG_INFINITY).total_cmp(&b.rank().unwrap_or(f64::NEG_INFINITY)),
-    }
+    rows.sort_by_cached_key(|row| Key::new(value(row), descending));
 }
 
 /// Rows without a value come last, whatever the direction.

@@ -97,12 +97,7 @@ impl Rows for ContainerSelection {
 
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Container> {
         let mut rows: Vec<&Container> = snapshot.containers.iter().collect();
-        filter::sort_rows(
-            &mut rows,
-            |row| self.sort.read(row, snapshot).ok(),
-            self.sort.order,
-            self.reversed,
-        );
+        filter::sort_rows(&mut rows, |row| self.sort.read(row, snapshot), self.sort.order, self.reversed);
         rows.truncate(self.top.unwrap_or(usize::MAX));
         rows
     }

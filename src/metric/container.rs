@@ -70,6 +70,15 @@ const fn own(
 
 const TEXT: (Group, Unit, Order) = (Identity, Unit::Text, Ascending);
 
+pub const CGROUP: Metric<Container> = own(
+    identity::CGROUP.id,
+    identity::CGROUP.title,
+    identity::CGROUP.width,
+    TEXT,
+    identity::CGROUP.help,
+    |row, snapshot| identity::cgroup_path_of(row.id, snapshot),
+);
+
 /// All metrics of a container, in the order in which help and JSON list them.
 pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     CONTAINER,
@@ -79,7 +88,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     POD,
     NAMESPACE,
     PARENT,
-    summed!(identity::CGROUP),
+    CGROUP,
     CGROUP_ID,
     PROCESSES,
     summed!(identity::THREADS),

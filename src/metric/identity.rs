@@ -5,7 +5,7 @@ use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no};
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
 use crate::model::group::Kind;
-use crate::model::sample::Missing;
+use crate::model::sample::{Missing, Reading};
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
 
@@ -143,15 +143,18 @@ pub const CGROUP: Metric<Task> = Metric {
     unit: Unit::Text,
     order: Ascending,
     help: "Control group path.",
-    value: |task, snapshot| match snapshot.names.cgroups.get(&task.raw.cgroup_id) {
-        Some(path) => Ok(Value::Text(cgroup_path::show(path))),
-        None => {
-            Err(Missing::Lost(format!("cgroup {} was removed before its path was read", task.raw.cgroup_id)))
-        }
-    },
+    value: |task, snapshot| cgroup_path_of(task.raw.cgroup_id, snapshot),
     over: Over::Newest,
     traits: Traits::NONE,
 };
+
+/// The path of the cgroup with this id.
+pub(super) fn cgroup_path_of(cgroup: u64, snapshot: &Snapshot) -> Reading<Value> {
+    match snapshot.names.cgroups.get(&cgroup) {
+        Some(path) => Ok(Value::Text(cgroup_path::show(path))),
+        None => Err(Missing::Lost(format!("cgroup {cgroup} was removed before its path was read"))),
+    }
+}
 
 pub const CONTAINER: Metric<Task> = Metric {
     id: "container",

@@ -12,7 +12,7 @@ use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::model::facility::Facility;
-use crate::model::sample::{Comm, Counts, CpuRaw, MemPolicy, NodeRaw, TaskRaw};
+use crate::model::sample::{Counts, CpuRaw, NodeRaw, TaskRaw};
 
 pub use tables::{cpu, node, task};
 
@@ -93,34 +93,7 @@ impl Row for NodeRaw {
 
 impl Row for TaskRaw {
     fn zero() -> TaskRaw {
-        TaskRaw {
-            serial: 0,
-            pid: 0,
-            tid: 0,
-            ppid: 0,
-            uid: 0,
-            start_ns: 0,
-            leader_start_ns: 0,
-            cgroup_id: 0,
-            comm: Comm::default(),
-            state: 0,
-            exit_state: 0,
-            policy: 0,
-            nice: 0,
-            cpu: 0,
-            cpus_allowed: 0,
-            cpu_nodes: None,
-            mem_nodes: None,
-            kthread: false,
-            rss_bytes: 0,
-            resident: None,
-            exec_ns: 0,
-            preferred_node: None,
-            scan_period_ms: 0,
-            numa_group: 0,
-            mempolicy: MemPolicy::default(),
-            counts: Counts::default(),
-        }
+        TaskRaw::nothing()
     }
 
     fn become_like(&mut self, other: &TaskRaw) {

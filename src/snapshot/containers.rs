@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::changes::Changes;
 use super::ids::IdMap;
@@ -10,9 +10,7 @@ use super::rows::{Gathered, newcomer};
 use super::{Remote, Room, Tally, Task};
 use crate::model::disks::{DiskUse, DisksUsed};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
-use crate::model::sample::{
-    Comm, Counts, GroupRaw, MemPolicy, Missing, Names, Pressure, Reading, Sample, TaskRaw,
-};
+use crate::model::sample::{GroupRaw, Missing, Names, Pressure, Reading, Sample, TaskRaw};
 use crate::model::topology::{Topology, parse_cpulist};
 use crate::model::units::CpuId;
 
@@ -123,8 +121,7 @@ impl Sums {
         changes: &Changes<'_>,
         exited: &[Task],
     ) -> Sums {
-        let mut list =
-            List { names: &current.names, rows: Vec::new(), totals: Vec::new(), at: IdMap::default() };
+        let mut list = List::new(current);
         let mut homes = add_members(&mut list, current, processes);
         if let Some(previous) = previous {
             add_deltas(&mut list, previous, processes, changes, &mut homes);
@@ -142,7 +139,7 @@ impl Sums {
         let List { mut rows, mut totals, at, .. } = list;
         // Deepest first, so that each row is complete when it is added to the one above it.
         for at in order.iter().copied() {
-            rows[at].sum.total = Tally::sum(take(&mut totals[at]));
+            rows[at].sum.total = take(&mut totals[at]).sum();
             let Some(parent) = rows[at].parent else { continue };
             let (threads, processes, bytes) =
                 (rows[at].sum.threads, rows[at].processes, rows[at].sum.rss_bytes);
@@ -159,7 +156,7 @@ impl Sums {
         // Only a circle has more to add.
         for (row, mut more) in rows.iter_mut().zip(totals).filter(|(_, more)| !more.is_empty()) {
             more.push(take(&mut row.sum.total));
-            row.sum.total = Tally::sum(more);
+            row.sum.total = more.sum();
         }
         for row in &mut rows {
             row.raw = current.groups.get(&row.id).cloned();
@@ -284,13 +281,49 @@ fn add_deltas(
 struct List<'a> {
     names: &'a Names,
     rows: Vec<Container>,
-    /// Parts of the total of each row.
-    totals: Vec<Vec<Tally>>,
+    totals: Vec<Total>,
     /// Cgroup id → row, for tops and for what is below them.
     at: IdMap<u64, usize>,
 }
 
+/// Parts of the total of a row: of thousands most have one.
+#[derive(Default)]
+struct Total {
+    first: Tally,
+    others: Vec<Tally>,
+}
+
+impl Total {
+    fn push(&mut self, part: Tally) {
+        match self.first {
+            Tally::Nothing => self.first = part,
+            _ => self.others.push(part),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self.first, Tally::Nothing)
+    }
+
+    fn sum(self) -> Tally {
+        let Total { first, mut others } = self;
+        if others.is_empty() {
+            return first;
+        }
+        others.push(first);
+        Tally::sum(others)
+    }
+}
+
 impl List<'_> {
+    /// Rows are large: there is room for all at once.
+    fn new(current: &Sample) -> List<'_> {
+        let most = current.names.groups.len().min(current.tasks.len());
+        let at = IdMap::with_capacity_and_hasher(most, Default::default());
+        let (rows, totals) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        List { names: &current.names, rows, totals, at }
+    }
+
     /// The row that tasks of this cgroup belong to.
     fn row_of(&mut self, cgroup: u64) -> usize {
         if let Some(at) = self.at.get(&cgroup) {
@@ -302,7 +335,7 @@ impl List<'_> {
             // Most cgroups are a row of their own.
             let group = if top == cgroup { group } else { self.names.groups.get(&top) };
             self.rows.push(empty(top, group.cloned()));
-            self.totals.push(Vec::new());
+            self.totals.push(Total::default());
             self.rows.len() - 1
         });
         self.at.insert(top, at);
@@ -338,41 +371,15 @@ impl List<'_> {
 }
 
 fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
-    let raw = TaskRaw {
-        serial: id,
-        pid: 0,
-        tid: 0,
-        ppid: 0,
-        uid: 0,
-        start_ns: 0,
-        leader_start_ns: 0,
-        cgroup_id: id,
-        comm: Comm::default(),
-        state: 0,
-        exit_state: 0,
-        policy: 0,
-        nice: 0,
-        cpu: 0,
-        cpus_allowed: 0,
-        cpu_nodes: None,
-        mem_nodes: None,
-        kthread: false,
-        rss_bytes: 0,
-        resident: None,
-        exec_ns: 0,
-        preferred_node: None,
-        scan_period_ms: 0,
-        numa_group: 0,
-        mempolicy: MemPolicy::default(),
-        counts: Counts::default(),
-    };
+    // What is not summed up is the same in all rows.
+    static NOBODY: LazyLock<Arc<TaskRaw>> = LazyLock::new(|| Arc::new(TaskRaw::nothing()));
     Container {
         id,
         group,
         parent: None,
         own_tasks: false,
         processes: 0,
-        sum: Task::new(Arc::new(raw)),
+        sum: Task::new(Arc::clone(&NOBODY)),
         remote: Remote::default(),
         raw: None,
         delta: OnceLock::new(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::cells::RowGroup;
 use super::column::columns;
 use super::interval::Interval;
-use crate::metric::container::{CONTAINER_ID, PARENT};
+use crate::metric::container::{CGROUP, CONTAINER_ID, PARENT};
 use crate::metric::located::Located;
-use crate::metric::{identity, placement};
+use crate::metric::placement;
 use crate::model::counters::Counter;
 use crate::model::event::Role;
 use crate::model::sample::GroupRaw;
@@ -63,7 +63,7 @@ impl ContainerRow {
 
 columns! {
     pub(super) CONTAINERS of ContainerRow: row => {
-        "cgroup" Text row.interval.text(&identity::CGROUP, &row.row().sum);
+        "cgroup" Text row.interval.text(&CGROUP, row.row());
         "container" Text row.name();
         "kind" Text row.row().kind().name();
         "pod" Text row.row().group.as_ref().and_then(|group| group.pod.as_deref());
@@ -100,7 +100,7 @@ pub(super) struct ContainerNodeRow {
 
 columns! {
     pub(super) CONTAINER_NODES of ContainerNodeRow: row => {
-        "cgroup" Text row.container.interval.text(&identity::CGROUP, &row.container.row().sum);
+        "cgroup" Text row.container.interval.text(&CGROUP, row.container.row());
         "node" Int row.node;
         "run_ns" Int row.run_ns;
         "mem_bytes" Int row.mem_bytes;

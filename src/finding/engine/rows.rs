@@ -164,13 +164,14 @@ impl Uses {
                 .add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
         }
         let interval = to.saturating_sub(from_ns);
+        // Ascending, as subjects are.
+        let known: Vec<u64> = self.cpu.keys().filter_map(Subject::container).collect();
         for (id, at) in &rows.containers {
             let ran = snapshot.containers[*at].sum.run_ns();
-            let subject = Subject::Container(*id);
             // One that was busy goes on: thousands of others are never asked about.
-            if ran.saturating_mul(MATTERS) >= interval || self.cpu.contains_key(&subject) {
+            if ran.saturating_mul(MATTERS) >= interval || known.binary_search(id).is_ok() {
                 self.cpu
-                    .entry(subject)
+                    .entry(Subject::Container(*id))
                     .or_default()
                     .add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
             }
@@ -182,10 +183,13 @@ impl Uses {
             let faulted = |series: &Series<Hints>| series.since(0).any(|segment| segment.sums.faults > 0);
             cpu.contains_key(subject) && series.end_ns().saturating_add(hints_ns) > to && faulted(series)
         });
-        for id in rows.containers.keys() {
-            self.seen.entry(*id).or_insert(from_ns);
+        // Most intervals have the containers of the one before.
+        if !self.seen.keys().eq(rows.containers.keys()) {
+            for id in rows.containers.keys() {
+                self.seen.entry(*id).or_insert(from_ns);
+            }
+            self.seen.retain(|id, _| rows.containers.contains_key(id));
         }
-        self.seen.retain(|id, _| rows.containers.contains_key(id));
     }
 
     /// Drops the series that ended first where there are too many: processes that come and go would be without end.
