@@ -37,6 +37,7 @@ use crate::host::roots::{self, Roots};
 use crate::host::{processes, users};
 use crate::model::units::NodeId;
 use crate::record::aggregate::Keep;
+use crate::record::dir::is_ring;
 use crate::record::recorder::RecordOptions;
 use crate::record::time::{self, TimeError};
 use crate::snapshot::RowKind;
@@ -305,14 +306,26 @@ fn scope_text(args: &ScopeArgs, wants: &Wants) -> String {
     words.join(", ")
 }
 
-/// The limits of a recording.
-pub fn recording(limits: &RecordLimits, interval: Duration) -> RecordOptions {
-    RecordOptions {
+/// The limits of a recording at `path`.
+///
+/// # Errors
+/// It is one file, and a limit is given that only directories of files keep.
+pub fn recording(limits: &RecordLimits, path: &Path, interval: Duration) -> Result<RecordOptions, BadValue> {
+    let of_rings = [
+        ("--record-max-size", limits.record_max_size.is_some()),
+        ("--record-max-age", limits.record_max_age.is_some()),
+    ];
+    if let Some((flag, _)) = of_rings.iter().find(|(_, is_given)| *is_given && !is_ring(path)) {
+        let path = crate::text::clean_str(&path.to_string_lossy());
+        let why = format!("{path} is one file, of which nothing is removed: name a directory, as in {path}/");
+        return Err(bad(flag, why));
+    }
+    Ok(RecordOptions {
         interval,
-        max_bytes: limits.record_max_size,
+        max_bytes: limits.record_max_size.unwrap_or(RecordOptions::MAX_BYTES),
         max_age: limits.record_max_age,
         keep: Keep { top: limits.record_top.map(|top| top as usize), min_cpu_pct: limits.record_min_cpu },
-    }
+    })
 }
 
 /// A moment of a recording that lasts from the first to the second of `span`.

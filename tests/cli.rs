@@ -147,10 +147,27 @@ fn record_takes_the_limits_of_a_recording() {
         &["--record-top", "50"],
         &["--record-min-cpu", "1"],
     ] {
-        let output = numatop(&[&["record", "/no/such/folder/file"], words].concat());
+        let output = numatop(&[&["record", "/no/such/folder/ring/"], words].concat());
         // The flags were taken when the path is what is wrong, or the privilege.
         assert_ne!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
         assert!(!stderr(&output).contains("--record"), "{words:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn limits_of_a_directory_are_refused_for_one_file() {
+    for (words, named) in [
+        (&["record", "/tmp/x.nrec", "--record-max-size", "32MiB"][..], "--record-max-size"),
+        (&["record", "/tmp/x.nrec", "--record-max-age", "7d"], "--record-max-age"),
+        (&["-b", "--record", "/tmp/x.nrec", "--record-max-size", "1G"], "--record-max-size"),
+        (&["exporter", "--record", "/tmp/x.nrec", "--record-max-size", "1G"], "--record-max-size"),
+    ] {
+        let output = numatop(words);
+        let message = stderr(&output);
+        assert!(
+            output.status.code() == Some(2) && message.contains(named) && message.contains("/tmp/x.nrec/"),
+            "{words:?}: {message}"
+        );
     }
 }
 

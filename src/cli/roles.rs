@@ -297,9 +297,9 @@ pub(super) const RECORDING: &str = "Recording";
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = RECORDING)]
 pub struct RecordLimits {
-    /// Size of all files in a recording directory together; the oldest are removed.
-    #[arg(long, requires = "record", value_name = "SIZE", default_value = "2GiB", value_parser = parse::size)]
-    pub record_max_size: u64,
+    /// Size of all files in a recording directory together, 2GiB if not given; the oldest are removed.
+    #[arg(long, requires = "record", value_name = "SIZE", value_parser = parse::size)]
+    pub record_max_size: Option<u64>,
 
     /// Remove files of a recording directory that are older, as in 12h or 7d.
     #[arg(long, requires = "record", value_name = "TIME", value_parser = parse::age)]

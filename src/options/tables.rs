@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{BadValue, bad};
 use crate::cli::{ExportArgs, LayoutArg, PerArg};
+use crate::record::dir::is_ring;
 use crate::tables::Table;
 
 /// Tables, and the place of their files.
@@ -81,9 +82,7 @@ pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
 fn directory(path: Option<&Path>) -> Result<PathBuf, BadValue> {
     let tables = "Parquet is several files, one for each table and time: name a directory, as in -o fleet/";
     match path {
-        Some(path) if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") => {
-            Ok(path.to_owned())
-        }
+        Some(path) if is_ring(path) => Ok(path.to_owned()),
         Some(path) => Err(bad(
             "-o",
             format!("{} is no directory. {tables}", crate::text::clean_str(&path.to_string_lossy())),

@@ -205,6 +205,11 @@ pub fn ring_name(wall_ns: i64, turn: u32) -> PathBuf {
     PathBuf::from(format!("numatop-{time}-{turn:03}{SUFFIX}"))
 }
 
+/// Whether a recording at `path` is a directory of files: it is one now, or ends with a slash.
+pub fn is_ring(path: &Path) -> bool {
+    path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
 /// Whether [`ring_name`] makes such names.
 pub fn is_ring_name(name: &Path) -> bool {
     const SHAPE: &[u8] = b"numatop-00000000T000000Z-000.nrec";

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::dir::{Dir, Entry, ring_name};
+use super::dir::{self, Dir, Entry, ring_name};
 
 /// Files that may begin in the same second, and rotations of a single file.
 const TURNS: u32 = 1000;
@@ -35,13 +35,13 @@ pub(super) struct Limits {
 }
 
 impl Files {
-    /// Looks at the place without writing to it, but for the directory of a ring, which is made. `path` is a ring if it
-    /// is a directory or ends with a slash; else a file that must not exist.
+    /// Looks at the place without writing to it, but for the directory of a ring, which is made. `path` is a ring ([`dir::is_ring`]),
+    /// or else a file that must not exist.
     ///
     /// # Errors
     /// The place cannot be used; says why.
     pub(super) fn open(path: &Path) -> Result<Files> {
-        if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        if dir::is_ring(path) {
             Dir::make(path)?;
             return Ok(Files::Ring { dir: Dir::for_ring(path)? });
         }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use rustix::pipe::PipeFlags;
 
 use super::diagnose::asked;
-use super::watch::{recorded, rotate_signal, start};
+use super::watch::{recorded, recorder_at, rotate_signal, start};
 use super::{messages, ran, stop_signals};
 use crate::cli::ExporterArgs;
 use crate::exporter::server::Server;
@@ -18,7 +18,6 @@ use crate::finding::{Engine, Options};
 use crate::options;
 use crate::program::say;
 use crate::program::systemd::{self, Watchdog};
-use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Counted, Pace};
 use crate::run::replay::{Part, intervals};
 use crate::snapshot::RowKind;
@@ -50,8 +49,7 @@ pub(super) fn run(args: &ExporterArgs) -> Result<ExitCode> {
 fn watch(args: &ExporterArgs, server: Server, page: &Shared, stop: BorrowedFd<'_>) -> Result<()> {
     let live = options::watched(&args.scope, &args.measure, &options::user_names(&args.measure)?)?;
     let interval = args.measure.interval();
-    let limits = options::recording(&args.limits, interval);
-    let recorder = args.record.as_deref().map(|path| Recorder::open(path, limits)).transpose()?;
+    let recorder = recorder_at(args.record.as_deref(), &args.limits, interval)?;
     let rotate = rotate_signal()?;
     let source = start(live)?;
     let mut exporter = exporter(args, page, &source);

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::{ended, exporter, messages, output, ran, stop_signals, tui_options};
-use crate::cli::{LiveArgs, RecordArgs};
+use crate::cli::{LiveArgs, RecordArgs, RecordLimits};
 use crate::export::notices::Quiet;
 use crate::model::topology::Topology;
 use crate::program::say::Cleaned;
@@ -88,7 +89,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     let live = options::live(&args.watch, &options::user_names(&args.watch.measure)?)?;
     let interval = args.watch.measure.interval();
     let stop = stop_signals()?;
-    let recorder = Recorder::open(&args.path, options::recording(&args.limits, interval))?;
+    let recorder = Recorder::open(&args.path, options::recording(&args.limits, &args.path, interval)?)?;
     let rotate = rotate_signal()?;
     let source = start(live)?;
     let mut out = messages()?;
@@ -120,8 +121,17 @@ fn live_options(args: &LiveArgs) -> Result<LiveOptions> {
 
 /// The recording beside the view or batch output.
 pub(super) fn recorder(args: &LiveArgs) -> Result<Option<Recorder>> {
-    let options = options::recording(&args.limits, args.watch.measure.interval());
-    args.record.as_deref().map(|path| Recorder::open(path, options)).transpose()
+    recorder_at(args.record.as_deref(), &args.limits, args.watch.measure.interval())
+}
+
+/// A recording at `path`, where one is asked for.
+pub(super) fn recorder_at(
+    path: Option<&Path>,
+    limits: &RecordLimits,
+    interval: Duration,
+) -> Result<Option<Recorder>> {
+    let open = |path| Recorder::open(path, options::recording(limits, path, interval)?);
+    path.map(open).transpose()
 }
 
 /// The screen, as it was asked for.
