@@ -187,6 +187,12 @@ impl Sealer {
         Ok(Sealer { zstd: zstd::bulk::Compressor::new(level)?, compressed: Vec::new(), stored: Vec::new() })
     }
 
+    /// Bytes that its buffers have room for.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.compressed.capacity() + self.stored.capacity()
+    }
+
     /// Appends a whole frame to `out`, with `beside` around its payload. Lengths and checksum in `head` are filled in
     /// here.
     ///

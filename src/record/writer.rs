@@ -16,6 +16,9 @@ use crate::model::sample::Sample;
 /// zstd's level: 3 and 9 are within 3 % of it and cost more.
 const LEVEL: i32 = 1;
 
+/// Bytes for which a buffer may have room whatever is in it.
+const ROOM_MIN: usize = 64 << 10;
+
 /// Why something was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -166,6 +169,7 @@ impl Writer {
             self.seal_again(at);
         }
         self.write()?;
+        self.shrink();
         let copy = Some(self.spread.due(at, self.end));
         self.key = Some(KeyWritten { at, sample: sample.clone(), id, frame, copy });
         self.changes = Changes::since(sample);
@@ -174,6 +178,17 @@ impl Writer {
             self.head.copy = Some(Due::at_once());
         }
         Ok(())
+    }
+
+    /// Gives back the room that samples of a burst of tasks took, after a keyframe: no frame until the next one is much larger
+    /// than that.
+    fn shrink(&mut self) {
+        let is_roomy = self.payload.capacity() > ROOM_MIN && self.payload.capacity() / 8 > self.payload.len();
+        if is_roomy && let Ok(sealer) = Sealer::new(LEVEL) {
+            self.sealer = sealer;
+            self.payload.shrink_to(2 * self.payload.len());
+            self.frames.shrink_to(2 * self.frames.len());
+        }
     }
 
     fn delta(&mut self, sample: &Sample, changes: Changes) -> Result<(), WriteError> {
@@ -317,5 +332,40 @@ impl Writer {
         self.frames.clear();
         self.sealed = 0;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::sample::TaskRaw;
+    use crate::source::merge::tests::sample;
+
+    #[test]
+    fn a_burst_of_tasks_leaves_no_room_behind() {
+        let file = rustix::fs::memfd_create("recording", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut writer = Writer::new(file.into(), 1).unwrap();
+        let quiet = sample(&[1], &[], &[]);
+        let mut burst = quiet.clone();
+        burst.tasks = (1..50_000)
+            .map(|serial| {
+                Arc::new(TaskRaw {
+                    serial,
+                    tid: serial as u32,
+                    exec_ns: serial * serial,
+                    ..TaskRaw::nothing()
+                })
+            })
+            .collect();
+        let room =
+            |writer: &Writer| writer.payload.capacity() + writer.frames.capacity() + writer.sealer.room();
+        writer.sample(&burst, None).unwrap();
+        assert!(room(&writer) > 500_000, "{}", room(&writer));
+        for _ in 0..KEY_EVERY {
+            writer.sample(&quiet, None).unwrap();
+        }
+        assert!(room(&writer) < 2 * ROOM_MIN, "{}", room(&writer));
     }
 }
