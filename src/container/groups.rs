@@ -90,9 +90,10 @@ impl CgroupTracker {
         &self.scope
     }
 
-    /// True when it is time to read again: the kernel counted `changes`, or a task is in an `unknown` cgroup.
+    /// True when it is time to read again: the kernel counted `changes`, a task is in an `unknown` cgroup, or names of cgroups
+    /// that were removed have been kept long enough.
     pub fn is_due(&self, changes: u32, unknown: bool) -> bool {
-        let stale = unknown || self.changes != Some(changes) || self.book.is_due();
+        let stale = unknown || self.changes != Some(changes) || self.book.is_due() || self.has_expired();
         stale && self.not_before.is_none_or(|at| Instant::now() >= at)
     }
 
@@ -107,7 +108,7 @@ impl CgroupTracker {
         let began = Instant::now();
         let paths = self.hierarchy.paths();
         self.changes = Some(changes);
-        if paths != self.paths || names.groups.is_empty() || self.book.is_due() {
+        if paths != self.paths || names.groups.is_empty() || self.book.is_due() || self.has_expired() {
             self.rename(&paths, names);
         }
         self.paths = paths;
@@ -186,6 +187,11 @@ impl CgroupTracker {
         self.resolve(names);
     }
 
+    /// Whether names are kept that need not be any more. They would stay until cgroups change again: on a quiet machine for good.
+    fn has_expired(&self) -> bool {
+        self.removed.first().is_some_and(|(at, _)| at.elapsed() >= KEEP_REMOVED)
+    }
+
     fn rename(&mut self, paths: &BTreeMap<u64, String>, names: &mut Arc<Names>) {
         let names = Arc::make_mut(names);
         let now = Instant::now();
@@ -227,7 +233,36 @@ fn in_turn(ids: &BTreeSet<u64>, wanted: impl Fn(&&u64) -> bool, next: &mut u64, 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+    use crate::host::cgroups::Mode;
+
+    #[test]
+    fn names_of_removed_cgroups_go_without_another_change() {
+        let mount = std::env::temp_dir().join(format!("numatop-groups-{}", std::process::id()));
+        fs::create_dir_all(mount.join("job")).unwrap();
+        let hierarchy = Hierarchy { mode: Mode::Unified, controller: None, mount: Some(mount.clone()) };
+        let roots = Roots { own: Path::new("/"), host: Path::new("/") };
+        let book = ContainerNames::new(Path::new("/nowhere"));
+        let mut tracker = CgroupTracker::new(roots, hierarchy, book, Wants::default(), Scope::default());
+        let mut names = Arc::default();
+        let is_named = |names: &Names| names.cgroups.values().any(|path| path == "/job");
+        tracker.read(1, &mut names);
+        assert!(is_named(&names));
+        fs::remove_dir(mount.join("job")).unwrap();
+        tracker.read(2, &mut names);
+        tracker.not_before = None;
+        assert!(is_named(&names) && !tracker.is_due(2, false), "tasks that ended in it are still shown");
+
+        tracker.removed[0].0 -= KEEP_REMOVED;
+        assert!(tracker.is_due(2, false));
+        tracker.read(2, &mut names);
+        tracker.not_before = None;
+        assert!(!is_named(&names) && names.groups.len() == 1 && !tracker.is_due(2, false));
+        fs::remove_dir(mount).unwrap();
+    }
 
     #[test]
     fn all_have_their_turn_and_those_wanted_only() {
