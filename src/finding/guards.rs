@@ -5,9 +5,7 @@ use super::view::{Of, View};
 use super::{Evidence, Note};
 use crate::metric::Value;
 use crate::metric::balancing::{HINT_FAULTS, HINT_REMOTE_PCT};
-use crate::metric::placement::{
-    CONTAINER_REMOTE_SOURCE, OWN_POLICY_PCT, REMOTE_ERROR_POINTS, REMOTE_PCT, REMOTE_SOURCE,
-};
+use crate::metric::placement::{OWN_POLICY_PCT, REMOTE_ERROR_POINTS, REMOTE_PCT, REMOTE_SOURCE};
 use crate::metric::task::NODE_MIGRATIONS_PER_S;
 use crate::model::counters::Counter;
 use crate::model::sample::MemPolicy;
@@ -247,18 +245,23 @@ pub fn kernel_places(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
 /// Hinting faults of two minutes from which on their nodes say something.
 const HINTS_LEAST: u64 = 100;
 
+/// The share of remote accesses of a process in percent, with its error in points, where accesses were counted or sampled.
+fn remote_accesses(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
+    let Of::Process(task) = of else { return None };
+    let source = REMOTE_SOURCE.read(task, view.window);
+    if !matches!(&source, Ok(Value::Text(source)) if matches!(source.as_str(), "counted" | "sampled")) {
+        return None;
+    }
+    Some((view.number(&REMOTE_PCT, of).ok()?, view.number(&REMOTE_ERROR_POINTS, of).ok()?))
+}
+
 /// Counted, sampled or faulted accesses that show that memory on other nodes is used.
 pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
+    if !matches!(of, Of::Process(_) | Of::Container(_)) {
+        return None;
+    }
     let subject = of.subject();
-    let source = match of {
-        Of::Process(task) => REMOTE_SOURCE.read(task, view.window),
-        Of::Container(row) => CONTAINER_REMOTE_SOURCE.read(row, view.window),
-        _ => return None,
-    };
-    if let (Ok(Value::Text(source)), Of::Process(_)) = (&source, of)
-        && matches!(source.as_str(), "counted" | "sampled")
-        && let (Ok(pct), Ok(error)) = (view.number(&REMOTE_PCT, of), view.number(&REMOTE_ERROR_POINTS, of))
-    {
+    if let Some((pct, error)) = remote_accesses(view, of) {
         return Some(view.evidence(REMOTE_PCT.id, subject, pct).error(error).note(Note::Witness));
     }
     if view.snapshot.host_missing(HINT_FAULTS.id).is_some() {
@@ -288,10 +291,10 @@ pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence
         .then(|| view.evidence("run_pct_by_node", subject, on_home).on(home).limit(95.0).note(Note::Witness))
 }
 
-/// The answer of the kernel's own scans to the question whether memory on other nodes is used.
+/// The answer of accesses, or of the kernel's own scans, to the question whether memory on other nodes is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
-    /// They met it and found it unused.
+    /// Next to no access leaves the node; or scans met that memory and found it unused.
     Cold,
     /// They met too little of it in the window, and found next to no use.
     TooLittle,
@@ -299,12 +302,19 @@ pub enum Scanned {
     NotCold,
 }
 
+/// Percent of accesses, counted or sampled, below which memory on other nodes is next to unused, with their error: the least
+/// share of memory that a rule is about.
+const USED_PCT: f64 = 10.0;
+
 /// Faults that a scan must be able to find before their absence says something.
 const FAULTS: f64 = 100.0;
 
-/// The answer of the kernel's own scans about memory on other nodes.
+/// The answer about memory on other nodes.
 pub fn scanned(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Scanned {
     let Of::Process(task) = of else { return Scanned::NotCold };
+    if remote_accesses(view, of).is_some_and(|(pct, error)| pct + error < USED_PCT) {
+        return Scanned::Cold;
+    }
     let off =
         view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_some_and(|mode| mode & 1 == 0);
     if off || task.raw.scan_period_ms == 0 || !is_default(task.raw.mempolicy) {
@@ -328,7 +338,7 @@ pub fn scanned(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Scanned {
     }
 }
 
-/// Whether the kernel's own scans met the memory on other nodes and found it unused.
+/// Whether next to nothing uses the memory on other nodes, by accesses or by the kernel's own scans.
 pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
     scanned(view, of, placed) == Scanned::Cold
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use numatop_ng::finding::{Confidence, Severity};
 use numatop_ng::model::counters::Counter;
+use numatop_ng::model::event::Role;
 use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Counts, MemPolicy};
 
 use crate::world::{
-    Actor, DOCKER, GIB, Machine, PLAIN, SERVICE, TWO, blind, commands, each_second, files, found, lines,
-    machine, pages, undo, watch,
+    Actor, DOCKER, GIB, Machine, PLAIN, SERVICE, TWO, blind, commands, count_also, each_second, files, found,
+    lines, machine, pages, undo, watch,
 };
 
 mod remote_after_pin {
@@ -130,6 +131,20 @@ mod remote_after_pin {
         let mut world = world(42);
         world.actors[0].scan_period_ms = 1000;
         assert!(blind(world, 40, "remote-after-pin").unwrap().starts_with("cold"));
+    }
+
+    #[test]
+    fn accesses_say_more_than_places() {
+        let counted = |share: Option<f64>| {
+            let mut world = world(42);
+            count_also(&mut world, &[Role::Lma, Role::Rma]);
+            (world.actors[0].accesses, world.actors[0].remote_share) = (5.0, share);
+            world
+        };
+        // 42 % of its memory, and 5 of 100 accesses.
+        assert!(blind(counted(Some(0.05)), 40, "remote-after-pin").unwrap().starts_with("cold"));
+        assert_eq!(found(counted(Some(0.2)), 40, "remote-after-pin")[0].severity, Severity::Warning);
+        assert_eq!(found(counted(None), 40, "remote-after-pin")[0].severity, Severity::Warning);
     }
 
     #[test]

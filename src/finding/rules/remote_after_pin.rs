@@ -26,7 +26,8 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         (
             "cold",
-            "nothing uses that memory: NUMA balancing scans it and finds no use; an info while its scans have met too little of it",
+            "next to nothing uses that memory: accesses, counted or sampled, are local, or NUMA balancing scans it and finds no use; an \
+             info while its scans have met too little of it",
         ),
         ("interleave", "its policy interleaves memory, or names a node where it may not run"),
         ("still-going-out", "new memory goes to other nodes, too"),

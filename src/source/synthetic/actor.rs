@@ -39,6 +39,8 @@ pub struct Actor {
     pub smt_busy: Option<f64>,
     /// Memory accesses per thousand instructions.
     pub accesses: f64,
+    /// The share of them that leaves the node, 0 to 1; `None` where all memory is used alike.
+    pub remote_share: Option<f64>,
     /// Moves to another node per second.
     pub node_moves: u64,
     /// Percent of the time in which it waits for a CPU.
@@ -108,6 +110,7 @@ impl Actor {
             ipc: 1.0,
             smt_busy: None,
             accesses: 0.0,
+            remote_share: None,
             node_moves: 0,
             wait_pct: 0.0,
             switches: 2,
@@ -242,6 +245,7 @@ impl Actor {
         let cycles = ns as f64 * ghz;
         let instructions = cycles * self.ipc * cost;
         let accesses = instructions * self.accesses / 1000.0;
+        let remote = self.remote_share.unwrap_or(remote);
         Counted {
             cycles: cycles as u64,
             instructions: instructions as u64,
