@@ -7,6 +7,7 @@
 mod families;
 mod labels;
 mod ledger;
+mod own;
 mod page;
 mod request;
 pub mod server;
@@ -26,6 +27,7 @@ use crate::snapshot::Snapshot;
 use crate::text::clean_str;
 
 use self::ledger::Ledger;
+use self::own::Own;
 use self::page::{Family, Form};
 
 /// Bounds of the page.
@@ -66,6 +68,7 @@ pub struct Exporter {
     /// The last reason for which the file could not be written: said once.
     failed: Option<String>,
     notes: Quiet,
+    own: Option<Own>,
 }
 
 impl Exporter {
@@ -87,7 +90,14 @@ impl Exporter {
             left_out: 0,
             failed: None,
             notes: Quiet::default(),
+            own: None,
         }
+    }
+
+    /// With what only the process that measures can say of itself.
+    #[must_use]
+    pub fn of_this_process(self) -> Exporter {
+        Exporter { own: Some(Own::begin()), ..self }
     }
 
     /// Writes the file, if one is wanted, without families that its reader, node_exporter, has about itself.
@@ -117,8 +127,9 @@ impl Export for Exporter {
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         self.ledger.take(snapshot);
         let most = self.limits.series;
-        let (families, dropped) =
+        let (mut families, dropped) =
             families::bounded(&self.ledger, &self.engine, snapshot, most, &mut self.left_out);
+        families.extend(self.own.iter().flat_map(Own::families));
         let (text, open) = (
             page::render(&families, dropped, Form::Text),
             page::render(&families, dropped, Form::OpenMetrics),

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use numatop_ng::export::{Export, derive_for};
 use numatop_ng::exporter::server::{Address, Server};
@@ -120,6 +120,29 @@ fn counters_never_go_down_and_hold_what_the_intervals_had() {
         }
     }
     assert_eq!(pages.last().unwrap()["numatop_intervals_total"], 120.0);
+}
+
+#[test]
+fn a_process_that_measures_tells_its_start_and_its_files() {
+    let mut machine = demo_machine();
+    let (first, second) = (machine.tick(), machine.tick());
+    let own = |exporter: Exporter, page: Shared| {
+        let mut exporter = exporter;
+        let snapshot = derive_for(&mut exporter, &machine.host, &first, &second, RowKind::Processes);
+        exporter.write(&mut Vec::new(), &snapshot).unwrap();
+        let found = series(&page.read().unwrap().text);
+        ["process_start_time_seconds", "process_open_fds"].map(|name| found.get(name).copied())
+    };
+    let exporter = |page: &Shared| {
+        Exporter::new(WIDE, (Engine::new(Options::default()), Asked::default()), page.clone(), None)
+    };
+    let page = Shared::default();
+    assert_eq!(own(exporter(&page), page), [None, None], "of a recording");
+    let page = Shared::default();
+    let [start, files] = own(exporter(&page).of_this_process(), page).map(Option::unwrap);
+    let now = UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    assert!((now - 60.0..=now).contains(&start), "{start} at {now}");
+    assert!((3.0..10_000.0).contains(&files), "{files}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn watch(args: &ExporterArgs, server: Server, page: &Shared, stop: BorrowedFd<'_
     let recorder = recorder_at(args.record.as_deref(), &args.limits, interval)?;
     let rotate = rotate_signal()?;
     let source = start(live)?;
-    let mut exporter = exporter(args, page, &source);
+    let mut exporter = exporter(args, page, &source).of_this_process();
     let serving = Serving::begin(server, page)?;
     let mut out = messages()?;
     let pace = Pace {

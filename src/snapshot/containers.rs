@@ -371,7 +371,7 @@ impl List<'_> {
 }
 
 fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
-    // What is not summed up is the same in all rows.
+    // All that is not summed up is the same in all rows.
     static NOBODY: LazyLock<Arc<TaskRaw>> = LazyLock::new(|| Arc::new(TaskRaw::nothing()));
     Container {
         id,

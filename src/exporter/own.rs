@@ -1,0 +1,29 @@
+//! Start and open files of the process that measures, beside its samples.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::page::Family;
+
+/// This process since it began.
+pub(super) struct Own {
+    /// Since 1970, seconds.
+    started: f64,
+}
+
+impl Own {
+    pub(super) fn begin() -> Own {
+        // A clock before 1970 is nobody's start.
+        Own { started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() }
+    }
+
+    /// In the names that Prometheus has for them; without what /proc does not say.
+    pub(super) fn families(&self) -> Vec<Family> {
+        let start = Family::gauge("process_start_time_seconds", "Start of numatop-ng, since 1970.");
+        // The directory is open while it is read.
+        let files = fs::read_dir("/proc/self/fd").ok().map(|open| open.count().saturating_sub(1) as f64);
+        let files =
+            files.map(|open| Family::gauge("process_open_fds", "Open files of numatop-ng itself.").of(open));
+        [start.of(self.started)].into_iter().chain(files).collect()
+    }
+}
