@@ -59,7 +59,8 @@ impl Latest {
         let before = std::mem::take(&mut self.0);
         // A task with a row is not gone.
         self.0 = merged(merged(before, found), gone);
-        Ok(())
+        // All of them are in the sample that is built.
+        rows::check_count(self.0.iter().filter(|(_, row)| row.is_some()).count())
     }
 
     /// The serials about which nothing is known yet; both are in their order.

@@ -141,10 +141,18 @@ pub(super) fn decode(
     }
     room.take_shared(state.tasks.len() + rows.len())?;
     let tasks = merged(state.tasks, &listed.gone, &rows);
+    // Each delta may add some: together they are no more than a sample can have.
+    check_count(tasks.len())?;
     if rows.len() <= SCRATCH_ROWS {
         scratch.0 = rows;
     }
     Ok((tasks, tick))
+}
+
+/// # Errors
+/// No sample has so many tasks.
+pub(super) fn check_count(tasks: usize) -> Result<(), Malformed> {
+    if tasks > MAX_ROWS { Err(Malformed("it has more tasks than can be")) } else { Ok(()) }
 }
 
 /// The tasks that a delta has something about.

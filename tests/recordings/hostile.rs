@@ -1,14 +1,15 @@
 //! Files that were made to keep a reader busy or to fill its memory: right checksums, wrong content. Reading any file takes
 //! time and memory in proportion to its size.
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use numatop_ng::record::columns::{self, describe};
-use numatop_ng::record::format::{FORMAT, Head, Kind};
+use numatop_ng::record::format::{FORMAT, Head, Kind, MAX_ROWS};
 use numatop_ng::record::frame::FrameHead;
-use numatop_ng::record::reader::Reader;
+use numatop_ng::record::reader::{Found, Reader};
 use numatop_ng::record::varint::{put, put_text};
 use numatop_ng::record::verify::verify;
 
@@ -85,6 +86,8 @@ pub struct Payload {
     pub nodes: u64,
     /// For a delta: samples after its keyframe.
     pub tick: Option<u64>,
+    /// For a delta: serials of tasks that came since the sample before. It then needs that one.
+    pub came: Range<u64>,
     pub users: u64,
     pub stacks: Vec<u8>,
 }
@@ -100,10 +103,16 @@ impl Payload {
         section(1, numbers(&[5, 5, 5]));
         let mut tasks = match self.tick {
             // With all before it as they were.
-            Some(tick) => numbers(&[tick, tick, 0, 0]),
+            Some(tick) if self.came.is_empty() => numbers(&[tick, tick, 0, 0]),
+            Some(tick) => {
+                let mut listed = numbers(&[tick, 1, 0, self.came.end - self.came.start, self.came.start]);
+                listed.extend(self.came.clone().skip(1).map(|_| 1));
+                listed
+            }
             None => numbers(&[0, self.rows[0]]),
         };
-        self.columns(&mut tasks, if self.tick.is_some() { 0 } else { self.rows[0] });
+        let rows = if self.tick.is_some() { self.came.end - self.came.start } else { self.rows[0] };
+        self.columns(&mut tasks, rows);
         section(2, tasks);
         let mut exited = numbers(&[self.rows[1]]);
         self.columns(&mut exited, self.rows[1]);
@@ -128,7 +137,12 @@ impl Payload {
     /// The columns of so many rows: each as long as nothing, but for how many nodes there are.
     fn columns(&self, out: &mut Vec<u8>, rows: u64) {
         for column in describe(columns::task()) {
-            if column.name == "run_ns_len" && self.nodes > 0 {
+            if column.name == "serial" && rows > 0 && !self.came.is_empty() {
+                let mut cells = numbers(&[2 * self.came.start]);
+                cells.extend(self.came.clone().skip(1).map(|_| 2));
+                put(out, cells.len() as u64);
+                out.extend(cells);
+            } else if column.name == "run_ns_len" && self.nodes > 0 {
                 let cells: Vec<u8> =
                     (0..rows).flat_map(|row| numbers(&[if row == 0 { 2 * self.nodes } else { 0 }])).collect();
                 put(out, cells.len() as u64);
@@ -235,6 +249,35 @@ fn rows_that_take_no_bytes_are_not_made() {
         }
         read_by_all(&scratch, name, &forged.bytes);
     }
+}
+
+#[test]
+#[ignore = "takes half a gigabyte: make torture"]
+fn deltas_do_not_add_up_to_more_tasks_than_can_be() {
+    const EACH: u64 = 100_000;
+    let scratch = Scratch::new();
+    let path = scratch.join("adding up");
+    let mut forged = Forged::new();
+    let key = forged.frame(Kind::Key, 0, &Payload::default().bytes());
+    let mut deltas = Vec::new();
+    for tick in 1..=8 {
+        let came = 1 + EACH * tick..1 + EACH * (tick + 1);
+        let payload = Payload { tick: Some(tick), came, ..Payload::default() }.bytes();
+        deltas.push(forged.frame_with_room(Kind::Delta, key, &payload, 100_000));
+    }
+    std::fs::write(&path, &forged.bytes).unwrap();
+    let read = |reader: &mut Reader, at: u64| match reader.at(at).unwrap() {
+        Found::Frame(frame) => reader.sample(frame).map(|(_, sample)| sample.tasks.len()),
+        other => panic!("{other:?}"),
+    };
+    let mut reader = Reader::open(&path).unwrap();
+    let counts: Vec<Option<usize>> = deltas.iter().map(|at| read(&mut reader, *at).ok()).collect();
+    let expected = |tick: usize| (tick <= MAX_ROWS / EACH as usize).then_some(tick * EACH as usize);
+    assert_eq!(counts, (1..=8).map(expected).collect::<Vec<_>>());
+    // By a jump, too.
+    assert_eq!(read(&mut Reader::open(&path).unwrap(), deltas[4]).unwrap(), 5 * EACH as usize);
+    let error = read(&mut Reader::open(&path).unwrap(), deltas[7]).unwrap_err();
+    assert!(format!("{error:#}").contains("damaged"), "{error:#}");
 }
 
 /// A frame that is long because of bytes that are skipped has no more in it than any other.
