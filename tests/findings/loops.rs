@@ -2,15 +2,19 @@
 //! ends by itself, and what undoes the command brings it back. Real kernels are the matter of the guests.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use numatop_ng::finding::{Check, Engine, Finding, Options, Subject};
 use numatop_ng::metric::{container, node, task};
-use numatop_ng::model::sample::{Sample, VmStat};
+use numatop_ng::model::group::Group;
+use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Sample, VmStat};
 use numatop_ng::model::topology::parse_cpulist;
 use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 
 use crate::sick_worlds as worlds;
-use crate::world::{Machine, S, TWO, each_second, lines, machine, pages};
+use crate::world::{
+    Actor, BOOT_NS, DOCKER, Machine, PLAIN, S, TWO, each_second, files, lines, machine, pages,
+};
 
 /// A machine with its engine, one second after the other.
 struct Loop {
@@ -96,11 +100,11 @@ fn carry_out(machine: &mut Machine, line: &str) {
             other => panic!("{other:?}"),
         },
         ["docker", "update", "--cpuset-cpus", cpus, "--cpuset-mems", mems, id] => {
-            let names = std::sync::Arc::clone(&machine.names);
+            let names = Arc::clone(&machine.names);
             let cgroup = *names.groups.iter().find(|(_, group)| group.id.as_deref() == Some(id)).unwrap().0;
             let mut raw = (*machine.groups[&cgroup]).clone();
             (raw.cpus, raw.mems) = (Ok(cpus.into()), Ok(mems.into()));
-            machine.groups.insert(cgroup, std::sync::Arc::new(raw));
+            machine.groups.insert(cgroup, Arc::new(raw));
             let pids: BTreeSet<u32> =
                 machine.actors.iter().filter(|actor| actor.cgroup == cgroup).map(|actor| actor.pid).collect();
             bind(machine, &list(cpus), |pid| pids.contains(&pid));
@@ -114,6 +118,17 @@ fn carry_out(machine: &mut Machine, line: &str) {
                 }
             }
         }
+        ["docker", "update", "--cpus", cpus, id] => {
+            let group = |group: &Group| group.id.as_deref() == Some(id);
+            let cgroup = *machine.names.groups.iter().find(|(_, its)| group(its)).unwrap().0;
+            set_quota(machine, cgroup, cpus.parse::<f64>().unwrap() * 1000.0);
+        }
+        ["echo", quota, period, ">", file] if file.ends_with("/cpu.max") => {
+            let path = file.strip_prefix("/sys/fs/cgroup").unwrap().strip_suffix("/cpu.max").unwrap();
+            let cgroup = *machine.names.cgroups.iter().find(|(_, its)| *its == path).unwrap().0;
+            let us = |word: &str| word.trim_matches('"').parse::<f64>().unwrap();
+            set_quota(machine, cgroup, us(quota) * 1000.0 / us(period));
+        }
         ["echo", "1", ">", "/proc/sys/vm/drop_caches"] => {
             for node in &mut machine.nodes {
                 node.mem_free_bytes += std::mem::take(&mut node.mem_file_bytes);
@@ -122,6 +137,10 @@ fn carry_out(machine: &mut Machine, line: &str) {
         }
         _ => panic!("nothing carries out {line}"),
     }
+}
+
+fn set_quota(machine: &mut Machine, cgroup: u64, milli: f64) {
+    Arc::make_mut(machine.groups.get_mut(&cgroup).unwrap()).cpu_quota_milli = Ok(Some(milli as u64));
 }
 
 /// Binds threads to CPUs: those that are bound one by one take one CPU each, others the nodes of the CPUs.
@@ -271,6 +290,46 @@ fn shared_cores() {
     closes_and_opens("shared-cores", world, 70);
 }
 
+/// A group that its quota of 1.5 CPUs stops in bursts, which one of 3 CPUs has room for.
+fn bursts(cgroup: u64) -> Machine {
+    let mut world = machine(TWO, vec![Actor { cgroup, ..Actor::new(600, "ads").runs(&[(0, 110.0)]) }]);
+    let mut raw = files("0-31", "0-1");
+    raw.cpu_quota_milli = Ok(Some(1500));
+    world.groups = [(cgroup, Arc::new(raw))].into();
+    Arc::make_mut(&mut world.host).cgroups = Some(CgroupFacts {
+        mode: CgroupMode::V2,
+        memory_migrate: None,
+        memory_spread_page: None,
+        memory_spread_slab: None,
+    });
+    let mut throttled_ns = 0;
+    each_second(&mut world, move |machine, second| {
+        let raw = Arc::make_mut(machine.groups.get_mut(&cgroup).unwrap());
+        let before = second.checked_sub(1).map(|before| (BOOT_NS + before * S, throttled_ns));
+        throttled_ns += if raw.cpu_quota_milli.as_ref().unwrap() < &Some(3000) { 800_000_000 } else { 0 };
+        (raw.read_ns, raw.throttled_ns, raw.throttled_before) =
+            (BOOT_NS + second * S, Ok(throttled_ns), before);
+    });
+    world
+}
+
+#[test]
+fn quota_throttled() {
+    closes_and_opens("quota-throttled", bursts(DOCKER), 70);
+    // A cgroup of cgroup v2 that no manager writes has a file for it.
+    closes_and_opens("quota-throttled", bursts(PLAIN), 70);
+}
+
+#[test]
+fn slow_tier_memory() {
+    closes("slow-tier-memory", crate::tiers::slow_tier_memory::world(), 130);
+}
+
+#[test]
+fn lopsided_nodes() {
+    closes_and_opens("lopsided-nodes", crate::nodes::lopsided_nodes::world(), 70);
+}
+
 #[test]
 fn a_wrong_command_does_not_close_the_loop() {
     let mut open = Loop::new(worlds::pinned_late());
@@ -284,8 +343,7 @@ fn a_wrong_command_does_not_close_the_loop() {
 
 #[test]
 fn a_world_without_a_finding_has_nothing_to_do() {
-    let actor =
-        crate::world::Actor { memory: pages(0), rss: 4 << 30, ..crate::world::Actor::new(500, "work") };
+    let actor = Actor { memory: pages(0), rss: 4 << 30, ..Actor::new(500, "work") };
     let mut quiet = Loop::new(machine(TWO, vec![actor.runs(&[(0, 200.0)])]));
     quiet.watch(100);
     assert!(quiet.engine.findings().is_empty(), "{:?}", lines(&quiet.engine));
