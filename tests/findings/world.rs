@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
-use numatop_ng::finding::{Change, Command, Engine, Finding, Options, Subject};
+use numatop_ng::finding::{Change, Command, Engine, Finding, Options, Subject, When};
 use numatop_ng::metric::{Value, container, node, task};
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::{ProcFields, Texts};
@@ -162,9 +162,21 @@ pub fn fold(host: &Arc<HostFacts>, samples: &[Sample]) -> (Engine, Vec<Change>) 
     for pair in samples.windows(2) {
         let snapshot = derive(host, Some(&pair[0]), &pair[1], RowKind::Processes);
         changes.extend(engine.take(&snapshot));
-        engine.findings().iter().for_each(|finding| checks_are_numbers(finding, &snapshot));
+        for finding in engine.findings() {
+            checks_are_numbers(finding, &snapshot);
+            has_a_way_back(finding);
+        }
     }
     (engine, changes)
+}
+
+/// What changes something at once can be undone.
+fn has_a_way_back(finding: &Finding) {
+    // Its line shows something and changes nothing.
+    let shows = finding.key.id == "node-without-memory";
+    let acts =
+        finding.told.commands.iter().any(|command| command.when == When::Now && command.line.is_some());
+    assert!(shows || !acts || !finding.told.undo.is_empty(), "{} cannot be undone", finding.key);
 }
 
 /// A check is of one number: a value for each node can be compared with nothing.
