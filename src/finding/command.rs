@@ -91,6 +91,12 @@ impl Words {
         }
     }
 
+    /// Adds a quota in a period, microseconds of each, as `cpu.max` takes them.
+    #[must_use]
+    pub fn quota(self, quota_us: u64, period_us: u64) -> Words {
+        self.push(&format!("\"{quota_us} {period_us}\""))
+    }
+
     /// Adds an amount of page cache as files named `reclaim` take it, in MiB: no anonymous memory.
     #[must_use]
     pub fn amount_of_cache(self, mib: u64) -> Words {

@@ -217,38 +217,25 @@ pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<St
     Some(Command::new(When::Now, Scope::Process, words_of, words))
 }
 
-/// Commands that set the quota of a subject to so many CPUs.
-pub fn quota(env: &Env, cpus: u64) -> Vec<Command> {
-    let percent = cpus.saturating_mul(100);
+/// Microseconds of the period that the kernel, systemd and engines of containers give a quota.
+const PERIOD_US: u64 = 100_000;
+
+/// Commands that set the quota of a subject to so many thousandths of a CPU. `unified`: as for [`bind`].
+pub fn quota(env: &Env, milli: u64, unified: Option<bool>) -> Vec<Command> {
+    let cpus = thousandths(milli);
+    let container = |program, id: &str| {
+        let words = line(program).joined("--cpus ", &cpus).name(id);
+        vec![Command::new(When::Now, Scope::Container, words, "")]
+    };
     match env {
-        Env::Docker(id) => {
-            vec![Command::new(
-                When::Now,
-                Scope::Container,
-                line("docker update --cpus").number(cpus).name(id),
-                "",
-            )]
-        }
-        Env::Podman(id) => {
-            vec![Command::new(
-                When::Now,
-                Scope::Container,
-                line("podman update --cpus").number(cpus).name(id),
-                "",
-            )]
-        }
-        Env::Nerdctl(id) => {
-            vec![Command::new(
-                When::Now,
-                Scope::Container,
-                line("nerdctl update --cpus").number(cpus).name(id),
-                "",
-            )]
-        }
+        Env::Docker(id) => container("docker update", id),
+        Env::Podman(id) => container("podman update", id),
+        Env::Nerdctl(id) => container("nerdctl update", id),
         Env::Unit(name) => [true, false]
             .map(|runtime| {
                 let begin =
                     if runtime { "systemctl set-property --runtime" } else { "systemctl set-property" };
+                let percent = thousandths(milli.saturating_mul(100));
                 let words = line(begin).name(name).joined("CPUQuota=", &format!("{percent}%"));
                 Command::new(if runtime { When::Now } else { When::ForGood }, Scope::Container, words, "")
             })
@@ -260,12 +247,25 @@ pub fn quota(env: &Env, cpus: u64) -> Vec<Command> {
                 format!("limits.cpu: {cpus} in its manifest"),
             )]
         }
+        Env::Cgroup(path) if unified == Some(true) => {
+            let us = milli.saturating_mul(PERIOD_US / 1000);
+            let words = line("echo").quota(us, PERIOD_US).into_file_of(path, "cpu.max");
+            let period =
+                "in the usual period of 100 ms: note the second number of that file, if it is another one";
+            vec![Command::new(When::Now, Scope::Container, words, period)]
+        }
         _ => vec![Command::words(
             When::Now,
             Scope::Container,
             format!("a quota of {cpus} CPUs where its cgroup is made"),
         )],
     }
+}
+
+/// Thousandths as a number with no more digits than it needs.
+fn thousandths(milli: u64) -> String {
+    let digits = format!("{}.{:03}", milli / 1000, milli % 1000);
+    digits.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -314,6 +314,26 @@ mod tests {
             bound(&group(Kind::Group, None, "x", None)),
             ["echo 0-1 > /sys/fs/cgroup/x/cpuset.cpus", "echo 0 > /sys/fs/cgroup/x/cpuset.mems"]
         );
+    }
+
+    #[test]
+    fn quotas_are_those_of_each_environment() {
+        let of = |env: Env, milli, unified| lines(&quota(&env, milli, unified));
+        let unified = Some(true);
+        assert_eq!(of(Env::Docker("3c0f".into()), 3000, unified), ["docker update --cpus 3 3c0f"]);
+        assert_eq!(of(Env::Podman("3c0f".into()), 1500, None), ["podman update --cpus 1.5 3c0f"]);
+        assert_eq!(of(Env::Nerdctl("3c0f".into()), 2050, None), ["nerdctl update --cpus 2.05 3c0f"]);
+        assert_eq!(
+            of(Env::Unit("a.service".into()), 1505, unified),
+            [
+                "systemctl set-property --runtime a.service CPUQuota=150.5%",
+                "systemctl set-property a.service CPUQuota=150.5%"
+            ]
+        );
+        // The file of version 1 is another one, in a place that is not known.
+        let jobs = || Env::Cgroup("/jobs/one".into());
+        assert_eq!(of(jobs(), 1500, unified), ["echo \"150000 100000\" > /sys/fs/cgroup/jobs/one/cpu.max"]);
+        assert!(of(jobs(), 1500, Some(false)).is_empty() && of(jobs(), 1500, None).is_empty());
     }
 
     #[test]

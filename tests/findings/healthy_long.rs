@@ -358,3 +358,50 @@ fn a_budget_of_nothing_is_kept_by_machines_that_are_not_empty() {
     assert!(engine.findings().iter().all(|finding| finding.severity == Severity::Info));
     assert!(engine.summary().could_look > 20, "{:?}", engine.summary());
 }
+
+#[test]
+fn h17_as_many_cpus_as_its_quota() {
+    // All of its CPUs are busy, its threads wait, and most of the machine is idle.
+    let world = || {
+        let spin = Actor { cgroup: DOCKER, wait_pct: 300.0, ..Actor::new(500, "spin") };
+        let mut world = machine(TWO, vec![spin.runs(&[(0, 400.0)])]);
+        let mut raw = files("0-3", "0-1");
+        raw.cpu_quota_milli = Ok(Some(4000));
+        world.groups = [(DOCKER, Arc::new(raw))].into();
+        world
+    };
+    quiet("H17", world, &[]);
+}
+
+#[test]
+fn h25_balancing_works_for_a_minute_and_is_done() {
+    // It has run for long when its memory is to be moved: the other node has it, and balancing brings all of it.
+    let world = || {
+        let cart = Actor {
+            rss: 8 * GIB,
+            memory: pages(90),
+            scan_period_ms: 60_000,
+            start_ns: Some(BOOT_NS - 600 * S),
+            ..Actor::new(500, "cart")
+        };
+        let mut world = machine(TWO, vec![cart.runs(&[(0, 100.0)])]);
+        each_second(&mut world, |machine, second| {
+            let (begins, ends) = (140, 205);
+            let works = (begins..ends).contains(&second);
+            let cart = &mut machine.actors[0];
+            cart.memory = pages(90 * (ends - second.clamp(begins, ends)) as u32 / (ends - begins) as u32);
+            cart.scan_period_ms = if works { 1000 } else { 60_000 };
+            let work = [
+                (Counter::BalancingNs, 100_000_000),
+                (Counter::MigratedPages, 29_000),
+                (Counter::BalancedPages, 29_000),
+                (Counter::HintFaults, 2000),
+                (Counter::HintRemote, 1500),
+                (Counter::MinFlt, 2000),
+            ];
+            cart.per_second = if works { Counts::default().with(work) } else { Counts::default() };
+        });
+        world
+    };
+    quiet("H25", world, &["memory-on-other-node"]);
+}

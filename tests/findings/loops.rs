@@ -2,15 +2,20 @@
 //! ends by itself, and what undoes the command brings it back. Real kernels are the matter of the guests.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use numatop_ng::finding::{Check, Engine, Finding, Options, Subject};
+use numatop_ng::metric::host::HOST_METRICS;
 use numatop_ng::metric::{container, node, task};
-use numatop_ng::model::sample::{Sample, VmStat};
+use numatop_ng::model::group::Group;
+use numatop_ng::model::sample::{CgroupFacts, CgroupMode, FilePages, Sample, VmStat};
 use numatop_ng::model::topology::parse_cpulist;
 use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 
 use crate::sick_worlds as worlds;
-use crate::world::{Machine, S, TWO, each_second, lines, machine, pages};
+use crate::world::{
+    Actor, BOOT_NS, DOCKER, Machine, PLAIN, S, TWO, each_second, files, lines, machine, pages,
+};
 
 /// A machine with its engine, one second after the other.
 struct Loop {
@@ -56,6 +61,10 @@ impl Loop {
                 let row = snapshot.containers.iter().find(|row| row.id == *id).unwrap();
                 container::by_id(check.metric).unwrap().read(row, snapshot)
             }
+            Subject::Host => {
+                let metric = HOST_METRICS.iter().find(|metric| metric.id == check.metric).unwrap();
+                metric.read(snapshot)
+            }
             other => panic!("{other} has no row"),
         };
         read.unwrap().number().unwrap()
@@ -96,11 +105,11 @@ fn carry_out(machine: &mut Machine, line: &str) {
             other => panic!("{other:?}"),
         },
         ["docker", "update", "--cpuset-cpus", cpus, "--cpuset-mems", mems, id] => {
-            let names = std::sync::Arc::clone(&machine.names);
+            let names = Arc::clone(&machine.names);
             let cgroup = *names.groups.iter().find(|(_, group)| group.id.as_deref() == Some(id)).unwrap().0;
             let mut raw = (*machine.groups[&cgroup]).clone();
             (raw.cpus, raw.mems) = (Ok(cpus.into()), Ok(mems.into()));
-            machine.groups.insert(cgroup, std::sync::Arc::new(raw));
+            machine.groups.insert(cgroup, Arc::new(raw));
             let pids: BTreeSet<u32> =
                 machine.actors.iter().filter(|actor| actor.cgroup == cgroup).map(|actor| actor.pid).collect();
             bind(machine, &list(cpus), |pid| pids.contains(&pid));
@@ -114,6 +123,39 @@ fn carry_out(machine: &mut Machine, line: &str) {
                 }
             }
         }
+        ["docker", "update", "--cpus", cpus, id] => {
+            let group = |group: &Group| group.id.as_deref() == Some(id);
+            let cgroup = *machine.names.groups.iter().find(|(_, its)| group(its)).unwrap().0;
+            set_quota(machine, cgroup, cpus.parse::<f64>().unwrap() * 1000.0);
+        }
+        ["echo", quota, period, ">", file] if file.ends_with("/cpu.max") => {
+            let path = file.strip_prefix("/sys/fs/cgroup").unwrap().strip_suffix("/cpu.max").unwrap();
+            let cgroup = *machine.names.cgroups.iter().find(|(_, its)| *its == path).unwrap().0;
+            let us = |word: &str| word.trim_matches('"').parse::<f64>().unwrap();
+            set_quota(machine, cgroup, us(quota) * 1000.0 / us(period));
+        }
+        // Keeps what is there.
+        ["grep", ".", "/proc/irq/*/smp_affinity_list", ">", _] => {}
+        [
+            "for",
+            "i",
+            "in",
+            irqs,
+            "do",
+            "echo",
+            cpus,
+            ">",
+            "/proc/irq/${i##*/}/smp_affinity_list;",
+            "done",
+        ] => {
+            let address = irqs.strip_prefix("/sys/bus/pci/devices/").unwrap().strip_suffix("/msi_irqs/*;");
+            let nodes: BTreeSet<_> =
+                list(cpus).into_iter().filter_map(|cpu| machine.host.node_of(cpu)).collect();
+            let topology = &mut Arc::make_mut(&mut machine.host).topology;
+            let mut devices = topology.nodes.iter_mut().flat_map(|node| &mut node.devices);
+            let device = devices.find(|device| device.pci.as_deref() == address).unwrap();
+            device.irq_nodes = nodes.into_iter().collect();
+        }
         ["echo", "1", ">", "/proc/sys/vm/drop_caches"] => {
             for node in &mut machine.nodes {
                 node.mem_free_bytes += std::mem::take(&mut node.mem_file_bytes);
@@ -122,6 +164,10 @@ fn carry_out(machine: &mut Machine, line: &str) {
         }
         _ => panic!("nothing carries out {line}"),
     }
+}
+
+fn set_quota(machine: &mut Machine, cgroup: u64, milli: f64) {
+    Arc::make_mut(machine.groups.get_mut(&cgroup).unwrap()).cpu_quota_milli = Ok(Some(milli as u64));
 }
 
 /// Binds threads to CPUs: those that are bound one by one take one CPU each, others the nodes of the CPUs.
@@ -271,6 +317,113 @@ fn shared_cores() {
     closes_and_opens("shared-cores", world, 70);
 }
 
+/// A group that its quota of 1.5 CPUs stops in bursts, which one of 3 CPUs has room for.
+fn bursts(cgroup: u64) -> Machine {
+    let mut world = machine(TWO, vec![Actor { cgroup, ..Actor::new(600, "ads").runs(&[(0, 110.0)]) }]);
+    let mut raw = files("0-31", "0-1");
+    raw.cpu_quota_milli = Ok(Some(1500));
+    world.groups = [(cgroup, Arc::new(raw))].into();
+    Arc::make_mut(&mut world.host).cgroups = Some(CgroupFacts {
+        mode: CgroupMode::V2,
+        memory_migrate: None,
+        memory_spread_page: None,
+        memory_spread_slab: None,
+    });
+    let mut throttled_ns = 0;
+    each_second(&mut world, move |machine, second| {
+        let raw = Arc::make_mut(machine.groups.get_mut(&cgroup).unwrap());
+        let before = second.checked_sub(1).map(|before| (BOOT_NS + before * S, throttled_ns));
+        throttled_ns += if raw.cpu_quota_milli.as_ref().unwrap() < &Some(3000) { 800_000_000 } else { 0 };
+        (raw.read_ns, raw.throttled_ns, raw.throttled_before) =
+            (BOOT_NS + second * S, Ok(throttled_ns), before);
+    });
+    world
+}
+
+#[test]
+fn quota_throttled() {
+    closes_and_opens("quota-throttled", bursts(DOCKER), 70);
+    // A cgroup of cgroup v2 that no manager writes has a file for it.
+    closes_and_opens("quota-throttled", bursts(PLAIN), 70);
+}
+
+#[test]
+fn slow_tier_memory() {
+    closes("slow-tier-memory", crate::tiers::slow_tier_memory::world(), 130);
+}
+
+#[test]
+fn lopsided_nodes() {
+    closes_and_opens("lopsided-nodes", crate::nodes::lopsided_nodes::world(), 70);
+}
+
+/// Case 4, in its first form: the machine swaps as long as the node has something.
+#[test]
+fn bound_to_full_node() {
+    let mut world = worlds::bound_and_full();
+    world.actors[0].rss = 40 << 30;
+    each_second(&mut world, |machine, _| node_1_is_full(machine, true));
+    closes_and_opens("bound-to-full-node", world, 20);
+}
+
+/// A process that runs on node 0, and whose memory fills node 1.
+fn elsewhere() -> Actor {
+    Actor { rss: 40 << 30, memory: pages(100), ..Actor::new(500, "cache").runs(&[(0, 100.0)]) }
+}
+
+/// Node 1 is full while the first process has its memory there, and its pages are swapped or only reclaimed.
+fn node_1_is_full(machine: &mut Machine, swaps: bool) {
+    let full = machine.actors[0].memory[1] > 0;
+    machine.nodes[1].mem_free_bytes = if full { 2 } else { 42 } << 30;
+    machine.nodes[0].mem_free_bytes = if full { 60 } else { 20 } << 30;
+    machine.nodes[1].direct_pages += if full { 1000 } else { 0 };
+    machine.vm.swapped_out += if full && swaps { 3584 } else { 0 };
+}
+
+#[test]
+fn node_short_of_memory() {
+    let mut world = machine(TWO, vec![elsewhere()]);
+    let [active_bytes, inactive_bytes] = [1 << 29, 1 << 30];
+    let file_pages = FilePages { active_bytes, inactive_bytes, shmem_bytes: 0, dirty_bytes: 0 };
+    world.nodes[1].file_pages = Some(file_pages);
+    world.groups = [(1, Arc::new(files("0-31", "0-1")))].into();
+    each_second(&mut world, |machine, _| node_1_is_full(machine, false));
+    closes_and_opens("node-short-of-memory", world, 20);
+}
+
+#[test]
+fn swap_while_memory_free() {
+    let mut world = machine(TWO, vec![elsewhere()]);
+    world.groups = [(1, Arc::new(files("0-31", "0-1")))].into();
+    each_second(&mut world, |machine, _| node_1_is_full(machine, true));
+    closes_and_opens("swap-while-memory-free", world, 20);
+}
+
+#[test]
+fn idle_elsewhere() {
+    let waits = Actor { switches: 160, rss: 8 << 30, memory: pages(0), ..Actor::new(600, "nginx") };
+    let spin = Actor::new(601, "spin").runs(&[(0, 1150.0)]);
+    let mut world = machine(TWO, vec![waits.runs(&[(0, 400.0)]), spin]);
+    each_second(&mut world, |machine, _| {
+        let beside = machine.actors[0].runs.iter().any(|(node, pct)| *node == 0 && *pct > 300.0);
+        machine.actors[0].wait_pct = if beside { 80.0 } else { 0.0 };
+    });
+    closes("idle-elsewhere", world, 40);
+}
+
+#[test]
+fn interrupts_on_busy_node() {
+    let mut world = worlds::interrupts();
+    each_second(&mut world, |machine, _| {
+        let device = &machine.host.topology.nodes[0].devices[0];
+        let there = u32::from(device.irq_nodes != [numatop_ng::model::units::NodeId(0)]);
+        for cpu in &mut machine.cpus {
+            cpu.irq_ns += if cpu.node == there { 142 } else { 11 } * 1_000_000;
+        }
+    });
+    closes_and_opens("interrupts-on-busy-node", world, 70);
+}
+
 #[test]
 fn a_wrong_command_does_not_close_the_loop() {
     let mut open = Loop::new(worlds::pinned_late());
@@ -284,8 +437,7 @@ fn a_wrong_command_does_not_close_the_loop() {
 
 #[test]
 fn a_world_without_a_finding_has_nothing_to_do() {
-    let actor =
-        crate::world::Actor { memory: pages(0), rss: 4 << 30, ..crate::world::Actor::new(500, "work") };
+    let actor = Actor { memory: pages(0), rss: 4 << 30, ..Actor::new(500, "work") };
     let mut quiet = Loop::new(machine(TWO, vec![actor.runs(&[(0, 200.0)])]));
     quiet.watch(100);
     assert!(quiet.engine.findings().is_empty(), "{:?}", lines(&quiet.engine));

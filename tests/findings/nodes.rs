@@ -1,7 +1,11 @@
 //! Rules about nodes against each other: where work is bound, where memory is turned over, what the firmware says of them.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
+use numatop_ng::container::group::describe;
+use numatop_ng::container::names::ContainerNames;
 use numatop_ng::finding::{Confidence, Severity};
 use numatop_ng::model::sample::{Counts, FilePages, MemPolicy};
 use numatop_ng::model::topology::{Cost, Device, DeviceClass, Topology};
@@ -12,13 +16,13 @@ use crate::world::{
     lines, machine, pages, undo, watch,
 };
 
-mod lopsided_nodes {
+pub mod lopsided_nodes {
     use super::*;
 
     const ID: &str = "lopsided-nodes";
 
     /// Two containers that are bound to node 0 and wait there; node 1 idles.
-    fn world() -> Machine {
+    pub fn world() -> Machine {
         let bound = |pid: u32, comm: &str, cgroup: u64, pct: f64| {
             let actor = Actor {
                 cgroup,
@@ -49,6 +53,33 @@ mod lopsided_nodes {
         );
         let bind = &commands(&found[0])[0];
         assert!(bind.starts_with("docker update --cpuset-cpus 8-15,24-31 --cpuset-mems 1 3c0f"), "{bind}");
+    }
+
+    #[test]
+    fn what_undoes_it_has_both_lists_where_they_are_two_lines() {
+        let mut world = world();
+        let mut names = (*world.names).clone();
+        names.cgroups.insert(DOCKER, "/lxc.payload.cart".into());
+        names.groups =
+            describe(&names.cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/none")));
+        world.names = Arc::new(names);
+        let found = found(world, 70, ID);
+        assert_eq!(
+            commands(&found[0]),
+            [
+                "lxc-cgroup -n cart cpuset.cpus 8-15,24-31",
+                "lxc-cgroup -n cart cpuset.mems 1",
+                "migratepages 600 0 1"
+            ]
+        );
+        assert_eq!(
+            undo(&found[0]),
+            [
+                "lxc-cgroup -n cart cpuset.cpus 0-7,16-23",
+                "lxc-cgroup -n cart cpuset.mems 0-1",
+                "migratepages 600 1 0"
+            ]
+        );
     }
 
     #[test]

@@ -300,7 +300,10 @@ mod cpus_and_memory_apart {
         world.actors[0].cgroup = 1;
         world.actors[0].cpu_nodes = Some(0b01);
         world.actors[0].mempolicy = MemPolicy { mode: 2, flags: 0, nodes: 0b10 };
-        assert_eq!(found(world, 20, "cpus-and-memory-apart")[0].severity, Severity::Warning);
+        let found = found(world, 20, "cpus-and-memory-apart");
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(commands(&found[0]), ["migratepages 700 1 0"]);
+        assert_eq!(undo(&found[0]), ["migratepages 700 0 1"]);
     }
 
     #[test]

@@ -6,13 +6,13 @@ use numatop_ng::model::sample::{Counts, MemPolicy};
 
 use crate::world::{Actor, GIB, Machine, TWO, blind, commands, found, found_in, machine, samples, with_tier};
 
-mod slow_tier_memory {
+pub mod slow_tier_memory {
     use super::*;
 
     const ID: &str = "slow-tier-memory";
 
     /// A process on node 0 that uses memory of other nodes; 40 % of its memory is on node 2, which has no CPUs.
-    fn world() -> Machine {
+    pub fn world() -> Machine {
         let actor = Actor {
             rss: 20 * GIB,
             memory: vec![600, 0, 400],

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
-use numatop_ng::finding::{Change, Command, Engine, Finding, Options};
+use numatop_ng::finding::{Change, Command, Engine, Finding, Options, Subject, When};
+use numatop_ng::metric::{Value, container, node, task};
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::{ProcFields, Texts};
-use numatop_ng::model::sample::{GroupRaw, HostFacts, Names, Sample, not_kept};
+use numatop_ng::model::sample::{GroupRaw, HostFacts, Names, Reading, Sample, not_kept};
 use numatop_ng::model::topology::{Cpu, Llc, Node, NumaSupport, Topology};
 use numatop_ng::model::units::{CpuId, NodeId};
-use numatop_ng::snapshot::{RowKind, derive};
+use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 pub use numatop_ng::source::synthetic::{Actor, BOOT_NS, Machine};
 
 pub const GIB: u64 = 1 << 30;
@@ -159,9 +160,46 @@ pub fn fold(host: &Arc<HostFacts>, samples: &[Sample]) -> (Engine, Vec<Change>) 
     let mut engine = Engine::new(Options::default());
     let mut changes = Vec::new();
     for pair in samples.windows(2) {
-        changes.extend(engine.take(&derive(host, Some(&pair[0]), &pair[1], RowKind::Processes)));
+        let snapshot = derive(host, Some(&pair[0]), &pair[1], RowKind::Processes);
+        changes.extend(engine.take(&snapshot));
+        for finding in engine.findings() {
+            checks_are_numbers(finding, &snapshot);
+            has_a_way_back(finding);
+        }
     }
     (engine, changes)
+}
+
+/// What changes something at once can be undone.
+fn has_a_way_back(finding: &Finding) {
+    // Its line shows something and changes nothing.
+    let shows = finding.key.id == "node-without-memory";
+    let acts =
+        finding.told.commands.iter().any(|command| command.when == When::Now && command.line.is_some());
+    assert!(shows || !acts || !finding.told.undo.is_empty(), "{} cannot be undone", finding.key);
+}
+
+/// A check is of one number: a value for each node can be compared with nothing.
+fn checks_are_numbers(finding: &Finding, snapshot: &Snapshot) {
+    for check in finding.told.check.iter().chain(&finding.told.stop) {
+        let is_number = |read: Reading<Value>| read.map_or(true, |value| value.number().is_some());
+        let one = match &check.of {
+            Subject::Process(pid, _) => {
+                let row = snapshot.tasks.iter().find(|row| row.raw.pid == *pid);
+                row.map(|row| is_number(task::by_id(check.metric).unwrap().read(row, snapshot)))
+            }
+            Subject::Container(id) => {
+                let row = snapshot.containers.iter().find(|row| row.id == *id);
+                row.map(|row| is_number(container::by_id(check.metric).unwrap().read(row, snapshot)))
+            }
+            Subject::Node(id) => {
+                let row = snapshot.nodes.iter().find(|row| row.raw.id == id.0);
+                row.map(|row| is_number(node::by_id(check.metric).unwrap().read(row, snapshot)))
+            }
+            _ => None,
+        };
+        assert_ne!(one, Some(false), "{}: {} of {} is not one number", finding.key, check.metric, check.of);
+    }
 }
 
 /// The engine after so many seconds of a machine.

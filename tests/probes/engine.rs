@@ -34,7 +34,7 @@ pub fn obstacle() -> Option<&'static str> {
     None
 }
 
-fn podman(words: &[&str]) -> Result<String> {
+pub fn podman(words: &[&str]) -> Result<String> {
     let output =
         Command::new("podman").args(words).stdin(Stdio::null()).output().context("starting podman")?;
     ensure!(output.status.success(), "podman {words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -42,12 +42,12 @@ fn podman(words: &[&str]) -> Result<String> {
 }
 
 /// An image of one file, removed with its containers when dropped.
-struct Engine {
+pub struct Engine {
     prefix: String,
 }
 
 impl Engine {
-    fn start() -> Result<Engine> {
+    pub fn start() -> Result<Engine> {
         let dir = std::env::temp_dir().join(format!("numatop-ng-image-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("bin"))?;
         std::fs::copy("/bin/busybox", dir.join("bin/busybox"))?;
@@ -60,7 +60,7 @@ impl Engine {
         Ok(Engine { prefix: format!("nt{}", std::process::id()) })
     }
 
-    fn run(&self, name: &str, flags: &[&str], command: &[&str]) -> Result<String> {
+    pub fn run(&self, name: &str, flags: &[&str], command: &[&str]) -> Result<String> {
         let name = format!("{}-{name}", self.prefix);
         let words = [
             &RUN[..],

@@ -23,6 +23,7 @@ mod locking;
 mod memory_event;
 mod pages;
 mod placement;
+mod printed;
 mod raw_probes;
 mod reclaim;
 mod recording;
@@ -313,6 +314,8 @@ fn main() {
         with_engine:
         engine::a_container_of_podman_is_watched_by_name,
         engine::a_container_of_podman_is_chosen_on_the_screen,
+        printed::podman_does_what_is_printed_about_a_quota,
+        printed::podman_does_what_is_printed_about_lists,
     ]);
     let no_x86 =
         (!cfg!(target_arch = "x86_64")).then_some("the workloads of memory use are written for x86-64");

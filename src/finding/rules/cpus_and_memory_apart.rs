@@ -133,12 +133,14 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
                 .mem_nodes
                 .is_some_and(|mask| cpus.iter().all(|node| node.0 < 64 && mask >> node.0 & 1 == 1))
     };
-    if target == cpus && alone {
-        let moves = view.processes_of(of).into_iter().filter(may).take(8);
-        let moves = moves
-            .filter_map(|task| env::move_memory(task.raw.pid, mems, cpus, "where memory did not follow"));
-        commands.extend(moves);
-    }
+    let moved: Vec<u32> = match target == cpus && alone {
+        true => view.processes_of(of).into_iter().filter(may).take(8).map(|task| task.raw.pid).collect(),
+        false => Vec::new(),
+    };
+    let each = |from, to, words: &'static str| {
+        moved.iter().filter_map(move |pid| env::move_memory(*pid, from, to, words))
+    };
+    commands.extend(each(mems, cpus, "where memory did not follow"));
     if target == cpus && matches!(of, Of::Process(_)) {
         let start = format!(
             "start it with numactl --cpunodebind={} {}",
@@ -147,10 +149,16 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         );
         commands.push(Command::words(When::NextStart, Scope::Process, start));
     }
-    let undo = match old {
+    let mut undo = match old {
         Some((cpus, mems)) => env::at_once(env::bind(&environment, &cpus, &mems, pid, unified)),
-        None => Vec::new(),
+        None if target == cpus => Vec::new(),
+        None => vec![Command::words(
+            When::Now,
+            Scope::Process,
+            "bind it to the CPUs that it had: note what taskset -acp says of it before",
+        )],
     };
+    undo.extend(each(cpus, mems, "all that it has there moves"));
     let mut gain = gain_of_memory(view, of, &placed, cpus);
     if target == mems {
         gain.at_most = gain.at_most.filter(|_| false);

@@ -9,7 +9,7 @@ use super::super::view::{Of, View, input, settle};
 use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told};
 use super::remote_after_pin::gain_of_memory;
 use super::waiting;
-use crate::metric::placement::{HUGETLB_BYTES, MEM_PCT_BY_NODE};
+use crate::metric::placement::{HUGETLB_BYTES, MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::model::sample::{HugeNode, HugePages};
 use crate::model::units::NodeId;
 use crate::snapshot::Task;
@@ -147,6 +147,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (home, from, outside) = (seen.plan.to[0], &seen.plan.from, &seen.evidence[0]);
     let Some(pages) = pages_of(task, seen.plan.number as u64) else { return Told::default() };
+    let remote = view.number(&REMOTE_PCT, of).ok();
     let kib = pages.page_bytes / 1024;
     let set = |node: NodeId, count: u64| line("echo").number(count).into_pool(node, kib);
     let there = |node: &NodeId| pool_of(pages, *node);
@@ -197,14 +198,18 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         gain: gain_of_memory(view, of, &placed, &[home]),
         commands,
         undo,
-        check: vec![Check {
-            metric: MEM_PCT_BY_NODE.id,
-            of: of.subject(),
-            from: 100.0 - outside.value,
-            to: 100.0 - (2.0 * placed.error).max(5.0),
-            below: false,
-            within_s: 60.0,
-        }],
+        // With all of its memory there, as much is remote as it runs elsewhere.
+        check: remote
+            .into_iter()
+            .map(|remote| Check {
+                metric: REMOTE_PCT.id,
+                of: of.subject(),
+                from: remote,
+                to: 100.0 - placed.run_pct(&[home]) + (2.0 * placed.error).max(5.0),
+                below: true,
+                within_s: 60.0,
+            })
+            .collect(),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!(
             "It changes the whole machine: node {home} moves other pages away to make huge ones, and may get fewer than were asked \

@@ -136,6 +136,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         let all: Vec<NodeId> = view.whole_nodes();
         let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
         undo.extend(env::at_once(back));
+        let words = format!("what it has on node {other} moves");
+        undo.extend(env::move_memory(task.raw.pid, &[other], &seen.plan.from, words));
     }
     let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);
     let stop = view.number(&REMOTE_PCT, of).ok().filter(|_| !commands.is_empty()).map(|remote| Check {

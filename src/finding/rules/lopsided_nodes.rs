@@ -195,22 +195,26 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let processes = view.processes_of(&moves);
     let pid = processes.first().map(|task| task.raw.pid);
     let mut commands: Vec<Command> = env::bind(&environment, &seen.plan.cpus, &[other], pid, unified);
+    // One line each, at most eight.
+    let each = |from: NodeId, to: NodeId, words: String| {
+        let lines = processes.iter().take(8);
+        lines.filter_map(move |task| env::move_memory(task.raw.pid, &[from], &[to], &words))
+    };
     if !env::memory_follows(&environment, unified) {
-        let words = format!("{} move to node {other}", bytes(seen.plan.bytes));
-        // One line each, at most eight.
-        let each = processes.iter().take(8);
-        commands.extend(each.filter_map(|task| env::move_memory(task.raw.pid, &[node], &[other], &words)));
+        commands.extend(each(node, other, format!("{} move to node {other}", bytes(seen.plan.bytes))));
     }
     let lists = view.files_of(&moves).and_then(|files| cpus_of_files(files).zip(mems_of_files(files)));
-    let undo = match lists {
-        Some((cpus, mems)) => env::bind(&environment, &cpus, &mems, pid, unified).into_iter().next(),
+    let mut undo = match lists {
+        Some((cpus, mems)) => env::at_once(env::bind(&environment, &cpus, &mems, pid, unified)),
         // The list of CPUs of a process is not in samples.
-        None => Some(Command::words(
+        None => vec![Command::words(
             When::Now,
             Scope::Process,
             "bind it to the CPUs that it had: note what taskset -acp says of it before",
-        )),
+        )],
     };
+    // Its own nodes may hold both: memory comes back with neither list.
+    undo.extend(each(other, node, format!("what it has there moves back to node {node}")));
     let capacity = busy / 100.0 * f64::from(row.cpus);
     Told {
         sentence: sentence(format!(
@@ -222,7 +226,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )),
         gain: gain::waiting(capacity, wait, idle),
         commands,
-        undo: undo.into_iter().collect(),
+        undo,
         check: vec![Check {
             metric: CPU_PCT.id,
             of: of.subject(),

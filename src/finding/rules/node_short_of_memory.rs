@@ -3,7 +3,7 @@
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, number, sentence};
 use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env};
+use super::super::{Check, Command, Confidence, Kind, Note, Severity, Subject, Told, env};
 use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
 use crate::model::units::NodeId;
 
@@ -151,8 +151,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }))
 }
 
-/// Moves the memory of the process with most of it on a node that it runs on least, where it fits on `to`.
-pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<super::super::Command> {
+/// Moves the memory of the process with most of it on a node that it runs on least, where it fits on `to`; and the way back.
+pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<[Command; 2]> {
     let room = super::super::fit::memory_room(view, &[to]);
     let mut best: Option<(f64, u32)> = None;
     for task in view.candidates() {
@@ -172,7 +172,8 @@ pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<
     }
     let (held, pid) = best?;
     let words = format!("{} move to node {to}, where {} may come", bytes(held), bytes(room));
-    env::move_memory(pid, &[node], &[to], words)
+    let back = env::move_memory(pid, &[to], &[node], "moves all that it has there, not only what came")?;
+    Some([env::move_memory(pid, &[node], &[to], words)?, back])
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
@@ -184,14 +185,14 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         Some(to) => format!("{begin} {} are free on node {to}.", bytes(seen.plan.bytes)),
         None => format!("{begin} No other node has room."),
     };
-    let commands = match seen.plan.to.first().and_then(|to| move_largest(view, node, *to)) {
-        Some(command) => vec![command],
-        None => Vec::new(),
-    };
+    let moved = seen.plan.to.first().and_then(|to| move_largest(view, node, *to));
+    let (commands, undo): (Vec<Command>, Vec<Command>) =
+        moved.into_iter().map(|[go, back]| (go, back)).unzip();
     Told {
         sentence: sentence(text),
         risk: if commands.is_empty() { String::new() } else { "Memory that moves is remote where it is used from.".into() },
         commands,
+        undo,
         check: vec![
             Check {
                 metric: DIRECT_RECLAIM_PAGES_PER_S.id,

@@ -259,7 +259,10 @@ fn parting(
         commands.extend(env::move_memory(mover.raw.pid, &placed.holders(&[target], 0.5), &[target], words));
     }
     let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, pid, unified);
-    Some((commands, env::at_once(back), target))
+    let mut undo = env::at_once(back);
+    let words = format!("what it has on node {target} moves");
+    undo.extend(env::move_memory(mover.raw.pid, &[target], &placed.holders(&[target], 0.5), words));
+    Some((commands, undo, target))
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {

@@ -136,6 +136,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let mut commands = vec![empty];
     let words = format!("at once afterwards: its memory comes to node {home}");
     commands.extend(env::move_memory(task.raw.pid, from, &[home], words));
+    let back = "all that it has there moves; the cache fills again by itself";
+    let undo = env::move_memory(task.raw.pid, &[home], from, back);
     commands.push(Command::words(
         When::ForGood,
         Scope::Host,
@@ -158,7 +160,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )),
         gain: gain_of_memory(view, of, &placed, &[home]),
         commands,
-        undo: Vec::new(),
+        undo: undo.into_iter().collect(),
         check: vec![Check {
             metric: WATERMARK_DISTANCE_PCT.id,
             of: Subject::Node(home),

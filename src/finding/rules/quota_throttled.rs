@@ -9,7 +9,7 @@ use super::super::view::{Of, View, need, settle};
 use super::super::{Check, Confidence, Kind, Note, Severity, Told};
 use crate::metric::container::{CPU_QUOTA_PCT, THROTTLED_PCT};
 use crate::metric::task::CPU_PCT;
-use crate::model::sample::GroupRaw;
+use crate::model::sample::{CgroupMode, GroupRaw};
 
 /// Nice value from which on a task is one that may wait.
 const NICE: i32 = 10;
@@ -102,11 +102,14 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         ),
     });
     let environment = view.env(of);
-    // Burst needs the file of cgroup v2, so it is words.
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let set = |cpus: f64| env::quota(&environment, (cpus * 1000.0).round() as u64, unified);
     // Engines refuse more CPUs than the machine has.
     let cpus = view.topology().online_cpus().count() as f64;
     let wanted = (quota + throttled).ceil().min(cpus.max(quota.ceil()));
-    let mut commands = if wanted > quota { env::quota(&environment, wanted as u64) } else { Vec::new() };
+    let mut commands = if wanted > quota { set(wanted) } else { Vec::new() };
+    let undo = if commands.is_empty() { Vec::new() } else { env::at_once(set(quota)) };
+    // A burst may be no longer than the quota of a period, which samples do not have, so it is words.
     commands.push(Command::words(
         When::Now,
         Scope::Container,
@@ -116,11 +119,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         sentence,
         gain: gain::waiting(cpu, throttled, seen.plan.number),
         commands,
-        undo: if quota.fract() == 0.0 {
-            env::quota(&environment, quota as u64)
-        } else {
-            vec![Command::words(When::Now, Scope::Container, format!("the quota it had: {quota} CPUs"))]
-        },
+        undo,
         check: vec![Check {
             metric: THROTTLED_PCT.id,
             of: of.subject(),

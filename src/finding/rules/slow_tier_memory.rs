@@ -9,7 +9,7 @@ use super::super::view::{Of, View, input, settle};
 use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::page_migrations::BALANCING;
-use crate::metric::placement::MEM_PCT_BY_NODE;
+use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::model::units::NodeId;
 
 /// The bit of kernel.numa_balancing that promotes pages from memory tiers.
@@ -114,6 +114,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (home, from, share) = (seen.plan.to[0], &seen.plan.from, &seen.evidence[0]);
+    let remote = view.number(&REMOTE_PCT, of).ok();
     let words = format!("{} move to node {home}", bytes(seen.plan.bytes));
     let mut commands: Vec<Command> =
         env::move_memory(task.raw.pid, from, &[home], words).into_iter().collect();
@@ -143,14 +144,19 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         gain: gain_of_memory(view, of, &placed, &[home]),
         commands,
         undo,
-        check: vec![Check {
-            metric: MEM_PCT_BY_NODE.id,
-            of: of.subject(),
-            from: share.value,
-            to: (2.0 * placed.error).max(5.0),
-            below: true,
-            within_s: 60.0,
-        }],
+        // Memory of a node without CPUs is remote all of the time, and then only while it runs elsewhere.
+        check: remote
+            .into_iter()
+            .map(|remote| Check {
+                metric: REMOTE_PCT.id,
+                of: of.subject(),
+                from: remote,
+                to: (remote - share.value * placed.run_pct(&[home]) / 100.0).max(0.0)
+                    + (2.0 * placed.error).max(5.0),
+                below: true,
+                within_s: 60.0,
+            })
+            .collect(),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!("Node {home} has less room for others. {RISK_OF_MOVE}"),
         or_else: vec![

@@ -3,7 +3,7 @@
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, sentence};
 use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::{Check, Command, Confidence, Kind, Note, Severity, Subject, Told};
 use super::node_short_of_memory::{explained_by_limit, move_largest};
 use crate::metric::host::SWAP_OUT;
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
@@ -79,7 +79,8 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
 
 fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let (node, roomy) = (seen.plan.from[0], seen.plan.to[0]);
-    let commands: Vec<_> = move_largest(view, node, roomy).into_iter().collect();
+    let moved = move_largest(view, node, roomy).into_iter().map(|[go, back]| (go, back));
+    let (commands, undo): (Vec<Command>, Vec<Command>) = moved.unzip();
     let swappiness = view.snapshot.machine.and_then(|machine| machine.swappiness);
     let setting = swappiness.map_or(String::new(), |value| format!(" vm.swappiness is {value}."));
     Told {
@@ -94,6 +95,7 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             "Memory that moves is remote where it is used from.".into()
         },
         commands,
+        undo,
         check: vec![Check {
             metric: SWAP_OUT.id,
             of: Subject::Host,

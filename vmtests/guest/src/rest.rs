@@ -77,6 +77,10 @@ impl Balancing {
     }
 
     /// Faults on pages that it has marked go on for a while after it was switched off.
+    pub fn get(&self) -> Result<String, String> {
+        self.0.get()
+    }
+
     pub fn set(&self, on: bool) -> Result<(), String> {
         self.0.set(if on { "1" } else { "0" })
     }

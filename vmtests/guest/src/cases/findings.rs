@@ -1,13 +1,21 @@
 //! Conclusions of numatop-ng in worlds that are known to be sick or healthy, and the effect of the commands that it prints.
 
 mod apart;
+mod balancing;
+mod few_cpus;
+mod groups;
 mod healthy;
+mod hugetlb;
+mod interleaved;
+mod lopsided;
 mod other_node;
 mod pinned;
 mod quota;
 mod reclaim;
+mod shared;
 mod shell;
 mod siblings;
+mod spread;
 mod watch;
 
 use std::time::{Duration, Instant};
@@ -21,17 +29,24 @@ use crate::procfs;
 use crate::report::Report;
 
 pub use self::apart::CASE as APART;
+pub use self::balancing::{COST as BALANCING_COST, OFF as BALANCING_OFF, PING_PONG};
+pub use self::few_cpus::CASE as FEW_CPUS;
 pub use self::healthy::CASE as HEALTHY;
+pub use self::hugetlb::CASE as HUGETLB;
+pub use self::interleaved::CASE as INTERLEAVED;
+pub use self::lopsided::CASE as LOPSIDED;
 pub use self::other_node::CASE as OTHER_NODE;
 pub use self::pinned::CASE as PINNED;
 pub use self::quota::CASE as QUOTA;
 pub use self::reclaim::CASE as RECLAIM;
+pub use self::shared::CASE as SHARED;
 pub use self::siblings::CASE as SIBLINGS;
+pub use self::spread::CASE as SPREAD;
 
 /// Time beside that of a rule, for intervals, a first look at memory, and a host that is busy.
 const SLACK: Duration = Duration::from_secs(20);
 
-/// The time for which a condition must not hold until its finding ends, of all rules here.
+/// The least time for which a condition must not hold until its finding ends.
 const ENDS: Duration = Duration::from_secs(30);
 
 /// Skips a case where the machine has not two nodes.
@@ -52,56 +67,99 @@ fn memory_is_on(home: u32, report: &mut Report, pid: i32, when: &str) -> Result<
     Ok(())
 }
 
-/// Waits for the finding, executes its commands as printed, and waits until its check is true and until it ends.
-/// Gives the finding as it was before the command.
-///
-/// # Errors
-/// The finding does not come within `within`, or names no command that can be executed.
-fn close_loop(report: &mut Report, watch: &mut Watch, id: &str, within: Duration) -> Result<Value, Stop> {
-    let began = Instant::now();
-    let Some(interval) = watch.until(within, |interval| watch::finding(interval, id).is_some())? else {
-        report.check(
-            false,
-            format_args!("{id} comes"),
-            format_args!("within {} s", within.as_secs()),
-            "nothing",
-        );
-        return Err(Stop::fail(format!("no finding {id}; {}", watch.why_not(id))));
-    };
-    let finding = watch::finding(&interval, id).cloned().unwrap_or_default();
-    let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
-    report.say(format_args!("after {} s: {}", began.elapsed().as_secs(), text("sentence")));
-    report.equal(format_args!("severity of {id}"), "warning".to_owned(), text("severity"));
-    let check = &finding["check"][0];
-    report.check(
-        holds(&interval, check) == Some(false),
-        format_args!("the check of {id} before the command"),
-        "not true",
-        check,
-    );
-
-    let typed = Instant::now();
-    if execute(report, &finding["commands"]) == 0 {
-        return Err(Stop::fail(format!("{id} prints no command: {}", finding["commands"])));
-    }
-
-    let limit = Duration::from_secs_f64(check["within_s"].as_f64().unwrap_or(0.0));
-    let cured =
-        watch.until(limit + Duration::from_secs(2), |interval| holds(interval, check) == Some(true))?;
-    let took = format!("{} s", typed.elapsed().as_secs());
-    report.check(cured.is_some(), format_args!("the check of {id}: {check}"), "true in its time", &took);
-    let ended = watch.until(ENDS + SLACK, |interval| watch::finding(interval, id).is_none())?;
-    let took = format!("{} s", typed.elapsed().as_secs());
-    report.check(ended.is_some(), format_args!("{id} ends"), "by itself", &took);
-    let is_other = |other: &&Value| is_loud(other) && other["id"] != id && other["because_of"].is_null();
-    let others: Vec<String> = watch.seen().iter().filter(is_other).map(label).collect();
-    report.equal("other causes in all of that time", String::new(), others.join("; "));
-    Ok(finding)
+/// A finding that is expected to be closed by its commands.
+#[derive(Clone, Copy)]
+struct Loop<'a> {
+    id: &'a str,
+    /// The cgroup that it is about, where several may have one.
+    of: Option<&'a str>,
+    severity: &'a str,
+    /// Rules that are right to have a warning in the same world.
+    beside: &'a [&'a str],
+    /// The time that the condition must hold, and then must not.
+    held: Duration,
 }
 
-/// Executes the commands that work now, as they are printed; gives their number.
-fn execute(report: &mut Report, commands: &Value) -> usize {
-    let lines = commands.as_array().into_iter().flatten().filter(|command| command["when"] == "now");
+impl<'a> Loop<'a> {
+    /// A warning that is the only one.
+    fn of(id: &'a str) -> Loop<'a> {
+        Loop { id, of: None, severity: "warning", beside: &[], held: ENDS }
+    }
+
+    /// The finding in an interval.
+    fn find<'i>(&self, interval: &'i Value) -> Option<&'i Value> {
+        let is_it = |finding: &&Value| {
+            finding["id"] == self.id && self.of.is_none_or(|path| finding["subject"]["cgroup"] == path)
+        };
+        watch::findings(interval).find(is_it)
+    }
+
+    /// Waits for the finding and looks at its severity.
+    ///
+    /// # Errors
+    /// It does not come within `within`.
+    fn comes(&self, report: &mut Report, watch: &mut Watch, within: Duration) -> Result<Value, Stop> {
+        let (id, began) = (self.id, Instant::now());
+        let Some(interval) = watch.until(within, |interval| self.find(interval).is_some())? else {
+            report.check(
+                false,
+                format_args!("{id} comes"),
+                format_args!("within {} s", within.as_secs()),
+                "nothing",
+            );
+            return Err(Stop::fail(format!("no finding {id}; {}", watch.why_not(id))));
+        };
+        let finding = self.find(&interval).cloned().unwrap_or_default();
+        let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+        report.say(format_args!("after {} s: {}", began.elapsed().as_secs(), text("sentence")));
+        report.equal(format_args!("severity of {id}"), self.severity.to_owned(), text("severity"));
+        Ok(finding)
+    }
+
+    /// Waits for the finding, executes its commands as printed, and waits until its check is true and until it ends.
+    /// Gives the finding as it was before the command.
+    ///
+    /// # Errors
+    /// The finding does not come within `within`, or names no command that can be executed.
+    fn close(&self, report: &mut Report, watch: &mut Watch, within: Duration) -> Result<Value, Stop> {
+        let finding = self.comes(report, watch, within)?;
+        let (id, check) = (self.id, &finding["check"][0]);
+        report.check(
+            holds(watch.last(), check) == Some(false),
+            format_args!("the check of {id} before the command"),
+            "not true",
+            check,
+        );
+
+        let typed = Instant::now();
+        if execute(report, &finding["commands"], &["now"]) == 0 {
+            return Err(Stop::fail(format!("{id} prints no command: {}", finding["commands"])));
+        }
+
+        let limit = Duration::from_secs_f64(check["within_s"].as_f64().unwrap_or(0.0));
+        let cured =
+            watch.until(limit + Duration::from_secs(2), |interval| holds(interval, check) == Some(true))?;
+        let took = format!("{} s", typed.elapsed().as_secs());
+        report.say(format_args!("the check is true after {took}"));
+        report.check(cured.is_some(), format_args!("the check of {id}: {check}"), "true in its time", &took);
+        let ended = watch.until(self.held + SLACK, |interval| self.find(interval).is_none())?;
+        let took = format!("{} s", typed.elapsed().as_secs());
+        report.say(format_args!("it has ended after {took}"));
+        report.check(ended.is_some(), format_args!("{id} ends"), "by itself", &took);
+        let is_other = |other: &&Value| {
+            let expected = other["id"] == id || self.beside.iter().any(|beside| other["id"] == *beside);
+            is_loud(other) && !expected && other["because_of"].is_null()
+        };
+        let others: Vec<String> = watch.seen().iter().filter(is_other).map(label).collect();
+        report.equal("other causes in all of that time", String::new(), others.join("; "));
+        Ok(finding)
+    }
+}
+
+/// Executes the commands of these times, as they are printed; gives their number.
+fn execute(report: &mut Report, commands: &Value, when: &[&str]) -> usize {
+    let is_then = |command: &&Value| when.iter().any(|when| command["when"] == *when);
+    let lines = commands.as_array().into_iter().flatten().filter(is_then);
     let lines: Vec<&str> = lines.filter_map(|command| command["line"].as_str()).collect();
     for line in &lines {
         let done = shell::execute(line).map_or_else(|why| why, |()| "done".to_owned());
@@ -115,7 +173,7 @@ fn execute(report: &mut Report, commands: &Value) -> usize {
 /// # Errors
 /// Nothing is printed.
 fn undo(report: &mut Report, finding: &Value) -> Result<(), Stop> {
-    match execute(report, &finding["undo"]) {
+    match execute(report, &finding["undo"], &["now"]) {
         0 => Err(Stop::fail(format!("{} prints nothing that undoes it", finding["id"]))),
         _ => Ok(()),
     }

@@ -32,12 +32,16 @@ pub const NAMES: &[(&str, &str)] = &[
     ("fresh", "CPU MIB: so much new memory on node 0 and on node 1; then that of node 0 moves to node 1"),
     (
         "numa_truth",
-        "CPUS|free:N SHARES MIB small|huge|hugetlb|locked|shared|many|mixed|touched|touched_huge uniform|settled|skewed|sharded: memory at these \
+        "CPUS|free:N SHARES MIB small|huge|hugetlb|locked|shared|many|mixed|touched|touched_huge|interleaved|reserved uniform|settled|skewed|sharded: memory at these \
          shares by node, used from these CPUs",
     ),
     (
         "overflow",
         "CPU MIB: fills the node of the CPU, then takes and gives back so much memory more, again and again",
+    ),
+    (
+        "bursts",
+        "THREADS MILLISECONDS EVERY: so many threads, each with so much CPU time in every so many milliseconds, all at once",
     ),
     ("waits", "MIB: a process with so much memory that waits for a child in an uninterruptible sleep"),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),

@@ -18,6 +18,7 @@ const BATCH: usize = 64;
 const ROUNDS: u64 = 2_000;
 const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;
+const MPOL_INTERLEAVE: libc::c_int = 3;
 
 /// The layout of memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,12 +41,16 @@ enum Layout {
     Touched,
     /// The same with transparent huge pages.
     TouchedHuge,
+    /// Small pages, placed by a policy of the process that interleaves them over the nodes with a share, and that stays.
+    Interleaved,
+    /// Pages of hugetlbfs that the kernel takes where it likes, for a thread on the first CPU; the shares say nothing.
+    Reserved,
 }
 
 impl Layout {
     /// Large pages are asked for.
     fn huge(self) -> bool {
-        matches!(self, Layout::Huge | Layout::Hugetlb | Layout::TouchedHuge)
+        matches!(self, Layout::Huge | Layout::Hugetlb | Layout::TouchedHuge | Layout::Reserved)
     }
 
     /// Flags of its mapping.
@@ -54,7 +59,9 @@ impl Layout {
             | match self {
                 Layout::Shared => libc::MAP_SHARED,
                 // Reserved pages are taken one by one, or those of one node could be promised to another.
-                Layout::Hugetlb => libc::MAP_PRIVATE | libc::MAP_HUGETLB | libc::MAP_NORESERVE,
+                Layout::Hugetlb | Layout::Reserved => {
+                    libc::MAP_PRIVATE | libc::MAP_HUGETLB | libc::MAP_NORESERVE
+                }
                 _ => libc::MAP_PRIVATE,
             }
     }
@@ -98,6 +105,8 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
         "mixed" => Layout::Mixed,
         "touched" => Layout::Touched,
         "touched_huge" => Layout::TouchedHuge,
+        "interleaved" => Layout::Interleaved,
+        "reserved" => Layout::Reserved,
         other => return Err(format!("{other:?} is no layout")),
     };
     let (skewed, settles, sharded) = match access {
@@ -111,6 +120,9 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
         Some(count) => vec![None; count.parse().map_err(|_| format!("{count:?} is no number"))?],
         None => sysfs::parse_list(cpus)?.into_iter().map(Some).collect(),
     };
+    if let (Layout::Reserved, Some(Some(cpu))) = (layout, threads.first()) {
+        affinity::pin(&[*cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
+    }
     let memory = Arc::new(place(&shares, mib << 20, layout)?);
     let (mut by_node, mut holes) = (vec![0u64; shares.len()], 0u64);
     for pages in memory.pages.chunks(1024) {
@@ -246,6 +258,13 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
     // SAFETY: within the mapping made above. Refused where there are no huge pages: the truth is asked for later.
     unsafe { libc::madvise(first as *mut _, count * stride, advice) };
     let pages: Vec<usize> = (0..count).map(|page| first + page * stride).collect();
+    let nodes = shares.iter().enumerate().filter(|(_, share)| **share > 0);
+    let shared = nodes.fold(0u64, |mask, (node, _)| mask | 1 << node);
+    if layout == Layout::Interleaved {
+        // SAFETY: the mask has the number of bits that is said.
+        let set = unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_INTERLEAVE, &shared, 64) };
+        check(set, "interleaving")?;
+    }
     let mut from = 0;
     while from < count {
         let node = node_of(from);
@@ -259,14 +278,18 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
         let mask = 1u64 << node;
         // SAFETY: the range is ours, and mask has the number of bits that is said.
         unsafe {
-            if layout.by_touch() {
-                check(libc::syscall(libc::SYS_set_mempolicy, MPOL_BIND, &mask, 64), "choosing a node")?;
-            } else {
-                let len = (to - from) * PAGE;
-                check(
-                    libc::syscall(libc::SYS_mbind, pages[from], len, MPOL_BIND, &mask, 64, 0),
-                    "binding to a node",
-                )?;
+            match layout {
+                Layout::Interleaved | Layout::Reserved => {}
+                _ if layout.by_touch() => {
+                    check(libc::syscall(libc::SYS_set_mempolicy, MPOL_BIND, &mask, 64), "choosing a node")?;
+                }
+                _ => {
+                    let len = (to - from) * PAGE;
+                    check(
+                        libc::syscall(libc::SYS_mbind, pages[from], len, MPOL_BIND, &mask, 64, 0),
+                        "binding to a node",
+                    )?;
+                }
             }
         }
         for page in &pages[from..to] {
@@ -278,6 +301,9 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
     if layout == Layout::Locked {
         // SAFETY: within the mapping made above.
         check(i64::from(unsafe { libc::mlock(first as *const _, count * PAGE) }), "locking memory")?;
+    }
+    if layout == Layout::Interleaved {
+        return Ok(Memory { pages });
     }
     // SAFETY: without a mask nothing is read.
     let dropped = unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_DEFAULT, std::ptr::null::<u64>(), 0) };

@@ -7,7 +7,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{SLACK, close_loop, memory_is_on, two_nodes, undo};
+use super::{Loop, SLACK, memory_is_on, two_nodes, undo};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::sysfs::{self, show_list};
@@ -36,7 +36,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let pid = work.pid();
     cgroup.put(pid)?;
     work.go();
-    let finding = close_loop(report, &mut watch, "cpus-and-memory-apart", LIVES + HELD + SLACK);
+    let finding = Loop::of("cpus-and-memory-apart").close(report, &mut watch, LIVES + HELD + SLACK);
     let row = watch.process(pid);
     report.say(format_args!("at the end remote {} by {}", row["remote_pct"], row["remote_source"]));
     let finding = finding?;

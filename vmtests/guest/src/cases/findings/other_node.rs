@@ -9,7 +9,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
 use super::watch::Watch;
-use super::{SLACK, close_loop, memory_is_on, shell, two_nodes, undo};
+use super::{Loop, SLACK, memory_is_on, shell, two_nodes, undo};
 use crate::procfs;
 use crate::report::Report;
 use crate::rest::Balancing;
@@ -35,7 +35,11 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let work = Work::start_now("numa_truth", &["free:1", "0,100", MIB, "touched", "uniform"])?;
     let pid = work.pid();
     let stays = Stays::on_node(0, pid, all_cpus(plan))?;
-    let finding = close_loop(report, &mut watch, "memory-on-other-node", LIVES + HELD + SLACK);
+    let finding = Loop { held: HELD, ..Loop::of("memory-on-other-node") }.close(
+        report,
+        &mut watch,
+        LIVES + HELD + SLACK,
+    );
     let row = watch.process(pid);
     report.say(format_args!(
         "at the end it ran by node {}, remote {}",
@@ -53,13 +57,13 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
 
 /// A process that stays on a node although it may run everywhere: sent back whenever the scheduler took it elsewhere, as 6.1
 /// does with a thread that is alone on its CPU.
-struct Stays {
+pub(super) struct Stays {
     end: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), String>>,
 }
 
 impl Stays {
-    fn on_node(node: u32, pid: i32, all: Vec<u32>) -> Result<Stays, Stop> {
+    pub(super) fn on_node(node: u32, pid: i32, all: Vec<u32>) -> Result<Stays, Stop> {
         let home = sysfs::node_cpus(node)?;
         let end = Arc::new(AtomicBool::new(false));
         let thread = thread::spawn({
@@ -78,7 +82,7 @@ impl Stays {
         Ok(Stays { end, thread })
     }
 
-    fn stop(self) -> Result<(), Stop> {
+    pub(super) fn stop(self) -> Result<(), Stop> {
         self.end.store(true, Relaxed);
         let done = self.thread.join();
         Ok(done.map_err(|_| "the thread that keeps the process on its node panicked".to_owned())??)

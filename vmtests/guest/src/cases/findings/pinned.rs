@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{SLACK, close_loop, memory_is_on, shell, two_nodes};
+use super::{Loop, SLACK, memory_is_on, shell, two_nodes};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::sysfs;
@@ -33,7 +33,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let work = Work::start_now("numa_truth", &["free:2", "0,100", MIB, "touched", "uniform"])?;
     let pid = work.pid();
     shell::pin_all(pid, &sysfs::node_cpus(0)?)?;
-    let finding = close_loop(report, &mut watch, "remote-after-pin", LIVES + HELD + SLACK);
+    let finding = Loop::of("remote-after-pin").close(report, &mut watch, LIVES + HELD + SLACK);
     let row = watch.process(pid);
     report.say(format_args!("at the end remote {} by {}", row["remote_pct"], row["remote_source"]));
     let finding = finding?;

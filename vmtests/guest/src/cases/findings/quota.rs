@@ -1,94 +1,80 @@
-//! Two cgroups that their quota of one CPU stops: one by bursts, below it on average, and one that uses all of it:
-//! `quota-throttled`. The command is in words here, because only an engine or systemd has one, so none is executed.
+//! Two cgroups that their quota of one CPU stops, one after the other: one by bursts, below it on average, and one that uses all of
+//! it: `quota-throttled`.
 
-use std::fs;
 use std::time::Duration;
 
-use serde_json::Value;
 use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
-use super::SLACK;
-use super::watch::{self, Watch, label};
+use super::groups::{self, Groups};
+use super::watch::Watch;
+use super::{Loop, SLACK, undo};
 use crate::report::Report;
-use crate::sysfs;
 use crate::work::Work;
 
 pub const CASE: Case = Case {
     name: "findings_quota",
-    about: "a cgroup that its quota stops in bursts is a warning, one that uses all of its quota an info",
+    about: "a cgroup that uses all of its quota is an info; one that its quota stops in bursts is a warning, its command gives it more, \
+            the finding ends, and the way back restores the quota",
     run,
 };
 
-const MOUNT: &str = "/sys/fs/cgroup";
 const SHELF: &str = "/quotas.slice";
 const BURSTS: &str = "/quotas.slice/bursts";
 const CONSTANT: &str = "/quotas.slice/constant";
 /// The age from which on a container is judged, and the time that the rule's condition must hold.
-const COMES: Duration = Duration::from_secs(120);
+const LIVES: Duration = Duration::from_secs(60);
+const HELD: Duration = Duration::from_secs(60);
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     if plan.machine.cpus() != 4 {
         return Err(Stop::skip("needs four CPUs"));
     }
-    let _cgroups = Cgroups::make()?;
-    let mut watch = Watch::start()?;
-    // 120 ms of CPU time in 200 ms, in which the quota gives 200, but only 100 at a time.
-    let mut bursts = Work::start("bursts", &["4", "30", "200"])?;
-    let mut constant = Work::start("spin", &["0-1"])?;
-    for (work, path) in [(&mut bursts, BURSTS), (&mut constant, CONSTANT)] {
-        sysfs::write(format!("{MOUNT}{path}/cgroup.procs"), &work.pid().to_string())?;
-        work.go();
-    }
-    let both = |interval: &Value| [BURSTS, CONSTANT].iter().all(|path| of(interval, path).is_some());
-    let found = watch.until(COMES + SLACK, both)?;
-    let last = watch.last().clone();
-    for (path, severity) in [(BURSTS, "warning"), (CONSTANT, "info")] {
-        let finding = of(&last, path);
-        report.say(finding.map_or_else(|| watch.why_not("quota-throttled"), label));
-        let got = finding.map_or("none", |finding| finding["severity"].as_str().unwrap_or_default());
-        report.equal(format_args!("severity of {path}"), severity, got);
-    }
-    report.check(found.is_some(), "both findings", "within two minutes", found.is_some());
+    let _groups = Groups::make(&["cpu"], &[SHELF, BURSTS, CONSTANT])?;
+    groups::write(BURSTS, "cpu.max", "100000 100000")?;
+    // A refill that comes late, as it does where CPUs are emulated in turns, is lost time of a short period.
+    groups::write(CONSTANT, "cpu.max", "1000000 1000000")?;
+    // The tool must leave a CPU idle: else a quota protects others.
+    let mut watch = Watch::every("2")?;
+    // One after the other: both leave no CPU idle where the tool is slow, and then a quota protects others.
+    let constant = work(CONSTANT, "spin", &["0-1"])?;
+    let expected = Loop { of: Some(CONSTANT), severity: "info", ..Loop::of("quota-throttled") };
+    let info = expected.comes(report, &mut watch, LIVES + HELD + SLACK);
+    say_rows(report, &watch);
+    constant.stop()?;
+    info?;
+    // Half a CPU on average, and two at a time, of which the quota gives one. CPUs that are emulated take turns of 100 ms: threads
+    // with less work than that come one after the other, and never use more than one CPU.
+    let bursts = work(BURSTS, "bursts", &["2", "250", "1000"])?;
+    let expected = Loop { of: Some(BURSTS), held: HELD, ..Loop::of("quota-throttled") };
+    let closed = expected.close(report, &mut watch, LIVES + HELD + SLACK);
+    say_rows(report, &watch);
+    let finding = closed?;
+    let after = groups::read(BURSTS, "cpu.max")?;
+    let more = after.split(' ').next().and_then(|us| us.parse::<u32>().ok()).unwrap_or(0);
+    report.check(more > 100_000, "cpu.max after the command", "more than 100000", &after);
+    undo(report, &finding)?;
+    report.equal("cpu.max after the way back", "100000 100000".to_owned(), groups::read(BURSTS, "cpu.max")?);
     watch.stop()?;
     bursts.stop()?;
-    constant.stop()?;
     Ok(())
 }
 
-/// The finding of a cgroup.
-fn of<'a>(interval: &'a Value, path: &str) -> Option<&'a Value> {
-    watch::findings(interval)
-        .find(|finding| finding["id"] == "quota-throttled" && finding["subject"]["cgroup"] == path)
+/// A workload in a cgroup.
+fn work(group: &str, name: &str, arguments: &[&str]) -> Result<Work, Stop> {
+    let mut work = Work::start(name, arguments)?;
+    groups::write(group, "cgroup.procs", &work.pid().to_string())?;
+    work.go();
+    Ok(work)
 }
 
-/// Cgroups with a quota of one CPU, removed at the end.
-struct Cgroups;
-
-impl Cgroups {
-    fn make() -> Result<Cgroups, Stop> {
-        let cgroups = Cgroups;
-        sysfs::write(format!("{MOUNT}/cgroup.subtree_control"), "+cpu")?;
-        for path in [SHELF, BURSTS, CONSTANT] {
-            let directory = format!("{MOUNT}{path}");
-            fs::create_dir_all(&directory).map_err(|error| format!("creating {directory}: {error}"))?;
-            if path == SHELF {
-                sysfs::write(format!("{directory}/cgroup.subtree_control"), "+cpu")?;
-            } else {
-                // A refill that comes late, as it does where CPUs are emulated in turns, is lost time of a short period.
-                let period = if path == CONSTANT { 500_000 } else { 100_000 };
-                sysfs::write(format!("{directory}/cpu.max"), &format!("{period} {period}"))?;
-            }
-        }
-        Ok(cgroups)
+/// The numbers that the rule looks at, of the last interval.
+fn say_rows(report: &Report, watch: &Watch) {
+    for row in watch.last()["containers"].as_array().into_iter().flatten() {
+        let part = |key: &str| format!("{key} {}", row[key]);
+        let parts = ["cgroup", "cpu_pct", "cpu_quota_pct", "throttled_pct"].map(part);
+        report.say(parts.join(", "));
     }
-}
-
-impl Drop for Cgroups {
-    fn drop(&mut self) {
-        for path in [CONSTANT, BURSTS, SHELF] {
-            // Processes that still end keep one: nothing else looks at it.
-            let _ = fs::remove_dir(format!("{MOUNT}{path}"));
-        }
-    }
+    let idle = watch.last()["cpus"].as_array().into_iter().flatten().map(|cpu| cpu["busy_pct"].to_string());
+    report.say(format_args!("busy: {}", idle.collect::<Vec<_>>().join(", ")));
 }

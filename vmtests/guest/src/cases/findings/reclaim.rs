@@ -9,7 +9,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{SLACK, close_loop, shell};
+use super::{Loop, SLACK, shell};
 use crate::report::Report;
 use crate::setting::Setting;
 use crate::sysfs;
@@ -37,7 +37,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mode = Setting::begin(MODE, "1")?;
     let mut watch = Watch::start()?;
     let work = Work::start_now("overflow", &["0", MIB])?;
-    let finding = close_loop(report, &mut watch, "zone-reclaim", HELD + SLACK + SLACK)?;
+    let finding = Loop::of("zone-reclaim").close(report, &mut watch, HELD + SLACK + SLACK)?;
     report.equal("the mode after the command", "0".to_owned(), mode.get()?);
     let undo = finding["undo"][0]["line"].as_str().unwrap_or_default();
     shell::execute(undo)?;

@@ -29,6 +29,7 @@ pub fn execute(text: &str) -> Result<(), String> {
             let (name, value) = setting.split_once('=').ok_or_else(|| format!("no value in {text:?}"))?;
             sysfs::write(format!("/proc/sys/{}", name.replace('.', "/")), value)
         }
+        (["docker", "update", options @ .., id], None) => docker_update(id, options),
         (["echo", words @ ..], Some(file)) => sysfs::write(file, &format!("{}\n", words.join(" "))),
         _ => Err(format!("no program here for {text:?}")),
     }
@@ -54,6 +55,21 @@ pub fn pin_all(pid: i32, cpus: &[u32]) -> Result<(), String> {
             return Ok(());
         }
     }
+}
+
+/// Writes the files of the cgroup of a container, as docker does for these options.
+fn docker_update(id: &str, options: &[&str]) -> Result<(), String> {
+    let cgroup = format!("/sys/fs/cgroup/docker/{id}");
+    let mut options = options.chunks_exact(2);
+    for option in options.by_ref() {
+        let (file, text) = match *option {
+            ["--cpuset-cpus", cpus] => ("cpuset.cpus", cpus.to_owned()),
+            ["--cpuset-mems", mems] => ("cpuset.mems", mems.to_owned()),
+            _ => return Err(format!("docker update has no option {option:?} here")),
+        };
+        sysfs::write(format!("{cgroup}/{file}"), &text)?;
+    }
+    if options.remainder().is_empty() { Ok(()) } else { Err("an option without a value".to_owned()) }
 }
 
 fn migrate(pid: i32, from: u64, to: u64) -> Result<(), String> {
@@ -160,6 +176,10 @@ mod tests {
         ] {
             assert!(split(text).is_err(), "{text}");
         }
-        assert!(execute("reboot").is_err() && execute("migratepages x 0 1").is_err());
+        for text in
+            ["reboot", "migratepages x 0 1", "docker update --name x 3c", "docker update --cpuset-cpus 3c"]
+        {
+            assert!(execute(text).is_err(), "{text}");
+        }
     }
 }

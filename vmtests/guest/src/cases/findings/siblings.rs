@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{SLACK, close_loop, shell, undo};
+use super::{Loop, SLACK, shell, undo};
 use crate::report::Report;
 use crate::sysfs::{self, show_list};
 use crate::work::Work;
@@ -36,7 +36,11 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let pid = work.pid();
     // Its main thread, too, so that the list is that of the process.
     shell::pin_all(pid, &core)?;
-    let finding = close_loop(report, &mut watch, "sibling-contention", LIVES + HELD + SLACK)?;
+    let finding = Loop { held: HELD, ..Loop::of("sibling-contention") }.close(
+        report,
+        &mut watch,
+        LIVES + HELD + SLACK,
+    )?;
     let moved = procfs::cpus_allowed(pid)?;
     let mut cores: Vec<Vec<u32>> = moved.iter().map(|cpu| sysfs::siblings(*cpu)).collect::<Result<_, _>>()?;
     cores.sort();

@@ -16,7 +16,12 @@ pub struct Watch {
 
 impl Watch {
     pub fn start() -> Result<Watch, Stop> {
-        Ok(Watch { batch: Batch::start(&["-d", "1"])?, last: Value::Null, seen: Vec::new() })
+        Watch::every("1")
+    }
+
+    /// With intervals of so many seconds: what is emulated is slow, and longer ones take less of its time.
+    pub fn every(seconds: &str) -> Result<Watch, Stop> {
+        Ok(Watch { batch: Batch::start(&["-d", seconds])?, last: Value::Null, seen: Vec::new() })
     }
 
     /// The first interval for which this is true; `None` after `limit`.
@@ -75,12 +80,17 @@ impl Watch {
 
     /// The row of a process in the last interval.
     pub fn process(&self, pid: i32) -> Value {
-        row(&self.last, &format!("{pid}@")).cloned().unwrap_or_default()
+        process(&self.last, pid)
     }
 
     pub fn stop(self) -> Result<(), Stop> {
         self.batch.stop()
     }
+}
+
+/// The row of a process in an interval.
+pub fn process(interval: &Value, pid: i32) -> Value {
+    row(interval, &format!("{pid}@")).cloned().unwrap_or_default()
 }
 
 /// Findings of an interval.
