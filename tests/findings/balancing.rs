@@ -10,13 +10,13 @@ use crate::world::{
     Actor, BOOT_NS, GIB, Machine, S, TWO, blind, commands, each_second, found, machine, pages,
 };
 
-mod balancing_ping_pong {
+pub mod balancing_ping_pong {
     use super::*;
 
     const ID: &str = "balancing-ping-pong";
 
     /// A process of 4 GiB of which balancing moves so many pages a second from node 0 to node 1, and so many back.
-    fn world(there: u64, back: u64) -> Machine {
+    pub fn world(there: u64, back: u64) -> Machine {
         let per_second = Counts::default().with([
             (Counter::BalancedPages, there + back),
             (Counter::MigratedPages, there + back),

@@ -41,6 +41,45 @@ fn sources_and_rules_that_are_named_exist() {
 }
 
 #[test]
+fn every_rule_has_a_row_about_its_loop_and_what_the_row_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let text = read("docs/findings.md");
+    let (_, rest) = text.split_once("## Closed loops").unwrap();
+    let table = rest.split_once("\n## ").unwrap().0;
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let ids: Vec<String> = RULES.iter().map(|rule| format!("`{}`", rule.id)).collect();
+    let of_rows: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(of_rows, ids, "one row for each rule, in the order of the table of rules");
+    let (guests, tests) =
+        (read("vmtests/guests.toml"), read("tests/findings/loops.rs") + &read("tests/probes/printed.rs"));
+    let healthy = read("tests/findings/healthy.rs") + &read("tests/findings/healthy_long.rs");
+    for row in &rows {
+        let [rule, fired, silent, closed] = row[..] else { panic!("{row:?}") };
+        for name in [fired, closed].iter().flat_map(|cell| cell.split("guest `").skip(1)).map(first) {
+            assert!(guests.contains(&format!("\"{name}\"")), "{rule}: no guest runs {name}");
+        }
+        for name in closed.split("test `").skip(1).map(first) {
+            assert!(tests.contains(&format!("fn {name}()")), "{rule}: there is no test {name}");
+        }
+        for name in silent.split(", ").filter_map(|world| world.strip_prefix('H')) {
+            assert!(healthy.contains(&format!("fn h{name:0>2}_")), "{rule}: there is no world H{name}");
+        }
+        let says = ["guest `", "by test `", "no: "].iter().any(|begin| closed.starts_with(begin));
+        assert!(says, "{rule}: {closed}");
+    }
+}
+
+/// The text to the next backtick.
+fn first(rest: &str) -> &str {
+    rest.split('`').next().unwrap_or_default()
+}
+
+#[test]
 fn every_guard_has_a_test_with_its_name() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/findings");
     let files = [

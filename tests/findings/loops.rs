@@ -299,6 +299,18 @@ fn balancing_cost() {
 }
 
 #[test]
+fn balancing_ping_pong() {
+    let mut world = crate::balancing::balancing_ping_pong::world(2000, 2000);
+    let (moves, flows) = (world.actors[0].per_second.clone(), world.page_flow_rates.clone());
+    each_second(&mut world, move |machine, _| {
+        let on = machine.state.numa_balancing != Some(0);
+        machine.actors[0].per_second = if on { moves.clone() } else { Default::default() };
+        machine.page_flow_rates = if on { flows.clone() } else { Default::default() };
+    });
+    closes_and_opens("balancing-ping-pong", world, 100);
+}
+
+#[test]
 fn sibling_contention() {
     let mut world = worlds::siblings(0.9);
     // The synthetic machine says what a sibling costs in its two states; here its speed follows, too.

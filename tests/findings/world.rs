@@ -170,7 +170,7 @@ pub fn fold(host: &Arc<HostFacts>, samples: &[Sample]) -> (Engine, Vec<Change>) 
     (engine, changes)
 }
 
-/// What changes something at once can be undone.
+/// A line that changes something at once can be undone.
 fn has_a_way_back(finding: &Finding) {
     // Its line shows something and changes nothing.
     let shows = finding.key.id == "node-without-memory";

@@ -37,7 +37,6 @@ const FEATURES: &[(&str, &[&str])] = &[
             "findings_hugetlb",
             "findings_balancing_off",
             "findings_balancing_cost",
-            "findings_ping_pong",
             "findings_quota",
         ],
     ),

@@ -100,7 +100,6 @@ const CASES: &[Case] = &[
     findings::HUGETLB,
     findings::BALANCING_OFF,
     findings::BALANCING_COST,
-    findings::PING_PONG,
     selftest::CASE,
     calibrate::CASE,
     tui::CASE,

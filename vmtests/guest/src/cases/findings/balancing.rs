@@ -1,9 +1,6 @@
-//! NUMA balancing that is off where it has something to repair (`balancing-off`), that takes time and brings nothing
-//! (`balancing-cost`), and that moves the same memory to and fro (`balancing-ping-pong`).
+//! NUMA balancing that is off where it has something to repair (`balancing-off`), and that takes time and brings nothing
+//! (`balancing-cost`).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
 use std::time::Duration;
 
 use vmtests_protocol::Plan;
@@ -11,7 +8,7 @@ use vmtests_protocol::Plan;
 use super::super::{Case, Stop, all_cpus};
 use super::other_node::Stays;
 use super::watch::Watch;
-use super::{Loop, SLACK, shell, two_nodes, undo};
+use super::{Loop, SLACK, two_nodes, undo};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::setting::Setting;
@@ -32,22 +29,12 @@ pub const COST: Case = Case {
     run: run_cost,
 };
 
-pub const PING_PONG: Case = Case {
-    name: "findings_ping_pong",
-    about: "NUMA balancing moves the memory of a process after it from node to node: the finding comes, its command turns balancing \
-            off, the finding ends, and the way back turns it on",
-    run: run_ping_pong,
-};
-
 /// Subjects are judged from this age on, and those of balancing from this one; times that conditions must hold.
 const LIVES: Duration = Duration::from_secs(60);
 const SETTLES: Duration = Duration::from_secs(120);
 const HELD: Duration = Duration::from_secs(60);
-const HELD_TO_AND_FRO: Duration = Duration::from_secs(90);
 const MIB: &str = "96";
 const DEBUG: &str = "/sys/kernel/debug/sched/numa_balancing";
-/// Time on a node; on both is less than what rules about memory on another node ask for.
-const TURN: Duration = Duration::from_secs(10);
 
 fn run_off(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     two_nodes(plan)?;
@@ -76,35 +63,6 @@ fn run_cost(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let expected = Loop { held: HELD, ..Loop::of("balancing-cost") };
     let closed = expected.close(report, &mut watch, SETTLES + HELD + SLACK);
     report.say(format_args!("at the end balancing takes {} %", watch.process(work.pid())["balancing_pct"]));
-    switches_back(report, &balancing, &closed?, ["0", "1"])?;
-    watch.stop()?;
-    work.stop()?;
-    Ok(())
-}
-
-fn run_ping_pong(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    two_nodes(plan)?;
-    let _periods = fast_scans()?;
-    let balancing = Balancing::on()?;
-    let mut watch = Watch::start()?;
-    let work = Work::start_now("numa_truth", &["free:1", "50,50", MIB, "touched", "uniform"])?;
-    let pid = work.pid();
-    let end = Arc::new(AtomicBool::new(false));
-    let moves = thread::spawn({
-        let (end, nodes) = (Arc::clone(&end), [sysfs::node_cpus(0)?, sysfs::node_cpus(1)?]);
-        move || -> Result<(), String> {
-            for cpus in nodes.iter().cycle().take_while(|_| !end.load(Relaxed)) {
-                shell::pin_all(pid, cpus)?;
-                thread::sleep(TURN);
-            }
-            Ok(())
-        }
-    });
-    let expected =
-        Loop { held: HELD_TO_AND_FRO, beside: &["balancing-cost"], ..Loop::of("balancing-ping-pong") };
-    let closed = expected.close(report, &mut watch, SETTLES + HELD_TO_AND_FRO + SLACK);
-    end.store(true, Relaxed);
-    moves.join().map_err(|_| "the thread that moves the process panicked".to_owned())??;
     switches_back(report, &balancing, &closed?, ["0", "1"])?;
     watch.stop()?;
     work.stop()?;

@@ -75,6 +75,4 @@ fn say_rows(report: &Report, watch: &Watch) {
         let parts = ["cgroup", "cpu_pct", "cpu_quota_pct", "throttled_pct"].map(part);
         report.say(parts.join(", "));
     }
-    let idle = watch.last()["cpus"].as_array().into_iter().flatten().map(|cpu| cpu["busy_pct"].to_string());
-    report.say(format_args!("busy: {}", idle.collect::<Vec<_>>().join(", ")));
 }
