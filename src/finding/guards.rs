@@ -293,7 +293,7 @@ pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence
 
 /// The answer of accesses, or of the kernel's own scans, to the question whether memory on other nodes is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scanned {
+pub enum UseElsewhere {
     /// Next to no access leaves the node; or scans met that memory and found it unused.
     Cold,
     /// They met too little of it in the window, and found next to no use.
@@ -310,20 +310,20 @@ const USED_PCT: f64 = 10.0;
 const FAULTS: f64 = 100.0;
 
 /// The answer about memory on other nodes.
-pub fn scanned(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Scanned {
-    let Of::Process(task) = of else { return Scanned::NotCold };
+pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewhere {
+    let Of::Process(task) = of else { return UseElsewhere::NotCold };
     if remote_accesses(view, of).is_some_and(|(pct, error)| pct + error < USED_PCT) {
-        return Scanned::Cold;
+        return UseElsewhere::Cold;
     }
     let off =
         view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_some_and(|mode| mode & 1 == 0);
     if off || task.raw.scan_period_ms == 0 || !is_default(task.raw.mempolicy) {
-        return Scanned::NotCold;
+        return UseElsewhere::NotCold;
     }
     if view.number(&HINT_FAULTS, of).is_err() {
-        return Scanned::NotCold;
+        return UseElsewhere::NotCold;
     }
-    let Some(home) = placed.home() else { return Scanned::NotCold };
+    let Some(home) = placed.home() else { return UseElsewhere::NotCold };
     let scans = view.over_ns() as f64 / 1e6 / f64::from(task.raw.scan_period_ms);
     let away = placed.outside(&[home]);
     // A scan goes round: it meets no more than all of it.
@@ -331,16 +331,16 @@ pub fn scanned(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Scanned {
     let faults = met / FAULT_BYTES;
     let found = task.delta[Counter::HintRemote] as f64;
     match (found < faults * 0.01, faults >= FAULTS) {
-        (true, true) => Scanned::Cold,
-        (true, false) => Scanned::TooLittle,
-        _ if found == 0.0 => Scanned::TooLittle,
-        _ => Scanned::NotCold,
+        (true, true) => UseElsewhere::Cold,
+        (true, false) => UseElsewhere::TooLittle,
+        _ if found == 0.0 => UseElsewhere::TooLittle,
+        _ => UseElsewhere::NotCold,
     }
 }
 
 /// Whether next to nothing uses the memory on other nodes, by accesses or by the kernel's own scans.
 pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
-    scanned(view, of, placed) == Scanned::Cold
+    use_elsewhere(view, of, placed) == UseElsewhere::Cold
 }
 
 /// Blindness about memory that nothing uses.

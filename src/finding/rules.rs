@@ -44,6 +44,7 @@ use super::rule::Rule;
 use super::view::View;
 use super::{Check, Subject};
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
+use crate::metric::placement::REMOTE_PCT;
 use crate::model::sample::HostFacts;
 use crate::snapshot::Snapshot;
 
@@ -86,6 +87,12 @@ pub static RULES: &[&Rule] = &[
     &distances_wrong::RULE,
     &counters_taken_turns::RULE,
 ];
+
+/// The sign that memory is where it is used: remote_pct falls to so much within a minute. None where it is not known now.
+fn remote_falls(of: Subject, from: Option<f64>, to: f64) -> Vec<Check> {
+    let check = |from| Check { metric: REMOTE_PCT.id, of: of.clone(), from, to, below: true, within_s: 60.0 };
+    from.map(check).into_iter().collect()
+}
 
 /// The sign that memory that moves to a node is too much for it.
 fn watermark_stop(view: &View<'_>, node: &Subject) -> Vec<Check> {

@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use numatop_ng::finding::{Check, Engine, Finding, Options, Subject};
-use numatop_ng::metric::host::HOST_METRICS;
-use numatop_ng::metric::{container, node, task};
+use numatop_ng::finding::{Check, Engine, Finding, Options};
 use numatop_ng::model::group::Group;
 use numatop_ng::model::sample::{CgroupFacts, CgroupMode, FilePages, Sample, VmStat};
 use numatop_ng::model::topology::parse_cpulist;
@@ -14,7 +12,7 @@ use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 
 use crate::sick_worlds as worlds;
 use crate::world::{
-    Actor, BOOT_NS, DOCKER, Machine, PLAIN, S, TWO, each_second, files, lines, machine, pages,
+    Actor, BOOT_NS, DOCKER, Machine, PLAIN, S, TWO, each_second, files, lines, machine, pages, value_of,
 };
 
 /// A machine with its engine, one second after the other.
@@ -47,26 +45,7 @@ impl Loop {
 
     /// The value of a check's metric in the last interval.
     fn value(&self, check: &Check) -> f64 {
-        let snapshot = self.snapshot.as_ref().unwrap();
-        let read = match &check.of {
-            Subject::Process(pid, _) => {
-                let row = snapshot.tasks.iter().find(|row| row.raw.pid == *pid).unwrap();
-                task::by_id(check.metric).unwrap().read(row, snapshot)
-            }
-            Subject::Node(id) => {
-                let row = snapshot.nodes.iter().find(|row| row.raw.id == id.0).unwrap();
-                node::by_id(check.metric).unwrap().read(row, snapshot)
-            }
-            Subject::Container(id) => {
-                let row = snapshot.containers.iter().find(|row| row.id == *id).unwrap();
-                container::by_id(check.metric).unwrap().read(row, snapshot)
-            }
-            Subject::Host => {
-                let metric = HOST_METRICS.iter().find(|metric| metric.id == check.metric).unwrap();
-                metric.read(snapshot)
-            }
-            other => panic!("{other} has no row"),
-        };
+        let read = value_of(check, self.snapshot.as_ref().unwrap()).unwrap();
         read.unwrap().number().unwrap()
     }
 

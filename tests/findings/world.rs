@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
-use numatop_ng::finding::{Change, Command, Engine, Finding, Options, Subject, When};
+use numatop_ng::finding::{Change, Check, Command, Engine, Finding, Options, Subject, When};
+use numatop_ng::metric::host::HOST_METRICS;
 use numatop_ng::metric::{Value, container, node, task};
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::{ProcFields, Texts};
@@ -183,23 +184,32 @@ fn has_a_way_back(finding: &Finding) {
 fn checks_are_numbers(finding: &Finding, snapshot: &Snapshot) {
     for check in finding.told.check.iter().chain(&finding.told.stop) {
         let is_number = |read: Reading<Value>| read.map_or(true, |value| value.number().is_some());
-        let one = match &check.of {
-            Subject::Process(pid, _) => {
-                let row = snapshot.tasks.iter().find(|row| row.raw.pid == *pid);
-                row.map(|row| is_number(task::by_id(check.metric).unwrap().read(row, snapshot)))
-            }
-            Subject::Container(id) => {
-                let row = snapshot.containers.iter().find(|row| row.id == *id);
-                row.map(|row| is_number(container::by_id(check.metric).unwrap().read(row, snapshot)))
-            }
-            Subject::Node(id) => {
-                let row = snapshot.nodes.iter().find(|row| row.raw.id == id.0);
-                row.map(|row| is_number(node::by_id(check.metric).unwrap().read(row, snapshot)))
-            }
-            _ => None,
-        };
+        let one = value_of(check, snapshot).map(is_number);
         assert_ne!(one, Some(false), "{}: {} of {} is not one number", finding.key, check.metric, check.of);
     }
+}
+
+/// The value of a check's metric; `None` where its subject has no row.
+pub fn value_of(check: &Check, snapshot: &Snapshot) -> Option<Reading<Value>> {
+    Some(match &check.of {
+        Subject::Process(pid, _) => {
+            let row = snapshot.tasks.iter().find(|row| row.raw.pid == *pid)?;
+            task::by_id(check.metric).unwrap().read(row, snapshot)
+        }
+        Subject::Container(id) => {
+            let row = snapshot.containers.iter().find(|row| row.id == *id)?;
+            container::by_id(check.metric).unwrap().read(row, snapshot)
+        }
+        Subject::Node(id) => {
+            let row = snapshot.nodes.iter().find(|row| row.raw.id == id.0)?;
+            node::by_id(check.metric).unwrap().read(row, snapshot)
+        }
+        Subject::Host => {
+            let metric = HOST_METRICS.iter().find(|metric| metric.id == check.metric).unwrap();
+            metric.read(snapshot)
+        }
+        Subject::Device(_) => return None,
+    })
 }
 
 /// The engine after so many seconds of a machine.

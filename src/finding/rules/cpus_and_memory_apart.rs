@@ -7,9 +7,8 @@ use super::super::guards;
 use super::super::rule::{Group, Hold, Look, Plan, Rule, Seen};
 use super::super::text::{nodes, sentence};
 use super::super::view::{Of, View, cpus_of_files, mems_of_files, settle};
-use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Told, When, env};
+use super::super::{Command, Confidence, Kind, Note, Scope, Severity, Told, When, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
-use crate::metric::placement::REMOTE_PCT;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 use crate::snapshot::Task;
@@ -172,18 +171,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         gain,
         commands,
         undo,
-        check: view
-            .remote_pct(of)
-            .map(|from| Check {
-                metric: REMOTE_PCT.id,
-                of: of.subject(),
-                from,
-                to: 5.0,
-                below: true,
-                within_s: 60.0,
-            })
-            .into_iter()
-            .collect(),
+        check: super::remote_falls(of.subject(), view.remote_pct(of).ok(), 5.0),
         stop: Vec::new(),
         risk: format!("The group waits while its memory moves. {RISK_OF_MOVE}"),
         or_else: vec![format!(

@@ -6,7 +6,7 @@ use super::super::guards::{self, OWN_POLICY_MAX};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
 use super::remote_after_pin::gain_of_memory;
 use super::waiting;
 use crate::metric::placement::{HUGETLB_BYTES, MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -199,17 +199,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         commands,
         undo,
         // With all of its memory there, as much is remote as it runs elsewhere.
-        check: remote
-            .into_iter()
-            .map(|remote| Check {
-                metric: REMOTE_PCT.id,
-                of: of.subject(),
-                from: remote,
-                to: 100.0 - placed.run_pct(&[home]) + (2.0 * placed.error).max(5.0),
-                below: true,
-                within_s: 60.0,
-            })
-            .collect(),
+        check: super::remote_falls(
+            of.subject(),
+            remote,
+            100.0 - placed.run_pct(&[home]) + (2.0 * placed.error).max(5.0),
+        ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!(
             "It changes the whole machine: node {home} moves other pages away to make huge ones, and may get fewer than were asked \

@@ -5,7 +5,7 @@ use super::super::guards;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, comm, pct, sentence};
 use super::super::view::{Of, View, input, settle};
-use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
+use super::super::{Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::node::{LMA_PER_S, RMA_PER_S};
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -136,14 +136,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         gain: gain_of_memory(view, of, &placed, &[home]),
         commands,
         undo: undo.into_iter().collect(),
-        check: vec![Check {
-            metric: REMOTE_PCT.id,
-            of: of.subject(),
-            from: view.number(&REMOTE_PCT, of).unwrap_or(away),
-            to: (2.0 * placed.error).max(5.0),
-            below: true,
-            within_s: 60.0,
-        }],
+        check: super::remote_falls(
+            of.subject(),
+            Some(view.number(&REMOTE_PCT, of).unwrap_or(away)),
+            (2.0 * placed.error).max(5.0),
+        ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!("One memory controller serves it. {RISK_OF_MOVE}"),
         or_else: vec![format!(

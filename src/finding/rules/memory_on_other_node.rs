@@ -6,7 +6,7 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
 use super::super::{
-    Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
+    Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
 };
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::balancing::HINT_REMOTE_PCT;
@@ -144,14 +144,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         gain: gain_of_memory(view, of, &placed, to),
         commands,
         undo: env::move_memory(task.raw.pid, to, from, "moves all of it, not only what came").into_iter().collect(),
-        check: vec![Check {
-            metric: REMOTE_PCT.id,
-            of: of.subject(),
-            from: remote,
-            to: (seen.plan.number + 2.0 * placed.error).max(5.0),
-            below: true,
-            within_s: 60.0,
-        }],
+        check: super::remote_falls(
+            of.subject(),
+            Some(remote),
+            (seen.plan.number + 2.0 * placed.error).max(5.0),
+        ),
         stop: super::watermark_stop(view, &Subject::Node(to[0])),
         risk: RISK_OF_MOVE.into(),
         or_else: vec![

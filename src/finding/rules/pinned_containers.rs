@@ -1,7 +1,7 @@
 //! A container whose processes share memory, as the subject of remote-after-pin: pages that are moved for one are moved for all.
 
 use super::super::fit::memory_room;
-use super::super::guards::{self, Placed, Scanned};
+use super::super::guards::{self, Placed, UseElsewhere};
 use super::super::rule::{Look, Plan, Seen};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, cpus_of_files, mems_of_files};
@@ -63,12 +63,12 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
     if away > room || guards::is_moving(view, of, &placed) {
         return Ok(Look::Quiet);
     }
-    let scans: Vec<Scanned> =
-        members.iter().map(|task| guards::scanned(view, &Of::Process(task), &placed)).collect();
-    if scans.contains(&Scanned::Cold) && !scans.contains(&Scanned::NotCold) {
+    let scans: Vec<UseElsewhere> =
+        members.iter().map(|task| guards::use_elsewhere(view, &Of::Process(task), &placed)).collect();
+    if scans.contains(&UseElsewhere::Cold) && !scans.contains(&UseElsewhere::NotCold) {
         return Ok(guards::cold());
     }
-    let sure = behind - placed.error >= view.limit("outside") && scans.contains(&Scanned::NotCold);
+    let sure = behind - placed.error >= view.limit("outside") && scans.contains(&UseElsewhere::NotCold);
     Ok(Look::seen(Seen {
         severity: Severity::Warning,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },

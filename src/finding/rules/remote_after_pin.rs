@@ -7,7 +7,7 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
 use super::super::{
-    Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
+    Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
 };
 use super::pinned_containers;
 use crate::metric::balancing::HINT_REMOTE_PCT;
@@ -112,8 +112,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if bytes > room || guards::is_moving(view, of, &placed) || goes_out(view, of) == Some(true) {
         return Ok(Look::Quiet);
     }
-    let scanned = guards::scanned(view, of, &placed);
-    if scanned == guards::Scanned::Cold {
+    let elsewhere = guards::use_elsewhere(view, of, &placed);
+    if elsewhere == guards::UseElsewhere::Cold {
         return Ok(guards::cold());
     }
     let own = guards::is_own_memory(view, of);
@@ -123,7 +123,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         severity = Severity::Info;
     }
     // Scans that go on for longer than this may yet find that nothing uses it.
-    let sure = behind - placed.error >= view.limit("outside") && scanned != guards::Scanned::TooLittle;
+    let sure = behind - placed.error >= view.limit("outside") && elsewhere != guards::UseElsewhere::TooLittle;
     Ok(Look::seen(Seen {
         severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
@@ -205,18 +205,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )
         .into_iter()
         .collect(),
-        check: view
-            .number(&REMOTE_PCT, of)
-            .map(|remote| Check {
-                metric: REMOTE_PCT.id,
-                of: of.subject(),
-                from: remote,
-                to: (2.0 * placed.error).max(5.0),
-                below: true,
-                within_s: 60.0,
-            })
-            .into_iter()
-            .collect(),
+        check: super::remote_falls(
+            of.subject(),
+            view.number(&REMOTE_PCT, of).ok(),
+            (2.0 * placed.error).max(5.0),
+        ),
         stop: super::watermark_stop(view, &node),
         risk: RISK_OF_MOVE.into(),
         or_else: vec![format!("Nothing uses that memory: {hint}")],

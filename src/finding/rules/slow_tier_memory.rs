@@ -6,7 +6,7 @@ use super::super::guards;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env};
+use super::super::{Confidence, Kind, Note, Severity, Subject, Told, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::page_migrations::BALANCING;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -145,18 +145,12 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         commands,
         undo,
         // Memory of a node without CPUs is remote all of the time, and then only while it runs elsewhere.
-        check: remote
-            .into_iter()
-            .map(|remote| Check {
-                metric: REMOTE_PCT.id,
-                of: of.subject(),
-                from: remote,
-                to: (remote - share.value * placed.run_pct(&[home]) / 100.0).max(0.0)
-                    + (2.0 * placed.error).max(5.0),
-                below: true,
-                within_s: 60.0,
-            })
-            .collect(),
+        check: super::remote_falls(
+            of.subject(),
+            remote,
+            remote.map_or(0.0, |remote| (remote - share.value * placed.run_pct(&[home]) / 100.0).max(0.0))
+                + (2.0 * placed.error).max(5.0),
+        ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!("Node {home} has less room for others. {RISK_OF_MOVE}"),
         or_else: vec![
