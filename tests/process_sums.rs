@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::group::{Group, Kind};
-use numatop_ng::model::sample::{Comm, Counts, MemPolicy, Names, PagesFound, PlacementRaw, Sample, TaskRaw};
+use numatop_ng::model::sample::{Comm, Counts, Names, PagesFound, PlacementRaw, Sample, TaskRaw};
 use numatop_ng::snapshot::{Container, RowKind, Snapshot, Task, derive, derive_both, derive_tasks};
 use numatop_ng::source::synthetic::demo_machine;
 use numatop_ng::tui::history::{History, Want};
@@ -45,28 +45,13 @@ fn samples(threads: &[Thread], placed: bool) -> [Sample; 2] {
             pid: thread.pid,
             tid: if thread.ended { 0 } else { 100 + at as u32 },
             ppid: 1,
-            uid: 0,
-            start_ns: 0,
-            leader_start_ns: 0,
             cgroup_id: thread.cgroups[later],
             comm: Comm::new("thread"),
-            state: 0,
-            exit_state: 0,
-            policy: 0,
-            nice: 0,
-            cpu: 0,
             cpus_allowed: 1 + at as u32 % 3,
             cpu_nodes: Some(1 << (at % 3)),
-            mem_nodes: None,
-            kthread: false,
             rss_bytes: thread.rss,
-            resident: None,
-            exec_ns: 0,
-            preferred_node: None,
-            scan_period_ms: 0,
-            numa_group: 0,
-            mempolicy: MemPolicy::default(),
             counts: counts.with([(Counter::Nvcsw, count / 7), (Counter::RunDelayNs, count / 5)]),
+            ..TaskRaw::default()
         }
     };
     let mut rows: [Vec<Arc<TaskRaw>>; 2] = Default::default();

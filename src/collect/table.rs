@@ -9,6 +9,7 @@ use super::parsed::Parsed;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Counts, TaskRaw};
 use crate::model::wire::LOOK_EVERY;
+use crate::program::slack::is_roomy;
 
 /// Serials of rows we make ourselves, for the ended threads of a process. The kernel counts up from one.
 const ENDED_THREADS: u64 = 1 << 63;
@@ -376,10 +377,10 @@ impl TaskTable {
 
     /// Gives back the room that a burst of tasks took: tables keep that of the most that they ever had.
     fn shrink(&mut self) {
-        if is_roomy(self.live.capacity(), self.live.len()) {
+        if is_roomy(self.live.capacity(), self.live.len(), ROOM_MIN) {
             self.live.shrink_to(2 * self.live.len());
         }
-        if is_roomy(self.exited.capacity(), self.exited.len()) {
+        if is_roomy(self.exited.capacity(), self.exited.len(), ROOM_MIN) {
             self.exited.shrink_to(2 * self.exited.len());
         }
         shrink(&mut self.outside);
@@ -389,17 +390,11 @@ impl TaskTable {
     }
 }
 
-/// Whether a table has room for many more rows than it has. Some room always stays, so that a table that grows and shrinks
-/// is not made anew over and over.
-fn is_roomy(capacity: usize, len: usize) -> bool {
-    capacity > ROOM_MIN && capacity / 8 > len
-}
-
 /// Rows for which a table may have room whatever it has.
 const ROOM_MIN: usize = 1024;
 
 fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
-    if is_roomy(map.capacity(), map.len()) {
+    if is_roomy(map.capacity(), map.len(), ROOM_MIN) {
         map.shrink_to(2 * map.len());
     }
 }

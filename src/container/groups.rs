@@ -93,7 +93,7 @@ impl CgroupTracker {
     /// True when it is time to read again: the kernel counted `changes`, a task is in an `unknown` cgroup, or names of cgroups
     /// that were removed have been kept long enough.
     pub fn is_due(&self, changes: u32, unknown: bool) -> bool {
-        let stale = unknown || self.changes != Some(changes) || self.book.is_due() || self.has_expired();
+        let stale = unknown || self.changes != Some(changes) || self.has_stale_names();
         stale && self.not_before.is_none_or(|at| Instant::now() >= at)
     }
 
@@ -108,7 +108,7 @@ impl CgroupTracker {
         let began = Instant::now();
         let paths = self.hierarchy.paths();
         self.changes = Some(changes);
-        if paths != self.paths || names.groups.is_empty() || self.book.is_due() || self.has_expired() {
+        if paths != self.paths || names.groups.is_empty() || self.has_stale_names() {
             self.rename(&paths, names);
         }
         self.paths = paths;
@@ -187,9 +187,10 @@ impl CgroupTracker {
         self.resolve(names);
     }
 
-    /// Whether names are kept that need not be any more. They would stay until cgroups change again: on a quiet machine for good.
-    fn has_expired(&self) -> bool {
-        self.removed.first().is_some_and(|(at, _)| at.elapsed() >= KEEP_REMOVED)
+    /// Whether names are to be looked up again, or those of removed cgroups are kept that need not be any more. These would stay
+    /// until cgroups change again: on a quiet machine for good.
+    fn has_stale_names(&self) -> bool {
+        self.book.is_due() || self.removed.first().is_some_and(|(at, _)| at.elapsed() >= KEEP_REMOVED)
     }
 
     fn rename(&mut self, paths: &BTreeMap<u64, String>, names: &mut Arc<Names>) {

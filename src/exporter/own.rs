@@ -1,9 +1,11 @@
 //! Start and open files of the process that measures, beside its samples.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::ClockId;
 
 use super::page::Family;
+use crate::host::clock::clock;
 
 /// This process since it began.
 pub(super) struct Own {
@@ -13,8 +15,7 @@ pub(super) struct Own {
 
 impl Own {
     pub(super) fn begin() -> Own {
-        // A clock before 1970 is nobody's start.
-        Own { started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() }
+        Own { started: clock(ClockId::Realtime).as_secs_f64() }
     }
 
     /// In the names that Prometheus has for them; without what /proc does not say.

@@ -51,9 +51,8 @@ pub struct MemPolicy {
 ///
 /// Fields stay in this order: an interval goes through all rows, most of which rest, and the first ones lie beside the
 /// reference count that it touches anyway.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-#[cfg_attr(test, derive(Default))]
 pub struct TaskRaw {
     /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.
     pub serial: u64,
@@ -111,38 +110,6 @@ pub struct TaskRaw {
 }
 
 impl TaskRaw {
-    /// No task: all zero, and none of what a task may not have.
-    pub fn nothing() -> TaskRaw {
-        TaskRaw {
-            serial: 0,
-            pid: 0,
-            tid: 0,
-            ppid: 0,
-            uid: 0,
-            start_ns: 0,
-            leader_start_ns: 0,
-            cgroup_id: 0,
-            comm: Comm::default(),
-            state: 0,
-            exit_state: 0,
-            policy: 0,
-            nice: 0,
-            cpu: 0,
-            cpus_allowed: 0,
-            cpu_nodes: None,
-            mem_nodes: None,
-            kthread: false,
-            rss_bytes: 0,
-            resident: None,
-            exec_ns: 0,
-            preferred_node: None,
-            scan_period_ms: 0,
-            numa_group: 0,
-            mempolicy: MemPolicy::default(),
-            counts: Counts::default(),
-        }
-    }
-
     /// The process of the row.
     pub fn process(&self) -> (u32, u64) {
         (self.pid, self.leader_start_ns)

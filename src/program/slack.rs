@@ -44,6 +44,12 @@ impl Slack {
     }
 }
 
+/// Whether what has room for `capacity` things and holds `len` should give some of it back. Room for `least` always stays, so that
+/// what grows and shrinks is not made anew over and over.
+pub fn is_roomy(capacity: usize, len: usize, least: usize) -> bool {
+    capacity > least && capacity / 8 > len
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

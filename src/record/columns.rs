@@ -38,8 +38,11 @@ impl<R> Width<R> {
     fn written(&self, cells: &Bytes<'_>, count: usize) -> Result<usize, Malformed> {
         match self {
             Width::Fixed(width) => Ok(*width),
-            Width::Of(_) if count > 0 && cells.numbers().is_multiple_of(count) => Ok(cells.numbers() / count),
-            Width::Of(_) => Err(Malformed("a column has cells for a part of its rows")),
+            Width::Of(_) => {
+                let cells = cells.numbers();
+                let width = cells.checked_div(count).filter(|width| width * count == cells);
+                width.ok_or(Malformed("a column has cells for a part of its rows"))
+            }
         }
     }
 }
@@ -93,7 +96,7 @@ impl Row for NodeRaw {
 
 impl Row for TaskRaw {
     fn zero() -> TaskRaw {
-        TaskRaw::nothing()
+        TaskRaw::default()
     }
 
     fn become_like(&mut self, other: &TaskRaw) {

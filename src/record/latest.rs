@@ -1,5 +1,5 @@
-//! Rows of the sample that a delta builds on, where none near it was read: somebody jumped there. The deltas between the keyframe
-//! and it are gone through from the last one back, so that of each row the latest version alone is read. Pure.
+//! Rows of the sample that a delta builds on, after a jump, when no sample near it was read. A jump goes through the deltas behind
+//! it from the last one back to the keyframe, and reads the latest version of each row only. Pure.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

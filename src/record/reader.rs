@@ -59,6 +59,14 @@ struct Near {
     tried: u64,
 }
 
+impl KeyInForce {
+    /// The base of a delta: this keyframe, and the sample `near` it, or else its own.
+    fn base<'a>(&'a self, near: Option<&'a Near>) -> Base<'a> {
+        let (tick, tasks) = near.map_or((0, &self.sample.tasks), |near| (near.tick, &near.tasks));
+        Base { key: &self.sample, key_id: self.id, tick, tasks }
+    }
+}
+
 /// The last reading of something that frames depend on, by the place of its first copy; `None` where it could not be.
 type Last<T> = Option<(u64, Option<T>)>;
 
@@ -290,8 +298,7 @@ impl Reader {
     /// The sample of a delta, from the last one that was read, which must be near.
     fn delta(&mut self, frame: Frame, key: &KeyInForce) -> Result<Sample> {
         let near = self.near.take().filter(|near| near.key == frame.head.base);
-        let (tick, tasks) = near.as_ref().map_or((0, &key.sample.tasks), |near| (near.tick, &near.tasks));
-        let base = Base { key: &key.sample, key_id: key.id, tick, tasks };
+        let base = key.base(near.as_ref());
         let decoded =
             self.frames.payload(frame).and_then(|()| self.decode(&frame.head, &key.head, Some(base)));
         let (key, tried) = (frame.head.base, frame.end());
@@ -310,9 +317,7 @@ impl Reader {
     /// The sample of a delta, from the rows that it needs of those between its keyframe and itself, of which none is damaged.
     fn jump(&mut self, frame: Frame, key: &KeyInForce, between: &[Frame]) -> Result<Sample> {
         let near = self.near.take();
-        let (tick, tasks) = near.as_ref().map_or((0, &key.sample.tasks), |near| (near.tick, &near.tasks));
-        let base = Base { key: &key.sample, key_id: key.id, tick, tasks };
-        let rows = self.rows_before(frame, &key.head, base, between);
+        let rows = self.rows_before(frame, &key.head, key.base(near.as_ref()), between);
         self.near =
             rows.map(|(tick, tasks)| Near { key: frame.head.base, tick, tasks, tried: frame.at }).ok();
         let sample = self.delta(frame, key);

@@ -12,6 +12,7 @@ use super::format::{
 use super::frame::{Carried, Extras, FrameHead, HEAD_LEN, Sealer};
 use super::payload::{self, Delta, TooLarge};
 use crate::model::sample::Sample;
+use crate::program::slack::is_roomy;
 
 /// zstd's level: 3 and 9 are within 3 % of it and cost more.
 const LEVEL: i32 = 1;
@@ -183,8 +184,9 @@ impl Writer {
     /// Gives back the room that samples of a burst of tasks took, after a keyframe: no frame until the next one is much larger
     /// than that.
     fn shrink(&mut self) {
-        let is_roomy = self.payload.capacity() > ROOM_MIN && self.payload.capacity() / 8 > self.payload.len();
-        if is_roomy && let Ok(sealer) = Sealer::new(LEVEL) {
+        if is_roomy(self.payload.capacity(), self.payload.len(), ROOM_MIN)
+            && let Ok(sealer) = Sealer::new(LEVEL)
+        {
             self.sealer = sealer;
             self.payload.shrink_to(2 * self.payload.len());
             self.frames.shrink_to(2 * self.frames.len());
@@ -355,7 +357,7 @@ mod tests {
                     serial,
                     tid: serial as u32,
                     exec_ns: serial * serial,
-                    ..TaskRaw::nothing()
+                    ..TaskRaw::default()
                 })
             })
             .collect();

@@ -372,7 +372,7 @@ impl List<'_> {
 
 fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
     // All that is not summed up is the same in all rows.
-    static NOBODY: LazyLock<Arc<TaskRaw>> = LazyLock::new(|| Arc::new(TaskRaw::nothing()));
+    static NOBODY: LazyLock<Arc<TaskRaw>> = LazyLock::new(|| Arc::new(TaskRaw::default()));
     Container {
         id,
         group,
