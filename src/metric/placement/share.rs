@@ -1,0 +1,329 @@
+//! The share of remote accesses of a row: from which source, how far it may be off, and the sums behind it.
+
+use super::super::over::Quotient;
+use super::super::{Value, Witness, balancing, counters, no};
+use super::{memory, only_node};
+use crate::access::follow::by_count::{Evidence, by_count};
+use crate::model::access::MemoryUse;
+use crate::model::sample::{Hints, Reading, Slot};
+use crate::model::share::wilson_farther;
+use crate::snapshot::{Container, Node, Remote, Snapshot, Task};
+
+/// The source of a share of remote accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The machine has one node.
+    OneNode,
+    /// RMA / (RMA + LMA).
+    Counted,
+    /// Sampled accesses, where their shares are by count.
+    Sampled,
+    /// Where it ran and where its memory is.
+    Placement,
+    /// The share of its hinting faults.
+    Hinting,
+}
+
+impl Basis {
+    pub(super) fn id(self) -> &'static str {
+        match self {
+            Basis::OneNode => "one_node",
+            Basis::Counted => "counted",
+            Basis::Sampled => "sampled",
+            Basis::Placement => "placement",
+            Basis::Hinting => "hinting",
+        }
+    }
+
+    fn witness(self) -> Witness {
+        match self {
+            Basis::OneNode | Basis::Counted => Witness::Counted,
+            Basis::Sampled => Witness::Estimate,
+            Basis::Placement => Witness::Memory,
+            Basis::Hinting => Witness::Hints,
+        }
+    }
+}
+
+/// A row's remote accesses from each source, the best one first.
+pub(super) struct Known {
+    pub(super) basis: Basis,
+    pct: f64,
+    /// The least and the most that it could be.
+    pub(super) range: (f64, f64),
+}
+
+impl Known {
+    fn exactly(basis: Basis, pct: f64) -> Known {
+        Known { basis, pct, range: (pct, pct) }
+    }
+
+    /// The value of remote_pct for a row that ran so long and has so much memory.
+    pub(super) fn share(&self, run_ns: u64, rss_bytes: u64) -> Value {
+        Value::Share {
+            pct: self.pct,
+            at_least: self.range.0,
+            witness: self.basis.witness(),
+            of: run_ns as f64,
+            resident: Some(rss_bytes),
+        }
+    }
+
+    /// The distance to the farther end of the range, in percentage points.
+    pub(super) fn error_points(&self) -> f64 {
+        (self.pct - self.range.0).max(self.range.1 - self.pct)
+    }
+}
+
+/// Hinting faults in an interval, from which on their share says something.
+const ENOUGH_HINTS: u64 = 100;
+
+/// The share by hinting faults, if they were enough. The error is that of the share among so many faults (Agresti and
+/// Coull 1998, "Approximate is better than exact"); that faults are no accesses is not in it.
+fn of_hints(hints: Option<Hints>) -> Option<Known> {
+    const Z: f64 = 1.96;
+    let hints = hints.filter(|hints| hints.faults >= ENOUGH_HINTS)?;
+    let (faults, remote) = (hints.faults as f64, hints.remote as f64);
+    let draws = faults + Z * Z;
+    let share = (remote + Z * Z / 2.0) / draws;
+    let error_points = 100.0 * Z * (share * (1.0 - share) / draws).sqrt();
+    let pct = remote * 100.0 / faults;
+    let range = ((pct - error_points).max(0.0), (pct + error_points).min(100.0));
+    Some(Known { basis: Basis::Hinting, pct, range })
+}
+
+/// The share of sampled accesses, where it is one of accesses and not of time.
+fn of_samples(found: &MemoryUse) -> Option<Known> {
+    found.complete().ok()?;
+    by_count(&Evidence::of_remote(found)).ok()?;
+    let (remote, known) = found.remote_by_count();
+    let (pct, error) = wilson_farther(remote, known)?;
+    let range = ((pct - error).max(0.0), (pct + error).min(100.0));
+    Some(Known { basis: Basis::Sampled, pct, range })
+}
+
+/// `lma` and `rma` of a row, what its samples say, and what its placement says or why it says nothing.
+fn known(
+    snapshot: &Snapshot,
+    accesses: Option<(f64, f64)>,
+    sampled: Option<&MemoryUse>,
+    ran: bool,
+    remote: impl FnOnce() -> Reading<Remote>,
+    hints: Option<Hints>,
+) -> Reading<Known> {
+    if only_node(snapshot).is_some() {
+        return Ok(Known::exactly(Basis::OneNode, 0.0));
+    }
+    if let Some(counted) = accesses.and_then(of_counters) {
+        return Ok(counted);
+    }
+    if let Some(sampled) = sampled.and_then(of_samples) {
+        return Ok(sampled);
+    }
+    of_placement(remote(), ran).or_else(|why| of_hints(hints).ok_or(why))
+}
+
+/// The share of `lma` and `rma`, where something was counted.
+fn of_counters((lma, rma): (f64, f64)) -> Option<Known> {
+    (lma + rma > 0.0).then(|| Known::exactly(Basis::Counted, rma * 100.0 / (lma + rma)))
+}
+
+fn of_placement(remote: Reading<Remote>, ran: bool) -> Reading<Known> {
+    remote.and_then(|remote| match (remote.pct(), remote.range_pct()) {
+        (Some(pct), Some(range)) => Ok(Known { basis: Basis::Placement, pct, range }),
+        _ if ran => Err(no("where the memory of what ran is has not been looked at yet")),
+        _ => Err(no("did not run in this interval")),
+    })
+}
+
+/// The share of remote accesses as one source has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RemoteShare {
+    /// Not [`Basis::OneNode`].
+    pub basis: Basis,
+    /// In per cent.
+    pub pct: f64,
+    /// The least and the most that it could be, in per cent; both as `pct` where the error is not known.
+    pub range: (f64, f64),
+}
+
+/// The share of remote accesses of a process, from each source that has one, the best first: that is remote_pct. Empty on
+/// machines with one node.
+pub fn remote_by_source(task: &Task, snapshot: &Snapshot) -> Vec<RemoteShare> {
+    if only_node(snapshot).is_some() {
+        return Vec::new();
+    }
+    let slots = &task.delta.slots;
+    let counted = counters::accesses(slots, snapshot).and_then(of_counters);
+    let sampled = task.memory_use.as_ref().filter(|_| task.tid.is_none());
+    let sampled = sampled.and_then(|sampled| of_samples(&sampled.found));
+    let placed = of_placement(remote_of(task, snapshot), task.run_ns() > 0).ok();
+    let hints = of_hints(Some(balancing::of_task(task)));
+    let all = [counted, sampled, placed, hints].into_iter().flatten();
+    all.map(|known| RemoteShare { basis: known.basis, pct: known.pct, range: known.range }).collect()
+}
+
+pub(super) fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
+    known_of_task(task, snapshot, || remote_of(task, snapshot))
+}
+
+/// The same where `remote` is [`remote_of`] it.
+fn known_of_task(
+    task: &Task,
+    snapshot: &Snapshot,
+    remote: impl FnOnce() -> Reading<Remote>,
+) -> Reading<Known> {
+    // Samples are added up by process, so threads have none.
+    let sampled = task.memory_use.as_ref().filter(|_| task.tid.is_none()).map(|sampled| &*sampled.found);
+    known(
+        snapshot,
+        counters::accesses(&task.delta.slots, snapshot),
+        sampled,
+        task.run_ns() > 0,
+        remote,
+        Some(balancing::of_task(task)),
+    )
+}
+
+/// The values of remote_pct and remote_error_points of a row, where the host has both.
+pub fn share_of_task(task: &Task, snapshot: &Snapshot) -> Option<(Value, f64)> {
+    let known = of_task(task, snapshot).ok()?;
+    Some((known.share(task.run_ns(), task.rss_bytes), known.error_points()))
+}
+
+/// The same of a container.
+pub fn share_of_container(row: &Container, snapshot: &Snapshot) -> Option<(Value, f64)> {
+    let known = of_container(row, snapshot).ok()?;
+    Some((known.share(row.sum.run_ns(), row.sum.rss_bytes), known.error_points()))
+}
+
+pub(super) fn remote_of(task: &Task, snapshot: &Snapshot) -> Reading<Remote> {
+    if task.run_ns() == 0 {
+        return Err(no("did not run in this interval"));
+    }
+    memory(task).map(|memory| Remote::of(&task.delta.run_ns, memory, &snapshot.room))
+}
+
+pub(super) fn of_container(row: &Container, snapshot: &Snapshot) -> Reading<Known> {
+    let accesses = counters::accesses(&row.sum.delta.slots, snapshot);
+    let hints = Some(balancing::of_task(&row.sum));
+    known(snapshot, accesses, None, row.sum.run_ns() > 0, || Ok(row.remote), hints)
+}
+
+pub(super) fn of_node(node: &Node, snapshot: &Snapshot) -> Reading<Known> {
+    let accesses = counters::accesses(&node.slots, snapshot);
+    known(snapshot, accesses, None, node.busy_ns > 0, || Ok(node.remote), node.hints)
+}
+
+/// The sums behind remote_pct. Where a CPU counts accesses they are accesses, in every interval; elsewhere time on CPUs, so
+/// that intervals and rows with different sources add up.
+fn quotient(
+    snapshot: &Snapshot,
+    slots: &[Slot],
+    run_ns: u64,
+    remote: Option<Remote>,
+    known: impl FnOnce() -> Reading<Known>,
+) -> Reading<Quotient> {
+    if only_node(snapshot).is_some() {
+        return Ok(Quotient::pct(0.0, run_ns as f64));
+    }
+    match counters::accesses(slots, snapshot) {
+        Some((lma, rma)) if lma + rma > 0.0 => return Ok(Quotient::pct(rma, lma + rma)),
+        Some(_) => return Err(no("no memory access was counted in this interval")),
+        None => {}
+    }
+    if let Some(lost) = counters::accesses_lost(slots, snapshot) {
+        return Err(lost);
+    }
+    let known = known()?;
+    match (known.basis, remote) {
+        (Basis::Placement, Some(remote)) => Ok(Quotient::pct(remote.remote_ns, remote.run_ns)),
+        _ => Ok(Quotient::pct(known.pct / 100.0 * run_ns as f64, run_ns as f64)),
+    }
+}
+
+pub(super) fn quotient_of_task(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
+    let remote = remote_of(task, snapshot);
+    let known_remote = remote.as_ref().ok().copied();
+    let known = || known_of_task(task, snapshot, || remote);
+    quotient(snapshot, &task.delta.slots, task.run_ns(), known_remote, known)
+}
+
+pub(super) fn quotient_of_container(row: &Container, snapshot: &Snapshot) -> Reading<Quotient> {
+    let known = || of_container(row, snapshot);
+    quotient(snapshot, &row.sum.delta.slots, row.sum.run_ns(), Some(row.remote), known)
+}
+
+pub(super) fn quotient_of_node(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
+    quotient(snapshot, &node.slots, node.busy_ns, Some(node.remote), || of_node(node, snapshot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::access::answers::Answers;
+    use crate::model::access::next_runs::NextRuns;
+    use crate::model::access::{ByNodes, MappingUse};
+    use crate::model::units::NodeId;
+
+    #[test]
+    fn hinting_faults_are_a_source_when_there_are_enough() {
+        assert!(of_hints(None).is_none());
+        assert!(of_hints(Some(Hints { faults: 99, remote: 30 })).is_none());
+        let known = of_hints(Some(Hints { faults: 100, remote: 30 })).unwrap();
+        assert_eq!((known.basis.id(), known.pct), ("hinting", 30.0));
+        // Wilson's interval, which has the same middle and is a little narrower, is 21.9 to 39.6.
+        assert!((8.8..9.0).contains(&known.error_points()), "{}", known.error_points());
+    }
+
+    /// A process of which `remote` and `local` followed samples are unrelated to the runs after them.
+    fn followed(remote: u64, local: u64) -> MemoryUse {
+        let by_node = [(1, remote), (0, local)]
+            .map(|(node, samples)| ((Some(NodeId(node)), Some(NodeId(0))), samples as f64));
+        let mapping = MappingUse {
+            start: 0x1000,
+            bytes: 0x1000,
+            name: String::new(),
+            by_node: ByNodes::new(),
+            next_by_node: by_node.into(),
+            answers: Answers::default(),
+        };
+        let pairs = [(false, false), (false, true), (true, false), (true, true)].map(|pair| (pair, 25));
+        let all = remote + local;
+        let next_runs =
+            NextRuns { followed: all, resolved: all, by_remote: pairs.into(), ..NextRuns::default() };
+        MemoryUse { next_runs, mappings: vec![mapping], of_all: all, ..MemoryUse::default() }
+    }
+
+    #[test]
+    fn samples_by_count_are_a_source_with_their_own_error() {
+        let known = of_samples(&followed(300, 100)).unwrap();
+        assert_eq!(
+            (known.basis.id(), known.basis.witness(), known.pct),
+            ("sampled", Witness::Estimate, 75.0)
+        );
+        // Wilson: 1.96 * sqrt(0.75 * 0.25 / 400 + ...) = 4.2, and its middle is 0.2 off.
+        assert!((4.4..4.6).contains(&known.error_points()), "{}", known.error_points());
+        assert!(of_samples(&followed(70, 29)).is_none(), "99 are too few");
+        assert!(of_samples(&MemoryUse::default()).is_none());
+    }
+
+    #[test]
+    fn samples_by_time_or_with_losses_are_no_source() {
+        let mut found = followed(300, 100);
+        found.next_runs.resolved = 319;
+        assert!(of_samples(&found).is_none(), "not resolved");
+        let mut found = followed(300, 100);
+        found.next_runs.by_remote = [((false, false), 50), ((true, true), 50)].into();
+        assert!(of_samples(&found).is_none(), "in runs");
+        let mut found = followed(300, 100);
+        found.lost.insert("ring_full".into(), 100);
+        assert!(of_samples(&found).is_none(), "lost");
+    }
+
+    #[test]
+    fn none_of_many_is_not_known_exactly() {
+        let known = of_hints(Some(Hints { faults: 10_000, remote: 0 })).unwrap();
+        assert!(known.pct == 0.0 && known.error_points() > 0.01, "{}", known.error_points());
+    }
+}
