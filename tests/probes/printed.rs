@@ -198,15 +198,7 @@ pub fn podman_does_what_is_printed_about_lists() -> Result<()> {
     let environment = watch.until("the container is known", &mut find)?;
     ensure!(environment == env::Env::Podman(container.id.clone()), "{environment:?}");
     let unified = watch.source.host().cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
-    let last = *watch
-        .source
-        .host()
-        .topology
-        .online_cpus()
-        .map(|cpu| cpu.id.0)
-        .collect::<Vec<_>>()
-        .last()
-        .context("CPUs")?;
+    let last = watch.source.host().topology.online_cpus().last().context("CPUs")?.id.0;
     let bind = |cpus: &[u32]| env::bind(&environment, cpus, &[NodeId(0)], None, unified);
     for cpus in [vec![0, last], vec![last], vec![0]] {
         let line = type_line(&bind(&cpus))?;
