@@ -1,11 +1,11 @@
 //! A scope of a cgroup and all below it, compared with what the kernel charges to that cgroup.
 
-use std::fs;
 use std::path::Path;
 
 use vmtests_protocol::Plan;
 
 use super::{Case, Stop, all_cpus, no_losses};
+use crate::groups::{self, Groups};
 use crate::intervals::Totals;
 use crate::procfs;
 use crate::report::Report;
@@ -21,7 +21,6 @@ pub const CASE: Case = Case {
     run,
 };
 
-const MOUNT: &str = "/sys/fs/cgroup";
 const SHELF: &str = "/shelf.slice";
 const BOX: &str = "/shelf.slice/box";
 const INNER: &str = "/shelf.slice/box/inner";
@@ -30,7 +29,8 @@ const INNER: &str = "/shelf.slice/box/inner";
 const REST: (&str, &str) = ("48", "75,25");
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    let cgroups = Cgroups::make(&[SHELF, BOX, INNER])?;
+    // Without the memory controller there is no memory.numa_stat.
+    let cgroups = Groups::make(&["memory"], &[SHELF, BOX, INNER])?;
     let cpus: Vec<String> = (0..plan.machine.cpus().min(2)).map(|cpu| cpu.to_string()).collect();
     let (first, last) = (cpus[0].as_str(), cpus[cpus.len() - 1].as_str());
     let mut storm = Work::start("storm", &[first])?;
@@ -47,16 +47,16 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut comes = Work::start(workload, &arguments)?;
     let mut stays_out = Work::start("spin", &[last])?;
     for (work, path) in [(&storm, BOX), (&deep, INNER), (&leaves, BOX)] {
-        cgroups.put(work.pid(), path)?;
+        put(work.pid(), path)?;
     }
     let rests = match plan.machine.nodes.len() {
         1 => None,
         nodes => {
             let shares = format!("{}{}", REST.1, ",0".repeat(nodes - 2));
             // Born inside: memory stays with the cgroup in which it was touched.
-            cgroups.put(std::process::id() as i32, BOX)?;
+            put(std::process::id() as i32, BOX)?;
             let rests = Work::start("numa_truth", &["0", &shares, REST.0, "small", "uniform"])?;
-            cgroups.put(std::process::id() as i32, "/")?;
+            put(std::process::id() as i32, "/")?;
             Some(rests)
         }
     };
@@ -71,8 +71,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         work.go();
     }
     batch.follow(&mut totals, 2)?;
-    let left = cgroups.moved(&leaves, "/")?;
-    let came = cgroups.moved(&comes, BOX)?;
+    let left = moved(&leaves, "/")?;
+    let came = moved(&comes, BOX)?;
     batch.follow(&mut totals, 2)?;
     let (storm_pid, deep_pid, leaves_pid, comes_pid) = (storm.pid(), deep.pid(), leaves.pid(), comes.pid());
     let outside = stays_out.pid();
@@ -82,7 +82,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     stays_out.stop()?;
     batch.follow(&mut totals, 1)?;
     let end = span::around(&mut batch, &mut totals, usage_ns)?;
-    let numa_stat = sysfs::read(format!("{MOUNT}{BOX}/memory.numa_stat"));
+    let numa_stat = groups::read(BOX, "memory.numa_stat");
 
     report.cpu_seconds_between(
         "rows add up to cpu.stat of the cgroup",
@@ -117,8 +117,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         rests.stop()?;
     }
     drop(cgroups);
-    let left =
-        [SHELF, BOX, INNER].iter().filter(|path| Path::new(&format!("{MOUNT}{path}")).exists()).count();
+    let left = [SHELF, BOX, INNER].iter().filter(|path| Path::new(&groups::file(path, "")).exists()).count();
     report.equal("cgroups that are left", 0, left);
     let last = batch.follow(&mut totals, 2)?;
     batch.stop()?;
@@ -173,50 +172,18 @@ fn ran(work: &Work) -> Result<f64, String> {
 
 /// The kernel's charges to the cgroup and all below it.
 fn usage_ns() -> Result<u64, String> {
-    let path = format!("{MOUNT}{BOX}/cpu.stat");
-    let text = sysfs::read(&path)?;
+    let text = groups::read(BOX, "cpu.stat")?;
     let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse::<u64>().ok());
-    usage.map(|us| us * 1000).ok_or_else(|| format!("{path} has no usage_usec"))
+    usage.map(|us| us * 1000).ok_or_else(|| format!("cpu.stat of {BOX} has no usage_usec"))
 }
 
-/// Cgroups of this case, removed at its end.
-struct Cgroups(&'static [&'static str]);
-
-impl Cgroups {
-    fn make(paths: &'static [&'static str]) -> Result<Self, Stop> {
-        // Without the memory controller there is no memory.numa_stat: "no internal processes" does not hold for
-        // it here, because only the shelf, which has no process, hands it on.
-        sysfs::write(format!("{MOUNT}/cgroup.subtree_control"), "+memory")?;
-        for path in paths {
-            let directory = format!("{MOUNT}{path}");
-            fs::create_dir_all(&directory).map_err(|error| format!("creating {directory}: {error}"))?;
-            if *path == SHELF {
-                sysfs::write(format!("{directory}/cgroup.subtree_control"), "+memory")?;
-            }
-        }
-        Ok(Cgroups(paths))
-    }
-
-    /// Moves a workload that runs; what it had run before the move and after.
-    fn moved(&self, work: &Work, path: &str) -> Result<(f64, f64), String> {
-        let before = ran(work)?;
-        self.put(work.pid(), path)?;
-        Ok((before, ran(work)?))
-    }
-
-    fn put(&self, pid: i32, path: &str) -> Result<(), String> {
-        sysfs::write(
-            Path::new(MOUNT).join(path.trim_start_matches('/')).join("cgroup.procs"),
-            &pid.to_string(),
-        )
-    }
+/// Moves a workload that runs; what it had run before the move and after.
+fn moved(work: &Work, path: &str) -> Result<(f64, f64), String> {
+    let before = ran(work)?;
+    put(work.pid(), path)?;
+    Ok((before, ran(work)?))
 }
 
-impl Drop for Cgroups {
-    fn drop(&mut self) {
-        for path in self.0.iter().rev() {
-            // One that is left is found by the case.
-            let _ = fs::remove_dir(format!("{MOUNT}{path}"));
-        }
-    }
+fn put(pid: i32, path: &str) -> Result<(), String> {
+    groups::write(path, "cgroup.procs", &pid.to_string())
 }

@@ -3,7 +3,6 @@
 mod apart;
 mod balancing;
 mod few_cpus;
-mod groups;
 mod healthy;
 mod hugetlb;
 mod interleaved;

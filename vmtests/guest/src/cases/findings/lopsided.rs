@@ -5,10 +5,10 @@ use std::time::Duration;
 use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
-use super::groups::{self, Groups};
 use super::watch::Watch;
 use super::{Loop, SLACK, memory_is_on, shell, undo};
 use crate::affinity;
+use crate::groups::{self, Groups};
 use crate::report::Report;
 use crate::sysfs::{self, show_list};
 use crate::work::Work;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
-use super::groups::{self, Groups};
 use super::watch::Watch;
 use super::{Loop, SLACK, undo};
+use crate::groups::{self, Groups};
 use crate::report::Report;
 use crate::work::Work;
 

@@ -1,4 +1,4 @@
-//! Cgroups of cases, in places that say who made them, removed at the end.
+//! Cgroups of cases, removed at the end.
 
 use std::fs;
 
@@ -7,11 +7,12 @@ use crate::sysfs;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// Cgroups of version 2 with these controllers, each below the one before that it begins with.
+/// Cgroups of version 2 with these controllers.
 pub struct Groups(Vec<String>);
 
 impl Groups {
-    /// Makes the cgroups with these paths, which begin with a slash; the first is above all others.
+    /// Makes the cgroups with these paths, which begin with a slash. The first is above all others and hands its controllers on:
+    /// one that does has no processes itself.
     pub fn make(controllers: &[&str], paths: &[&str]) -> Result<Groups, Stop> {
         let enabled: Vec<String> = controllers.iter().map(|name| format!("+{name}")).collect();
         let enabled = enabled.join(" ");
@@ -20,7 +21,7 @@ impl Groups {
         for path in paths {
             fs::create_dir_all(file(path, "")).map_err(|error| format!("creating {path}: {error}"))?;
             groups.0.push((*path).to_owned());
-            if paths.iter().any(|below| below.starts_with(&format!("{path}/"))) {
+            if paths.len() > 1 && *path == paths[0] {
                 sysfs::write(file(path, "cgroup.subtree_control"), &enabled)?;
             }
         }
@@ -31,7 +32,7 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         for path in self.0.iter().rev() {
-            // Processes that still end keep one: nothing else looks at it.
+            // Processes that still end keep one. A case to which it matters looks.
             let _ = fs::remove_dir(file(path, ""));
         }
     }
