@@ -15,6 +15,7 @@ pub mod hardware;
 pub mod host;
 pub mod identity;
 pub mod interference;
+pub mod interrupts;
 pub mod located;
 pub mod matrix;
 pub mod mempolicy;

@@ -10,6 +10,7 @@ pub mod disks;
 pub mod event;
 pub mod facility;
 pub mod group;
+pub mod interrupts;
 pub mod machine;
 pub mod memory;
 pub mod process;

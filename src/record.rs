@@ -17,6 +17,7 @@ pub mod frame;
 mod frames;
 mod groups;
 mod huge_pages;
+mod interrupts;
 mod latest;
 mod limits;
 mod lines;

@@ -20,6 +20,7 @@ use crate::access::follow::by_count::{Evidence, by_count};
 use crate::hot::profile::Profile;
 use crate::model::access::MemoryUse;
 use crate::model::event::Role;
+use crate::model::interrupts::Interrupts;
 use crate::model::sample::{
     Flow, Hints, HostFacts, MachineRaw, Missing, Names, Pressure, Reading, Sample, SelfUsage, Slot,
 };
@@ -74,6 +75,8 @@ pub struct Snapshot {
     /// In the interval, like [`Sample::flows`] and [`Sample::page_flows`].
     pub flows: Vec<Flow>,
     pub page_flows: Vec<Flow>,
+    /// As of now; see [`Sample::interrupts`].
+    pub interrupts: Arc<Interrupts>,
     /// In the interval: on-CPU time of all CPUs, their time in interrupts, and context switches.
     pub busy_ns: u64,
     pub irq_ns: u64,
@@ -126,6 +129,7 @@ impl Snapshot {
             room: self.room.clone(),
             flows: self.flows.clone(),
             page_flows: self.page_flows.clone(),
+            interrupts: Arc::clone(&self.interrupts),
             cpus: self.cpus.clone(),
             silent: self.silent.clone(),
             open_slots: self.open_slots.clone(),

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub use self::devices::IrqCounts;
 pub use self::devices::pci_address;
 use self::sysfs::Root;
 use crate::model::topology::{Device, Topology};
@@ -53,5 +54,13 @@ impl Topology {
     /// A file that is there and cannot be understood.
     pub fn irq_nodes_now(&self, root: &Path, device: &Device) -> Result<Vec<NodeId>> {
         devices::irq_nodes(&Root(root), device, &self.cpus)
+    }
+
+    /// Counts of the interrupts of a device, by node.
+    ///
+    /// # Errors
+    /// A file that is there and cannot be understood; the kernel cut a list of counts, as it does at 4 KiB.
+    pub fn irq_counts_now(&self, root: &Path, device: &Device) -> Result<IrqCounts> {
+        devices::irq_counts(&Root(root), device, self)
     }
 }

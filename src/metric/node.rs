@@ -3,7 +3,7 @@
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
 use crate::metric::host::NO_STEAL;
-use crate::metric::{balancing, counters, hardware, on_cpus, page_migrations, placement};
+use crate::metric::{balancing, counters, hardware, interrupts, on_cpus, page_migrations, placement};
 use crate::model::event::Role;
 use crate::model::facility::Facility;
 use crate::model::sample::{FilePages, Missing, NodeRaw, Reading};
@@ -65,6 +65,9 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     hardware::LATENCY,
     hardware::BANDWIDTH,
     hardware::DEVICES,
+    interrupts::IRQS_PER_S,
+    interrupts::DEVICE_IRQS_PER_S,
+    interrupts::DEVICE_IRQS_AWAY_PCT,
 ];
 
 pub const NODE: Metric<Node> =

@@ -62,6 +62,8 @@ pub enum Facility {
     PageFlows,
     /// Time of CPUs in interrupts.
     Irq,
+    /// Interrupts of devices, by the nodes that handle them.
+    DeviceIrqs,
     /// Time that a hypervisor takes from CPUs.
     Steal,
     /// Memory of each node.
@@ -94,7 +96,7 @@ impl Facility {
     pub const ESSENTIAL: [Facility; 3] = [Facility::CpuTime, Facility::TaskWalk, Facility::Exits];
 
     /// Facilities that rules know from facts about a host, beside probes that list their features.
-    pub const JUDGED: [Facility; 20] = [
+    pub const JUDGED: [Facility; 21] = [
         Facility::CpuTime,
         Facility::TaskWalk,
         Facility::Exits,
@@ -111,6 +113,7 @@ impl Facility {
         Facility::Counter(Role::Itlb),
         Facility::Counter(Role::Branch),
         Facility::NumaFields,
+        Facility::DeviceIrqs,
         Facility::NodeMemory,
         Facility::NodePages,
         Facility::Watermarks,

@@ -11,6 +11,7 @@ pub use crate::model::counts::Counts;
 use crate::model::disks::DisksUsed;
 use crate::model::event::{Event, Role, TableInUse};
 use crate::model::group::Group;
+use crate::model::interrupts::Interrupts;
 pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
 pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
 use crate::model::process::ProcFieldsOf;
@@ -363,6 +364,9 @@ pub struct Sample {
     pub flows: Vec<Flow>,
     /// Pages that NUMA balancing moved for tasks in scope, in the same order.
     pub page_flows: Vec<Flow>,
+    /// Interrupts of devices by node, each at its last reading. Empty where there is one node, and in recordings from before
+    /// they were kept.
+    pub interrupts: Arc<Interrupts>,
     /// Cumulative, by cause (see [`crate::model::wire::Loss::id`]).
     pub lost: BTreeMap<String, u64>,
     /// CPU time of exited tasks that got no row, by node, ns.

@@ -30,7 +30,8 @@ pub(super) fn check(sample: &Sample) -> Result<(), TooLarge> {
     let used = || sample.memory_use.iter().flat_map(|uses| uses.processes.values());
     let mappings = used().flat_map(|found| &found.mappings);
     let of_uses = used().flat_map(|found| found.lost.keys()).chain(mappings.map(|mapping| &mapping.name));
-    let mut texts = names.chain(&sample.notes).chain(sample.lost.keys()).chain(of_uses);
+    let mut texts =
+        names.chain(&sample.notes).chain(sample.lost.keys()).chain(of_uses).chain(sample.interrupts.keys());
     let hot = sample.hot.as_deref();
     let frames: usize = hot.iter().flat_map(|hot| &hot.stacks).map(|stack| stack.frames.len()).sum();
     let lists = [
@@ -42,12 +43,14 @@ pub(super) fn check(sample: &Sample) -> Result<(), TooLarge> {
         sample.notes.len(),
         sample.lost.len(),
         sample.placement.len(),
+        sample.interrupts.len(),
         sample.memory_use.as_ref().map_or(0, |uses| uses.processes.len()),
     ];
     for (within, what) in [
         (most <= MAX_ROWS, "tasks"),
         (width <= MAX_NODES && sample.nodes.len() <= MAX_NODES, "nodes"),
         (sample.exit_lost_ns.len() <= MAX_NODES, "nodes"),
+        (sample.interrupts.values().all(|device| device.by_node.len() <= MAX_NODES), "nodes"),
         (most.saturating_mul(width) <= MAX_CELLS, "tasks times nodes"),
         (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "tasks times nodes"),
         (sample.cpus.len() <= MAX_CPUS, "CPUs"),

@@ -16,7 +16,8 @@ pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
 use super::{
-    columns, groups, huge_pages, limits, machine, memory_use, names, placement, policies, room, rows, stacks,
+    columns, groups, huge_pages, interrupts, limits, machine, memory_use, names, placement, policies, room,
+    rows, stacks,
 };
 use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, VmStat};
 use crate::model::units::NodeId;
@@ -140,6 +141,9 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>,
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Policies => policies::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::HugePages => huge_pages::encode(out, base.map(|base| &base.placement), &sample.placement),
+        Section::Interrupts => {
+            interrupts::encode(out, base.map(|base| &base.interrupts), &sample.interrupts);
+        }
         Section::Stacks => stacks::encode(out, sample.hot.as_deref()),
         Section::MemoryUse => memory_use::encode(out, sample.memory_use.as_deref()),
         Section::KeyId => {
@@ -235,6 +239,7 @@ pub fn decode_with(
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let owned = get(Section::Policies).unwrap_or(policies::NOTHING);
     let huge = get(Section::HugePages).unwrap_or(huge_pages::NOTHING);
+    let handled = get(Section::Interrupts).unwrap_or(Bytes(&[]));
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
     let used = get(Section::MemoryUse).unwrap_or(Bytes(&[]));
     state.map_or(Ok(()), |state| found.check_key(state.key_id))?;
@@ -281,6 +286,7 @@ pub fn decode_with(
         machine: machine::decode(state_of_machine, base.and_then(|base| base.machine.as_ref()))?,
         flows: decode_flows(flows)?,
         page_flows: decode_flows(page_flows)?,
+        interrupts: interrupts::decode(handled, base.map(|base| &base.interrupts), &mut room)?,
         lost: decode_lost(get(Section::Lost)?, base, &mut room)?,
         exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
         own: own_usage,

@@ -10,6 +10,7 @@ use super::varint::Malformed;
 use crate::model::access::answers::Answers;
 use crate::model::access::lines::{ContendedLine, LineSide};
 use crate::model::access::{MappingUse, MemoryUse, MemoryUses};
+use crate::model::interrupts::DeviceInterrupts;
 use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
 use crate::model::stacks::{Function, Place, StackBatch};
 
@@ -81,6 +82,11 @@ impl Room {
         self.take(1, of_map(entries))
     }
 
+    /// For a device with so long an address whose interrupts are known by so many nodes.
+    pub(super) fn take_device(&mut self, address: usize, nodes: usize) -> Result<(), Malformed> {
+        self.take(1, of_device(address, nodes))
+    }
+
     /// For a process whose memory use is known, without its maps and mappings.
     pub(super) fn take_use(&mut self) -> Result<(), Malformed> {
         self.take(1, OF_USE)
@@ -107,6 +113,10 @@ impl Room {
 }
 
 const OF_USE: usize = size_of::<MemoryUse>() + 2 * ENTRY;
+
+fn of_device(address: usize, nodes: usize) -> usize {
+    address + size_of::<(String, DeviceInterrupts)>() + ENTRY + of_map(nodes)
+}
 
 fn of_map(entries: usize) -> usize {
     if entries == 0 { 0 } else { MAP + entries * ENTRY }
@@ -196,6 +206,11 @@ pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize) -> u
         + sample.exited.iter().map(|row| task(row)).sum::<usize>()
         + sample.cpus.len() * of_row::<CpuRaw>()
         + sample.nodes.len() * of_row::<NodeRaw>()
+        + sample
+            .interrupts
+            .iter()
+            .map(|(at, device)| of_device(at.len(), device.by_node.len()))
+            .sum::<usize>()
         + sample.hot.as_deref().map_or(0, of_news)
         + sample.memory_use.as_deref().map_or(0, of_uses)
 }

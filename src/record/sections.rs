@@ -43,9 +43,11 @@ pub(super) enum Section {
     Policies = 22,
     /// Pages of hugetlbfs, and their pools.
     HugePages = 23,
+    /// Interrupts of devices by node.
+    Interrupts = 24,
 }
 
-pub(super) const SECTIONS: [Section; 23] = [
+pub(super) const SECTIONS: [Section; 24] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -69,6 +71,7 @@ pub(super) const SECTIONS: [Section; 23] = [
     Section::MemoryUse,
     Section::Policies,
     Section::HugePages,
+    Section::Interrupts,
 ];
 
 impl Section {
@@ -86,6 +89,7 @@ impl Section {
             Section::MemoryUse => Some(("memory_use", Some(Facility::MemoryUse))),
             Section::Policies => Some(("policies", Some(Facility::MappingPolicies))),
             Section::HugePages => Some(("huge_pages", Some(Facility::HugePools))),
+            Section::Interrupts => Some(("interrupts", Some(Facility::DeviceIrqs))),
             Section::PageFlows => Some(("page_flows", Some(Facility::PageFlows))),
             _ => None,
         }

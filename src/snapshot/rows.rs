@@ -304,6 +304,7 @@ mod tests {
             machine: None,
             flows: vec![],
             page_flows: vec![],
+            interrupts: Arc::default(),
             lost: BTreeMap::new(),
             exit_lost_ns: vec![],
             own: SelfUsage::default(),

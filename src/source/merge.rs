@@ -100,6 +100,7 @@ pub(crate) mod tests {
             machine: None,
             flows: vec![],
             page_flows: vec![],
+            interrupts: Arc::default(),
             lost: Default::default(),
             exit_lost_ns: vec![],
             own: SelfUsage::default(),

@@ -18,6 +18,7 @@ pub use self::actor::Actor;
 use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
 use crate::model::counters::Counter;
+use crate::model::interrupts::Interrupts;
 use crate::model::sample::{
     CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesFound,
     PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
@@ -68,6 +69,8 @@ pub struct Machine {
     /// The same in each second.
     pub flow_rates: BTreeMap<(u32, u32), u64>,
     pub page_flow_rates: BTreeMap<(u32, u32), u64>,
+    /// Interrupts per second of PCI functions, by address and by node.
+    pub irq_rates: BTreeMap<(String, u32), u64>,
     /// Losses by cause, cumulative.
     pub lost: BTreeMap<String, u64>,
     /// Of the next sample.
@@ -130,6 +133,7 @@ impl Machine {
             page_flows: BTreeMap::new(),
             flow_rates: BTreeMap::new(),
             page_flow_rates: BTreeMap::new(),
+            irq_rates: BTreeMap::new(),
             lost: BTreeMap::new(),
             notes: vec![],
             groups: BTreeMap::new(),
@@ -185,6 +189,7 @@ impl Machine {
             machine: Some(self.state),
             flows: flows(&self.flows),
             page_flows: flows(&self.page_flows),
+            interrupts: Arc::new(self.interrupts(from_ns, to_ns)),
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
             own: SelfUsage { cpu_ns: to_ns / 1000 * 3, rss_bytes: 12 << 20, sample_ns: MS },
@@ -253,6 +258,17 @@ impl Machine {
 }
 
 impl Machine {
+    /// Interrupts in the step, of functions that have any.
+    fn interrupts(&self, from_ns: u64, to_ns: u64) -> Interrupts {
+        let mut all = Interrupts::new();
+        for ((address, node), rate) in self.irq_rates.iter().filter(|_| to_ns > from_ns) {
+            let device = all.entry(address.clone()).or_default();
+            (device.read_ns, device.over_ns) = (BOOT_NS + to_ns, to_ns - from_ns);
+            device.by_node.insert(NodeId(*node), grown(*rate, from_ns, to_ns));
+        }
+        all
+    }
+
     /// Placement of the memory of all processes, read for this sample.
     fn placements(&self) -> BTreeMap<u64, Arc<PlacementRaw>> {
         let leaders = self.actors.iter().filter(|actor| actor.pid == actor.tid && !actor.memory.is_empty());

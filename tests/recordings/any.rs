@@ -15,6 +15,7 @@ use numatop_ng::model::access::{
 };
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::disks::{DiskUse, DisksUsed};
+use numatop_ng::model::interrupts::{DeviceInterrupts, Interrupts};
 use numatop_ng::model::sample::{
     Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, HugeNode, HugePages, MachineRaw,
     MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure,
@@ -195,6 +196,16 @@ fn node() -> impl Strategy<Value = NodeRaw> {
 
 fn flow() -> impl Strategy<Value = Flow> {
     any::<(u32, u32, u64)>().prop_map(|(from, to, count)| Flow { from: NodeId(from), to: NodeId(to), count })
+}
+
+fn interrupts() -> impl Strategy<Value = Interrupts> {
+    let by_node = btree_map(any::<u32>().prop_map(NodeId), any::<u64>(), 0..3);
+    let device = (any::<[u64; 2]>(), by_node).prop_map(|([read_ns, over_ns], by_node)| DeviceInterrupts {
+        read_ns,
+        over_ns,
+        by_node,
+    });
+    btree_map("[0-9a-f:.]{0,12}", device, 0..3)
 }
 
 /// No counter gets to the last number that there is.
@@ -439,6 +450,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
         (
             btree_map(0..5u64, limits(), 0..4),
             btree_map(0..5u64, placement(), 0..4),
+            interrupts(),
             proptest::option::of(stacks()),
             proptest::option::of(memory_uses()),
         ),
@@ -446,7 +458,14 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
     (rows, rest).prop_map(
         move |(
             (mut tasks, exited, cpus, nodes, (vm, machine), (flows, page_flows)),
-            ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement, hot, memory_use)),
+            (
+                (wall_ns, n),
+                lost,
+                exit_lost_ns,
+                names,
+                notes,
+                (groups, placement, interrupts, hot, memory_use),
+            ),
         )| {
             if sorted {
                 tasks.sort_by_key(|task| task.serial);
@@ -464,6 +483,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 machine,
                 flows,
                 page_flows,
+                interrupts: Arc::new(interrupts),
                 lost,
                 exit_lost_ns,
                 own: SelfUsage { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },

@@ -20,6 +20,7 @@ pub(super) fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
         Facility::Counters => any_counter(check),
         Facility::Counter(role) => counter(check, role),
         Facility::NumaFields => numa_fields(check),
+        Facility::DeviceIrqs => device_irqs(&check.topology),
         Facility::NodeMemory => topology(&check.topology).map(|_| ()),
         Facility::NodePages => node_pages(&check.topology),
         Facility::NewPages => new_pages(check),
@@ -156,6 +157,14 @@ fn smt_time(facts: &Fact<Topology>) -> Verdict {
         return Ok(());
     }
     Err(Hindrance::new(Missing::Unsupported("the cores of this machine have one thread each".into()), []))
+}
+
+fn device_irqs(facts: &Fact<Topology>) -> Verdict {
+    if topology(facts)?.nodes.len() > 1 {
+        return Ok(());
+    }
+    let missing = "the machine has one node: no device is far from the CPUs that handle its interrupts";
+    Err(Hindrance::new(Missing::Unsupported(missing.into()), []))
 }
 
 fn any_counter(check: &HostCheck) -> Verdict {

@@ -1,13 +1,13 @@
 //! Network cards, disks, GPUs and accelerators, and the node of each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::sysfs::Root;
-use crate::model::topology::{Cpu, Device, DeviceClass, Node, parse_cpulist};
+use crate::model::topology::{Cpu, Device, DeviceClass, Node, Topology, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
 
 /// Every device, ordered by class and name.
@@ -108,6 +108,36 @@ pub(super) fn irq_nodes(root: &Root, device: &Device, cpus: &[Cpu]) -> Result<Ve
         nodes.extend(handled_by.into_iter().filter_map(node));
     }
     Ok(nodes.into_iter().collect())
+}
+
+/// Interrupts by their number and by node, since boot and modulo 2^32: the kernel counts so for each CPU.
+pub type IrqCounts = BTreeMap<u32, BTreeMap<NodeId, u32>>;
+
+/// Counts of the message-signalled interrupts of a PCI function, from /sys/kernel/irq/N/per_cpu_count
+/// (the kernel's Documentation/ABI/testing/sysfs-kernel-irq): a number for each possible CPU, in their order.
+pub(super) fn irq_counts(root: &Root, device: &Device, topology: &Topology) -> Result<IrqCounts> {
+    let Some(address) = &device.pci else { return Ok(IrqCounts::new()) };
+    let mut counts = IrqCounts::new();
+    for name in root.entries(&format!("sys/bus/pci/devices/{address}/msi_irqs"))? {
+        let Ok(irq) = name.parse() else { continue };
+        let parse = |text: &str| -> Result<Vec<u32>> {
+            let counts = text.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
+            // A list of more than a page is cut, maybe inside a number.
+            ensure!(counts.len() >= topology.possible_cpus as usize, "{} CPUs are in it", counts.len());
+            Ok(counts)
+        };
+        let file = format!("sys/kernel/irq/{irq}/per_cpu_count");
+        let expected = format!("a count for each of {} CPUs", topology.possible_cpus);
+        let Some(by_cpu) = root.value(&file, &expected, parse)? else { continue };
+        let by_node: &mut BTreeMap<NodeId, u32> = counts.entry(irq).or_default();
+        for cpu in &topology.cpus {
+            if let (Some(node), Some(count)) = (cpu.node, by_cpu.get(cpu.id.0 as usize)) {
+                let sum = by_node.entry(node).or_default();
+                *sum = sum.wrapping_add(*count);
+            }
+        }
+    }
+    Ok(counts)
 }
 
 /// The outer `None` means no such file, the inner one -1: the firmware did not say.

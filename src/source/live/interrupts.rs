@@ -1,33 +1,48 @@
-//! Nodes that handle interrupts of devices: irqbalance and people move them while the machine is watched.
+//! Interrupts of devices and the nodes that handle them: irqbalance and people move them while the machine is watched.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{LiveSource, ROOT};
-use crate::model::topology::Topology;
+use anyhow::Result;
 
-/// A reading is followed by a rest of so many times its length, and of a second at least: a network card has a list for each of
+use super::{LiveSource, ROOT};
+use crate::host::clock;
+use crate::host::topology::IrqCounts;
+use crate::model::interrupts::{DeviceInterrupts, Interrupts};
+use crate::model::topology::{Device, Topology};
+use crate::model::units::NodeId;
+use crate::text::clean_str;
+
+/// A reading is followed by a rest of so many times its length, and of a second at least: a network card has two files for each of
 /// its queues.
 const REST: u32 = 499;
 const REST_LEAST: Duration = Duration::from_secs(1);
 
-/// The device whose lists are read next, and when.
+/// The device that is read next, and when; the counts of all.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     device: usize,
     due: Option<Instant>,
+    /// By the address of the function: CLOCK_MONOTONIC of the last reading, and its counts.
+    before: BTreeMap<String, (u64, IrqCounts)>,
+    interrupts: Arc<Interrupts>,
+    /// Functions whose counts cannot be read, and were spoken of.
+    refused: BTreeSet<String>,
 }
 
 impl LiveSource {
-    /// Reads again which nodes handle the interrupts of one device, each in its turn. On machines with one node it is never
-    /// another one.
+    /// Reads again the interrupts of one device, each in its turn. On machines with one node none of them is far from its device.
     pub(super) fn follow_interrupts(&mut self) {
         let began = Instant::now();
         if self.host.topology.nodes.len() < 2 || self.irq_turn.due.is_some_and(|due| began < due) {
             return;
         }
-        if let Some(topology) = self.irq_turn.next(Path::new(ROOT), &self.host.topology) {
+        let turn = &mut self.irq_turn;
+        if let Some(topology) =
+            turn.next(Path::new(ROOT), &self.host.topology, clock::mono_ns(), &mut self.notes)
+        {
             Arc::make_mut(&mut self.host).topology = topology;
         }
         self.irq_turn.due = Some(Instant::now() + REST_LEAST.max(began.elapsed() * REST));
@@ -35,15 +50,32 @@ impl LiveSource {
 }
 
 impl Turn {
-    /// The topology with the lists of the next device as they are below `root` now; `None` where they are the same, or cannot
-    /// be read, as those of a device that is going away.
-    fn next(&mut self, root: &Path, topology: &Topology) -> Option<Topology> {
+    /// Interrupts of all devices, each as it was read last.
+    pub(super) fn interrupts(&self) -> Arc<Interrupts> {
+        Arc::clone(&self.interrupts)
+    }
+
+    /// Reads lists and counts of the next device below `root`. Gives the topology with its lists as they are now; `None` where they
+    /// are the same, or cannot be read, as those of a device that is going away.
+    fn next(
+        &mut self,
+        root: &Path,
+        topology: &Topology,
+        now_ns: u64,
+        notes: &mut Vec<String>,
+    ) -> Option<Topology> {
         let places: Vec<(usize, usize)> = (topology.nodes.iter().enumerate())
             .flat_map(|(node, of)| (0..of.devices.len()).map(move |device| (node, device)))
             .collect();
         let (node, device) = *places.get(self.device.checked_rem(places.len())?)?;
         self.device = (self.device + 1) % places.len();
+        if self.device == 0 {
+            self.forget(topology);
+        }
         let before = &topology.nodes[node].devices[device];
+        if let Err(error) = self.count(root, topology, before, now_ns) {
+            notes.push(format!("interrupts of {} are not counted: {error:#}", clean_str(&before.name)));
+        }
         let now = topology.irq_nodes_now(root, before).ok()?;
         if now == before.irq_nodes {
             return None;
@@ -51,6 +83,67 @@ impl Turn {
         let mut topology = topology.clone();
         topology.nodes[node].devices[device].irq_nodes = now;
         Some(topology)
+    }
+
+    /// Counts the interrupts of a device since it was read before.
+    ///
+    /// # Errors
+    /// Its counts cannot be read, for the first time.
+    fn count(&mut self, root: &Path, topology: &Topology, device: &Device, now_ns: u64) -> Result<()> {
+        let Some(address) = &device.pci else { return Ok(()) };
+        let counts = match topology.irq_counts_now(root, device) {
+            // Without a driver, or without the files of CONFIG_SPARSE_IRQ.
+            Ok(counts) if counts.is_empty() => return Ok(()),
+            Ok(counts) => counts,
+            Err(error) => {
+                self.before.remove(address);
+                Arc::make_mut(&mut self.interrupts).remove(address);
+                return if self.refused.insert(address.clone()) { Err(error) } else { Ok(()) };
+            }
+        };
+        let by_node = |before: &IrqCounts| {
+            let mut sums: BTreeMap<NodeId, u64> = BTreeMap::new();
+            for (irq, of_nodes) in &counts {
+                for (node, count) in of_nodes {
+                    let earlier = before.get(irq).and_then(|nodes| nodes.get(node)).copied().unwrap_or(0);
+                    match u64::from(since(*count, earlier)) {
+                        0 => {}
+                        more => *sums.entry(*node).or_default() += more,
+                    }
+                }
+            }
+            sums
+        };
+        if let Some((read_ns, before)) = self.before.get(address).filter(|(read_ns, _)| *read_ns < now_ns) {
+            let read =
+                DeviceInterrupts { read_ns: now_ns, over_ns: now_ns - read_ns, by_node: by_node(before) };
+            Arc::make_mut(&mut self.interrupts).insert(address.clone(), read);
+        }
+        self.before.insert(address.clone(), (now_ns, counts));
+        Ok(())
+    }
+
+    /// Drops devices that are gone.
+    fn forget(&mut self, topology: &Topology) {
+        let is_there = |address: &String| {
+            topology
+                .nodes
+                .iter()
+                .flat_map(|node| &node.devices)
+                .any(|device| device.pci.as_ref() == Some(address))
+        };
+        if !self.before.keys().all(is_there) {
+            self.before.retain(|address, _| is_there(address));
+            Arc::make_mut(&mut self.interrupts).retain(|address, _| is_there(address));
+        }
+    }
+}
+
+/// Interrupts since an earlier count modulo 2^32; a driver that loads again begins at zero.
+fn since(count: u32, earlier: u32) -> u32 {
+    match count.wrapping_sub(earlier) {
+        more if more <= u32::MAX / 2 => more,
+        _ => count,
     }
 }
 
@@ -69,6 +162,12 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder is made");
             fs::write(path, text).expect("a file is written");
         };
+        // One number for each CPU of the demo machine.
+        let count = |irq: usize, cpu: u32, count: u32| {
+            let by_cpu: Vec<String> =
+                (0..32).map(|of| if of == cpu { count } else { 0 }.to_string()).collect();
+            write(&format!("sys/kernel/irq/{irq}/per_cpu_count"), &format!("{}\n", by_cpu.join(",")));
+        };
         let mut topology = crate::source::synthetic::demo_machine().host.topology.clone();
         let devices: Vec<(NodeId, String)> = topology
             .nodes
@@ -82,15 +181,26 @@ mod tests {
             let cpu = topology.nodes.iter().find(|of| of.id == *node).unwrap().cpus[0];
             write(&format!("sys/bus/pci/devices/{address}/msi_irqs/{}", 30 + at), "msix");
             write(&format!("proc/irq/{}/effective_affinity_list", 30 + at), &format!("{cpu}\n"));
+            count(30 + at, cpu.0, 7);
         }
-        let mut turn = Turn::default();
+        let (mut turn, mut notes) = (Turn::default(), Vec::new());
         for _ in 0..devices.len() {
-            if let Some(new) = turn.next(&root, &topology) {
+            if let Some(new) = turn.next(&root, &topology, 1_000_000_000, &mut notes) {
                 topology = new;
             }
         }
+        assert!(turn.interrupts().is_empty(), "nothing was read twice");
+        count(31, cpu.0, 3000);
         write("proc/irq/31/effective_affinity_list", &format!("{cpu}\n"));
-        let changed: Vec<Topology> = (0..devices.len()).filter_map(|_| turn.next(&root, &topology)).collect();
+        let changed: Vec<Topology> = (0..devices.len())
+            .filter_map(|_| turn.next(&root, &topology, 3_000_000_000, &mut notes))
+            .collect();
+        let read = turn.interrupts();
+        write("sys/kernel/irq/31/per_cpu_count", "0,0,30");
+        for _ in 0..2 * devices.len() {
+            turn.next(&root, &topology, 5_000_000_000, &mut notes);
+        }
+        let cut = turn.interrupts();
         fs::remove_dir_all(&root).expect("the folder is removed");
         assert_eq!(changed.len(), 1);
         let lists: Vec<&Vec<NodeId>> = changed[0]
@@ -100,5 +210,22 @@ mod tests {
             .collect();
         assert_eq!(*lists[1], [moved_to]);
         assert_eq!(*lists[0], [devices[0].0]);
+        let moved = DeviceInterrupts {
+            read_ns: 3_000_000_000,
+            over_ns: 2_000_000_000,
+            by_node: [(moved_to, 3000)].into(),
+        };
+        assert_eq!(read[&devices[1].1], moved);
+        assert!(read[&devices[0].1].by_node.is_empty(), "the other one was silent: {read:?}");
+        assert_eq!(cut.keys().collect::<Vec<_>>(), [&devices[0].1], "a list that was cut is no number");
+        assert_eq!(notes.len(), 1, "it is said once: {notes:?}");
+        assert!(notes[0].contains("sys/kernel/irq/31/per_cpu_count"), "{notes:?}");
+    }
+
+    #[test]
+    fn counts_wrap_and_begin_again() {
+        assert_eq!(since(5, u32::MAX - 4), 10);
+        assert_eq!(since(7, 3_000_000), 7, "the driver was loaded again");
+        assert_eq!(since(3_000_000_000, 2_999_999_999), 1);
     }
 }

@@ -95,6 +95,7 @@ impl LiveSource {
             machine: Some(machine.state),
             flows,
             page_flows,
+            interrupts: self.irq_turn.interrupts(),
             lost: self.sched.states().lost(&self.host.topology),
             exit_lost_ns: self.table.in_no_row(self.tasks.exit_lost_ns()?),
             own,

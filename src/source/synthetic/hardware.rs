@@ -11,6 +11,9 @@ pub(super) const NODES: u32 = 4;
 /// Cores of a node. Each has two hardware threads: CPU n and CPU n + 16.
 const CORES: u32 = 4;
 const ALL_CORES: u32 = NODES * CORES;
+/// Functions of the network card and the disk.
+pub(super) const ETH0: &str = "0000:41:00.0";
+pub(super) const NVME0: &str = "0000:a1:00.0";
 pub(super) const MEMORY: u64 = 64 << 30;
 /// Between nodes of one socket, between twins in both, and between all others, as the firmware counts.
 const DISTANCES: [[u32; 4]; 4] = [[10, 12, 20, 22], [12, 10, 22, 20], [20, 22, 10, 12], [22, 20, 12, 10]];
@@ -105,8 +108,8 @@ fn devices(node: u32) -> Vec<Device> {
         irq_nodes: vec![NodeId(node)],
     };
     match node {
-        0 => vec![device("eth0", DeviceClass::Net, "0000:41:00.0")],
-        2 => vec![device("nvme0", DeviceClass::Nvme, "0000:a1:00.0")],
+        0 => vec![device("eth0", DeviceClass::Net, ETH0)],
+        2 => vec![device("nvme0", DeviceClass::Nvme, NVME0)],
         _ => vec![],
     }
 }

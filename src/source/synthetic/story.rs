@@ -27,6 +27,10 @@ const DATABASE: u32 = 4200;
 const COMPILES: u64 = 3;
 const COMPILER: u32 = 9100;
 
+/// Interrupts per second of the network card and the disk, by node.
+const INTERRUPTS: [(&str, u32, u64); 3] =
+    [(hardware::ETH0, 0, 11_400), (hardware::ETH0, 1, 600), (hardware::NVME0, 2, 3_100)];
+
 /// Memory of the kernel on each node: slab, and what files have in the page cache.
 const SLAB: u64 = 2 << 30;
 const FILES: u64 = 9 << 30;
@@ -38,6 +42,7 @@ pub fn machine() -> Machine {
     machine.ghz = 2.6;
     machine.lost = crate::model::wire::Loss::ALL.map(|loss| (loss.id().to_string(), 0)).into();
     machine.notes = vec!["a made-up machine (--demo): nothing on it was measured".into()];
+    machine.irq_rates = INTERRUPTS.map(|(at, node, per_s)| ((at.into(), node), per_s)).into();
     machine.plan = Some(Box::new(live));
     machine
 }

@@ -161,6 +161,7 @@ fn times(sample: &Sample) -> Sample {
         machine: None,
         flows: vec![],
         page_flows: vec![],
+        interrupts: Arc::default(),
         nodes: Vec::new(),
         lost: Default::default(),
         exit_lost_ns: Vec::new(),

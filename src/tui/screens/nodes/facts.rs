@@ -10,11 +10,12 @@ use crate::metric::host::{self, HostMetric};
 use crate::metric::matrix;
 use crate::metric::node;
 use crate::metric::{Metric, Unit, Value};
+use crate::model::interrupts::DeviceInterrupts;
 use crate::model::topology::{self, Device, Topology, format_cpulist};
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
-use crate::text::quantity::bytes;
+use crate::text::quantity::{bytes, count};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::pen::Pen;
 
@@ -56,11 +57,11 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("reclaim/s", values(&RECLAIM, node, snapshot)),
         ("when full", when_full(snapshot, node)),
         ("swap", swap(snapshot)),
-        ("devices", devices(&facts.devices)),
+        ("devices", devices(snapshot, &facts.devices)),
         ("distance", distances(facts)),
         ("measured", measured(topology, id)),
         ("caches", caches(topology, facts)),
-        ("unplaced", devices(&topology.unplaced_devices)),
+        ("unplaced", devices(snapshot, &topology.unplaced_devices)),
         ("offline", offline(topology)),
     ];
     let title = format!("Node {id}");
@@ -163,14 +164,34 @@ fn swap(snapshot: &Snapshot) -> String {
     }
 }
 
-fn devices(devices: &[Device]) -> String {
+fn devices(snapshot: &Snapshot, devices: &[Device]) -> String {
     let device = |device: &Device| {
+        let counted = device.pci.as_ref().and_then(|address| snapshot.interrupts.get(address));
         let nodes = format_cpulist(device.irq_nodes.iter().map(|node| node.0));
-        let interrupts =
-            if nodes.is_empty() { String::new() } else { format!(", interrupts on node {nodes}") };
+        let interrupts = match counted {
+            Some(counted) => format!(", {}", handled(counted)),
+            None if nodes.is_empty() => String::new(),
+            None => format!(", interrupts on node {nodes}"),
+        };
         format!("{} ({}{interrupts})", clean_str(&device.name), device.class.name())
     };
     devices.iter().map(device).collect::<Vec<_>>().join(", ")
+}
+
+/// `12k interrupts/s on node 0`, with the share of each where there are several.
+fn handled(counted: &DeviceInterrupts) -> String {
+    let all = counted.per_second(|_| true);
+    let share = |node: &NodeId| counted.per_second(|of| of == *node) * 100.0 / all;
+    let nodes: Vec<&NodeId> = counted.by_node.keys().filter(|node| all > 0.0 && share(node) >= 1.0).collect();
+    let place = match &nodes[..] {
+        [] => String::new(),
+        [node] => format!(" on node {node}"),
+        nodes => {
+            let part = |node: &&NodeId| format!("{:.0} % on node {node}", share(node));
+            format!(": {}", nodes.iter().map(part).collect::<Vec<_>>().join(", "))
+        }
+    };
+    format!("{} interrupts/s{place}", count(all))
 }
 
 /// Nodes that could come, for instance when memory is plugged in.
