@@ -58,6 +58,52 @@ mod interrupts_off_node {
         }
     }
 
+    /// The same with interrupts per second by node that are counted.
+    fn counted(by_node: &[(u32, u64)], irq_nodes: &[u32]) -> Machine {
+        let mut world = world(irq_nodes, 50);
+        world.irq_rates =
+            by_node.iter().map(|(node, rate)| (("0000:3b:00.0".into(), *node), *rate)).collect();
+        world
+    }
+
+    #[test]
+    fn what_is_counted_says_more_than_lists() {
+        // A queue at home has next to nothing, and the list of CPUs names both nodes.
+        let found = found(counted(&[(0, 400), (1, 40_600)], &[0, 1]), 70, ID);
+        let told = &found[0].told;
+        assert_eq!(
+            told.sentence,
+            "eth0 is on node 0, and CPUs of node 1 handle 99.0 % of its 41k interrupts a second."
+        );
+        let check = &told.check[0];
+        assert_eq!((check.metric, check.below), ("device_irqs_away_pct", true));
+        assert!((check.from - 99.0).abs() < 0.1 && (check.to - 19.8).abs() < 0.1, "{check:?}");
+        assert!(!told.undo.is_empty());
+    }
+
+    #[test]
+    fn of_two_devices_away_one_moves_its_part_of_the_share() {
+        let mut world = counted(&[(1, 30_000)], &[1]);
+        let devices = &mut Arc::make_mut(&mut world.host).topology.nodes[0].devices;
+        let twin = Device { name: "eth1".into(), pci: Some("0000:3b:00.1".into()), ..devices[0].clone() };
+        devices.push(twin);
+        world.irq_rates.insert(("0000:3b:00.1".into(), 1), 10_000);
+        let found = found(world, 70, ID);
+        let to: Vec<f64> = found.iter().map(|finding| finding.told.check[0].to.round()).collect();
+        assert_eq!(to, [40.0, 80.0], "three quarters and a quarter, of each a fifth may stay");
+    }
+
+    #[test]
+    fn without_a_count_of_a_neighbour_there_is_no_check() {
+        let mut world = counted(&[(1, 30_000)], &[1]);
+        let devices = &mut Arc::make_mut(&mut world.host).topology.nodes[0].devices;
+        let silent = Device { name: "eth1".into(), pci: Some("0000:3b:00.1".into()), ..devices[0].clone() };
+        devices.push(silent);
+        let found = found(world, 70, ID);
+        let counted = found.iter().find(|finding| finding.key.subject.to_string() == "device eth0").unwrap();
+        assert!(counted.told.check.is_empty() && !counted.told.commands.is_empty());
+    }
+
     #[test]
     fn an_address_that_is_none_is_in_no_command() {
         let mut world = world(&[1], 50);
@@ -85,11 +131,14 @@ mod interrupts_off_node {
     #[test]
     fn not_partly() {
         assert!(found(world(&[0, 1], 50), 70, ID).is_empty());
+        assert!(found(counted(&[(0, 8_000), (1, 33_000)], &[1]), 70, ID).is_empty(), "a fifth is at home");
     }
 
     #[test]
     fn not_few() {
         assert!(found(world(&[1], 10), 70, ID).is_empty());
+        // Something else keeps the CPUs of node 1 busy with interrupts.
+        assert!(found(counted(&[(1, 900)], &[1]), 70, ID).is_empty());
     }
 
     #[test]

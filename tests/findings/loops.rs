@@ -133,7 +133,14 @@ fn carry_out(machine: &mut Machine, line: &str) {
             let topology = &mut Arc::make_mut(&mut machine.host).topology;
             let mut devices = topology.nodes.iter_mut().flat_map(|node| &mut node.devices);
             let device = devices.find(|device| device.pci.as_deref() == address).unwrap();
-            device.irq_nodes = nodes.into_iter().collect();
+            device.irq_nodes = nodes.iter().copied().collect();
+            let rates = machine.irq_rates.iter().filter(|((of, _), _)| Some(of.as_str()) == address);
+            let rate: u64 = rates.map(|(_, rate)| rate).sum();
+            machine.irq_rates.retain(|(of, _), _| Some(of.as_str()) != address);
+            for node in &nodes {
+                let at = (address.unwrap().to_owned(), node.0);
+                machine.irq_rates.insert(at, rate / nodes.len() as u64);
+            }
         }
         ["echo", "1", ">", "/proc/sys/vm/drop_caches"] => {
             for node in &mut machine.nodes {
@@ -413,6 +420,24 @@ fn interrupts_on_busy_node() {
         }
     });
     closes_and_opens("interrupts-on-busy-node", world, 70);
+}
+
+#[test]
+fn interrupts_off_node() {
+    let mut world = worlds::interrupts();
+    let address = "0000:3b:00.0".to_owned();
+    world.irq_rates = [((address, 1), 40_000)].into();
+    let topology = &mut Arc::make_mut(&mut world.host).topology;
+    topology.nodes[0].devices[0].irq_nodes = vec![numatop_ng::model::units::NodeId(1)];
+    each_second(&mut world, |machine, _| {
+        let rates = machine.irq_rates.clone();
+        for cpu in &mut machine.cpus {
+            let of_node: u64 =
+                rates.iter().filter(|((_, node), _)| *node == cpu.node).map(|(_, rate)| rate).sum();
+            cpu.irq_ns += of_node * 1_000;
+        }
+    });
+    closes_and_opens("interrupts-off-node", world, 70);
 }
 
 #[test]

@@ -504,6 +504,24 @@ mod interrupts_on_busy_node {
     }
 
     #[test]
+    fn of_several_devices_the_loudest_is_in_the_command() {
+        let loud = |eth0: u64, nvme0: u64| {
+            let mut world = with(vec![device("eth0", &[0]), device("nvme0", &[0])]);
+            world.irq_rates = [("0000:3b:00.4", eth0), ("0000:3b:00.5", nvme0)]
+                .map(|(address, rate)| ((address.into(), 0), rate))
+                .into();
+            found(world, 70, ID)
+        };
+        let one = loud(41_000, 2_000);
+        assert!(one[0].told.sentence.ends_with("Node 1 has 1.1 %. eth0 has 41k of them a second there."));
+        assert!(commands(&one[0])[1].contains("0000:3b:00.4"), "{:?}", commands(&one[0]));
+        let both = loud(20_000, 9_000);
+        assert!(commands(&both[0]).is_empty());
+        let words = &both[0].told.commands[0].words;
+        assert!(words.contains("those of eth0: 20k a second, nvme0: 9.0k a second"), "{words}");
+    }
+
+    #[test]
     fn of_several_devices_none_is_in_a_command() {
         let two = found(with(vec![device("eth0", &[0]), device("nvme0", &[0])]), 70, ID);
         assert!(commands(&two[0]).is_empty());

@@ -4,20 +4,27 @@ use super::super::command::{Command, Scope, When, line};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{self, nodes, pct, sentence};
 use super::super::view::{Of, View, settle};
-use super::super::{Confidence, Kind, Severity, Subject, Told};
+use super::super::{Check, Confidence, Kind, Severity, Subject, Told};
+use crate::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S};
 use crate::metric::node::IRQ_PCT;
+use crate::model::topology::Device;
 use crate::model::units::NodeId;
+use crate::text::quantity::count;
 
 pub(super) static RULE: Rule = Rule {
     id: "interrupts-off-node",
     title: "Interrupts far from their device",
-    about: "All interrupts of a device go to CPUs of other nodes than its own, and interrupts take a fiftieth or more of one of \
-            these nodes. An info, because they may be there on purpose. Lists of one device after the other are read again.",
+    about: "Nearly all interrupts of a device are handled by CPUs of other nodes than its own, and interrupts take a fiftieth or more of \
+            one of these nodes. An info, because they may be there on purpose. One device after the other is read again; where nothing \
+            counts its interrupts, its lists of CPUs say where they go.",
     not_when: &[
         ("no-cpus", "its node has no CPUs online"),
         ("isolated", "all CPUs of its node are isolated"),
-        ("partly", "some of its interrupts go to its own node"),
-        ("few", "interrupts take less than 2 % of the nodes that handle them"),
+        ("partly", "a tenth or more of its interrupts are handled on its own node"),
+        (
+            "few",
+            "it has less than 1,000 interrupts a second, or interrupts take less than 2 % of the nodes that handle them",
+        ),
         ("nodeless", "the firmware does not say where it is, or nothing says who handles its interrupts"),
     ],
     of: &[Kind::Device],
@@ -25,11 +32,15 @@ pub(super) static RULE: Rule = Rule {
     gravest: Severity::Info,
     needs: &[IRQ_PCT.id],
     hold: Hold::s(60.0),
-    limits: &[Limit::least(
-        "irq",
-        2.0,
-        "reasoned: below a fiftieth of a node little is to be had by moving them",
-    )],
+    limits: &[
+        Limit::least("irq", 2.0, "reasoned: below a fiftieth of a node little is to be had by moving them"),
+        Limit::until("away", 90.0, 80.0, "reasoned: a queue or two at home are no other case"),
+        Limit::least(
+            "rate",
+            1000.0,
+            "reasoned: at some microseconds each, less is below a hundredth of one CPU",
+        ),
+    ],
     idle_too: true,
     look: |view, of| settle(look(view, of)),
     tell,
@@ -37,14 +48,12 @@ pub(super) static RULE: Rule = Rule {
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Of::Device(device, Some(home)) = of else { return Ok(Look::Quiet) };
-    if device.irq_nodes.is_empty()
-        || device.irq_nodes.contains(home)
-        || view.cpus_of_nodes(&[*home]).is_empty()
-    {
+    let Some(away) = away(view, device, *home) else { return Ok(Look::Quiet) };
+    if view.cpus_of_nodes(&[*home]).is_empty() {
         return Ok(Look::Quiet);
     }
     // The node that has most of them: the device is one of several that it works for.
-    let rows = device.irq_nodes.iter().filter_map(|node| view.node(*node));
+    let rows = away.nodes.iter().filter_map(|node| view.node(*node));
     let shares = rows.filter_map(|row| Some((NodeId(row.raw.id), view.node_number(&IRQ_PCT, row).ok()?)));
     let Some((node, irq)) = shares.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))) else {
         return Err(super::waiting::unknown(
@@ -54,19 +63,81 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if irq < view.limit("irq") {
         return Ok(Look::Quiet);
     }
+    let mut evidence = vec![view.evidence(IRQ_PCT.id, Subject::Node(node), irq).limit(view.limit("irq"))];
+    if let Some(counted) = &away.counted {
+        let of_device =
+            |metric, value, limit| view.evidence(metric, of.subject(), value).limit(view.limit(limit));
+        evidence.push(of_device(DEVICE_IRQS_AWAY_PCT.id, counted.away_pct, "away"));
+        evidence.push(of_device(DEVICE_IRQS_PER_S.id, counted.per_s, "rate"));
+    }
     Ok(Look::seen(Seen {
         severity: Severity::Info,
         // Interrupts of a node are those of all of its devices.
         confidence: Confidence::Estimated,
-        evidence: vec![view.evidence(IRQ_PCT.id, Subject::Node(node), irq).limit(view.limit("irq"))],
+        evidence,
         plan: Plan {
             to: vec![*home],
-            from: device.irq_nodes.clone(),
+            from: away.nodes,
             cpus: view.cpus_of_nodes(&[*home]),
             ..Plan::default()
         },
     }))
 }
+
+/// Interrupts of a device that are handled far from it.
+struct Away {
+    /// Nodes that handle them.
+    nodes: Vec<NodeId>,
+    /// `None` where only lists of CPUs are known.
+    counted: Option<Counted>,
+}
+
+/// Interrupts of a device as they were counted.
+struct Counted {
+    /// All of them per second.
+    per_s: f64,
+    /// Share that other nodes than its own handle, in percent.
+    away_pct: f64,
+}
+
+/// The least share of a device's interrupts that makes a node one of those that handle them.
+const HANDLES: f64 = 0.05;
+
+/// Interrupts of a device on `home`, if nearly all are handled elsewhere.
+fn away(view: &View<'_>, device: &Device, home: NodeId) -> Option<Away> {
+    let counted = device.pci.as_ref().and_then(|address| view.snapshot.interrupts.get(address));
+    let Some(counted) = counted else {
+        let nodes = device.irq_nodes.clone();
+        return (!nodes.is_empty() && !nodes.contains(&home)).then_some(Away { nodes, counted: None });
+    };
+    let per_s = counted.per_second(|_| true);
+    if per_s < view.limit("rate") {
+        return None;
+    }
+    let away_pct = counted.per_second(|node| node != home) * 100.0 / per_s;
+    let handles = |node: &NodeId| *node != home && counted.per_second(|of| of == *node) >= per_s * HANDLES;
+    let nodes = counted.by_node.keys().copied().filter(handles).collect();
+    (away_pct >= view.limit("away")).then_some(Away { nodes, counted: Some(Counted { per_s, away_pct }) })
+}
+
+/// The share that the node's devices have elsewhere once this one's interrupts are at home, all but a fifth of them.
+fn falls(view: &View<'_>, home: NodeId, away_pct: f64, per_s: f64) -> Option<Check> {
+    const LEFT: f64 = 0.2;
+    let row = view.node(home)?;
+    let all = view.node_number(&DEVICE_IRQS_PER_S, row).ok().filter(|all| *all > 0.0)?;
+    let from = view.node_number(&DEVICE_IRQS_AWAY_PCT, row).ok()?;
+    Some(Check {
+        metric: DEVICE_IRQS_AWAY_PCT.id,
+        of: Subject::Node(home),
+        from,
+        to: (from - away_pct * (1.0 - LEFT) * (per_s / all).min(1.0)).max(0.0),
+        below: true,
+        within_s: SEEN_AFTER_S,
+    })
+}
+
+/// Each device is read twice in so many seconds, where there are not more than thirty of them.
+const SEEN_AFTER_S: f64 = 60.0;
 
 /// Commands that move all message-signalled interrupts of a PCI function to these CPUs, and those that undo it.
 pub(super) fn move_interrupts(address: &str, cpus: &[u32], before: &[u32]) -> (Vec<Command>, Vec<Command>) {
@@ -91,11 +162,21 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         Some(address) => move_interrupts(address, &seen.plan.cpus, &before),
         None => Default::default(),
     };
+    let from = nodes(&seen.plan.from);
+    let counted = seen.evidence.get(1).zip(seen.evidence.get(2));
     Told {
-        sentence: sentence(format!(
-            "{label} is on node {home}, and all of its interrupts go to CPUs of {}.",
-            nodes(&seen.plan.from)
-        )),
+        sentence: sentence(match counted {
+            Some((away, per_s)) => format!(
+                "{label} is on node {home}, and CPUs of {from} handle {} of its {} interrupts a second.",
+                pct(away.value),
+                count(per_s.value)
+            ),
+            None => format!("{label} is on node {home}, and all of its interrupts go to CPUs of {from}."),
+        }),
+        check: counted
+            .and_then(|(away, per_s)| falls(view, *home, away.value, per_s.value))
+            .into_iter()
+            .collect(),
         risk: if commands.is_empty() {
             String::new()
         } else {

@@ -15,12 +15,16 @@ use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::snapshot::Task;
 use crate::text::clean_str;
+use crate::text::quantity::count;
 
 /// The least share of a process's time that interrupts take of it to be its matter, in percent (S5).
 const SHARE_PCT: f64 = 5.0;
 
 /// Devices that are named at most.
 const NAMED: usize = 4;
+
+/// The least share of a node's interrupts that one device has if it is the one to move.
+const MOST: f64 = 0.8;
 
 /// The age in seconds from which on a process matters to rules: as for all of them.
 const LIVES_S: f64 = 60.0;
@@ -120,10 +124,31 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }))
 }
 
-/// Devices that have interrupts handled by CPUs of this node.
-fn devices<'a>(view: &View<'a>, node: NodeId) -> Vec<&'a Device> {
+/// A device, and its interrupts per second that CPUs of a node handle, where they are counted.
+type Loud<'a> = (&'a Device, Option<f64>);
+
+/// Devices that have interrupts handled by CPUs of this node, the loudest first.
+fn devices<'a>(view: &View<'a>, node: NodeId) -> Vec<Loud<'a>> {
     let all = view.topology().nodes.iter().flat_map(|node| &node.devices);
-    all.filter(|device| device.irq_nodes.contains(&node)).collect()
+    let handled = |device: &'a Device| {
+        let counted = device.pci.as_ref().and_then(|address| view.snapshot.interrupts.get(address));
+        let per_s = counted.map(|counted| counted.per_second(|of| of == node));
+        let is_here = per_s.map_or(device.irq_nodes.contains(&node), |per_s| per_s > 0.0);
+        is_here.then_some((device, per_s))
+    };
+    let mut found: Vec<Loud<'_>> = all.filter_map(handled).collect();
+    found.sort_by(|(_, a), (_, b)| b.unwrap_or(0.0).total_cmp(&a.unwrap_or(0.0)));
+    found
+}
+
+/// The device that has nearly all of these interrupts: the loudest where all are counted, else the only one.
+fn culprit<'a>(devices: &[Loud<'a>]) -> Option<Loud<'a>> {
+    let first = *devices.first()?;
+    let rates: Option<Vec<f64>> = devices.iter().map(|(_, per_s)| *per_s).collect();
+    match rates {
+        Some(rates) => (rates[0] >= MOST * rates.iter().sum::<f64>()).then_some(first),
+        None => (devices.len() == 1).then_some(first),
+    }
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
@@ -132,16 +157,19 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let Some(task) = at.map(|at| &view.snapshot.tasks[*at]) else { return Told::default() };
     let (irq, few) = (seen.evidence[0].value, seen.evidence[1].value);
     let devices = devices(view, node);
-    let (commands, undo) = match &devices[..] {
-        // No interrupt is counted by itself: only where one device has any there it is the one.
-        [device] if device.pci.is_some() => {
-            let address = device.pci.as_deref().unwrap_or_default();
+    let label = |device: &Device| text::name(&clean_str(&device.name));
+    let culprit = culprit(&devices);
+    let (commands, undo) = match culprit.and_then(|(device, _)| device.pci.as_deref()) {
+        Some(address) => {
             let cpus = [node, other].map(|node| view.cpus_of_nodes(&[node]));
             move_interrupts(address, &cpus[1], &cpus[0])
         }
-        _ => {
-            let names: Vec<String> =
-                devices.iter().take(NAMED).map(|device| text::name(&clean_str(&device.name))).collect();
+        None => {
+            let name = |(device, per_s): &Loud<'_>| match per_s {
+                Some(per_s) => format!("{}: {} a second", label(device), count(*per_s)),
+                None => label(device),
+            };
+            let names: Vec<String> = devices.iter().take(NAMED).map(name).collect();
             let which = match names.is_empty() {
                 true => "the device's interrupts".to_owned(),
                 false => {
@@ -158,10 +186,16 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let used = waiting::now(view).cpus(&Of::Process(task));
     Told {
         sentence: sentence(format!(
-            "Interrupts take {} of node {node}, where {} runs. Node {other} has {}.",
+            "Interrupts take {} of node {node}, where {} runs. Node {other} has {}.{}",
             pct(irq),
             comm(task.raw.comm),
-            pct(few)
+            pct(few),
+            match culprit {
+                Some((device, Some(per_s))) => {
+                    format!(" {} has {} of them a second there.", label(device), count(per_s))
+                }
+                _ => String::new(),
+            }
         )),
         gain: Gain {
             at_most: Some(seen.plan.number),
