@@ -41,10 +41,12 @@ run: build
 # Root tests run as root: through sudo where we are not. What users start is built without debug assertions: the command
 # line, recordings and signals are tested in such a build, too.
 AS_ROOT := $(SUDO:%=% --preserve-env=HOME,CARGO_HOME,RUSTUP_HOME env "PATH=$$PATH")
-AS_RELEASED = --locked --profile as-released
 
+# All but the optimisations of a release: see the profile in Cargo.toml.
+test-host: export CARGO_INCREMENTAL = 0
 test-host:
 	scripts/install-deps test
+	scripts/install-deps static
 	$(CARGO) fmt --all --check
 	clang-format --dry-run --Werror $(BPF_C)
 	$(CARGO) clippy --locked --workspace --all-targets --features numatop-ng/parquet -- -D warnings
@@ -53,9 +55,9 @@ test-host:
 ifneq ($(SUDO),)
 	$(AS_ROOT) $(CARGO) test --locked --features parquet --test probes
 endif
-	$(CARGO) test $(AS_RELEASED) --test cli --test goldens --test printed --test signals --test symbols --test recordings
-	$(AS_ROOT) $(CARGO) test $(AS_RELEASED) --test probes -- signal
-	$(AS_ROOT) $(CARGO) test $(AS_RELEASED) --test probes -- record
+	scripts/test-released --test cli --test goldens --test printed --test signals --test symbols --test recordings
+	$(AS_ROOT) scripts/test-released --test probes -- signal
+	$(AS_ROOT) scripts/test-released --test probes -- record
 
 # What could not be covered (3: no such kernel, no tools for the other architecture) is said in the last lines, and is no
 # failure of what was tested.

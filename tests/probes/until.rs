@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// A limit for what hangs, and no measure of anything: a busy machine takes many times as long as an idle one.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// A limit for what hangs, and no measure of anything: a busy machine takes many times as long as an idle one, and sampling that
+/// is too dear there rests for 60 s.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Between what a task is seen to have done and its last switch there are microseconds of kernel code, which nothing
 /// shows.
