@@ -21,8 +21,9 @@ impl DeviceInterrupts {
         if self.over_ns == 0 {
             return 0.0;
         }
-        let count: f64 =
-            self.by_node.iter().filter(|(node, _)| of(**node)).map(|(_, count)| *count as f64).sum();
+        // A sum of nothing would be -0.
+        let of = self.by_node.iter().filter(|(node, _)| of(**node));
+        let count = of.fold(0.0, |sum, (_, count)| sum + *count as f64);
         count * 1e9 / self.over_ns as f64
     }
 }
@@ -41,6 +42,7 @@ mod tests {
         let read = DeviceInterrupts { read_ns: 9, over_ns: 2_000_000_000, by_node };
         assert_eq!(read.per_second(|node| node == NodeId(0)), 250.0);
         assert!(read.per_second(|_| true) > 9e18, "sums do not overflow");
+        assert!(read.per_second(|node| node == NodeId(2)).is_sign_positive(), "0, not -0");
         assert_eq!(DeviceInterrupts::default().per_second(|_| true), 0.0);
     }
 }
