@@ -40,10 +40,11 @@ run: build
 # The debug build has Parquet and the optimised one is without, so that each is built and tested once.
 # Root tests run as root: through sudo where we are not. What users start is built without debug assertions: the command
 # line, recordings and signals are tested in such a build, too.
-AS_ROOT := $(SUDO:%=% --preserve-env=HOME,CARGO_HOME,RUSTUP_HOME env "PATH=$$PATH")
+AS_ROOT := $(SUDO:%=% --preserve-env=HOME,CARGO,CARGO_HOME,CARGO_INCREMENTAL,RUSTUP_HOME env "PATH=$$PATH")
 
-# All but the optimisations of a release: see the profile in Cargo.toml.
-test-host: export CARGO_INCREMENTAL = 0
+# Tests of what users start. All are built by the user who owns the rest of target/, before root runs some of them.
+RELEASED = --test cli --test goldens --test printed --test signals --test symbols --test recordings
+test-host: export CARGO := $(CARGO)
 test-host:
 	scripts/install-deps test
 	scripts/install-deps static
@@ -55,7 +56,8 @@ test-host:
 ifneq ($(SUDO),)
 	$(AS_ROOT) $(CARGO) test --locked --features parquet --test probes
 endif
-	scripts/test-released --test cli --test goldens --test printed --test signals --test symbols --test recordings
+	scripts/test-released --no-run $(RELEASED) --test probes
+	scripts/test-released $(RELEASED)
 	$(AS_ROOT) scripts/test-released --test probes -- signal
 	$(AS_ROOT) scripts/test-released --test probes -- record
 

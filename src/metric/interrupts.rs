@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::over::{Better, Over};
+use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no};
 use crate::model::facility::Facility;
 use crate::model::interrupts::DeviceInterrupts;
 use crate::model::sample::{Missing, Reading};
+use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
@@ -16,12 +17,15 @@ pub const IRQS_PER_S: Metric<Node> = metric(
     "IRQ/s",
     Unit::PerSecond,
     "Message-signalled interrupts of devices (network cards, disks, GPUs) that CPUs of the node handled, per second, whatever node the \
-     devices are on. One device after the other is read, at most one in a second: a rate is between its last two readings.",
+     devices are on; without devices whose node the firmware does not say. One device after the other is read, at most one in a \
+     second: a rate is between its last two readings.",
     |node, snapshot| {
         let here = NodeId(node.raw.id);
-        let mut all = snapshot.interrupts.values().peekable();
-        all.peek().ok_or_else(|| no("no device was read twice yet"))?;
-        Ok(Value::F64(all.map(|device| device.per_second(|of| of == here)).sum()))
+        let devices = counted(snapshot.host.topology.nodes.iter().flat_map(|node| &node.devices), snapshot)?;
+        if devices.is_empty() {
+            return Err(no("no device with interrupts of its own is on a node that is known"));
+        }
+        Ok(Value::F64(devices.iter().map(|device| device.per_second(|of| of == here)).sum()))
     },
 );
 
@@ -37,8 +41,7 @@ pub const DEVICE_IRQS_PER_S: Metric<Node> = metric(
 );
 
 pub const DEVICE_IRQS_AWAY_PCT: Metric<Node> = Metric {
-    unit: Unit::Percent,
-    over: Over::Level,
+    over: Over::Quotient(away),
     traits: Traits::NONE
         .needs(&[Facility::DeviceIrqs])
         .stands(Stands::Remote(|pct| pct > 0.0))
@@ -48,19 +51,18 @@ pub const DEVICE_IRQS_AWAY_PCT: Metric<Node> = Metric {
         "IRQAWAY%",
         Unit::Percent,
         "Share of these interrupts that CPUs of other nodes handled: data of the device is then first touched far from it.",
-        |node, snapshot| {
-            let (devices, home) = (of_node(node, snapshot)?, NodeId(node.raw.id));
-            let sum =
-                |of: &dyn Fn(NodeId) -> bool| devices.iter().map(|device| device.per_second(of)).sum::<f64>();
-            let all = sum(&|_| true);
-            if all > 0.0 {
-                Ok(Value::F64(sum(&|of| of != home) * 100.0 / all))
-            } else {
-                Err(no("they had none"))
-            }
-        },
+        |node, snapshot| away(node, snapshot).map(Quotient::value).map(Value::F64),
     )
 };
+
+/// Interrupts in the interval that other nodes handled, of all of the node's devices.
+fn away(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
+    let (devices, home) = (of_node(node, snapshot)?, NodeId(node.raw.id));
+    let seconds = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64 / 1e9;
+    let all: f64 = devices.iter().map(|device| device.per_second(|_| true)).sum();
+    let away: f64 = devices.iter().map(|device| device.per_second(|of| of != home)).sum();
+    if all > 0.0 { Ok(Quotient::pct(away * seconds, all * seconds)) } else { Err(no("they had none")) }
+}
 
 /// Interrupts of devices on the node that have any.
 ///
@@ -69,9 +71,20 @@ pub const DEVICE_IRQS_AWAY_PCT: Metric<Node> = Metric {
 fn of_node<'a>(node: &Node, snapshot: &'a Snapshot) -> Reading<Vec<&'a DeviceInterrupts>> {
     let gone = || Missing::NotCollected("the node is not online any more".into());
     let facts = snapshot.host.topology.node(NodeId(node.raw.id)).ok_or_else(gone)?;
-    // Two ports of a card may be one function.
+    let found = counted(facts.devices.iter(), snapshot)?;
+    if found.is_empty() { Err(no("no device with interrupts of its own is on the node")) } else { Ok(found) }
+}
+
+/// Interrupts of those of these devices that have any, each function once.
+///
+/// # Errors
+/// Not all of them were counted.
+fn counted<'a>(
+    devices: impl Iterator<Item = &'a Device>,
+    snapshot: &'a Snapshot,
+) -> Reading<Vec<&'a DeviceInterrupts>> {
     let mut found = BTreeMap::new();
-    for device in &facts.devices {
+    for device in devices {
         match device.pci.as_ref().and_then(|address| snapshot.interrupts.get_key_value(address)) {
             Some((address, counted)) => _ = found.insert(address, counted),
             // It has no interrupts of its own.
@@ -83,10 +96,7 @@ fn of_node<'a>(node: &Node, snapshot: &'a Snapshot) -> Reading<Vec<&'a DeviceInt
             }
         }
     }
-    match found.is_empty() {
-        true => Err(no("no device with interrupts of its own is on the node")),
-        false => Ok(found.into_values().collect()),
-    }
+    Ok(found.into_values().collect())
 }
 
 const fn metric(
@@ -96,7 +106,63 @@ const fn metric(
     help: &'static str,
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
-    let (group, width, order, over) = (Group::Node, 8, Order::Descending, Over::Level);
+    let (group, width, order, over) = (Group::Node, 8, Order::Descending, Over::usual(unit));
     let traits = Traits::NONE.needs(&[Facility::DeviceIrqs]);
     Metric { id, title, width, group, unit, order, help, value, over, traits }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::snapshot::{RowKind, derive};
+    use crate::source::synthetic::demo_machine;
+
+    /// The second interval of the demo machine after a change of its devices.
+    fn demo(change: impl Fn(&mut crate::source::synthetic::Machine)) -> Snapshot {
+        let mut machine = demo_machine();
+        change(&mut machine);
+        let (first, second) = (machine.tick(), machine.tick());
+        derive(&machine.host, Some(&first), &second, RowKind::Processes)
+    }
+
+    fn of(snapshot: &Snapshot, node: usize, metric: &Metric<Node>) -> Reading<f64> {
+        metric.read(&snapshot.nodes[node], snapshot).map(|value| value.number().unwrap())
+    }
+
+    #[test]
+    fn rates_are_of_the_node_that_handles_and_of_the_devices_on_it() {
+        let snapshot = demo(|_| ());
+        let all = |metric| (0..4).map(|node| of(&snapshot, node, metric).ok()).collect::<Vec<_>>();
+        assert_eq!(all(&IRQS_PER_S), [Some(11_400.0), Some(600.0), Some(3_100.0), Some(0.0)]);
+        assert_eq!(all(&DEVICE_IRQS_PER_S), [Some(12_000.0), None, Some(3_100.0), None]);
+        assert_eq!(all(&DEVICE_IRQS_AWAY_PCT), [Some(5.0), None, Some(0.0), None]);
+    }
+
+    #[test]
+    fn two_ports_of_one_function_are_counted_once() {
+        let snapshot = demo(|machine| {
+            let devices = &mut Arc::make_mut(&mut machine.host).topology.nodes[0].devices;
+            devices.push(Device { name: "eth1".into(), ..devices[0].clone() });
+        });
+        assert_eq!(of(&snapshot, 0, &DEVICE_IRQS_PER_S), Ok(12_000.0));
+        assert_eq!(of(&snapshot, 0, &IRQS_PER_S), Ok(11_400.0));
+    }
+
+    #[test]
+    fn a_sum_without_one_of_its_devices_is_no_number() {
+        let snapshot = demo(|machine| {
+            let devices = &mut Arc::make_mut(&mut machine.host).topology.nodes[0].devices;
+            devices.push(Device {
+                name: "eth1".into(),
+                pci: Some("0000:41:00.1".into()),
+                ..devices[0].clone()
+            });
+        });
+        for metric in [&IRQS_PER_S, &DEVICE_IRQS_PER_S, &DEVICE_IRQS_AWAY_PCT] {
+            assert!(of(&snapshot, 0, metric).unwrap_err().to_string().contains("eth1"), "{}", metric.id);
+        }
+        assert_eq!(of(&snapshot, 2, &DEVICE_IRQS_PER_S), Ok(3_100.0), "another node has all of its own");
+    }
 }

@@ -1,4 +1,4 @@
-//! Interrupts of devices as bytes and back: all of them, or nothing where a keyframe has the same.
+//! Interrupts of devices as bytes and back: the devices that differ from a keyframe.
 
 use std::sync::Arc;
 
@@ -9,14 +9,24 @@ use crate::model::interrupts::{DeviceInterrupts, Interrupts};
 use crate::model::units::NodeId;
 use crate::text::is_clean;
 
-/// Writes nothing where `base` has the same, or where there is neither a base nor a device.
+/// Writes devices that are gone since `base`, then those that are new or different; nothing where all is the same.
 pub(super) fn encode(out: &mut Vec<u8>, base: Option<&Arc<Interrupts>>, interrupts: &Arc<Interrupts>) {
-    let is_same = |base: &Arc<Interrupts>| Arc::ptr_eq(base, interrupts) || base == interrupts;
-    if base.map_or(interrupts.is_empty(), is_same) {
+    if base.is_some_and(|base| Arc::ptr_eq(base, interrupts)) {
         return;
     }
-    put(out, interrupts.len() as u64);
-    for (address, device) in &**interrupts {
+    let before = base.into_iter().flat_map(|base| base.keys());
+    let gone: Vec<&String> = before.filter(|address| !interrupts.contains_key(*address)).collect();
+    let is_new = |(address, device): &(&String, &DeviceInterrupts)| {
+        base.and_then(|base| base.get(*address)).is_none_or(|before| before != *device)
+    };
+    let new: Vec<_> = interrupts.iter().filter(is_new).collect();
+    if gone.is_empty() && new.is_empty() {
+        return;
+    }
+    put(out, gone.len() as u64);
+    gone.into_iter().for_each(|address| put_text(out, address));
+    put(out, new.len() as u64);
+    for (address, device) in new {
         put_text(out, address);
         put(out, device.read_ns);
         put(out, device.over_ns);
@@ -28,7 +38,7 @@ pub(super) fn encode(out: &mut Vec<u8>, base: Option<&Arc<Interrupts>>, interrup
     }
 }
 
-/// The interrupts that [`encode`] wrote with the same base.
+/// `base` with the devices that [`encode`] wrote.
 ///
 /// # Errors
 /// The bytes are something else, or hold text that no terminal should see.
@@ -41,6 +51,13 @@ pub(super) fn decode(
         return Ok(base.cloned().unwrap_or_default());
     }
     let mut interrupts = Interrupts::new();
+    if let Some(base) = base {
+        room.take_devices(base)?;
+        interrupts.clone_from(base);
+    }
+    for _ in 0..input.count(MAX_NAMES)? {
+        interrupts.remove(input.text(MAX_TEXT)?);
+    }
     for _ in 0..input.count(MAX_NAMES)? {
         let address = input.text(MAX_TEXT)?;
         if !is_clean(address) {
@@ -57,6 +74,10 @@ pub(super) fn decode(
         interrupts.insert(address.to_owned(), device);
     }
     input.finish()?;
+    // A hostile file may add some with every delta, each on the same keyframe: never more than a sample may have.
+    if interrupts.len() > MAX_NAMES {
+        return Err(Malformed("it has more devices than a sample can have"));
+    }
     Ok(Arc::new(interrupts))
 }
 
@@ -90,6 +111,8 @@ mod tests {
             }
         }
         assert_eq!(again(Some(&key), &interrupts(5)).0, 0, "the same is not written again");
+        let one = again(Some(&key), &interrupts(6)).0;
+        assert!(one < again(None, &interrupts(6)).0, "a device that is as it was is not written: {one}");
         assert_eq!(again(None, &none).0, 0, "machines without such devices have no byte");
     }
 

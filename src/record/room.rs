@@ -10,7 +10,7 @@ use super::varint::Malformed;
 use crate::model::access::answers::Answers;
 use crate::model::access::lines::{ContendedLine, LineSide};
 use crate::model::access::{MappingUse, MemoryUse, MemoryUses};
-use crate::model::interrupts::DeviceInterrupts;
+use crate::model::interrupts::{DeviceInterrupts, Interrupts};
 use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
 use crate::model::stacks::{Function, Place, StackBatch};
 
@@ -87,6 +87,11 @@ impl Room {
         self.take(1, of_device(address, nodes))
     }
 
+    /// For a copy of devices whose interrupts are known.
+    pub(super) fn take_devices(&mut self, devices: &Interrupts) -> Result<(), Malformed> {
+        self.take(1, of_devices(devices))
+    }
+
     /// For a process whose memory use is known, without its maps and mappings.
     pub(super) fn take_use(&mut self) -> Result<(), Malformed> {
         self.take(1, OF_USE)
@@ -116,6 +121,10 @@ const OF_USE: usize = size_of::<MemoryUse>() + 2 * ENTRY;
 
 fn of_device(address: usize, nodes: usize) -> usize {
     address + size_of::<(String, DeviceInterrupts)>() + ENTRY + of_map(nodes)
+}
+
+fn of_devices(devices: &Interrupts) -> usize {
+    devices.iter().map(|(address, device)| of_device(address.len(), device.by_node.len())).sum()
 }
 
 fn of_map(entries: usize) -> usize {
@@ -206,11 +215,8 @@ pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize) -> u
         + sample.exited.iter().map(|row| task(row)).sum::<usize>()
         + sample.cpus.len() * of_row::<CpuRaw>()
         + sample.nodes.len() * of_row::<NodeRaw>()
-        + sample
-            .interrupts
-            .iter()
-            .map(|(at, device)| of_device(at.len(), device.by_node.len()))
-            .sum::<usize>()
+        + of_devices(&sample.interrupts)
+        + base.map_or(0, |base| of_devices(&base.interrupts))
         + sample.hot.as_deref().map_or(0, of_news)
         + sample.memory_use.as_deref().map_or(0, of_uses)
 }

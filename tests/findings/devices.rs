@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use numatop_ng::finding::Severity;
+use numatop_ng::model::sample::Missing;
 use numatop_ng::model::topology::{Device, DeviceClass};
 use numatop_ng::model::units::NodeId;
 
-use crate::world::{Actor, Machine, TWO, commands, each_second, found, machine};
+use crate::world::{Actor, Machine, Shape, TWO, blind, commands, each_second, found, machine};
 
 mod interrupts_off_node {
     use super::*;
 
     const ID: &str = "interrupts-off-node";
 
-    /// A network card on node 0 whose interrupts go to these nodes, and node 1 in interrupts for so many ms of each second.
+    /// A network card on node 0 whose interrupts go to these nodes, and node 1 in interrupts for so many ms of each second; nothing
+    /// counts single interrupts, as in older recordings.
     fn world(irq_nodes: &[u32], irq_ms: u64) -> Machine {
         let mut world = machine(TWO, vec![Actor::new(500, "work").runs(&[(0, 100.0)])]);
         Arc::make_mut(&mut world.host).topology.nodes[0].devices.push(Device {
@@ -23,6 +25,8 @@ mod interrupts_off_node {
             node: Some(NodeId(0)),
             irq_nodes: irq_nodes.iter().copied().map(NodeId).collect(),
         });
+        let not_kept = Missing::NotCollected("it was not kept".into());
+        Arc::make_mut(&mut world.host).missing.insert("device_irqs_per_s".into(), not_kept);
         each_second(&mut world, move |machine, _| {
             machine
                 .cpus
@@ -61,6 +65,7 @@ mod interrupts_off_node {
     /// The same with interrupts per second by node that are counted.
     fn counted(by_node: &[(u32, u64)], irq_nodes: &[u32]) -> Machine {
         let mut world = world(irq_nodes, 50);
+        Arc::make_mut(&mut world.host).missing.clear();
         world.irq_rates =
             by_node.iter().map(|(node, rate)| (("0000:3b:00.0".into(), *node), *rate)).collect();
         world
@@ -79,6 +84,38 @@ mod interrupts_off_node {
         assert_eq!((check.metric, check.below), ("device_irqs_away_pct", true));
         assert!((check.from - 99.0).abs() < 0.1 && (check.to - 19.8).abs() < 0.1, "{check:?}");
         assert!(!told.undo.is_empty());
+    }
+
+    #[test]
+    fn a_device_that_is_not_counted_yet_is_no_matter_of_lists() {
+        let mut world = world(&[1], 50);
+        Arc::make_mut(&mut world.host).missing.clear();
+        assert!(blind(world, 70, ID).is_some_and(|why| why.contains("counted twice yet")));
+    }
+
+    #[test]
+    fn many_nodes_that_handle_a_little_each_are_all_named() {
+        let shape = Shape { nodes: 8, cores: 4, sockets: 8, ..TWO };
+        let mut world = machine(shape, vec![Actor::new(500, "work").runs(&[(0, 100.0)])]);
+        let topology = &mut Arc::make_mut(&mut world.host).topology;
+        topology.nodes[0].devices = vec![Device {
+            name: "eth0".into(),
+            class: DeviceClass::Net,
+            pci: Some("0000:3b:00.0".into()),
+            node: Some(NodeId(0)),
+            irq_nodes: (1..8).map(NodeId).collect(),
+        }];
+        world.irq_rates =
+            (1..8).map(|node| (("0000:3b:00.0".into(), node), if node == 1 { 9000 } else { 200 })).collect();
+        each_second(&mut world, |machine, _| {
+            machine.cpus.iter_mut().filter(|cpu| cpu.node > 0).for_each(|cpu| cpu.irq_ns += 50_000_000);
+        });
+        let found = found(world, 70, ID);
+        assert!(
+            found[0].told.sentence.contains("CPUs of nodes 1-7 handle 100 %"),
+            "{}",
+            found[0].told.sentence
+        );
     }
 
     #[test]

@@ -515,6 +515,8 @@ mod interrupts_on_busy_node {
         let one = loud(41_000, 2_000);
         assert!(one[0].told.sentence.ends_with("Node 1 has 1.1 %. eth0 has 41k of them a second there."));
         assert!(commands(&one[0])[1].contains("0000:3b:00.4"), "{:?}", commands(&one[0]));
+        let quiet = loud(3, 0);
+        assert!(commands(&quiet[0]).is_empty(), "three interrupts a second are no tenth of a node");
         let both = loud(20_000, 9_000);
         assert!(commands(&both[0]).is_empty());
         let words = &both[0].told.commands[0].words;

@@ -1,4 +1,4 @@
-//! All interrupts of a device are handled by CPUs of other nodes than its own.
+//! Nearly all interrupts of a device are handled by CPUs of other nodes than its own.
 
 use super::super::command::{Command, Scope, When, line};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
@@ -48,7 +48,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Of::Device(device, Some(home)) = of else { return Ok(Look::Quiet) };
-    let Some(away) = away(view, device, *home) else { return Ok(Look::Quiet) };
+    let Some(away) = away(view, device, *home)? else { return Ok(Look::Quiet) };
     if view.cpus_of_nodes(&[*home]).is_empty() {
         return Ok(Look::Quiet);
     }
@@ -100,29 +100,38 @@ struct Counted {
     away_pct: f64,
 }
 
-/// The least share of a device's interrupts that makes a node one of those that handle them.
-const HANDLES: f64 = 0.05;
-
 /// Interrupts of a device on `home`, if nearly all are handled elsewhere.
-fn away(view: &View<'_>, device: &Device, home: NodeId) -> Option<Away> {
+///
+/// # Errors
+/// Its lists name no CPU of its node, and its interrupts are not counted yet.
+fn away(view: &View<'_>, device: &Device, home: NodeId) -> Result<Option<Away>, Look> {
     let counted = device.pci.as_ref().and_then(|address| view.snapshot.interrupts.get(address));
     let Some(counted) = counted else {
         let nodes = device.irq_nodes.clone();
-        return (!nodes.is_empty() && !nodes.contains(&home)).then_some(Away { nodes, counted: None });
+        let may_be = !nodes.is_empty() && !nodes.contains(&home);
+        // Recordings from before there were counts have lists alone.
+        if may_be && view.snapshot.host_missing(DEVICE_IRQS_PER_S.id).is_none() {
+            let why = "its interrupts are not counted, or were not counted twice yet";
+            return Err(super::waiting::unknown(why));
+        }
+        return Ok(may_be.then_some(Away { nodes, counted: None }));
     };
     let per_s = counted.per_second(|_| true);
     if per_s < view.limit("rate") {
-        return None;
+        return Ok(None);
     }
     let away_pct = counted.per_second(|node| node != home) * 100.0 / per_s;
-    let handles = |node: &NodeId| *node != home && counted.per_second(|of| of == *node) >= per_s * HANDLES;
-    let nodes = counted.by_node.keys().copied().filter(handles).collect();
-    (away_pct >= view.limit("away")).then_some(Away { nodes, counted: Some(Counted { per_s, away_pct }) })
+    let nodes = counted.by_node.keys().copied().filter(|node| *node != home).collect();
+    let counted = Counted { per_s, away_pct };
+    Ok((away_pct >= view.limit("away")).then_some(Away { nodes, counted: Some(counted) }))
 }
 
 /// The share that the node's devices have elsewhere once this one's interrupts are at home, all but a fifth of them.
-fn falls(view: &View<'_>, home: NodeId, away_pct: f64, per_s: f64) -> Option<Check> {
+fn falls(view: &View<'_>, device: &Device, home: NodeId, away_pct: f64, per_s: f64) -> Option<Check> {
     const LEFT: f64 = 0.2;
+    // The reading that the move falls into has some of both, the next one has the end of it.
+    const TURNS: f64 = 2.5;
+    let turn_s = view.snapshot.interrupts.get(device.pci.as_ref()?)?.over_ns as f64 / 1e9;
     let row = view.node(home)?;
     let all = view.node_number(&DEVICE_IRQS_PER_S, row).ok().filter(|all| *all > 0.0)?;
     let from = view.node_number(&DEVICE_IRQS_AWAY_PCT, row).ok()?;
@@ -132,11 +141,11 @@ fn falls(view: &View<'_>, home: NodeId, away_pct: f64, per_s: f64) -> Option<Che
         from,
         to: (from - away_pct * (1.0 - LEFT) * (per_s / all).min(1.0)).max(0.0),
         below: true,
-        within_s: SEEN_AFTER_S,
+        within_s: SEEN_AFTER_S.max((turn_s * TURNS).ceil()),
     })
 }
 
-/// Each device is read twice in so many seconds, where there are not more than thirty of them.
+/// A move has its effect within so many seconds, where the turn of a device comes in twenty.
 const SEEN_AFTER_S: f64 = 60.0;
 
 /// Commands that move all message-signalled interrupts of a PCI function to these CPUs, and those that undo it.
@@ -174,7 +183,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             None => format!("{label} is on node {home}, and all of its interrupts go to CPUs of {from}."),
         }),
         check: counted
-            .and_then(|(away, per_s)| falls(view, *home, away.value, per_s.value))
+            .and_then(|(away, per_s)| falls(view, device, *home, away.value, per_s.value))
             .into_iter()
             .collect(),
         risk: if commands.is_empty() {

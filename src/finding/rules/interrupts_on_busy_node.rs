@@ -1,5 +1,7 @@
 //! Interrupts take time of a node where a process runs, and other nodes have few of them.
 
+use std::collections::BTreeSet;
+
 use super::super::command::{Command, Scope, When};
 use super::super::gain::{Arithmetic, Gain};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
@@ -23,8 +25,10 @@ const SHARE_PCT: f64 = 5.0;
 /// Devices that are named at most.
 const NAMED: usize = 4;
 
-/// The least share of a node's interrupts that one device has if it is the one to move.
+/// The least share of a node's interrupts that one device has if it is the one to move, and the least number in a second: less is no
+/// tenth of a node, which then goes to timers, soft interrupts of others, or devices of no node.
 const MOST: f64 = 0.8;
+const LOUD: f64 = 1000.0;
 
 /// The age in seconds from which on a process matters to rules: as for all of them.
 const LIVES_S: f64 = 60.0;
@@ -136,17 +140,24 @@ fn devices<'a>(view: &View<'a>, node: NodeId) -> Vec<Loud<'a>> {
         let is_here = per_s.map_or(device.irq_nodes.contains(&node), |per_s| per_s > 0.0);
         is_here.then_some((device, per_s))
     };
+    // Several ports may be one function.
+    let mut seen = BTreeSet::new();
+    let all = all.filter(|device| device.pci.as_ref().is_none_or(|address| seen.insert(address)));
     let mut found: Vec<Loud<'_>> = all.filter_map(handled).collect();
     found.sort_by(|(_, a), (_, b)| b.unwrap_or(0.0).total_cmp(&a.unwrap_or(0.0)));
     found
 }
 
-/// The device that has nearly all of these interrupts: the loudest where all are counted, else the only one.
+/// The device that has nearly all of these interrupts: the loudest where all are counted, if it is loud enough to take time of a
+/// node, else the only one.
 fn culprit<'a>(devices: &[Loud<'a>]) -> Option<Loud<'a>> {
     let first = *devices.first()?;
     let rates: Option<Vec<f64>> = devices.iter().map(|(_, per_s)| *per_s).collect();
     match rates {
-        Some(rates) => (rates[0] >= MOST * rates.iter().sum::<f64>()).then_some(first),
+        Some(rates) => {
+            let is_most = rates[0] >= MOST * rates.iter().sum::<f64>();
+            (is_most && rates[0] >= LOUD).then_some(first)
+        }
         None => (devices.len() == 1).then_some(first),
     }
 }

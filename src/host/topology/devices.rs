@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::sysfs::Root;
 use crate::model::topology::{Cpu, Device, DeviceClass, Node, Topology, parse_cpulist};
@@ -120,15 +120,10 @@ pub(super) fn irq_counts(root: &Root, device: &Device, topology: &Topology) -> R
     let mut counts = IrqCounts::new();
     for name in root.entries(&format!("sys/bus/pci/devices/{address}/msi_irqs"))? {
         let Ok(irq) = name.parse() else { continue };
-        let parse = |text: &str| -> Result<Vec<u32>> {
-            let counts = text.split(',').map(str::parse).collect::<Result<Vec<u32>, _>>()?;
-            // A list of more than a page is cut, maybe inside a number.
-            ensure!(counts.len() >= topology.possible_cpus as usize, "{} CPUs are in it", counts.len());
-            Ok(counts)
-        };
         let file = format!("sys/kernel/irq/{irq}/per_cpu_count");
-        let expected = format!("a count for each of {} CPUs", topology.possible_cpus);
-        let Some(by_cpu) = root.value(&file, &expected, parse)? else { continue };
+        let Some(text) = root.text(&file)? else { continue };
+        let by_cpu = counts_by_cpu(&text, topology.possible_cpus as usize)
+            .with_context(|| format!("reading {}", root.path(&file).display()))?;
         let by_node: &mut BTreeMap<NodeId, u32> = counts.entry(irq).or_default();
         for cpu in &topology.cpus {
             if let (Some(node), Some(count)) = (cpu.node, by_cpu.get(cpu.id.0 as usize)) {
@@ -137,6 +132,19 @@ pub(super) fn irq_counts(root: &Root, device: &Device, topology: &Topology) -> R
             }
         }
     }
+    Ok(counts)
+}
+
+/// `0,15\n`: a number for each possible CPU.
+///
+/// # Errors
+/// The list is something else, or was cut.
+fn counts_by_cpu(text: &str, possible: usize) -> Result<Vec<u32>> {
+    // The kernel cuts a list of more than a page, maybe inside a number, and then its end is missing.
+    let list = text.strip_suffix('\n').context("the kernel has cut the list of counts at a page")?;
+    let counts: Vec<u32> =
+        list.split(',').map(str::parse).collect::<Result<_, _>>().context("not a list of counts")?;
+    ensure!(counts.len() == possible, "counts of {} CPUs, where {possible} are possible", counts.len());
     Ok(counts)
 }
 
@@ -185,6 +193,48 @@ mod tests {
             Some("10000:e1:00.0".to_owned())
         );
         assert_eq!(pci_address(Path::new("/sys/devices/platform/ahb/28200000.ethernet")), None);
+    }
+
+    #[test]
+    fn counts_are_of_all_possible_cpus_or_none() {
+        assert_eq!(counts_by_cpu("0,15\n", 2).unwrap(), [0, 15]);
+        assert_eq!(counts_by_cpu("4294967295\n", 1).unwrap(), [u32::MAX]);
+        for (text, possible) in
+            [("0,15", 2), ("0,15\n", 3), ("0,1\n", 1), ("", 1), ("0,\n", 2), ("0,-1\n", 2)]
+        {
+            assert!(counts_by_cpu(text, possible).is_err(), "{text:?} of {possible}");
+        }
+    }
+
+    #[test]
+    fn counts_are_summed_by_the_nodes_of_cpus() {
+        let root = std::env::temp_dir().join(format!("numatop-irqs-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let mut topology = crate::source::synthetic::demo_machine().host.topology.clone();
+        // CPUs 0 and 16 are one core of node 0; CPU 4 is offline, CPU 5 is on no node, CPU 31 is possible and not there.
+        topology.cpus[4].online = false;
+        topology.cpus[5].node = None;
+        topology.cpus.retain(|cpu| cpu.id != CpuId(31));
+        let mut by_cpu = [0u32; 32];
+        for (cpu, count) in [(0, u32::MAX), (16, 3), (4, 10), (5, 100), (20, 1), (31, 1000)] {
+            by_cpu[cpu] = count;
+        }
+        let list = by_cpu.map(|count| count.to_string()).join(",");
+        write("sys/kernel/irq/40/per_cpu_count", &format!("{list}\n"));
+        let device = topology.nodes[0].devices[0].clone();
+        for irq in ["40", "41"] {
+            write(&format!("sys/bus/pci/devices/{}/msi_irqs/{irq}", device.pci.as_ref().unwrap()), "msix\n");
+        }
+        let counts = irq_counts(&Root(&root), &device, &topology);
+        fs::remove_dir_all(&root).unwrap();
+        let counts = counts.unwrap();
+        assert_eq!(counts.keys().collect::<Vec<_>>(), [&40], "one has gone between two looks");
+        let of: Vec<(u32, u32)> = counts[&40].iter().map(|(node, count)| (node.0, *count)).collect();
+        assert_eq!(of, [(0, 2), (1, 11), (2, 0), (3, 0)], "sums are modulo 2^32, as the kernel's");
     }
 
     #[test]

@@ -64,8 +64,14 @@ impl Turn {
         now_ns: u64,
         notes: &mut Vec<String>,
     ) -> Option<Topology> {
-        let places: Vec<(usize, usize)> = (topology.nodes.iter().enumerate())
-            .flat_map(|(node, of)| (0..of.devices.len()).map(move |device| (node, device)))
+        // Several ports may be one function: it has one turn.
+        let mut seen = BTreeSet::new();
+        let all = topology.nodes.iter().enumerate();
+        let all = all
+            .flat_map(|(node, of)| of.devices.iter().enumerate().map(move |(at, device)| (node, at, device)));
+        let places: Vec<(usize, usize)> = all
+            .filter(|(.., device)| device.pci.as_ref().is_none_or(|address| seen.insert(address)))
+            .map(|(node, device, _)| (node, device))
             .collect();
         let (node, device) = *places.get(self.device.checked_rem(places.len())?)?;
         self.device = (self.device + 1) % places.len();
@@ -80,8 +86,14 @@ impl Turn {
         if now == before.irq_nodes {
             return None;
         }
+        let function = before.pci.clone();
         let mut topology = topology.clone();
-        topology.nodes[node].devices[device].irq_nodes = now;
+        topology.nodes[node].devices[device].irq_nodes.clone_from(&now);
+        for port in
+            topology.nodes[node].devices.iter_mut().filter(|port| port.pci.is_some() && port.pci == function)
+        {
+            port.irq_nodes.clone_from(&now);
+        }
         Some(topology)
     }
 
@@ -92,21 +104,23 @@ impl Turn {
     fn count(&mut self, root: &Path, topology: &Topology, device: &Device, now_ns: u64) -> Result<()> {
         let Some(address) = &device.pci else { return Ok(()) };
         let counts = match topology.irq_counts_now(root, device) {
-            // Without a driver, or without the files of CONFIG_SPARSE_IRQ.
-            Ok(counts) if counts.is_empty() => return Ok(()),
+            // It has lost its driver, or the kernel has no files of CONFIG_SPARSE_IRQ.
+            Ok(counts) if counts.is_empty() => {
+                self.drop_counts(address);
+                return Ok(());
+            }
             Ok(counts) => counts,
             Err(error) => {
-                self.before.remove(address);
-                Arc::make_mut(&mut self.interrupts).remove(address);
+                self.drop_counts(address);
                 return if self.refused.insert(address.clone()) { Err(error) } else { Ok(()) };
             }
         };
-        let by_node = |before: &IrqCounts| {
+        let by_node = |before: &IrqCounts, over_ns: u64| {
             let mut sums: BTreeMap<NodeId, u64> = BTreeMap::new();
             for (irq, of_nodes) in &counts {
                 for (node, count) in of_nodes {
                     let earlier = before.get(irq).and_then(|nodes| nodes.get(node)).copied().unwrap_or(0);
-                    match u64::from(since(*count, earlier)) {
+                    match since(*count, earlier, over_ns) {
                         0 => {}
                         more => *sums.entry(*node).or_default() += more,
                     }
@@ -115,12 +129,23 @@ impl Turn {
             sums
         };
         if let Some((read_ns, before)) = self.before.get(address).filter(|(read_ns, _)| *read_ns < now_ns) {
-            let read =
-                DeviceInterrupts { read_ns: now_ns, over_ns: now_ns - read_ns, by_node: by_node(before) };
+            let over_ns = now_ns - read_ns;
+            let read = DeviceInterrupts { read_ns: now_ns, over_ns, by_node: by_node(before, over_ns) };
             Arc::make_mut(&mut self.interrupts).insert(address.clone(), read);
         }
         self.before.insert(address.clone(), (now_ns, counts));
         Ok(())
+    }
+
+    /// Forgets all counts: CPUs have come, gone, or changed their node.
+    pub(super) fn begin_again(&mut self) {
+        self.before.clear();
+    }
+
+    fn drop_counts(&mut self, address: &str) {
+        if self.before.remove(address).is_some() {
+            Arc::make_mut(&mut self.interrupts).remove(address);
+        }
     }
 
     /// Drops devices that are gone.
@@ -139,12 +164,13 @@ impl Turn {
     }
 }
 
-/// Interrupts since an earlier count modulo 2^32; a driver that loads again begins at zero.
-fn since(count: u32, earlier: u32) -> u32 {
-    match count.wrapping_sub(earlier) {
-        more if more <= u32::MAX / 2 => more,
-        _ => count,
-    }
+/// The most interrupts of one number that can be in a second: no CPU handles as many.
+const PER_SECOND_MAX: u64 = 10_000_000;
+
+/// Interrupts in this time since an earlier count modulo 2^32; a driver that loads again begins at zero.
+fn since(count: u32, earlier: u32, over_ns: u64) -> u64 {
+    let most = (over_ns / 1000).saturating_mul(PER_SECOND_MAX / 1_000_000);
+    [count.wrapping_sub(earlier), count].into_iter().map(u64::from).find(|more| *more <= most).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -218,14 +244,22 @@ mod tests {
         assert_eq!(read[&devices[1].1], moved);
         assert!(read[&devices[0].1].by_node.is_empty(), "the other one was silent: {read:?}");
         assert_eq!(cut.keys().collect::<Vec<_>>(), [&devices[0].1], "a list that was cut is no number");
+        fs::create_dir_all(&root).expect("a folder is made");
+        turn.next(&root, &topology, 6_000_000_000, &mut notes);
+        turn.next(&root, &topology, 6_000_000_000, &mut notes);
+        fs::remove_dir_all(&root).expect("the folder is removed");
+        assert!(turn.interrupts().is_empty(), "a device without a driver has no rate");
         assert_eq!(notes.len(), 1, "it is said once: {notes:?}");
         assert!(notes[0].contains("sys/kernel/irq/31/per_cpu_count"), "{notes:?}");
     }
 
     #[test]
     fn counts_wrap_and_begin_again() {
-        assert_eq!(since(5, u32::MAX - 4), 10);
-        assert_eq!(since(7, 3_000_000), 7, "the driver was loaded again");
-        assert_eq!(since(3_000_000_000, 2_999_999_999), 1);
+        const SECOND: u64 = 1_000_000_000;
+        assert_eq!(since(5, u32::MAX - 4, SECOND), 10);
+        assert_eq!(since(7, 3_000_000, SECOND), 7, "the driver was loaded again");
+        assert_eq!(since(7, 3_000_000_000, SECOND), 7, "the same after hours");
+        assert_eq!(since(3_000_000_000, 2_999_999_999, SECOND), 1);
+        assert_eq!(since(3_000_000_000, 0, SECOND), 0, "nothing has so many in a second");
     }
 }
