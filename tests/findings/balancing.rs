@@ -51,6 +51,37 @@ pub mod balancing_ping_pong {
         assert_eq!(found(world, 100, ID).len(), 1);
     }
 
+    /// Moves of one second in ten, as a scan makes them: so many of two bursts go back.
+    fn in_bursts(pages: u64, back: u64) -> Machine {
+        let mut world = world(0, 0);
+        each_second(&mut world, move |machine, second| {
+            let pages = if second % 10 == 0 { pages } else { 0 };
+            machine.actors[0].per_second = Counts::default().with([
+                (Counter::BalancedPages, pages),
+                (Counter::MigratedPages, pages),
+                (Counter::HintFaults, pages),
+                (Counter::HintRemote, pages),
+                (Counter::MinFlt, pages),
+                (Counter::BalancingNs, 600_000_000),
+            ]);
+            let (there, back) = if second / 10 % 2 < 2 - back { (pages, 0) } else { (0, pages) };
+            machine.page_flow_rates = [((0, 1), there), ((1, 0), back)].into();
+        });
+        world
+    }
+
+    #[test]
+    fn moves_in_bursts_are_moves() {
+        let found = found(in_bursts(40_000, 1), 220, ID);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
+        assert!(self::found(in_bursts(4_000, 1), 220, ID).is_empty(), "a tenth of that is little");
+    }
+
+    #[test]
+    fn bursts_in_one_direction_are_none() {
+        assert!(found(in_bursts(40_000, 0), 220, ID).is_empty());
+    }
+
     #[test]
     fn little_is_nothing() {
         assert!(found(world(500, 500), 100, ID).is_empty());

@@ -16,6 +16,9 @@ const PAGE: f64 = 4096.0;
 /// Seconds in which the share of its memory must have moved.
 const SECONDS: f64 = 90.0;
 
+/// Memory that a hinting fault may stand for: a huge page.
+const FAULT_BYTES: f64 = (2u64 << 20) as f64;
+
 pub(super) static RULE: Rule = Rule {
     id: "balancing-ping-pong",
     title: "NUMA balancing moves memory to and fro",
@@ -59,23 +62,44 @@ fn traffic(view: &View<'_>) -> Vec<(NodeId, f64, f64)> {
     rows
 }
 
+/// Whether balancing is on and met so much memory of it elsewhere in the last two minutes: it scans, and moves, by turns of up to a
+/// minute, so that most intervals have no move of a process that has many.
+fn may_move(view: &View<'_>, of: &Of<'_>, enough: f64) -> bool {
+    let is_off = view.snapshot.machine.is_some_and(|machine| machine.numa_balancing == Some(0));
+    !is_off && view.hints(of).remote as f64 * FAULT_BYTES >= enough
+}
+
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Of::Process(task) = of else { return Ok(Look::Quiet) };
     let rate = need(view.number(&BALANCING, of))?;
     let memory = task.rss_bytes as f64;
-    let share = rate * SECONDS * PAGE * 100.0 / memory.max(1.0);
-    if rate <= 0.0 || share < view.limit("moved") {
+    let enough = memory * view.limit("moved") / 100.0;
+    let moves = rate > 0.0 && rate * SECONDS * PAGE >= enough;
+    let between = !moves && view.is_interval() && may_move(view, of, enough);
+    if !moves && !between {
         return Ok(Look::Quiet);
     }
     let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
-    let (moved, faults) = (task.delta[Counter::BalancedPages], task.delta[Counter::MinFlt]);
-    // A hinting fault is a minor fault, too: those that are left are of new memory.
-    let fresh = faults.saturating_sub(task.delta[Counter::HintFaults]);
-    if age_s < 120.0 || fresh >= moved {
+    if age_s < 120.0 {
         return Ok(Look::Quiet);
     }
     let placed = guards::placed(view, of)?;
     if !guards::is_large(view, &placed) {
+        return Ok(Look::Quiet);
+    }
+    // An interval between two bursts of moves: only the long window tells.
+    if between {
+        return Ok(Look::seen(Seen {
+            severity: Severity::Info,
+            confidence: Confidence::Suspected,
+            evidence: vec![view.evidence(BALANCING.id, of.subject(), rate)],
+            plan: Plan::default(),
+        }));
+    }
+    let (moved, faults) = (task.delta[Counter::BalancedPages], task.delta[Counter::MinFlt]);
+    // A hinting fault is a minor fault, too: those that are left are of new memory.
+    let fresh = faults.saturating_sub(task.delta[Counter::HintFaults]);
+    if fresh >= moved {
         return Ok(Look::Quiet);
     }
     let traffic = traffic(view);
