@@ -38,6 +38,7 @@ const FEATURES: &[(&str, &[&str])] = &[
             "findings_balancing_off",
             "findings_balancing_cost",
             "findings_quota",
+            "findings_interrupts",
         ],
     ),
     ("numbers that need no PMU, by `selftest`", &["selftest"]),

@@ -100,6 +100,7 @@ const CASES: &[Case] = &[
     findings::HUGETLB,
     findings::BALANCING_OFF,
     findings::BALANCING_COST,
+    findings::INTERRUPTS,
     selftest::CASE,
     calibrate::CASE,
     tui::CASE,

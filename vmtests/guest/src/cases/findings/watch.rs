@@ -43,6 +43,12 @@ impl Watch {
         self.until(time, |_| false).map(|_| ())
     }
 
+    /// The next interval.
+    pub fn next_interval(&mut self) -> Result<&Value, Stop> {
+        self.next()?;
+        Ok(&self.last)
+    }
+
     fn next(&mut self) -> Result<(), Stop> {
         self.last = self.batch.next()?;
         for finding in findings(&self.last) {
@@ -123,7 +129,7 @@ pub fn holds(interval: &Value, check: &Value) -> Option<bool> {
 }
 
 /// The row of a subject: `PID@START` (or `PID@`), `node N`, `cgroup ID`.
-fn row<'a>(interval: &'a Value, of: &str) -> Option<&'a Value> {
+pub fn row<'a>(interval: &'a Value, of: &str) -> Option<&'a Value> {
     let rows = |key: &str| interval[key].as_array().into_iter().flatten();
     let is = |row: &Value, key: &str, text: &str| row[key].as_u64().is_some_and(|id| id.to_string() == text);
     if let Some(node) = of.strip_prefix("node ") {
