@@ -2,6 +2,7 @@
 
 mod apart;
 mod balancing;
+mod far_device;
 mod few_cpus;
 mod healthy;
 mod hugetlb;
@@ -30,6 +31,7 @@ use crate::report::Report;
 
 pub use self::apart::CASE as APART;
 pub use self::balancing::{COST as BALANCING_COST, OFF as BALANCING_OFF};
+pub use self::far_device::CASE as FAR_DEVICE;
 pub use self::few_cpus::CASE as FEW_CPUS;
 pub use self::healthy::CASE as HEALTHY;
 pub use self::hugetlb::CASE as HUGETLB;

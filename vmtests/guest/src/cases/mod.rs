@@ -101,6 +101,7 @@ const CASES: &[Case] = &[
     findings::BALANCING_OFF,
     findings::BALANCING_COST,
     findings::INTERRUPTS,
+    findings::FAR_DEVICE,
     selftest::CASE,
     calibrate::CASE,
     tui::CASE,

@@ -99,6 +99,11 @@ pub fn process(interval: &Value, pid: i32) -> Value {
     row(interval, &format!("{pid}@")).cloned().unwrap_or_default()
 }
 
+/// The row of the container at a path in an interval.
+pub fn container<'a>(interval: &'a Value, path: &str) -> Option<&'a Value> {
+    interval["containers"].as_array().into_iter().flatten().find(|row| row["cgroup"] == path)
+}
+
 /// Findings of an interval.
 pub fn findings(interval: &Value) -> impl Iterator<Item = &Value> {
     interval["findings"].as_array().into_iter().flatten()
