@@ -38,6 +38,8 @@ const FEATURES: &[(&str, &[&str])] = &[
             "findings_balancing_off",
             "findings_balancing_cost",
             "findings_quota",
+            "findings_interrupts",
+            "findings_far_device",
         ],
     ),
     ("numbers that need no PMU, by `selftest`", &["selftest"]),

@@ -11,25 +11,19 @@ use crate::cpio::Archive;
 pub struct Programs {
     pub guest: Vec<u8>,
     pub tool: Option<Vec<u8>>,
-    pub busybox: Option<Vec<u8>>,
 }
 
 impl Programs {
     /// Reads `DIRECTORY/{guest,numatop-ng}`; without the tool its cases are skipped.
-    pub fn read(directory: &Path, busybox: Option<&Path>) -> Result<Self, String> {
-        let read =
-            |path: &Path| fs::read(path).map_err(|error| format!("reading {}: {error}", path.display()));
+    pub fn read(directory: &Path) -> Result<Self, String> {
         let guest = read(&directory.join("guest"))
             .map_err(|why| format!("{why}; vmtests/build-static makes it, and vmtests/run calls that"))?;
         let tool = directory.join("numatop-ng");
-        Ok(Programs {
-            guest,
-            tool: tool.exists().then(|| read(&tool)).transpose()?,
-            busybox: busybox.map(read).transpose()?,
-        })
+        Ok(Programs { guest, tool: tool.exists().then(|| read(&tool)).transpose()? })
     }
 
-    pub fn initramfs(&self, plan: &Plan) -> Vec<u8> {
+    /// With busybox the guest has a shell.
+    pub fn initramfs(&self, plan: &Plan, busybox: Option<&[u8]>) -> Vec<u8> {
         let mut archive = Archive::new();
         for directory in ["proc", "sys", "dev", "tmp", "run", "etc", "root"] {
             archive.directory(directory);
@@ -42,10 +36,14 @@ impl Programs {
         if let Some(tool) = &self.tool {
             archive.program(TOOL_PATH, tool);
         }
-        if let Some(busybox) = &self.busybox {
+        if let Some(busybox) = busybox {
             archive.program("bin/busybox", busybox);
             archive.symlink("bin/sh", "busybox");
         }
         archive.finish()
     }
+}
+
+pub fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("reading {}: {error}", path.display()))
 }

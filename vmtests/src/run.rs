@@ -12,7 +12,7 @@ use vmtests_protocol::{CASE_LIMIT, Plan};
 
 use crate::boot::{self, End, Guest, Limits};
 use crate::debian;
-use crate::image::Programs;
+use crate::image::{self, Programs};
 use crate::kernels::Arch;
 use crate::options::Options;
 use crate::plan::Job;
@@ -72,7 +72,7 @@ impl<'a> Run<'a> {
         let mut programs = BTreeMap::new();
         for arch in jobs.iter().map(|job| job.kernel.arch).filter(|arch| !options.not_built.contains(arch)) {
             if let Entry::Vacant(place) = programs.entry(arch) {
-                place.insert(Programs::read(&options.binaries.join(arch.machine()), None)?);
+                place.insert(Programs::read(&options.binaries.join(arch.machine()))?);
             }
         }
         Ok(Run {
@@ -181,7 +181,13 @@ impl Run<'_> {
             }
         };
         let plan = plan(job, programs);
-        let initramfs = programs.initramfs(&plan);
+        // Lines about devices are loops of a shell.
+        let shell = plan.machine.disk_node.map(|_| debian::busybox(job.kernel.arch));
+        let busybox = match shell.transpose().and_then(|path| path.as_deref().map(image::read).transpose()) {
+            Ok(busybox) => busybox,
+            Err(why) => return Ok((Tally::default(), GuestEnd::not_covered(why))),
+        };
+        let initramfs = programs.initramfs(&plan, busybox.as_deref());
         let start = Start {
             arch: job.kernel.arch,
             machine: &plan.machine,

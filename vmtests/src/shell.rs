@@ -6,7 +6,7 @@ use vmtests_protocol::{Plan, Shell};
 
 use crate::boot::{self, Guest};
 use crate::debian;
-use crate::image::Programs;
+use crate::image::{self, Programs};
 use crate::kernels::{Arch, Kernel};
 use crate::options::Options;
 use crate::plan::Variant;
@@ -52,8 +52,8 @@ pub fn choose<'a>(
 pub fn open(choice: &Choice, options: &Options) -> Result<(), String> {
     let Choice { kernel, topology, variant } = choice;
     let arch = kernel.arch;
-    let busybox = debian::busybox(arch)?;
-    let programs = Programs::read(&options.binaries.join(arch.machine()), Some(&busybox))?;
+    let busybox = image::read(&debian::busybox(arch)?)?;
+    let programs = Programs::read(&options.binaries.join(arch.machine()))?;
     let plan = Plan {
         results: None,
         console: format!("/dev/{}", qemu::console(arch)),
@@ -68,7 +68,7 @@ pub fn open(choice: &Choice, options: &Options) -> Result<(), String> {
         topology.name, topology.about
     );
     let start = Start { arch, machine: &plan.machine, kernel: &image, processor: &kernel.processor };
-    boot::shell(&Guest { start, initramfs: &programs.initramfs(&plan) })
+    boot::shell(&Guest { start, initramfs: &programs.initramfs(&plan, Some(&busybox)) })
 }
 
 /// A serial line does not tell the guest how large the terminal is; the plan does.

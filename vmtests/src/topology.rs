@@ -19,6 +19,9 @@ pub struct Topology {
     /// Further words of the kernel's command line.
     #[serde(default)]
     pub boot: Option<String>,
+    /// The node of an NVMe disk; without it there is none.
+    #[serde(default)]
+    pub disk_node: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +60,7 @@ impl Topology {
             pmu,
             lockdown,
             boot: self.boot.clone(),
+            disk_node: self.disk_node,
         }
     }
 
@@ -77,6 +81,9 @@ impl Topology {
                     ));
                 }
             }
+        }
+        if let Some(node) = self.disk_node.filter(|node| *node as usize >= nodes) {
+            return Err(format!("its disk is on node {node} of {nodes}"));
         }
         let cpus: u32 = self.cpus.iter().sum();
         let unit = self.sockets * self.threads;

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,9 @@ use vmtests_protocol::{CASE_LIMIT, EXIT_WORD, Event, Outcome, PLAN_PATH, Plan};
 use crate::cases;
 use crate::report::Channel;
 use crate::tty;
+
+/// The shell and its programs, where the guest has them.
+const BUSYBOX: &str = "/bin/busybox";
 
 /// Runs as process 1 and never returns.
 pub fn run() -> ! {
@@ -31,6 +35,10 @@ fn live() -> Result<(), String> {
     let plan = read_plan()?;
     // SAFETY: no other thread runs yet.
     unsafe { std::env::set_var("PATH", "/bin") };
+    if Path::new(BUSYBOX).exists() {
+        let installed = Command::new(BUSYBOX).args(["--install", "-s", "/bin"]).status();
+        installed.map_err(|error| format!("{BUSYBOX} cannot be run: {error}"))?;
+    }
     match &plan.results {
         Some(results) => {
             let channel = Channel::open(results)?;
@@ -139,8 +147,6 @@ fn reap_all() {
 
 fn shell(plan: &Plan) -> Result<(), String> {
     let shell = plan.shell.as_ref().ok_or("the plan has neither results nor a shell")?;
-    let installed = Command::new("/bin/busybox").args(["--install", "-s", "/bin"]).status();
-    installed.map_err(|error| format!("/bin/busybox cannot be run: {error}"))?;
     let console = plan.console.clone();
     let (rows, cols) = (shell.rows, shell.cols);
     let mut command = Command::new("/bin/sh");

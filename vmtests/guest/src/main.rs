@@ -5,6 +5,7 @@ mod affinity;
 mod bpf;
 mod cases;
 mod cpuacct;
+mod disk;
 mod groups;
 mod init;
 mod intervals;

@@ -32,6 +32,13 @@ fn parse_stat(text: &str) -> Result<Stat, String> {
     Ok(Stat { busy, switches: one("ctxt")?, forks: one("processes")? })
 }
 
+/// Bytes that a process has asked of disks to read.
+pub fn read_bytes(pid: i32) -> Result<u64, String> {
+    let text = sysfs::read(format!("/proc/{pid}/io"))?;
+    let bytes = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
+    bytes.ok_or_else(|| format!("/proc/{pid}/io has no read_bytes"))
+}
+
 /// A counter of /proc/vmstat.
 pub fn vmstat(name: &str) -> Result<u64, String> {
     let text =

@@ -57,6 +57,8 @@ pub struct Machine {
     pub lockdown: Option<String>,
     /// Further words of the kernel's command line.
     pub boot: Option<String>,
+    /// The node of the NVMe disk, where there is one.
+    pub disk_node: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

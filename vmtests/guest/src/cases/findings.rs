@@ -2,10 +2,12 @@
 
 mod apart;
 mod balancing;
+mod far_device;
 mod few_cpus;
 mod healthy;
 mod hugetlb;
 mod interleaved;
+mod interrupts;
 mod lopsided;
 mod other_node;
 mod pinned;
@@ -29,10 +31,12 @@ use crate::report::Report;
 
 pub use self::apart::CASE as APART;
 pub use self::balancing::{COST as BALANCING_COST, OFF as BALANCING_OFF};
+pub use self::far_device::CASE as FAR_DEVICE;
 pub use self::few_cpus::CASE as FEW_CPUS;
 pub use self::healthy::CASE as HEALTHY;
 pub use self::hugetlb::CASE as HUGETLB;
 pub use self::interleaved::CASE as INTERLEAVED;
+pub use self::interrupts::CASE as INTERRUPTS;
 pub use self::lopsided::CASE as LOPSIDED;
 pub use self::other_node::CASE as OTHER_NODE;
 pub use self::pinned::CASE as PINNED;

@@ -100,6 +100,8 @@ const CASES: &[Case] = &[
     findings::HUGETLB,
     findings::BALANCING_OFF,
     findings::BALANCING_COST,
+    findings::INTERRUPTS,
+    findings::FAR_DEVICE,
     selftest::CASE,
     calibrate::CASE,
     tui::CASE,

@@ -10,6 +10,7 @@ mod count;
 mod fresh;
 pub mod numa_truth;
 mod overflow;
+mod reads;
 mod spin;
 mod storm;
 mod waits;
@@ -43,6 +44,10 @@ pub const NAMES: &[(&str, &str)] = &[
         "bursts",
         "THREADS MILLISECONDS EVERY: so many threads, each with so much CPU time in every so many milliseconds, all at once",
     ),
+    (
+        "reads",
+        "CPUS KIB THREADS: so many threads on these CPUs read the disk, so many KiB at a time, past the page cache",
+    ),
     ("waits", "MIB: a process with so much memory that waits for a child in an uninterruptible sleep"),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
 ];
@@ -68,6 +73,9 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         ("overflow", [cpu, mib]) => number(cpu).and_then(|cpu| overflow::run(cpu as u32, number(mib)?)),
         ("bursts", [threads, work, every]) => {
             number(threads).and_then(|threads| bursts::run(threads, number(work)?, number(every)?))
+        }
+        ("reads", [cpus, kib, threads]) => {
+            sysfs::parse_list(cpus).and_then(|cpus| reads::run(&cpus, number(kib)?, number(threads)?))
         }
         ("waits", [mib]) => number(mib).and_then(waits::run),
         ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),

@@ -1,5 +1,5 @@
-//! Two cgroups that their quota of one CPU stops, one after the other: one by bursts, below it on average, and one that uses all of
-//! it: `quota-throttled`.
+//! Two cgroups that their quota stops, one after the other: one by bursts, below it on average, and one that uses all of it:
+//! `quota-throttled`.
 
 use std::time::Duration;
 
@@ -22,6 +22,12 @@ pub const CASE: Case = Case {
 const SHELF: &str = "/quotas.slice";
 const BURSTS: &str = "/quotas.slice/bursts";
 const CONSTANT: &str = "/quotas.slice/constant";
+/// Three threads with 350 ms of work in each second use seven tenths of it, so that half of the bursts may be lost to turns that come
+/// late: a container that uses less than half a CPU is none that rules look at.
+const BURSTS_MAX: &str = "150000 100000";
+/// A refill that comes late, as it does where CPUs are emulated in turns, is lost time of a period. Two threads use all of this
+/// quota in a third of its period, so that no refill is late for them.
+const CONSTANT_MAX: &str = "700000 1000000";
 /// The age from which on a container is judged, and the time that the rule's condition must hold.
 const LIVES: Duration = Duration::from_secs(60);
 const HELD: Duration = Duration::from_secs(60);
@@ -31,30 +37,28 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         return Err(Stop::skip("needs four CPUs"));
     }
     let _groups = Groups::make(&["cpu"], &[SHELF, BURSTS, CONSTANT])?;
-    groups::write(BURSTS, "cpu.max", "100000 100000")?;
-    // A refill that comes late, as it does where CPUs are emulated in turns, is lost time of a short period.
-    groups::write(CONSTANT, "cpu.max", "1000000 1000000")?;
-    // The tool must leave a CPU idle: else a quota protects others.
-    let mut watch = Watch::every("2")?;
+    groups::write(BURSTS, "cpu.max", BURSTS_MAX)?;
+    groups::write(CONSTANT, "cpu.max", CONSTANT_MAX)?;
+    // The tool must leave a CPU idle: else a quota protects others. Emulated, it uses two in intervals of two seconds.
+    let mut watch = Watch::every("4")?;
     // One after the other: both leave no CPU idle where the tool is slow, and then a quota protects others.
     let constant = work(CONSTANT, "spin", &["0-1"])?;
     let expected = Loop { of: Some(CONSTANT), severity: "info", ..Loop::of("quota-throttled") };
-    let info = expected.comes(report, &mut watch, LIVES + HELD + SLACK);
+    let info = expected.comes(report, &mut watch, LIVES + HELD + SLACK + SLACK);
     say_rows(report, &watch);
     constant.stop()?;
     info?;
-    // Half a CPU on average, and two at a time, of which the quota gives one. CPUs that are emulated take turns of 100 ms: threads
-    // with less work than that come one after the other, and never use more than one CPU.
-    let bursts = work(BURSTS, "bursts", &["2", "250", "1000"])?;
+    // One CPU on average, and three at a time, of which the quota gives one and a half.
+    let bursts = work(BURSTS, "bursts", &["3", "350", "1000"])?;
     let expected = Loop { of: Some(BURSTS), held: HELD, ..Loop::of("quota-throttled") };
-    let closed = expected.close(report, &mut watch, LIVES + HELD + SLACK);
+    let closed = expected.close(report, &mut watch, LIVES + HELD + SLACK + SLACK);
     say_rows(report, &watch);
     let finding = closed?;
     let after = groups::read(BURSTS, "cpu.max")?;
     let more = after.split(' ').next().and_then(|us| us.parse::<u32>().ok()).unwrap_or(0);
-    report.check(more > 100_000, "cpu.max after the command", "more than 100000", &after);
+    report.check(more > 150_000, "cpu.max after the command", "more than 150000", &after);
     undo(report, &finding)?;
-    report.equal("cpu.max after the way back", "100000 100000".to_owned(), groups::read(BURSTS, "cpu.max")?);
+    report.equal("cpu.max after the way back", BURSTS_MAX.to_owned(), groups::read(BURSTS, "cpu.max")?);
     watch.stop()?;
     bursts.stop()?;
     Ok(())

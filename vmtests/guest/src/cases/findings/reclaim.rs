@@ -1,6 +1,6 @@
 //! A node that is cleaned up while another one has room, because vm.zone_reclaim_mode is 1: `zone-reclaim`.
 //!
-//! Guests have no disk, so their page cache cannot be dropped; slab caches can. The share of slab that the kernel leaves
+//! This guest has no disk, so its page cache cannot be dropped; slab caches can. The share of slab that the kernel leaves
 //! alone is set to none, so each allocation on the full node tries.
 
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Printed command lines, executed as a shell would: words are split as `sh` splits them, and each program is the system call
-//! that it makes, because guests have none of the programs.
+//! that it makes, because guests have none of the programs. Loops and patterns are for the shell of guests that have one.
 
 use std::fs;
+use std::process::Command;
 
 use crate::{affinity, sysfs};
 
@@ -16,9 +17,13 @@ struct Line {
 /// Executes a line as it is printed.
 ///
 /// # Errors
-/// The line is none that a shell could run as one command, its program is not known here, or the kernel refuses.
+/// The line is more than one command of plain words and the guest has no shell, its program is not known here, or the kernel
+/// refuses.
 pub fn execute(text: &str) -> Result<(), String> {
-    let line = split(text)?;
+    let line = match split(text) {
+        Ok(line) => line,
+        Err(why) => return by_shell(text).map_err(|error| format!("{error}, and here: {why}")),
+    };
     let words: Vec<&str> = line.words.iter().map(String::as_str).collect();
     match (words.as_slice(), &line.into) {
         (["migratepages", pid, from, to], None) => {
@@ -32,6 +37,17 @@ pub fn execute(text: &str) -> Result<(), String> {
         (["docker", "update", options @ .., id], None) => docker_update(id, options),
         (["echo", words @ ..], Some(file)) => sysfs::write(file, &format!("{}\n", words.join(" "))),
         _ => Err(format!("no program here for {text:?}")),
+    }
+}
+
+/// Gives a line to a shell.
+fn by_shell(text: &str) -> Result<(), String> {
+    let output = Command::new("/bin/sh").args(["-c", text]).output();
+    let output = output.map_err(|error| format!("/bin/sh cannot be run: {error}"))?;
+    // A loop ends with the status of its last round.
+    match output.status.success() && output.stderr.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())),
     }
 }
 

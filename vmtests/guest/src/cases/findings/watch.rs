@@ -43,6 +43,12 @@ impl Watch {
         self.until(time, |_| false).map(|_| ())
     }
 
+    /// The next interval.
+    pub fn next_interval(&mut self) -> Result<&Value, Stop> {
+        self.next()?;
+        Ok(&self.last)
+    }
+
     fn next(&mut self) -> Result<(), Stop> {
         self.last = self.batch.next()?;
         for finding in findings(&self.last) {
@@ -93,6 +99,11 @@ pub fn process(interval: &Value, pid: i32) -> Value {
     row(interval, &format!("{pid}@")).cloned().unwrap_or_default()
 }
 
+/// The row of the container at a path in an interval.
+pub fn container<'a>(interval: &'a Value, path: &str) -> Option<&'a Value> {
+    interval["containers"].as_array().into_iter().flatten().find(|row| row["cgroup"] == path)
+}
+
 /// Findings of an interval.
 pub fn findings(interval: &Value) -> impl Iterator<Item = &Value> {
     interval["findings"].as_array().into_iter().flatten()
@@ -123,7 +134,7 @@ pub fn holds(interval: &Value, check: &Value) -> Option<bool> {
 }
 
 /// The row of a subject: `PID@START` (or `PID@`), `node N`, `cgroup ID`.
-fn row<'a>(interval: &'a Value, of: &str) -> Option<&'a Value> {
+pub fn row<'a>(interval: &'a Value, of: &str) -> Option<&'a Value> {
     let rows = |key: &str| interval[key].as_array().into_iter().flatten();
     let is = |row: &Value, key: &str, text: &str| row[key].as_u64().is_some_and(|id| id.to_string() == text);
     if let Some(node) = of.strip_prefix("node ") {

@@ -1,0 +1,94 @@
+//! A container on one node that reads a disk of the other one: `far-device`.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use vmtests_protocol::Plan;
+
+use super::super::{Case, Stop, all_cpus};
+use super::watch::{self, Watch};
+use super::{Loop, SLACK, shell, two_nodes, undo};
+use crate::affinity;
+use crate::disk::Disk;
+use crate::groups::{self, Groups};
+use crate::procfs;
+use crate::report::Report;
+use crate::sysfs::{self, show_list};
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "findings_far_device",
+    about: "a container reads a disk of the other node: the finding comes, its command sends it to the node of the disk, the finding \
+            ends, and the way back lets it run everywhere it could",
+    run,
+};
+
+/// Paths as docker has them.
+const ABOVE: &str = "/docker";
+const GROUP: &str = "/docker/3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
+/// Subjects are judged from this age on; the time that the rule's condition must hold.
+const LIVES: Duration = Duration::from_secs(60);
+const HELD: Duration = Duration::from_secs(60);
+/// Intervals in which bytes are counted, by the tool and by the kernel.
+const COUNTED: usize = 15;
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    two_nodes(plan)?;
+    let disk = Disk::find(plan)?;
+    let (near, far) = (sysfs::node_cpus(disk.node)?, sysfs::node_cpus(1 - disk.node)?);
+    let _groups = Groups::make(&["cpuset", "io", "memory"], &[ABOVE, GROUP])?;
+    groups::write(GROUP, "cpuset.cpus", &show_list(&far))?;
+    groups::write(GROUP, "cpuset.mems", "0-1")?;
+    // The tool leaves the node of the disk empty, so that there is room on it.
+    affinity::pin(&far[1..])
+        .map_err(|error| format!("staying on a CPU of node {}: {error}", 1 - disk.node))?;
+    let mut watch = Watch::every("2")?;
+    let mut work = Work::start("reads", &[&show_list(&all_cpus(plan)), "256", "1"])?;
+    shell::pin_all(work.pid(), &all_cpus(plan))?;
+    groups::write(GROUP, "cgroup.procs", &work.pid().to_string())?;
+    work.go();
+    let expected = Loop { held: HELD, severity: "info", ..Loop::of("far-device") };
+    let came = expected.comes(report, &mut watch, LIVES + HELD + SLACK + SLACK);
+    say_rows(report, &watch);
+    came?;
+    counted(report, &mut watch, work.pid())?;
+    let finding = expected.close(report, &mut watch, SLACK)?;
+    report.equal("CPUs after the command", show_list(&near), groups::read(GROUP, "cpuset.cpus")?);
+    undo(report, &finding)?;
+    report.equal("CPUs after the way back", show_list(&far), groups::read(GROUP, "cpuset.cpus")?);
+    report.equal("nodes after the way back", "0-1".to_owned(), groups::read(GROUP, "cpuset.mems")?);
+    watch.stop()?;
+    work.stop()?;
+    Ok(())
+}
+
+/// Compares the bytes of some intervals with what the kernel counted for the process before and after them.
+fn counted(report: &mut Report, watch: &mut Watch, pid: i32) -> Result<(), Stop> {
+    watch.next_interval()?;
+    let before = procfs::read_bytes(pid)?;
+    let (mut shown, mut after) = (0.0, before);
+    for _ in 0..COUNTED {
+        let interval = watch.next_interval()?;
+        let row = watch::container(interval, GROUP).unwrap_or(&Value::Null);
+        let seconds = interval["interval_ns"].as_f64().unwrap_or(f64::NAN) / 1e9;
+        shown += row["disk_bytes_per_s"].as_f64().unwrap_or(f64::NAN) * seconds;
+        after = procfs::read_bytes(pid)?;
+    }
+    report.close(
+        format_args!("bytes that it read in {COUNTED} intervals"),
+        (after - before) as f64,
+        shown,
+        0.05,
+    );
+    Ok(())
+}
+
+/// The numbers that the rule looks at, of the last interval.
+fn say_rows(report: &Report, watch: &Watch) {
+    for row in watch.last()["containers"].as_array().into_iter().flatten() {
+        let part = |key: &str| format!("{key} {}", row[key]);
+        let parts = ["cgroup", "disk_bytes_per_s", "disk_requests_per_s", "disk_far_pct", "run_pct_by_node"]
+            .map(part);
+        report.say(parts.join(", "));
+    }
+}

@@ -1,0 +1,138 @@
+//! A disk whose interrupts are handled on the other node, where a program reads it: `interrupts-off-node`.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use vmtests_protocol::Plan;
+
+use super::super::{Case, Stop};
+use super::watch::{Watch, row};
+use super::{Loop, SLACK, shell, two_nodes, undo};
+use crate::affinity;
+use crate::disk::{Disk, RQ_AFFINITY};
+use crate::report::Report;
+use crate::setting::Setting;
+use crate::sysfs::{self, show_list};
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "findings_interrupts",
+    about: "the other node handles the interrupts of a disk: their numbers are those of /proc/interrupts, the finding comes, the \
+            printed loop sends them home, the finding ends, and the way back sends them away again",
+    run,
+};
+
+/// The file that the printed line keeps the lists in.
+const KEPT: &str = "/root/irq-before.txt";
+/// The time that the rule's condition must hold.
+const HELD: Duration = Duration::from_secs(60);
+/// Seconds of an interval: in each the tool counts the interrupts of the only device again.
+const EVERY: &str = "5";
+/// Intervals in which interrupts are counted, by the tool and by the kernel.
+const COUNTED: usize = 6;
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    two_nodes(plan)?;
+    let disk = Disk::find(plan)?;
+    let away = 1 - disk.node;
+    let (home_cpus, away_cpus) = (sysfs::node_cpus(disk.node)?, sysfs::node_cpus(away)?);
+    // Else the CPU of the interrupt sends the end of a request to the one that asked for it.
+    let _finishes = Setting::begin(RQ_AFFINITY, "0")?;
+    let list = Setting::begin(disk.irq_file("smp_affinity_list"), &show_list(&away_cpus))?;
+    // The last CPU of the disk's own node is for the tool.
+    affinity::pin(&home_cpus[home_cpus.len() - 1..])
+        .map_err(|error| format!("staying on a CPU of node {}: {error}", disk.node))?;
+    let mut watch = Watch::every(EVERY)?;
+    let work = Work::start_now("reads", &[&show_list(&away_cpus), "4", "8"])?;
+    // Requests that always wait keep the CPU of the interrupt busy: a kernel that samples sees no interrupts of an idle one.
+    let handles = settled(&disk, &away_cpus)?;
+    shell::pin_all(work.pid(), &[handles])?;
+    report.say(format_args!("interrupt {} of {} goes to CPU {handles}", disk.irq, disk.address));
+    let off = Loop { severity: "info", ..Loop::of("interrupts-off-node") };
+    let came = off.comes(report, &mut watch, HELD + SLACK + SLACK);
+    say_nodes(report, &watch);
+    came?;
+    counted(report, &mut watch, &disk, plan)?;
+    let finding = off.close(report, &mut watch, SLACK)?;
+    say_nodes(report, &watch);
+    report.equal("CPUs after the command", show_list(&home_cpus), list.get()?);
+    report.check(
+        std::fs::metadata(KEPT).is_ok_and(|kept| kept.len() > 0),
+        format_args!("{KEPT}, which the first line keeps"),
+        "lists",
+        sysfs::read(KEPT).map_or_else(|why| why, |lists| format!("{} lists", lists.lines().count())),
+    );
+    undo(report, &finding)?;
+    report.equal("CPUs after the way back", show_list(&away_cpus), list.get()?);
+    watch.stop()?;
+    let done = work.stop()?;
+    report.say(format_args!("the program read {} times", done.truth["requests"]));
+    Ok(())
+}
+
+/// The CPU among these that handles the interrupt of the disk. A list takes effect with the next interrupt.
+fn settled(disk: &Disk, cpus: &[u32]) -> Result<u32, Stop> {
+    let began = Instant::now();
+    loop {
+        let now = sysfs::list(disk.irq_file("effective_affinity_list"))?;
+        match now[..] {
+            [cpu] if cpus.contains(&cpu) => return Ok(cpu),
+            _ if began.elapsed() > SLACK => {
+                return Err(Stop::fail(format!("interrupt {} stays with CPUs {now:?}", disk.irq)));
+            }
+            _ => thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// Compares the rates of some intervals with /proc/interrupts before and after them.
+fn counted(report: &mut Report, watch: &mut Watch, disk: &Disk, plan: &Plan) -> Result<(), Stop> {
+    let mut next = |sums: &mut [f64]| -> Result<Vec<u64>, Stop> {
+        let interval = watch.next_interval()?;
+        let seconds = interval["interval_ns"].as_f64().unwrap_or(f64::NAN) / 1e9;
+        for (node, sum) in sums.iter_mut().enumerate() {
+            *sum += number(interval, node as u32, "irqs_per_s") * seconds;
+        }
+        Ok(disk.interrupts_by_node(plan)?)
+    };
+    let before = next(&mut [])?;
+    let mut shown = vec![0.0; plan.machine.nodes.len()];
+    let mut after = before.clone();
+    for _ in 0..COUNTED {
+        after = next(&mut shown)?;
+    }
+    let truth: Vec<u64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
+    // The kernel's counts are read a moment after those of the tool, each time.
+    for (node, (shown, truth)) in shown.iter().zip(&truth).enumerate() {
+        let what = format_args!("interrupts that node {node} handled in {COUNTED} intervals").to_string();
+        report.check(
+            (shown - *truth as f64).abs() <= *truth as f64 * 0.03 + 5.0,
+            what,
+            format_args!("{truth} ± 3 %"),
+            format_args!("{shown:.0}"),
+        );
+    }
+    let all: f64 = (0..2).map(|node| number(watch.last(), node, "irqs_per_s")).sum();
+    report.close(
+        "interrupts of devices on its node",
+        all,
+        number(watch.last(), disk.node, "device_irqs_per_s"),
+        0.001,
+    );
+    Ok(())
+}
+
+fn number(interval: &Value, node: u32, metric: &str) -> f64 {
+    row(interval, &format!("node {node}")).and_then(|row| row[metric].as_f64()).unwrap_or(f64::NAN)
+}
+
+/// The numbers that the rules look at, of the last interval.
+fn say_nodes(report: &Report, watch: &Watch) {
+    for node in watch.last()["nodes"].as_array().into_iter().flatten() {
+        let part = |key: &str| format!("{key} {}", node[key]);
+        let parts = ["node", "cpu_pct", "irq_pct", "irqs_per_s", "device_irqs_per_s", "device_irqs_away_pct"]
+            .map(part);
+        report.say(parts.join(", "));
+    }
+}

@@ -1,0 +1,84 @@
+//! The NVMe disk of a guest.
+
+use std::fs;
+
+use vmtests_protocol::Plan;
+
+use crate::cases::Stop;
+use crate::sysfs;
+
+/// Its namespace as a block device.
+pub const DEVICE: &str = "/dev/nvme0n1";
+/// A switch of its queue: 0 lets the CPU that handles an interrupt finish the requests, too.
+pub const RQ_AFFINITY: &str = "/sys/block/nvme0n1/queue/rq_affinity";
+
+pub struct Disk {
+    /// The node that it is on.
+    pub node: u32,
+    /// The address of its PCI function.
+    pub address: String,
+    /// Its only interrupt.
+    pub irq: u32,
+}
+
+impl Disk {
+    /// The disk that QEMU was told, on its node. Where the firmware cannot say that node, as a device tree, it is set here.
+    ///
+    /// # Errors
+    /// There is none, it is elsewhere, or it has not one interrupt.
+    pub fn find(plan: &Plan) -> Result<Disk, Stop> {
+        let node = plan.machine.disk_node.ok_or_else(|| Stop::skip("needs a disk"))?;
+        let function = fs::canonicalize("/sys/class/nvme/nvme0/device")
+            .map_err(|error| format!("looking for the disk: {error}"))?;
+        let file = function.join("numa_node");
+        if sysfs::read(&file)? == "-1" {
+            sysfs::write(&file, &node.to_string())?;
+        }
+        let found = sysfs::read(&file)?;
+        if found != node.to_string() {
+            return Err(Stop::fail(format!("the disk is on node {found}, and QEMU was told {node}")));
+        }
+        let address = function.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let irqs = fs::read_dir(function.join("msi_irqs"))
+            .map_err(|error| format!("interrupts of {address}: {error}"))?;
+        let irqs: Vec<u32> =
+            irqs.flatten().filter_map(|irq| irq.file_name().to_str()?.parse().ok()).collect();
+        match irqs[..] {
+            [irq] => Ok(Disk { node, address, irq }),
+            _ => Err(Stop::fail(format!("the disk has the interrupts {irqs:?}, not one"))),
+        }
+    }
+
+    /// A file of its interrupt, such as `smp_affinity_list`.
+    pub fn irq_file(&self, name: &str) -> String {
+        format!("/proc/irq/{}/{name}", self.irq)
+    }
+
+    /// Its interrupts since boot by node, as /proc/interrupts has them.
+    pub fn interrupts_by_node(&self, plan: &Plan) -> Result<Vec<u64>, String> {
+        let text = sysfs::read("/proc/interrupts")?;
+        let by_cpu = of_irq(&text, self.irq).ok_or_else(|| format!("no interrupt {} in {text}", self.irq))?;
+        let of_node = |cpus: &Vec<u32>| cpus.iter().filter_map(|cpu| by_cpu.get(*cpu as usize)).sum();
+        Ok(plan.machine.nodes.iter().map(|node| of_node(&node.cpus)).collect())
+    }
+}
+
+/// Counts of an interrupt by CPU, where all CPUs are online.
+fn of_irq(text: &str, irq: u32) -> Option<Vec<u64>> {
+    let cpus = text.lines().next()?.split_whitespace().count();
+    let label = format!("{irq}:");
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(&label))?;
+    line.split_whitespace().take(cpus).map(|count| count.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_those_of_the_line_with_the_number() {
+        let text = "      CPU0  CPU1\n  2:  7  8  IO-APIC  2-edge  timer\n 25:  19999  12  PCI-MSIX-0000:81:00.0  0-edge  nvme0q0\n";
+        assert_eq!(of_irq(text, 25), Some(vec![19999, 12]));
+        assert_eq!(of_irq(text, 5), None);
+    }
+}
