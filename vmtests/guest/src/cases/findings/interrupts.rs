@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde_json::Value;
 use vmtests_protocol::Plan;
 
@@ -14,6 +15,7 @@ use crate::disk::{Disk, RQ_AFFINITY};
 use crate::report::Report;
 use crate::setting::Setting;
 use crate::sysfs::{self, show_list};
+use crate::tool::seen_at;
 use crate::work::Work;
 
 pub const CASE: Case = Case {
@@ -25,7 +27,8 @@ pub const CASE: Case = Case {
 
 /// The file that the printed line keeps the lists in.
 const KEPT: &str = "/root/irq-before.txt";
-/// The time that the rule's condition must hold.
+/// The age from which on a process is judged, and the time that the rules' conditions must hold.
+const LIVES: Duration = Duration::from_secs(60);
 const HELD: Duration = Duration::from_secs(60);
 /// Seconds of an interval: in each the tool counts the interrupts of the only device again.
 const EVERY: &str = "5";
@@ -54,7 +57,16 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     say_nodes(report, &watch);
     came?;
     counted(report, &mut watch, &disk, plan)?;
+    // On amd64 interrupts take 5 to 8 % of the node, and the rule asks for 10.
+    let busy = Loop { severity: "info", ..Loop::of("interrupts-on-busy-node") };
+    let on_busy = match std::env::consts::ARCH {
+        "aarch64" => Some(busy.comes(report, &mut watch, LIVES + HELD + SLACK)?),
+        _ => None,
+    };
     let finding = off.close(report, &mut watch, SLACK)?;
+    if let Some(on_busy) = &on_busy {
+        ends_too(report, &mut watch, &busy, &finding, on_busy)?;
+    }
     say_nodes(report, &watch);
     report.equal("CPUs after the command", show_list(&home_cpus), list.get()?);
     report.check(
@@ -68,6 +80,26 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     watch.stop()?;
     let done = work.stop()?;
     report.say(format_args!("the program read {} times", done.truth["requests"]));
+    Ok(())
+}
+
+/// The command of another finding is the one that was typed, and it ends. Its check is not asked: the readers stay where they are, and
+/// what wakes them is an interrupt there.
+fn ends_too(
+    report: &mut Report,
+    watch: &mut Watch,
+    other: &Loop,
+    typed: &Value,
+    finding: &Value,
+) -> Result<(), Stop> {
+    let lines = |finding: &Value| finding["commands"].as_array().cloned().unwrap_or_default();
+    let of = |finding: &Value| {
+        let now = lines(finding).into_iter().filter(|command| command["when"] == "now");
+        now.map(|command| command["line"].to_string()).collect::<Vec<_>>().join("; ")
+    };
+    report.equal(format_args!("commands of {}", other.id), of(typed), of(finding));
+    let ended = watch.until(HELD + SLACK, |interval| other.find(interval).is_none())?;
+    report.check(ended.is_some(), format_args!("{} ends", other.id), "by itself", ended.is_some());
     Ok(())
 }
 
@@ -86,40 +118,41 @@ fn settled(disk: &Disk, cpus: &[u32]) -> Result<u32, Stop> {
     }
 }
 
-/// Compares the rates of some intervals with /proc/interrupts before and after them.
+/// Compares the rates of some intervals with /proc/interrupts before and after them. The case reads a moment after the tool.
 fn counted(report: &mut Report, watch: &mut Watch, disk: &Disk, plan: &Plan) -> Result<(), Stop> {
-    let mut next = |sums: &mut [f64]| -> Result<Vec<u64>, Stop> {
+    let mut late = 0.0;
+    let mut next = |sums: &mut [f64], late: &mut f64| -> Result<Vec<u64>, Stop> {
         let interval = watch.next_interval()?;
         let seconds = interval["interval_ns"].as_f64().unwrap_or(f64::NAN) / 1e9;
         for (node, sum) in sums.iter_mut().enumerate() {
             *sum += number(interval, node as u32, "irqs_per_s") * seconds;
         }
-        Ok(disk.interrupts_by_node(plan)?)
+        let found = disk.interrupts_by_node(plan)?;
+        *late = Timestamp::now().duration_since(seen_at(interval)?).as_secs_f64();
+        Ok(found)
     };
-    let before = next(&mut [])?;
+    let before = next(&mut [], &mut late)?;
+    let (began, first_late) = (Instant::now(), late);
     let mut shown = vec![0.0; plan.machine.nodes.len()];
     let mut after = before.clone();
     for _ in 0..COUNTED {
-        after = next(&mut shown)?;
+        after = next(&mut shown, &mut late)?;
     }
-    let truth: Vec<u64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
-    // The kernel's counts are read a moment after those of the tool, each time.
-    for (node, (shown, truth)) in shown.iter().zip(&truth).enumerate() {
-        let what = format_args!("interrupts that node {node} handled in {COUNTED} intervals").to_string();
+    let took = began.elapsed().as_secs_f64();
+    let late = first_late + late;
+    for (node, shown) in shown.iter().enumerate() {
+        let truth = (after[node] - before[node]) as f64;
+        let slack = truth * (0.02 + late / took);
         report.check(
-            (shown - *truth as f64).abs() <= *truth as f64 * 0.03 + 5.0,
-            what,
-            format_args!("{truth} ± 3 %"),
+            (shown - truth).abs() <= slack + 5.0,
+            format_args!("interrupts that node {node} handled in {COUNTED} intervals"),
+            format_args!("{truth} ± {slack:.0}, for 2 % and {late:.2} s"),
             format_args!("{shown:.0}"),
         );
     }
     let all: f64 = (0..2).map(|node| number(watch.last(), node, "irqs_per_s")).sum();
-    report.close(
-        "interrupts of devices on its node",
-        all,
-        number(watch.last(), disk.node, "device_irqs_per_s"),
-        0.001,
-    );
+    let of_node = number(watch.last(), disk.node, "device_irqs_per_s");
+    report.close("interrupts of devices on its node", all, of_node, 0.001);
     Ok(())
 }
 
