@@ -61,7 +61,7 @@ pub mod balancing_ping_pong {
                 (Counter::MigratedPages, pages),
                 (Counter::HintFaults, pages),
                 (Counter::HintRemote, pages),
-                (Counter::MinFlt, pages),
+                (Counter::MinFlt, 2 * pages),
                 (Counter::BalancingNs, 600_000_000),
             ]);
             let (there, back) = if second / 10 % 2 < 2 - back { (pages, 0) } else { (0, pages) };
@@ -96,7 +96,12 @@ pub mod balancing_ping_pong {
     #[test]
     fn not_churn() {
         let mut world = world(2000, 2000);
-        world.actors[0].per_second[Counter::MinFlt] = 5000;
+        // A page that is moved is faulted twice: by the hint, and once more.
+        world.actors[0].per_second[Counter::HintFaults] = 4000;
+        world.actors[0].per_second[Counter::MinFlt] = 8100;
+        assert_eq!(found(world, 100, ID).len(), 1);
+        let mut world = self::world(2000, 2000);
+        world.actors[0].per_second[Counter::MinFlt] = 9000;
         assert!(found(world, 100, ID).is_empty());
     }
 

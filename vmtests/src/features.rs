@@ -37,6 +37,7 @@ const FEATURES: &[(&str, &[&str])] = &[
             "findings_hugetlb",
             "findings_balancing_off",
             "findings_balancing_cost",
+            "findings_ping_pong",
             "findings_quota",
             "findings_interrupts",
             "findings_far_device",

@@ -97,8 +97,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         }));
     }
     let (moved, faults) = (task.delta[Counter::BalancedPages], task.delta[Counter::MinFlt]);
-    // A hinting fault is a minor fault, too: those that are left are of new memory.
-    let fresh = faults.saturating_sub(task.delta[Counter::HintFaults]);
+    // A hinting fault is a minor fault, too, and a page that it moved is faulted once more: those that are left are of new memory.
+    let fresh = faults.saturating_sub(task.delta[Counter::HintFaults]).saturating_sub(moved);
     if fresh >= moved {
         return Ok(Look::Quiet);
     }

@@ -30,7 +30,7 @@ use crate::procfs;
 use crate::report::Report;
 
 pub use self::apart::CASE as APART;
-pub use self::balancing::{COST as BALANCING_COST, OFF as BALANCING_OFF};
+pub use self::balancing::{COST as BALANCING_COST, OFF as BALANCING_OFF, PING_PONG};
 pub use self::far_device::CASE as FAR_DEVICE;
 pub use self::few_cpus::CASE as FEW_CPUS;
 pub use self::healthy::CASE as HEALTHY;

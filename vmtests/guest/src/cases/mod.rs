@@ -100,6 +100,7 @@ const CASES: &[Case] = &[
     findings::HUGETLB,
     findings::BALANCING_OFF,
     findings::BALANCING_COST,
+    findings::PING_PONG,
     findings::INTERRUPTS,
     findings::FAR_DEVICE,
     selftest::CASE,

@@ -1,5 +1,5 @@
-//! NUMA balancing that is off where it has something to repair (`balancing-off`), and that takes time and brings nothing
-//! (`balancing-cost`).
+//! NUMA balancing that is off where it has something to repair (`balancing-off`), that takes time and brings nothing
+//! (`balancing-cost`), and that moves memory to and fro (`balancing-ping-pong`).
 
 use std::time::Duration;
 
@@ -29,11 +29,21 @@ pub const COST: Case = Case {
     run: run_cost,
 };
 
+pub const PING_PONG: Case = Case {
+    name: "findings_ping_pong",
+    about: "a process runs on one node and then on the other, and NUMA balancing brings its memory behind it each time: the finding \
+            comes, its command turns balancing off, the finding ends, and the way back turns it on",
+    run: run_ping_pong,
+};
+
 /// Subjects are judged from this age on, and those of balancing from this one; times that conditions must hold.
 const LIVES: Duration = Duration::from_secs(60);
 const SETTLES: Duration = Duration::from_secs(120);
 const HELD: Duration = Duration::from_secs(60);
 const MIB: &str = "96";
+/// Time on each node, and for which memory must have gone to and fro.
+const TURN: Duration = Duration::from_secs(10);
+const TO_AND_FRO: Duration = Duration::from_secs(90);
 const DEBUG: &str = "/sys/kernel/debug/sched/numa_balancing";
 
 fn run_off(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
@@ -64,6 +74,29 @@ fn run_cost(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let closed = expected.close(report, &mut watch, SETTLES + HELD + SLACK);
     report.say(format_args!("at the end balancing takes {} %", watch.process(work.pid())["balancing_pct"]));
     switches_back(report, &balancing, &closed?, ["0", "1"])?;
+    watch.stop()?;
+    work.stop()?;
+    Ok(())
+}
+
+fn run_ping_pong(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    two_nodes(plan)?;
+    let _periods = fast_scans()?;
+    let balancing = Balancing::on()?;
+    let mut watch = Watch::start()?;
+    let work = Work::start_now("numa_truth", &["free:1", "0,100", MIB, "touched", "uniform"])?;
+    let stays = Stays::by_turns(&[0, 1], TURN, work.pid())?;
+    // The scans cost enough for a finding before the moves are seen to come back; without balancing memory stays behind.
+    let beside = &["balancing-cost", "memory-on-other-node", "remote-after-pin"];
+    let expected = Loop { held: TO_AND_FRO, beside, ..Loop::of("balancing-ping-pong") };
+    let closed = expected.close(report, &mut watch, SETTLES + TO_AND_FRO + SLACK);
+    let row = watch.process(work.pid());
+    report.say(format_args!(
+        "at the end balancing moves {} pages/s of it",
+        row["pages_migrated_balancing_per_s"]
+    ));
+    switches_back(report, &balancing, &closed?, ["0", "1"])?;
+    stays.stop()?;
     watch.stop()?;
     work.stop()?;
     Ok(())

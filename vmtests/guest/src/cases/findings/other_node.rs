@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use vmtests_protocol::Plan;
 
@@ -64,15 +64,29 @@ pub(super) struct Stays {
 
 impl Stays {
     pub(super) fn on_node(node: u32, pid: i32, all: Vec<u32>) -> Result<Stays, Stop> {
-        let home = sysfs::node_cpus(node)?;
+        Stays::following(&[node], Duration::MAX, pid, Some(all))
+    }
+
+    /// Bound to one node after the other, each for this time: a thread that may run everywhere goes back to its memory.
+    pub(super) fn by_turns(nodes: &[u32], turn: Duration, pid: i32) -> Result<Stays, Stop> {
+        Stays::following(nodes, turn, pid, None)
+    }
+
+    fn following(nodes: &[u32], turn: Duration, pid: i32, all: Option<Vec<u32>>) -> Result<Stays, Stop> {
+        let homes = nodes.iter().map(|node| sysfs::node_cpus(*node)).collect::<Result<Vec<_>, _>>()?;
+        let began = Instant::now();
         let end = Arc::new(AtomicBool::new(false));
         let thread = thread::spawn({
             let end = Arc::clone(&end);
             move || {
                 while !end.load(Relaxed) {
+                    let turns = began.elapsed().as_millis() / turn.as_millis();
+                    let home = &homes[turns as usize % homes.len()];
                     if procfs::running_on(pid)?.iter().any(|cpu| !home.contains(cpu)) {
-                        shell::pin_all(pid, &home)?;
-                        shell::pin_all(pid, &all)?;
+                        shell::pin_all(pid, home)?;
+                        if let Some(all) = &all {
+                            shell::pin_all(pid, all)?;
+                        }
                     }
                     thread::sleep(Duration::from_millis(200));
                 }
