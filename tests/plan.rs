@@ -86,12 +86,12 @@ fn table() -> Vec<Row> {
         row("NUMA balancing switched off", set(|host| host.kernel.numa_balancing = Fact::Known(0)), &[NumaFields], Exit::Ok, "sysctl kernel.numa_balancing=1"),
         row("NUMA hidden by the firmware", set(|host| {
             host.topology = Fact::Known(fixture("intel-8269cy-hidden"));
-        }), &[NumaFields, NewPages], Exit::Ok, "one node"),
-        row("no CONFIG_NUMA", set(|host| host.topology = Fact::Known(fixture("no-numa"))), &[SmtTime, NumaFields, NodePages, NewPages], Exit::Ok, "one thread each"),
+        }), &[NumaFields, NewPages, DeviceIrqs], Exit::Ok, "one node"),
+        row("no CONFIG_NUMA", set(|host| host.topology = Fact::Known(fixture("no-numa"))), &[SmtTime, NumaFields, NodePages, NewPages, DeviceIrqs], Exit::Ok, "one thread each"),
         row("no SMT", set(|host| host.topology = Fact::Known(fixture("kunpeng-920-4826"))), &[SmtTime], Exit::Ok, "one thread each"),
         row("sysfs not mounted", set(|host| {
             host.topology = Fact::unknown("opening /sys/devices/system/cpu/online: no such file");
-        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages, Placement, SentTasks, PageFlows], Exit::CouldNotMeasure, "cpu/online"),
+        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages, Placement, SentTasks, PageFlows, DeviceIrqs], Exit::CouldNotMeasure, "cpu/online"),
         row("nothing known about privileges", set(|host| {
             host.privileges.effective = Fact::unknown("/proc is not mounted");
             host.privileges.host_user_namespace = Fact::unknown("/proc is not mounted");
