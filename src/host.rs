@@ -15,5 +15,7 @@ pub mod processes;
 pub mod rlimit;
 pub mod roots;
 pub mod topology;
+#[cfg(test)]
+pub(crate) mod tree;
 pub mod types;
 pub mod users;

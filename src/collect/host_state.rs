@@ -45,25 +45,24 @@ fn bytes(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::tree::Tree;
     use crate::model::sample::Pressure;
 
     #[test]
     fn the_state_of_a_host_is_in_its_files() {
-        let root = std::env::temp_dir().join(format!("numatop-host-state-{}", std::process::id()));
-        let write = |path: &str, text: &str| {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("proc/sys/kernel/numa_balancing", "3\n");
-        write("proc/sys/vm/swappiness", "60\n");
-        write("proc/meminfo", "MemTotal: 9 kB\nSwapCached: 1 kB\nSwapTotal:  2048 kB\nSwapFree:  1024 kB\n");
-        write("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
-        let reader = HostStateReader::new(&root);
+        let tree = Tree::new("host-state");
+        tree.write("proc/sys/kernel/numa_balancing", "3\n");
+        tree.write("proc/sys/vm/swappiness", "60\n");
+        tree.write(
+            "proc/meminfo",
+            "MemTotal: 9 kB\nSwapCached: 1 kB\nSwapTotal:  2048 kB\nSwapFree:  1024 kB\n",
+        );
+        tree.write("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
+        let reader = HostStateReader::new(tree.root());
         let without_pressure = reader.read();
-        write("proc/pressure/memory", "some avg10=0.00 total=4\nfull avg10=0.00 total=3\n");
+        tree.write("proc/pressure/memory", "some avg10=0.00 total=4\nfull avg10=0.00 total=3\n");
         let state = reader.read();
-        fs::remove_dir_all(&root).unwrap();
+        tree.clear();
 
         let expected = MachineRaw {
             numa_balancing: Some(3),

@@ -64,36 +64,20 @@ fn file(folder: &Path, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
+    use crate::host::tree::Tree;
 
-    struct Host(PathBuf);
-
-    impl Host {
-        fn new(name: &str, files: &[(&str, &str)]) -> Host {
-            let root = std::env::temp_dir().join(format!("numatop-isolation-{name}-{}", std::process::id()));
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            let mount = format!("30 25 0:26 / {}/cg rw - cgroup2 cgroup2 rw\n", root.display());
-            fs::create_dir_all(root.join("proc/self")).unwrap();
-            fs::write(root.join("proc/self/mountinfo"), mount).unwrap();
-            Host(root)
-        }
-    }
-
-    impl Drop for Host {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    /// A host with these files and a cgroup v2.
+    fn host(name: &str, files: &[(&str, &str)]) -> Tree {
+        let tree = Tree::with(&format!("isolation-{name}"), files.iter().copied());
+        let mount = format!("30 25 0:26 / {}/cg rw - cgroup2 cgroup2 rw\n", tree.root().display());
+        tree.write("proc/self/mountinfo", &mount);
+        tree
     }
 
     #[test]
     fn cpus_of_the_command_line_and_of_partitions_are_isolated() {
-        let host = Host::new(
+        let host = host(
             "list",
             &[
                 ("sys/devices/system/cpu/isolated", "2-3\n"),
@@ -101,13 +85,13 @@ mod tests {
                 ("cg/cpuset.cpus.isolated", "3,6-7\n"),
             ],
         );
-        assert_eq!(isolated_cpus(&host.0), [2, 3, 6, 7]);
-        assert_eq!(nohz_full_cpus(&host.0), [3]);
+        assert_eq!(isolated_cpus(host.root()), [2, 3, 6, 7]);
+        assert_eq!(nohz_full_cpus(host.root()), [3]);
     }
 
     #[test]
     fn partitions_of_older_kernels_are_looked_for_below_partitions() {
-        let host = Host::new(
+        let host = host(
             "tree",
             &[
                 ("cg/a/cpuset.cpus.partition", "root\n"),
@@ -120,13 +104,13 @@ mod tests {
                 ("cg/e/cpuset.cpus.effective", "7\n"),
             ],
         );
-        assert_eq!(isolated_cpus(&host.0), [4, 5]);
+        assert_eq!(isolated_cpus(host.root()), [4, 5]);
     }
 
     #[test]
     fn a_host_without_any_has_none() {
-        let host = Host::new("none", &[("sys/devices/system/cpu/nohz_full", "  (null)\n")]);
-        assert!(isolated_cpus(&host.0).is_empty() && nohz_full_cpus(&host.0).is_empty());
+        let host = host("none", &[("sys/devices/system/cpu/nohz_full", "  (null)\n")]);
+        assert!(isolated_cpus(host.root()).is_empty() && nohz_full_cpus(host.root()).is_empty());
         assert!(isolated_cpus(Path::new("/nonexistent")).is_empty());
     }
 }

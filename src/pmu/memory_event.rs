@@ -141,6 +141,7 @@ fn ibs(root: &Path) -> Option<MemoryEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::tree::Tree;
 
     fn found(name: &str, files: &[(&str, &str)]) -> Result<Vec<MemoryEvent>, Missing> {
         below(name, files, find)
@@ -148,15 +149,11 @@ mod tests {
 
     /// The answer about a machine with these files below the folder of PMUs.
     fn below<T>(name: &str, files: &[(&str, &str)], find: impl Fn(&Path) -> T) -> T {
-        let root = std::env::temp_dir().join(format!("numatop-memory-event-{name}-{}", std::process::id()));
+        let tree = Tree::new(&format!("memory-event-{name}"));
         for (path, text) in files {
-            let path = root.join(DEVICES).join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            tree.write(&format!("{DEVICES}/{path}"), text);
         }
-        let found = find(&root);
-        let _ = fs::remove_dir_all(&root);
-        found
+        find(tree.root())
     }
 
     fn words(event: &Event) -> (u32, [u64; 3]) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::host::tree::Tree;
 
 fn usage(busy: &[u64], own: u64) -> Usage {
     Usage { busy: (0..).zip(busy.iter().copied()).collect(), own, ..Usage::default() }
@@ -109,21 +110,15 @@ fn this_machine_has_been_used() {
 
 #[test]
 fn the_least_limit_of_all_groups_above_counts() {
-    let root = std::env::temp_dir().join(format!("numatop-quiet-{}", std::process::id()));
-    let write = |path: &str, text: &str| {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    write("proc/self/cgroup", "0::/a/b\n");
-    write("sys/fs/cgroup/a/memory.max", "1000\n");
-    write("sys/fs/cgroup/a/memory.current", "400\n");
-    write("sys/fs/cgroup/a/b/memory.max", "max\n");
-    write("sys/fs/cgroup/a/b/memory.current", "300\n");
-    assert_eq!(cgroup_room(&root), Some(600));
-    write("proc/self/cgroup", "4:memory:/c\n0::/\n");
-    write("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
-    write("sys/fs/cgroup/memory/c/memory.usage_in_bytes", "5\n");
-    assert_eq!(cgroup_room(&root), None);
-    std::fs::remove_dir_all(root).unwrap();
+    let tree = Tree::new("quiet");
+    tree.write("proc/self/cgroup", "0::/a/b\n");
+    tree.write("sys/fs/cgroup/a/memory.max", "1000\n");
+    tree.write("sys/fs/cgroup/a/memory.current", "400\n");
+    tree.write("sys/fs/cgroup/a/b/memory.max", "max\n");
+    tree.write("sys/fs/cgroup/a/b/memory.current", "300\n");
+    assert_eq!(cgroup_room(tree.root()), Some(600));
+    tree.write("proc/self/cgroup", "4:memory:/c\n0::/\n");
+    tree.write("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
+    tree.write("sys/fs/cgroup/memory/c/memory.usage_in_bytes", "5\n");
+    assert_eq!(cgroup_room(tree.root()), None);
 }

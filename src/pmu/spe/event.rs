@@ -79,18 +79,12 @@ pub fn source_codes(root: &Path, cpu: CpuId) -> Option<SourceCodes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::tree::Tree;
 
     /// A machine with these files.
     fn machine<T>(name: &str, files: &[(String, &str)], ask: impl Fn(&Path) -> T) -> T {
-        let root = std::env::temp_dir().join(format!("numatop-spe-{name}-{}", std::process::id()));
-        for (path, text) in files {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let found = ask(&root);
-        let _ = fs::remove_dir_all(&root);
-        found
+        let files = files.iter().map(|(path, text)| (path.as_str(), *text));
+        ask(Tree::with(&format!("spe-{name}"), files).root())
     }
 
     /// The files of a PMU, as drivers/perf/arm_spe_pmu.c names them.
