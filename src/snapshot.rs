@@ -20,10 +20,12 @@ use crate::access::follow::by_count::{Evidence, by_count};
 use crate::hot::profile::Profile;
 use crate::model::access::MemoryUse;
 use crate::model::event::Role;
-use crate::model::interrupts::Interrupts;
+use crate::model::interrupts::{DeviceInterrupts, Interrupts};
 use crate::model::sample::{
     Flow, Hints, HostFacts, MachineRaw, Missing, Names, Pressure, Reading, Sample, SelfUsage, Slot,
 };
+use crate::model::topology::Device;
+use crate::model::units::NodeId;
 use crate::program::overhead::Cost;
 
 pub use containers::{Container, GroupDelta};
@@ -146,6 +148,19 @@ impl Snapshot {
     /// Why `metric` cannot be measured on this host, if it cannot.
     pub fn host_missing(&self, metric: &str) -> Option<&Missing> {
         self.host.missing.get(metric)
+    }
+
+    /// Interrupts of a device, where they are counted.
+    pub fn interrupts_of(&self, device: &Device) -> Option<&DeviceInterrupts> {
+        self.interrupts.get(device.pci.as_ref()?)
+    }
+
+    /// Whether CPUs of a node handle interrupts of a device: as counted, else by its lists of CPUs.
+    pub fn handles(&self, node: NodeId, device: &Device) -> bool {
+        match self.interrupts_of(device) {
+            Some(counted) => counted.per_second_on(node) > 0.0,
+            None => device.irq_nodes.contains(&node),
+        }
     }
 
     /// `count` per second of the interval.

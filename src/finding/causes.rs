@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::Rows;
 use super::{Confidence, Finding, Severity, Subject};
-use crate::model::topology::Device;
 use crate::snapshot::Snapshot;
 
 /// Levels of a tree of causes.
@@ -130,15 +129,8 @@ pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) ->
         (Subject::Node(node), Subject::Device(name)) | (Subject::Device(name), Subject::Node(node)) => {
             let place = snapshot.host.topology.node(*node);
             let on = place.is_some_and(|place| place.devices.iter().any(|device| device.name == *name));
-            let devices = snapshot.host.topology.nodes.iter().flat_map(|node| &node.devices);
-            let handles = |device: &Device| {
-                let counted = device.pci.as_ref().and_then(|address| snapshot.interrupts.get(address));
-                counted.map_or_else(
-                    || device.irq_nodes.contains(node),
-                    |counted| counted.per_second(|of| of == *node) > 0.0,
-                )
-            };
-            on || devices.filter(|device| device.name == *name).any(handles)
+            let mut of_name = snapshot.host.topology.placed_devices().filter(|device| device.name == *name);
+            on || of_name.any(|device| snapshot.handles(*node, device))
         }
         _ => false,
     }

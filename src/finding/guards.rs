@@ -25,9 +25,10 @@ const UNKNOWN_MAX: f64 = 0.2;
 const LARGE_BYTES: f64 = 300.0 * MIB;
 const LARGE_SHARE: f64 = 0.05;
 
-/// Memory that NUMA balancing scans at a time, and the least that one of its faults stands for where pages are huge.
+/// Memory that NUMA balancing scans at a time.
 const SCAN_BYTES: f64 = 256.0 * MIB;
-const FAULT_BYTES: f64 = 2.0 * MIB;
+/// Memory that one of its faults stands for at most: a huge page.
+pub const FAULT_BYTES: f64 = 2.0 * MIB;
 
 /// Modes of memory policies: include/uapi/linux/mempolicy.h
 pub const POLICY_DEFAULT: u16 = 0;

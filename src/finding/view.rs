@@ -222,6 +222,11 @@ impl<'a> View<'a> {
         None
     }
 
+    /// Whether NUMA balancing is known to be off.
+    pub fn balancing_is_off(&self) -> bool {
+        self.snapshot.machine.and_then(|machine| machine.numa_balancing) == Some(0)
+    }
+
     /// Hinting faults of it, or of the processes in it that rules look at, in the last two minutes: NUMA balancing scans by
     /// turns of a second and of a minute, so that an interval may have none of a process that has many.
     pub fn hints(&self, of: &Of<'_>) -> Hints {

@@ -56,11 +56,11 @@ impl Topology {
         devices::irq_nodes(&Root(root), device, &self.cpus)
     }
 
-    /// Counts of the interrupts of a device, by node.
+    /// Counts of the interrupts of the PCI function of this address, by node.
     ///
     /// # Errors
-    /// A file that is there and cannot be understood; the kernel cut a list of counts, as it does at 4 KiB.
-    pub fn irq_counts_now(&self, root: &Path, device: &Device) -> Result<IrqCounts> {
-        devices::irq_counts(&Root(root), device, self)
+    /// A file that is there and cannot be understood; the kernel cut a list of counts, as it does at a page.
+    pub fn irq_counts_now(&self, root: &Path, address: &str) -> Result<IrqCounts> {
+        devices::irq_counts(&Root(root), address, self)
     }
 }

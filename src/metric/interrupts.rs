@@ -21,11 +21,11 @@ pub const IRQS_PER_S: Metric<Node> = metric(
      second: a rate is between its last two readings.",
     |node, snapshot| {
         let here = NodeId(node.raw.id);
-        let devices = counted(snapshot.host.topology.nodes.iter().flat_map(|node| &node.devices), snapshot)?;
+        let devices = counted(snapshot.host.topology.placed_devices(), snapshot)?;
         if devices.is_empty() {
             return Err(no("no device with interrupts of its own is on a node that is known"));
         }
-        Ok(Value::F64(devices.iter().map(|device| device.per_second(|of| of == here)).sum()))
+        Ok(Value::F64(devices.iter().map(|device| device.per_second_on(here)).sum()))
     },
 );
 
@@ -36,7 +36,7 @@ pub const DEVICE_IRQS_PER_S: Metric<Node> = metric(
     "Interrupts of the devices on the node, per second, whatever node handles them.",
     |node, snapshot| {
         let devices = of_node(node, snapshot)?;
-        Ok(Value::F64(devices.iter().map(|device| device.per_second(|_| true)).sum()))
+        Ok(Value::F64(devices.iter().map(|device| device.all_per_second()).sum()))
     },
 );
 
@@ -59,7 +59,7 @@ pub const DEVICE_IRQS_AWAY_PCT: Metric<Node> = Metric {
 fn away(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
     let (devices, home) = (of_node(node, snapshot)?, NodeId(node.raw.id));
     let seconds = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64 / 1e9;
-    let all: f64 = devices.iter().map(|device| device.per_second(|_| true)).sum();
+    let all: f64 = devices.iter().map(|device| device.all_per_second()).sum();
     let away: f64 = devices.iter().map(|device| device.per_second(|of| of != home)).sum();
     if all > 0.0 { Ok(Quotient::pct(away * seconds, all * seconds)) } else { Err(no("they had none")) }
 }
@@ -85,8 +85,8 @@ fn counted<'a>(
 ) -> Reading<Vec<&'a DeviceInterrupts>> {
     let mut found = BTreeMap::new();
     for device in devices {
-        match device.pci.as_ref().and_then(|address| snapshot.interrupts.get_key_value(address)) {
-            Some((address, counted)) => _ = found.insert(address, counted),
+        match snapshot.interrupts_of(device) {
+            Some(counted) => _ = found.insert(&device.pci, counted),
             // It has no interrupts of its own.
             None if device.irq_nodes.is_empty() => {}
             None => {

@@ -16,6 +16,16 @@ pub struct DeviceInterrupts {
 }
 
 impl DeviceInterrupts {
+    /// All interrupts per second.
+    pub fn all_per_second(&self) -> f64 {
+        self.per_second(|_| true)
+    }
+
+    /// Interrupts per second that CPUs of this node handled.
+    pub fn per_second_on(&self, node: NodeId) -> f64 {
+        self.per_second(|of| of == node)
+    }
+
     /// Interrupts per second that CPUs of these nodes handled; 0 where no time went by.
     pub fn per_second(&self, of: impl Fn(NodeId) -> bool) -> f64 {
         if self.over_ns == 0 {

@@ -203,6 +203,11 @@ impl Topology {
         self.nodes.binary_search_by_key(&id, |node| node.id).ok().map(|index| &self.nodes[index])
     }
 
+    /// Devices whose node is known, by node.
+    pub fn placed_devices(&self) -> impl Iterator<Item = &Device> {
+        self.nodes.iter().flat_map(|node| &node.devices)
+    }
+
     /// The SLIT distance; `None` unless both nodes are online. It need not be the same in both directions.
     pub fn distance(&self, from: NodeId, to: NodeId) -> Option<u32> {
         let row = &self.node(from)?.distances;

@@ -7,6 +7,7 @@ use numatop_ng::model::sample::Missing;
 use numatop_ng::model::topology::{Device, DeviceClass};
 use numatop_ng::model::units::NodeId;
 
+use crate::sick_worlds::device;
 use crate::world::{Actor, Machine, Shape, TWO, blind, commands, each_second, found, machine};
 
 mod interrupts_off_node {
@@ -18,13 +19,12 @@ mod interrupts_off_node {
     /// counts single interrupts, as in older recordings.
     fn world(irq_nodes: &[u32], irq_ms: u64) -> Machine {
         let mut world = machine(TWO, vec![Actor::new(500, "work").runs(&[(0, 100.0)])]);
-        Arc::make_mut(&mut world.host).topology.nodes[0].devices.push(Device {
-            name: "eth0".into(),
-            class: DeviceClass::Net,
-            pci: Some("0000:3b:00.0".into()),
-            node: Some(NodeId(0)),
-            irq_nodes: irq_nodes.iter().copied().map(NodeId).collect(),
-        });
+        Arc::make_mut(&mut world.host).topology.nodes[0].devices.push(device(
+            "eth0",
+            DeviceClass::Net,
+            0,
+            irq_nodes,
+        ));
         let not_kept = Missing::NotCollected("it was not kept".into());
         Arc::make_mut(&mut world.host).missing.insert("device_irqs_per_s".into(), not_kept);
         each_second(&mut world, move |machine, _| {
@@ -98,13 +98,7 @@ mod interrupts_off_node {
         let shape = Shape { nodes: 8, cores: 4, sockets: 8, ..TWO };
         let mut world = machine(shape, vec![Actor::new(500, "work").runs(&[(0, 100.0)])]);
         let topology = &mut Arc::make_mut(&mut world.host).topology;
-        topology.nodes[0].devices = vec![Device {
-            name: "eth0".into(),
-            class: DeviceClass::Net,
-            pci: Some("0000:3b:00.0".into()),
-            node: Some(NodeId(0)),
-            irq_nodes: (1..8).map(NodeId).collect(),
-        }];
+        topology.nodes[0].devices = vec![device("eth0", DeviceClass::Net, 0, &[1, 2, 3, 4, 5, 6, 7])];
         world.irq_rates =
             (1..8).map(|node| (("0000:3b:00.0".into(), node), if node == 1 { 9000 } else { 200 })).collect();
         each_second(&mut world, |machine, _| {

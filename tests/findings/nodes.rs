@@ -11,6 +11,7 @@ use numatop_ng::model::sample::{Counts, FilePages, MemPolicy};
 use numatop_ng::model::topology::{Cost, Device, DeviceClass, Topology};
 use numatop_ng::model::units::NodeId;
 
+use crate::sick_worlds;
 use crate::world::{
     Actor, DOCKER, GIB, Machine, OTHER_DOCKER, S, Shape, TWO, blind, commands, each_second, files, found,
     lines, machine, pages, undo, watch,
@@ -476,11 +477,8 @@ mod interrupts_on_busy_node {
     /// A device of node 1 whose interrupts go to these nodes.
     fn device(name: &str, irq_nodes: &[u32]) -> Device {
         Device {
-            name: name.into(),
-            class: DeviceClass::Net,
             pci: Some(format!("0000:3b:00.{}", name.len() % 8)),
-            node: Some(NodeId(1)),
-            irq_nodes: irq_nodes.iter().copied().map(NodeId).collect(),
+            ..sick_worlds::device(name, DeviceClass::Net, 1, irq_nodes)
         }
     }
 

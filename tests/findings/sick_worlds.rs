@@ -326,7 +326,8 @@ pub fn backends(cpus: &str, unified: bool) -> Machine {
     world
 }
 
-fn device(name: &str, class: DeviceClass, node: u32, irq_nodes: &[u32]) -> Device {
+/// A device on this node whose interrupts go to these.
+pub fn device(name: &str, class: DeviceClass, node: u32, irq_nodes: &[u32]) -> Device {
     Device {
         name: name.into(),
         class,

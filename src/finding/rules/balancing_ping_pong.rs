@@ -16,9 +16,6 @@ const PAGE: f64 = 4096.0;
 /// Seconds in which the share of its memory must have moved.
 const SECONDS: f64 = 90.0;
 
-/// Memory that a hinting fault may stand for: a huge page.
-const FAULT_BYTES: f64 = (2u64 << 20) as f64;
-
 pub(super) static RULE: Rule = Rule {
     id: "balancing-ping-pong",
     title: "NUMA balancing moves memory to and fro",
@@ -65,8 +62,7 @@ fn traffic(view: &View<'_>) -> Vec<(NodeId, f64, f64)> {
 /// Whether balancing is on and met so much memory of it elsewhere in the last two minutes: it scans, and moves, by turns of up to a
 /// minute, so that most intervals have no move of a process that has many.
 fn may_move(view: &View<'_>, of: &Of<'_>, enough: f64) -> bool {
-    let is_off = view.snapshot.machine.is_some_and(|machine| machine.numa_balancing == Some(0));
-    !is_off && view.hints(of).remote as f64 * FAULT_BYTES >= enough
+    !view.balancing_is_off() && view.hints(of).remote as f64 * guards::FAULT_BYTES >= enough
 }
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {

@@ -79,7 +79,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if !everywhere || waiting::is_bound(view, now) || waiting::is_throttled(now) {
         return Ok(Look::Quiet);
     }
-    let off = view.snapshot.machine.and_then(|machine| machine.numa_balancing) == Some(0);
+    let off = view.balancing_is_off();
     let stuck = match view.snapshot.host_missing(NUMA_STUCK.id) {
         None => view.number(&NUMA_STUCK, of).ok(),
         Some(_) => off.then_some(0.0),

@@ -105,8 +105,7 @@ struct Counted {
 /// # Errors
 /// Its lists name no CPU of its node, and its interrupts are not counted yet.
 fn away(view: &View<'_>, device: &Device, home: NodeId) -> Result<Option<Away>, Look> {
-    let counted = device.pci.as_ref().and_then(|address| view.snapshot.interrupts.get(address));
-    let Some(counted) = counted else {
+    let Some(counted) = view.snapshot.interrupts_of(device) else {
         let nodes = device.irq_nodes.clone();
         let may_be = !nodes.is_empty() && !nodes.contains(&home);
         // Recordings from before there were counts have lists alone.
@@ -116,7 +115,7 @@ fn away(view: &View<'_>, device: &Device, home: NodeId) -> Result<Option<Away>, 
         }
         return Ok(may_be.then_some(Away { nodes, counted: None }));
     };
-    let per_s = counted.per_second(|_| true);
+    let per_s = counted.all_per_second();
     if per_s < view.limit("rate") {
         return Ok(None);
     }
@@ -131,7 +130,7 @@ fn falls(view: &View<'_>, device: &Device, home: NodeId, away_pct: f64, per_s: f
     const LEFT: f64 = 0.2;
     // The reading that the move falls into has some of both, the next one has the end of it.
     const TURNS: f64 = 2.5;
-    let turn_s = view.snapshot.interrupts.get(device.pci.as_ref()?)?.over_ns as f64 / 1e9;
+    let turn_s = view.snapshot.interrupts_of(device)?.over_ns as f64 / 1e9;
     let row = view.node(home)?;
     let all = view.node_number(&DEVICE_IRQS_PER_S, row).ok().filter(|all| *all > 0.0)?;
     let from = view.node_number(&DEVICE_IRQS_AWAY_PCT, row).ok()?;

@@ -133,17 +133,13 @@ type Loud<'a> = (&'a Device, Option<f64>);
 
 /// Devices that have interrupts handled by CPUs of this node, the loudest first.
 fn devices<'a>(view: &View<'a>, node: NodeId) -> Vec<Loud<'a>> {
-    let all = view.topology().nodes.iter().flat_map(|node| &node.devices);
-    let handled = |device: &'a Device| {
-        let counted = device.pci.as_ref().and_then(|address| view.snapshot.interrupts.get(address));
-        let per_s = counted.map(|counted| counted.per_second(|of| of == node));
-        let is_here = per_s.map_or(device.irq_nodes.contains(&node), |per_s| per_s > 0.0);
-        is_here.then_some((device, per_s))
-    };
     // Several ports may be one function.
     let mut seen = BTreeSet::new();
+    let all = view.topology().placed_devices();
     let all = all.filter(|device| device.pci.as_ref().is_none_or(|address| seen.insert(address)));
-    let mut found: Vec<Loud<'_>> = all.filter_map(handled).collect();
+    let here = all.filter(|device| view.snapshot.handles(node, device));
+    let rate = |device| view.snapshot.interrupts_of(device).map(|counted| counted.per_second_on(node));
+    let mut found: Vec<Loud<'_>> = here.map(|device| (device, rate(device))).collect();
     found.sort_by(|(_, a), (_, b)| b.unwrap_or(0.0).total_cmp(&a.unwrap_or(0.0)));
     found
 }

@@ -115,8 +115,7 @@ pub type IrqCounts = BTreeMap<u32, BTreeMap<NodeId, u32>>;
 
 /// Counts of the message-signalled interrupts of a PCI function, from /sys/kernel/irq/N/per_cpu_count
 /// (the kernel's Documentation/ABI/testing/sysfs-kernel-irq): a number for each possible CPU, in their order.
-pub(super) fn irq_counts(root: &Root, device: &Device, topology: &Topology) -> Result<IrqCounts> {
-    let Some(address) = &device.pci else { return Ok(IrqCounts::new()) };
+pub(super) fn irq_counts(root: &Root, address: &str, topology: &Topology) -> Result<IrqCounts> {
     let mut counts = IrqCounts::new();
     for name in root.entries(&format!("sys/bus/pci/devices/{address}/msi_irqs"))? {
         let Ok(irq) = name.parse() else { continue };
@@ -181,6 +180,7 @@ fn natural(name: &str) -> (&str, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::tree::Tree;
 
     #[test]
     fn pci_addresses() {
@@ -208,12 +208,7 @@ mod tests {
 
     #[test]
     fn counts_are_summed_by_the_nodes_of_cpus() {
-        let root = std::env::temp_dir().join(format!("numatop-irqs-{}", std::process::id()));
-        let write = |path: &str, text: &str| {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let tree = Tree::new("irq-counts");
         let mut topology = crate::source::synthetic::demo_machine().host.topology.clone();
         // CPUs 0 and 16 are one core of node 0; CPU 4 is offline, CPU 5 is on no node, CPU 31 is possible and not there.
         topology.cpus[4].online = false;
@@ -224,14 +219,11 @@ mod tests {
             by_cpu[cpu] = count;
         }
         let list = by_cpu.map(|count| count.to_string()).join(",");
-        write("sys/kernel/irq/40/per_cpu_count", &format!("{list}\n"));
-        let device = topology.nodes[0].devices[0].clone();
+        tree.write("sys/kernel/irq/40/per_cpu_count", &format!("{list}\n"));
         for irq in ["40", "41"] {
-            write(&format!("sys/bus/pci/devices/{}/msi_irqs/{irq}", device.pci.as_ref().unwrap()), "msix\n");
+            tree.write(&format!("sys/bus/pci/devices/0000:41:00.0/msi_irqs/{irq}"), "msix\n");
         }
-        let counts = irq_counts(&Root(&root), &device, &topology);
-        fs::remove_dir_all(&root).unwrap();
-        let counts = counts.unwrap();
+        let counts = irq_counts(&Root(tree.root()), "0000:41:00.0", &topology).unwrap();
         assert_eq!(counts.keys().collect::<Vec<_>>(), [&40], "one has gone between two looks");
         let of: Vec<(u32, u32)> = counts[&40].iter().map(|(node, count)| (node.0, *count)).collect();
         assert_eq!(of, [(0, 2), (1, 11), (2, 0), (3, 0)], "sums are modulo 2^32, as the kernel's");

@@ -20,10 +20,10 @@ use crate::text::clean_str;
 const REST: u32 = 499;
 const REST_LEAST: Duration = Duration::from_secs(1);
 
-/// The device that is read next, and when; the counts of all.
+/// The function that is read next, by its place among them, and when; the counts of all.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    device: usize,
+    place: usize,
     due: Option<Instant>,
     /// By the address of the function: CLOCK_MONOTONIC of the last reading, and its counts.
     before: BTreeMap<String, (u64, IrqCounts)>,
@@ -65,45 +65,34 @@ impl Turn {
         notes: &mut Vec<String>,
     ) -> Option<Topology> {
         // Several ports may be one function: it has one turn.
-        let mut seen = BTreeSet::new();
-        let all = topology.nodes.iter().enumerate();
-        let all = all
-            .flat_map(|(node, of)| of.devices.iter().enumerate().map(move |(at, device)| (node, at, device)));
-        let places: Vec<(usize, usize)> = all
-            .filter(|(.., device)| device.pci.as_ref().is_none_or(|address| seen.insert(address)))
-            .map(|(node, device, _)| (node, device))
-            .collect();
-        let (node, device) = *places.get(self.device.checked_rem(places.len())?)?;
-        self.device = (self.device + 1) % places.len();
-        if self.device == 0 {
-            self.forget(topology);
+        let functions: BTreeSet<&String> =
+            topology.placed_devices().filter_map(|device| device.pci.as_ref()).collect();
+        let address = *functions.iter().nth(self.place.checked_rem(functions.len())?)?;
+        self.place = (self.place + 1) % functions.len();
+        if self.place == 0 {
+            self.keep(&functions);
         }
-        let before = &topology.nodes[node].devices[device];
-        if let Err(error) = self.count(root, topology, before, now_ns) {
+        let is_it = |device: &Device| device.pci.as_ref() == Some(address);
+        let before = topology.placed_devices().find(|device| is_it(device))?;
+        if let Err(error) = self.count(root, topology, address, now_ns) {
             notes.push(format!("interrupts of {} are not counted: {error:#}", clean_str(&before.name)));
         }
         let now = topology.irq_nodes_now(root, before).ok()?;
         if now == before.irq_nodes {
             return None;
         }
-        let function = before.pci.clone();
-        let mut topology = topology.clone();
-        topology.nodes[node].devices[device].irq_nodes.clone_from(&now);
-        for port in
-            topology.nodes[node].devices.iter_mut().filter(|port| port.pci.is_some() && port.pci == function)
-        {
-            port.irq_nodes.clone_from(&now);
-        }
-        Some(topology)
+        let mut moved = topology.clone();
+        let ports = moved.nodes.iter_mut().flat_map(|node| &mut node.devices);
+        ports.filter(|port| is_it(port)).for_each(|port| port.irq_nodes.clone_from(&now));
+        Some(moved)
     }
 
-    /// Counts the interrupts of a device since it was read before.
+    /// Counts the interrupts of a function since it was read before.
     ///
     /// # Errors
     /// Its counts cannot be read, for the first time.
-    fn count(&mut self, root: &Path, topology: &Topology, device: &Device, now_ns: u64) -> Result<()> {
-        let Some(address) = &device.pci else { return Ok(()) };
-        let counts = match topology.irq_counts_now(root, device) {
+    fn count(&mut self, root: &Path, topology: &Topology, address: &str, now_ns: u64) -> Result<()> {
+        let counts = match topology.irq_counts_now(root, address) {
             // It has lost its driver, or the kernel has no files of CONFIG_SPARSE_IRQ.
             Ok(counts) if counts.is_empty() => {
                 self.drop_counts(address);
@@ -112,28 +101,16 @@ impl Turn {
             Ok(counts) => counts,
             Err(error) => {
                 self.drop_counts(address);
-                return if self.refused.insert(address.clone()) { Err(error) } else { Ok(()) };
+                return if self.refused.insert(address.to_owned()) { Err(error) } else { Ok(()) };
             }
-        };
-        let by_node = |before: &IrqCounts, over_ns: u64| {
-            let mut sums: BTreeMap<NodeId, u64> = BTreeMap::new();
-            for (irq, of_nodes) in &counts {
-                for (node, count) in of_nodes {
-                    let earlier = before.get(irq).and_then(|nodes| nodes.get(node)).copied().unwrap_or(0);
-                    match since(*count, earlier, over_ns) {
-                        0 => {}
-                        more => *sums.entry(*node).or_default() += more,
-                    }
-                }
-            }
-            sums
         };
         if let Some((read_ns, before)) = self.before.get(address).filter(|(read_ns, _)| *read_ns < now_ns) {
             let over_ns = now_ns - read_ns;
-            let read = DeviceInterrupts { read_ns: now_ns, over_ns, by_node: by_node(before, over_ns) };
-            Arc::make_mut(&mut self.interrupts).insert(address.clone(), read);
+            let by_node = by_node(&counts, before, over_ns);
+            let read = DeviceInterrupts { read_ns: now_ns, over_ns, by_node };
+            Arc::make_mut(&mut self.interrupts).insert(address.to_owned(), read);
         }
-        self.before.insert(address.clone(), (now_ns, counts));
+        self.before.insert(address.to_owned(), (now_ns, counts));
         Ok(())
     }
 
@@ -148,20 +125,28 @@ impl Turn {
         }
     }
 
-    /// Drops devices that are gone.
-    fn forget(&mut self, topology: &Topology) {
-        let is_there = |address: &String| {
-            topology
-                .nodes
-                .iter()
-                .flat_map(|node| &node.devices)
-                .any(|device| device.pci.as_ref() == Some(address))
-        };
-        if !self.before.keys().all(is_there) {
-            self.before.retain(|address, _| is_there(address));
-            Arc::make_mut(&mut self.interrupts).retain(|address, _| is_there(address));
+    /// Drops functions that are gone.
+    fn keep(&mut self, functions: &BTreeSet<&String>) {
+        if !self.before.keys().all(|address| functions.contains(address)) {
+            self.before.retain(|address, _| functions.contains(address));
+            Arc::make_mut(&mut self.interrupts).retain(|address, _| functions.contains(address));
         }
     }
+}
+
+/// Interrupts in this time by node, from counts at its end and before it; nodes without any are left out.
+fn by_node(counts: &IrqCounts, before: &IrqCounts, over_ns: u64) -> BTreeMap<NodeId, u64> {
+    let mut sums: BTreeMap<NodeId, u64> = BTreeMap::new();
+    for (irq, of_nodes) in counts {
+        for (node, count) in of_nodes {
+            let earlier = before.get(irq).and_then(|nodes| nodes.get(node)).copied().unwrap_or(0);
+            match since(*count, earlier, over_ns) {
+                0 => {}
+                more => *sums.entry(*node).or_default() += more,
+            }
+        }
+    }
+    sums
 }
 
 /// The most interrupts of one number that can be in a second: no CPU handles as many.
@@ -175,24 +160,18 @@ fn since(count: u32, earlier: u32, over_ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+    use crate::host::tree::Tree;
     use crate::model::units::NodeId;
 
     #[test]
     fn each_device_has_its_turn_and_a_list_that_moved_is_seen() {
-        let root = std::env::temp_dir().join(format!("numatop-irq-{}", std::process::id()));
-        let write = |path: &str, text: &str| {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder is made");
-            fs::write(path, text).expect("a file is written");
-        };
+        let tree = Tree::new("irq-turns");
         // One number for each CPU of the demo machine.
         let count = |irq: usize, cpu: u32, count: u32| {
             let by_cpu: Vec<String> =
                 (0..32).map(|of| if of == cpu { count } else { 0 }.to_string()).collect();
-            write(&format!("sys/kernel/irq/{irq}/per_cpu_count"), &format!("{}\n", by_cpu.join(",")));
+            tree.write(&format!("sys/kernel/irq/{irq}/per_cpu_count"), &format!("{}\n", by_cpu.join(",")));
         };
         let mut topology = crate::source::synthetic::demo_machine().host.topology.clone();
         let devices: Vec<(NodeId, String)> = topology
@@ -205,29 +184,28 @@ mod tests {
         let (moved_to, cpu) = (other.id, other.cpus[0]);
         for (at, (node, address)) in devices.iter().enumerate() {
             let cpu = topology.nodes.iter().find(|of| of.id == *node).unwrap().cpus[0];
-            write(&format!("sys/bus/pci/devices/{address}/msi_irqs/{}", 30 + at), "msix");
-            write(&format!("proc/irq/{}/effective_affinity_list", 30 + at), &format!("{cpu}\n"));
+            tree.write(&format!("sys/bus/pci/devices/{address}/msi_irqs/{}", 30 + at), "msix");
+            tree.write(&format!("proc/irq/{}/effective_affinity_list", 30 + at), &format!("{cpu}\n"));
             count(30 + at, cpu.0, 7);
         }
         let (mut turn, mut notes) = (Turn::default(), Vec::new());
         for _ in 0..devices.len() {
-            if let Some(new) = turn.next(&root, &topology, 1_000_000_000, &mut notes) {
+            if let Some(new) = turn.next(tree.root(), &topology, 1_000_000_000, &mut notes) {
                 topology = new;
             }
         }
         assert!(turn.interrupts().is_empty(), "nothing was read twice");
         count(31, cpu.0, 3000);
-        write("proc/irq/31/effective_affinity_list", &format!("{cpu}\n"));
+        tree.write("proc/irq/31/effective_affinity_list", &format!("{cpu}\n"));
         let changed: Vec<Topology> = (0..devices.len())
-            .filter_map(|_| turn.next(&root, &topology, 3_000_000_000, &mut notes))
+            .filter_map(|_| turn.next(tree.root(), &topology, 3_000_000_000, &mut notes))
             .collect();
         let read = turn.interrupts();
-        write("sys/kernel/irq/31/per_cpu_count", "0,0,30");
+        tree.write("sys/kernel/irq/31/per_cpu_count", "0,0,30");
         for _ in 0..2 * devices.len() {
-            turn.next(&root, &topology, 5_000_000_000, &mut notes);
+            turn.next(tree.root(), &topology, 5_000_000_000, &mut notes);
         }
         let cut = turn.interrupts();
-        fs::remove_dir_all(&root).expect("the folder is removed");
         assert_eq!(changed.len(), 1);
         let lists: Vec<&Vec<NodeId>> = changed[0]
             .nodes
@@ -244,10 +222,9 @@ mod tests {
         assert_eq!(read[&devices[1].1], moved);
         assert!(read[&devices[0].1].by_node.is_empty(), "the other one was silent: {read:?}");
         assert_eq!(cut.keys().collect::<Vec<_>>(), [&devices[0].1], "a list that was cut is no number");
-        fs::create_dir_all(&root).expect("a folder is made");
-        turn.next(&root, &topology, 6_000_000_000, &mut notes);
-        turn.next(&root, &topology, 6_000_000_000, &mut notes);
-        fs::remove_dir_all(&root).expect("the folder is removed");
+        tree.clear();
+        turn.next(tree.root(), &topology, 6_000_000_000, &mut notes);
+        turn.next(tree.root(), &topology, 6_000_000_000, &mut notes);
         assert!(turn.interrupts().is_empty(), "a device without a driver has no rate");
         assert_eq!(notes.len(), 1, "it is said once: {notes:?}");
         assert!(notes[0].contains("sys/kernel/irq/31/per_cpu_count"), "{notes:?}");

@@ -166,9 +166,8 @@ fn swap(snapshot: &Snapshot) -> String {
 
 fn devices(snapshot: &Snapshot, devices: &[Device]) -> String {
     let device = |device: &Device| {
-        let counted = device.pci.as_ref().and_then(|address| snapshot.interrupts.get(address));
         let nodes = format_cpulist(device.irq_nodes.iter().map(|node| node.0));
-        let interrupts = match counted {
+        let interrupts = match snapshot.interrupts_of(device) {
             Some(counted) => format!(", {}", handled(counted)),
             None if nodes.is_empty() => String::new(),
             None => format!(", interrupts on node {nodes}"),
@@ -180,8 +179,8 @@ fn devices(snapshot: &Snapshot, devices: &[Device]) -> String {
 
 /// `12k interrupts/s on node 0`, with the share of each where there are several.
 fn handled(counted: &DeviceInterrupts) -> String {
-    let all = counted.per_second(|_| true);
-    let share = |node: &NodeId| counted.per_second(|of| of == *node) * 100.0 / all;
+    let all = counted.all_per_second();
+    let share = |node: &NodeId| counted.per_second_on(*node) * 100.0 / all;
     let nodes: Vec<&NodeId> = counted.by_node.keys().filter(|node| all > 0.0 && share(node) >= 1.0).collect();
     let place = match &nodes[..] {
         [] => String::new(),
