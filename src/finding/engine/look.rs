@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::rule::{Blindness, Look, Reason, Rule};
 use super::super::view::{Of, Rows, View};
-use super::super::{Blind, Subject, rules};
+use super::super::{Blind, Kind, Subject, rules};
 use super::state::Episode;
 use super::{Engine, Interval, rows};
 use crate::model::sample::{HostFacts, Missing};
@@ -15,6 +15,9 @@ const LIVES_S: f64 = 60.0;
 
 /// CPUs that a subject must use to matter: the threshold of numad and of this tool (S2).
 const MATTERS_CPUS: f64 = 0.5;
+
+/// The part of that which one needs that has a finding already.
+const OVER: f64 = 0.75;
 
 impl Engine {
     /// Asks each rule about each subject in the interval. Returns what is not quiet or has a state.
@@ -32,42 +35,48 @@ impl Engine {
             .iter()
             .map(|(_, of)| use_of(snapshot, of, || self.uses.age_s(snapshot, rows, of, interval.to_ns)))
             .collect();
+        let kinds = Together::of(&subjects, &uses);
         let mut looks = Vec::new();
         self.blind.clear();
         for (at, rule) in self.rules.iter().enumerate() {
-            let why = &reasons[at];
-            let (mut looked, mut blind, mut first): (usize, usize, Option<Blindness>) = (0, 0, None);
-            let asked =
-                subjects.iter().zip(&uses).filter(|((_, of), _)| rule.of.contains(&of.subject_kind()));
-            for ((subject, of), cpus) in asked {
-                let over = self.states[at].get(subject).is_some_and(Episode::is_shown);
-                let look = match why {
-                    Some(why) => Look::Blind(why.clone()),
-                    None if rule.group.needs_nodes() && nodes < 2 => Look::Quiet,
-                    None => {
-                        let view = View { snapshot, window: snapshot, rows, rule, over, trend: None };
-                        if matters(rule, over, *cpus) { (rule.look)(&view, of) } else { Look::Quiet }
-                    }
+            let (why, states) = (&reasons[at], &self.states[at]);
+            let cannot = why.is_some() || (rule.group.needs_nodes() && nodes < 2);
+            let (mut all, mut blind, mut first): (usize, usize, Option<Blindness>) = (0, 0, None);
+            for kind in kinds.iter().filter(|kind| rule.of.contains(&kind.kind)) {
+                all += kind.all.len();
+                // Of the others only states are of interest, and most rules have none.
+                let some = match (states.is_empty(), cannot, rule.idle_too) {
+                    (true, true, _) => &[][..],
+                    (true, false, false) => &kind.busy,
+                    _ => &kind.all,
                 };
-                match &look {
-                    Look::Blind(why) => {
+                for ((subject, of), cpus) in some.iter().map(|place| (&subjects[*place], uses[*place])) {
+                    let state = states.get(subject);
+                    let over = state.is_some_and(Episode::is_shown);
+                    let look = match why {
+                        Some(why) => Look::Blind(why.clone()),
+                        None if !cannot && matters(rule, over, cpus) => {
+                            let view = View { snapshot, window: snapshot, rows, rule, over, trend: None };
+                            (rule.look)(&view, of)
+                        }
+                        None => Look::Quiet,
+                    };
+                    if let (Look::Blind(words), None) = (&look, why) {
                         blind += 1;
-                        first.get_or_insert_with(|| why.clone());
+                        first.get_or_insert_with(|| words.clone());
                     }
-                    _ => looked += 1,
-                }
-                if !matches!(look, Look::Quiet | Look::Blind(_)) || self.states[at].contains_key(subject) {
-                    looks.push((at, subject.clone(), look));
+                    if state.is_some() || matches!(look, Look::Seen(_)) {
+                        looks.push((at, subject.clone(), look));
+                    }
                 }
             }
-            let first = first.or_else(|| why.clone());
-            if let Some(why) = first {
-                let subjects = (looked > 0).then_some(blind);
+            if let Some(why) = why.as_ref().or(first.as_ref()) {
+                let looked = if reasons[at].is_some() { 0 } else { all - blind };
                 self.blind.push(Blind {
                     id: rule.id,
                     reason: why.reason,
-                    words: why.words.into_owned(),
-                    subjects,
+                    words: why.words.clone().into_owned(),
+                    subjects: (looked > 0).then_some(blind),
                 });
             }
         }
@@ -85,6 +94,32 @@ impl Engine {
         let of_rules = self.rules.iter().map(|rule| cannot_look(rule, snapshot, hidden)).collect();
         let host = Arc::clone(&snapshot.host);
         Arc::clone(&self.reasons.insert(Reasons { host, of_rules }).of_rules)
+    }
+}
+
+/// Places of the subjects of one kind.
+struct Together {
+    kind: Kind,
+    all: Vec<usize>,
+    /// Places of subjects that use enough to matter to every rule.
+    busy: Vec<usize>,
+}
+
+impl Together {
+    /// In the order of subjects, in which those of a kind are beside each other.
+    fn of(subjects: &[(Subject, Of<'_>)], uses: &[Option<f64>]) -> Vec<Together> {
+        let mut kinds: Vec<Together> = Vec::new();
+        for (place, ((subject, _), cpus)) in subjects.iter().zip(uses).enumerate() {
+            let kind = subject.kind();
+            if kinds.last().is_none_or(|last| last.kind != kind) {
+                kinds.push(Together { kind, all: Vec::new(), busy: Vec::new() });
+            }
+            if let Some(last) = kinds.last_mut() {
+                last.all.push(place);
+                last.busy.extend((*cpus >= Some(MATTERS_CPUS * OVER)).then_some(place));
+            }
+        }
+        kinds
     }
 }
 
@@ -125,6 +160,6 @@ fn use_of(snapshot: &Snapshot, of: &Of<'_>, age_s: impl FnOnce() -> Option<f64>)
 
 /// Whether a rule asks about a subject that uses so many CPUs. Less than these matter to rules about waiting only.
 fn matters(rule: &Rule, over: bool, cpus: Option<f64>) -> bool {
-    let least = if over { MATTERS_CPUS * 0.75 } else { MATTERS_CPUS };
+    let least = if over { MATTERS_CPUS * OVER } else { MATTERS_CPUS };
     cpus.is_some_and(|cpus| rule.idle_too || cpus >= least)
 }

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::Subject;
 use super::super::history::Series;
 use super::super::view::{Of, Rows, process};
-use super::super::{Kind, Subject};
 use super::most::Most;
 use crate::model::counters::Counter;
 use crate::model::group::DEPTH_MAX;
@@ -24,18 +24,6 @@ pub(super) const CONTAINERS_MAX: usize = 64;
 /// Share of a CPU, in percent of the interval, that makes a process one of them; or a share of a node's memory.
 const CPU_PCT: u64 = 5;
 const MEMORY_PCT: u64 = 1;
-
-impl Of<'_> {
-    pub(super) fn subject_kind(&self) -> Kind {
-        match self {
-            Of::Host => Kind::Host,
-            Of::Node(_) => Kind::Node,
-            Of::Process(_) => Kind::Process,
-            Of::Container(_) => Kind::Container,
-            Of::Device(..) => Kind::Device,
-        }
-    }
-}
 
 /// Devices of the machine, each with the node that it is on.
 pub(super) fn devices(snapshot: &Snapshot) -> impl Iterator<Item = (&Device, Option<NodeId>)> {
