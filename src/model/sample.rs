@@ -339,7 +339,7 @@ pub struct Names {
 }
 
 /// Everything measured at one moment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Wall clock, ns since 1970: a label only.
     pub wall_ns: i64,

@@ -6,13 +6,11 @@
 
 mod tables;
 
-use std::mem::take;
-
 use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::model::facility::Facility;
-use crate::model::sample::{Counts, CpuRaw, NodeRaw, TaskRaw};
+use crate::model::sample::{CpuRaw, NodeRaw, TaskRaw};
 
 pub use tables::{cpu, node, task};
 
@@ -34,7 +32,7 @@ impl<R> Width<R> {
         }
     }
 
-    /// Cells in each of `count` rows that are written in `cells`, without a look at the rows.
+    /// Cells in each of `count` rows that are written in `cells`.
     fn written(&self, cells: &Bytes<'_>, count: usize) -> Result<usize, Malformed> {
         match self {
             Width::Fixed(width) => Ok(*width),
@@ -75,11 +73,6 @@ impl<R> Column<R> {
 /// Rows that can start from nothing.
 pub trait Row: Clone {
     fn zero() -> Self;
-
-    /// Becomes the same as `other`, in the memory that its lists have.
-    fn become_like(&mut self, other: &Self) {
-        self.clone_from(other);
-    }
 }
 
 impl Row for CpuRaw {
@@ -97,19 +90,6 @@ impl Row for NodeRaw {
 impl Row for TaskRaw {
     fn zero() -> TaskRaw {
         TaskRaw::default()
-    }
-
-    fn become_like(&mut self, other: &TaskRaw) {
-        // All fields by name: one that is added and forgotten here does not compile.
-        let Counts { run_ns, scalars: _, slots, by_node, pages, by_sibling: _ } = &mut self.counts;
-        run_ns.clone_from(&other.counts.run_ns);
-        by_node.clone_from(&other.counts.by_node);
-        pages.clone_from(&other.counts.pages);
-        slots.clone_from(&other.counts.slots);
-        let Counts { scalars, by_sibling, .. } = other.counts;
-        let (run_ns, by_node, pages, slots) = (take(run_ns), take(by_node), take(pages), take(slots));
-        let counts = Counts { run_ns, scalars, slots, by_node, pages, by_sibling };
-        *self = TaskRaw { counts, ..*other };
     }
 }
 
@@ -191,6 +171,179 @@ pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Opt
     }
 }
 
+/// The cells of rows that are read one after the other, in the order in which they were written.
+pub struct Cells<'a, R: 'static> {
+    /// By the place in the layout; `None` for a column that is not known.
+    parts: Vec<Option<Part<R>>>,
+    /// The places of those that are set in each row.
+    always: Vec<usize>,
+    /// One for each value of a column in which something differs: the place of the value, and its cells.
+    lanes: Vec<(u32, Bytes<'a>)>,
+}
+
+/// A column of the layout.
+struct Part<R: 'static> {
+    column: &'static Column<R>,
+    /// The place of its first value; those of its others follow.
+    first: u32,
+    /// Its values; 0 where nothing differs in any of them.
+    width: u32,
+}
+
+/// Places of the values of one column.
+const PLACES: u32 = 1 << 16;
+
+/// The values in which a row differs from its base: their places, which are the same in all samples of a layout and ascend, and the
+/// differences.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differs {
+    places: Vec<u32>,
+    coded: Vec<u64>,
+}
+
+/// Differences that were not taken yet.
+struct Rest<'a> {
+    places: &'a [u32],
+    coded: &'a [u64],
+}
+
+impl Rest<'_> {
+    /// The next one, if its place is before this one.
+    fn next_before(&mut self, place: u32) -> Option<(u32, u64)> {
+        let ([next, places @ ..], [coded, others @ ..]) = (self.places, self.coded) else { return None };
+        (*next < place).then(|| {
+            (self.places, self.coded) = (places, others);
+            (*next, *coded)
+        })
+    }
+}
+
+impl Differs {
+    fn iter(&self) -> Rest<'_> {
+        Rest { places: &self.places, coded: &self.coded }
+    }
+
+    /// Becomes the same as `other`, in the memory that it has.
+    pub fn become_like(&mut self, other: &Differs) {
+        self.places.clone_from(&other.places);
+        self.coded.clone_from(&other.coded);
+    }
+
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
+impl<'a, R: Row> Cells<'a, R> {
+    /// Of `count` rows.
+    ///
+    /// # Errors
+    /// The bytes are not such cells, or there are more than can be.
+    pub fn of(input: &mut Bytes<'a>, layout: &Layout<R>, count: usize) -> Result<Cells<'a, R>, Malformed> {
+        let columns = layout.columns.len();
+        let mut cells = Cells {
+            parts: Vec::with_capacity(columns),
+            always: Vec::new(),
+            lanes: Vec::with_capacity(columns),
+        };
+        for (at, column) in layout.columns.iter().enumerate() {
+            let len = input.count(MAX_PAYLOAD)?;
+            let mut written = Bytes(input.take(len)?);
+            let Some(column) = *column else {
+                cells.parts.push(None);
+                continue;
+            };
+            let width = if len == 0 { 0 } else { column.width.written(&written, count)? };
+            if count.saturating_mul(width) > MAX_CELLS || width >= PLACES as usize {
+                return Err(Malformed("a column has more cells than can be"));
+            }
+            let (first, width) = (at as u32 * PLACES, width as u32);
+            for at in 0..width {
+                let lane = if at + 1 < width { written.take_numbers(count)? } else { written };
+                cells.lanes.push((first + at, lane));
+            }
+            cells.parts.push(Some(Part { column, first, width }));
+            cells.always.extend((!column.own).then_some(at));
+        }
+        Ok(cells)
+    }
+
+    /// Reads where the next row differs into `differs`.
+    ///
+    /// # Errors
+    /// There are no such cells.
+    pub fn next(&mut self, differs: &mut Differs) -> Result<(), Malformed> {
+        differs.places.clear();
+        differs.coded.clear();
+        for (place, cells) in &mut self.lanes {
+            // Most cells are as in the base.
+            if let [0, rest @ ..] = cells.0 {
+                cells.0 = rest;
+                continue;
+            }
+            let coded = cells.number()?;
+            if coded != 0 {
+                differs.places.push(*place);
+                differs.coded.push(coded);
+            }
+        }
+        Ok(())
+    }
+
+    /// The row that differs so from its base, or without one from the row `before` it.
+    ///
+    /// # Errors
+    /// There is no such row, or no `room` for what it has beside itself.
+    pub fn make(
+        &self,
+        base: Option<&R>,
+        before: &R,
+        differs: &Differs,
+        room: &mut Room,
+    ) -> Result<R, Malformed> {
+        let mut row = base.cloned().unwrap_or_else(R::zero);
+        let from = base.unwrap_or(before);
+        let mut set = |row: &mut R, Part { column, first, .. }: &Part<R>, place: u32, coded: u64| {
+            let at = column.first + (place - first) as usize;
+            match (column.set)(row, at, undo_difference(coded, (column.get)(from, at))) {
+                Some(0) => Ok(()),
+                Some(took) => room.take(1, took),
+                None => Err(Malformed("a value cannot be")),
+            }
+        };
+        let mut rest = differs.iter();
+        let mut every = 0..self.parts.len();
+        let mut always = self.always.iter().copied();
+        // A row with a base began as that.
+        let next = || if base.is_some() { always.next() } else { every.next() };
+        for part in std::iter::from_fn(next).filter_map(|at| self.parts[at].as_ref()) {
+            while let Some((place, coded)) = rest.next_before(part.first) {
+                if let Some(part) = &self.parts[(place / PLACES) as usize] {
+                    set(&mut row, part, place, coded)?;
+                }
+            }
+            let width = part.width.max(part.column.width.of([&row].into_iter()) as u32);
+            for place in part.first..part.first + width {
+                let coded = rest.next_before(place + 1).map_or(0, |(_, coded)| coded);
+                set(&mut row, part, place, coded)?;
+            }
+        }
+        while let Some((place, coded)) = rest.next_before(u32::MAX) {
+            if let Some(part) = &self.parts[(place / PLACES) as usize] {
+                set(&mut row, part, place, coded)?;
+            }
+        }
+        Ok(row)
+    }
+
+    /// # Errors
+    /// Cells are left.
+    pub fn finish(self) -> Result<(), Malformed> {
+        self.lanes.iter().try_for_each(|(_, cells)| cells.finish())
+    }
+}
+
 /// Reads `count` rows, for which there must be `room`; `base` says what row `i` was told apart from.
 ///
 /// # Errors
@@ -202,76 +355,16 @@ pub fn decode<'a, R: Row + 'a>(
     base: impl Fn(usize) -> Option<&'a R>,
     room: &mut Room,
 ) -> Result<Vec<R>, Malformed> {
-    let mut rows = Vec::new();
     room.take_rows::<R>(count)?;
-    let bases: Vec<Option<&R>> = (0..count).map(base).collect();
-    decode_into(&mut rows, input, layout, &bases, None, room)?;
-    Ok(rows)
-}
-
-/// The same into `rows`, whose memory is used again. `room` for the rows themselves is taken already; `bases` has what each was
-/// told apart from. Rows that are not `wanted` are read over, and hold anything afterwards: a row without a base needs the one
-/// in front of it ([`with_needed`]).
-///
-/// Most cells are as in the base, so rows begin as it is, and a column in which nothing differs is read for rows without one
-/// only.
-///
-/// # Errors
-/// As above.
-pub fn decode_into<R: Row>(
-    rows: &mut Vec<R>,
-    input: &mut Bytes<'_>,
-    layout: &Layout<R>,
-    bases: &[Option<&R>],
-    wanted: Option<&[bool]>,
-    room: &mut Room,
-) -> Result<(), Malformed> {
-    let (zero, count) = (R::zero(), bases.len());
-    let is_wanted = |i: usize| wanted.is_none_or(|wanted| wanted[i]);
-    rows.truncate(count);
-    let used = rows.len();
-    let base_of = |i: usize| bases[i].filter(|_| is_wanted(i)).unwrap_or(&zero);
-    rows.iter_mut()
-        .enumerate()
-        .filter(|(i, _)| is_wanted(*i))
-        .for_each(|(i, row)| row.become_like(base_of(i)));
-    rows.extend((used..count).map(|i| base_of(i).clone()));
-    let all: Vec<usize> = (0..count).filter(|i| is_wanted(*i)).collect();
-    let alone: Vec<usize> = all.iter().copied().filter(|i| bases[*i].is_none()).collect();
-    for column in &layout.columns {
-        let len = input.count(MAX_PAYLOAD)?;
-        let mut cells = Bytes(input.take(len)?);
-        let Some(column) = column else { continue };
-        let width = match len {
-            0 => column.width.of(all.iter().map(|i| &rows[*i])),
-            _ => column.width.written(&cells, count)?,
-        };
-        if count.saturating_mul(width) > MAX_CELLS {
-            return Err(Malformed("a column has more cells than can be"));
-        }
-        for at in (0..width).map(|at| column.first + at) {
-            let mut set = |i: usize, coded: u64| {
-                let before = bases[i].unwrap_or(if i > 0 { &rows[i - 1] } else { &zero });
-                let value = undo_difference(coded, (column.get)(before, at));
-                let took = (column.set)(&mut rows[i], at, value).ok_or(Malformed("a value cannot be"))?;
-                room.take(1, took)
-            };
-            match (len, column.own) {
-                (0, true) => alone.iter().try_for_each(|i| set(*i, 0))?,
-                (0, false) => all.iter().try_for_each(|i| set(*i, 0))?,
-                (_, own) => {
-                    for (i, base) in bases.iter().enumerate() {
-                        let coded = cells.number()?;
-                        if (coded != 0 || !own || base.is_none()) && is_wanted(i) {
-                            set(i, coded)?;
-                        }
-                    }
-                }
-            }
-        }
-        cells.finish()?;
+    let mut cells = Cells::of(input, layout, count)?;
+    let (mut rows, mut differs, zero) = (Vec::with_capacity(count), Differs::default(), R::zero());
+    for i in 0..count {
+        cells.next(&mut differs)?;
+        let row = cells.make(base(i), rows.last().unwrap_or(&zero), &differs, room)?;
+        rows.push(row);
     }
-    Ok(())
+    cells.finish()?;
+    Ok(rows)
 }
 
 /// Adds what rows that are wanted are told apart from: those without a base, from the row in front of them.

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::columns::{self, Layout};
+use super::columns::{self, Cells, Differs, Layout};
 use super::payload::Base;
 use super::room::Room;
 use super::rows::{self, Listed};
@@ -44,16 +44,23 @@ impl Latest {
         let news = self.unknown(&listed.serials);
         let mut wanted = news.clone();
         columns::with_needed(&mut wanted, &bases);
-        let mut rows = Vec::new();
-        columns::decode_into(&mut rows, &mut input, layout, &bases, Some(&wanted), room)?;
+        let mut cells = Cells::of(&mut input, layout, listed.serials.len())?;
         input.finish()?;
-        let mut found = Vec::new();
-        for ((row, serial), _) in rows.into_iter().zip(&listed.serials).zip(&news).filter(|(_, new)| **new) {
-            if row.serial != *serial {
+        let (mut found, mut differs, mut before) = (Vec::new(), Differs::default(), Arc::default());
+        for (i, serial) in listed.serials.iter().enumerate() {
+            cells.next(&mut differs)?;
+            if !wanted[i] {
+                continue;
+            }
+            before = Arc::new(cells.make(bases[i], &before, &differs, room)?);
+            if before.serial != *serial {
                 return Err(Malformed("a row is not the one it says"));
             }
-            found.push((*serial, Some(Arc::new(row))));
+            if news[i] {
+                found.push((*serial, Some(Arc::clone(&before))));
+            }
         }
+        cells.finish()?;
         let gone = listed.gone.iter().zip(self.unknown(&listed.gone)).filter(|(_, new)| *new);
         let gone = gone.map(|(serial, _)| (*serial, None)).collect();
         let before = std::mem::take(&mut self.0);

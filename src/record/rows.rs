@@ -1,9 +1,11 @@
 //! The rows of tasks in a sample: those that changed of late ([`super::changes`]), told apart from a keyframe. The others
 //! are as in the sample before, or in one a little further back.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use super::columns::{self, Layout};
+use super::columns::{self, Cells, Differs, Layout};
 use super::format::{KEY_EVERY, MAX_ROWS};
 use super::payload::Delta;
 use super::room::Room;
@@ -99,13 +101,54 @@ pub(super) fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
     }
 }
 
-/// Rows of deltas while they are put together: most turn out to be as in the sample before, and those of all deltas take the
-/// same memory.
+/// Rows of the deltas of one keyframe, with what each differs in. Most rows of a delta are in the one before it, too, and differ in the
+/// same: they are known before they are made.
 #[derive(Default)]
-pub struct Scratch(Vec<TaskRaw>);
+pub struct Scratch {
+    /// The checksum of the payload of the keyframe.
+    key_id: u32,
+    known: BTreeMap<u64, Known>,
+    /// Differences in all of `known`.
+    len: usize,
+}
 
-/// Rows whose memory is kept for the next delta at most: about two megabytes.
-const SCRATCH_ROWS: usize = 2048;
+struct Known {
+    differs: Differs,
+    row: Arc<TaskRaw>,
+}
+
+/// Differences that are kept at most: about four megabytes.
+const KNOWN_MAX: usize = 1 << 18;
+
+impl Scratch {
+    /// Forgets all rows: deltas of another keyframe come next, or of one that was read again.
+    pub(super) fn forget(&mut self) {
+        *self = Scratch::default();
+    }
+
+    /// The row with this serial, if it differed in the same when it was read last.
+    fn known(&self, serial: u64, differs: &Differs) -> Option<&Arc<TaskRaw>> {
+        self.known.get(&serial).filter(|known| known.differs == *differs).map(|known| &known.row)
+    }
+
+    fn note(&mut self, serial: u64, differs: &Differs, row: &Arc<TaskRaw>) {
+        let before = self.known.get(&serial).map_or(0, |known| known.differs.len());
+        let len = self.len - before + differs.len();
+        if len > KNOWN_MAX {
+            return;
+        }
+        self.len = len;
+        let row = Arc::clone(row);
+        match self.known.entry(serial) {
+            Entry::Vacant(place) => drop(place.insert(Known { differs: differs.clone(), row })),
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.differs.become_like(differs);
+                known.row = row;
+            }
+        }
+    }
+}
 
 /// The rows of a sample, and how many samples after its keyframe it is. Rows that are as in the sample before are shared with
 /// it.
@@ -121,6 +164,7 @@ pub(super) fn decode(
 ) -> Result<(Vec<Arc<TaskRaw>>, u32), Malformed> {
     let tick = input.count(KEY_EVERY as usize)? as u32;
     if tick == 0 {
+        scratch.forget();
         let count = input.count(MAX_ROWS)?;
         let rows = columns::decode(&mut input, layout, count, |_| None, room)?;
         input.finish()?;
@@ -133,19 +177,35 @@ pub(super) fn decode(
     }
     let bases = bases(&state.key.tasks, &listed.serials);
     room.take_rows::<TaskRaw>(listed.serials.len())?;
-    let mut rows = std::mem::take(&mut scratch.0);
-    columns::decode_into(&mut rows, &mut input, layout, &bases, None, room)?;
-    input.finish()?;
-    if rows.iter().zip(&listed.serials).any(|(row, serial)| row.serial != *serial) {
-        return Err(Malformed("a row is not the one it says"));
+    if scratch.key_id != state.key_id {
+        scratch.forget();
+        scratch.key_id = state.key_id;
     }
+    let mut cells = Cells::of(&mut input, layout, listed.serials.len())?;
+    input.finish()?;
+    let mut rows: Vec<Arc<TaskRaw>> = Vec::with_capacity(listed.serials.len());
+    let (mut differs, zero) = (Differs::default(), Arc::default());
+    for (serial, base) in listed.serials.iter().zip(bases) {
+        cells.next(&mut differs)?;
+        // The row before one without a base is another one each time.
+        if let Some(row) = base.and_then(|_| scratch.known(*serial, &differs)) {
+            rows.push(Arc::clone(row));
+            continue;
+        }
+        let row = Arc::new(cells.make(base, rows.last().unwrap_or(&zero), &differs, room)?);
+        if row.serial != *serial {
+            return Err(Malformed("a row is not the one it says"));
+        }
+        if base.is_some() {
+            scratch.note(*serial, &differs, &row);
+        }
+        rows.push(row);
+    }
+    cells.finish()?;
     room.take_shared(state.tasks.len() + rows.len())?;
-    let tasks = merged(state.tasks, &listed.gone, &rows);
+    let tasks = merged(state.tasks, &listed.gone, rows);
     // Each delta may add some: together they are no more than a sample can have.
     check_count(tasks.len())?;
-    if rows.len() <= SCRATCH_ROWS {
-        scratch.0 = rows;
-    }
     Ok((tasks, tick))
 }
 
@@ -190,23 +250,109 @@ impl Listed {
 }
 
 /// Rows of the sample before, but for those that are gone or among `rows`; all lists are in the order of serials.
-fn merged(before: &[Arc<TaskRaw>], gone: &[u64], rows: &[TaskRaw]) -> Vec<Arc<TaskRaw>> {
+fn merged(before: &[Arc<TaskRaw>], gone: &[u64], rows: Vec<Arc<TaskRaw>>) -> Vec<Arc<TaskRaw>> {
     let mut tasks = Vec::with_capacity(before.len() + rows.len());
     let mut gone = gone.iter().peekable();
-    let mut rows = rows.iter().peekable();
+    let mut rows = rows.into_iter().peekable();
     for old in before {
         while let Some(row) = rows.next_if(|row| row.serial < old.serial) {
-            tasks.push(Arc::new(row.clone()));
+            tasks.push(row);
         }
         while gone.next_if(|serial| **serial < old.serial).is_some() {}
         match rows.next_if(|row| row.serial == old.serial) {
             // It changed before the last sample.
-            Some(row) if *row == **old => tasks.push(Arc::clone(old)),
-            Some(row) => tasks.push(Arc::new(row.clone())),
+            Some(row) if !Arc::ptr_eq(&row, old) && row == *old => tasks.push(Arc::clone(old)),
+            Some(row) => tasks.push(row),
             None if gone.peek() == Some(&&old.serial) => {}
             None => tasks.push(Arc::clone(old)),
         }
     }
-    tasks.extend(rows.map(|row| Arc::new(row.clone())));
+    tasks.extend(rows);
     tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::changes::{Changes, FAR, Recent};
+
+    const NAME: u32 = 7;
+
+    fn sample(rss: [u64; 3]) -> Sample {
+        let task = |(serial, rss_bytes): (u64, u64)| TaskRaw { serial, rss_bytes, ..TaskRaw::default() };
+        let tasks = (1..).zip(rss).map(task).map(Arc::new).collect();
+        Sample { tasks, ..Sample::default() }
+    }
+
+    fn read(bytes: &[u8], state: Option<Base<'_>>, scratch: &mut Scratch) -> Vec<Arc<TaskRaw>> {
+        let layout = Layout::of(&columns::describe(columns::task()), columns::task()).unwrap();
+        decode(Bytes(bytes), &layout, state, &mut Room::endless(), scratch).unwrap().0
+    }
+
+    /// A keyframe as bytes, and deltas of it.
+    fn written(key: &Sample, later: &[Sample]) -> (Vec<u8>, Vec<Vec<u8>>) {
+        let mut whole = Vec::new();
+        encode(&mut whole, None, key);
+        let mut changes = Changes::since(key);
+        let deltas = later.iter().map(|sample| {
+            changes = changes.after(sample).unwrap();
+            let recent: Recent<'_> = changes.of_the_last(FAR);
+            let mut bytes = Vec::new();
+            encode(&mut bytes, Some(Delta { key, key_id: NAME, changes: recent }), sample);
+            bytes
+        });
+        (whole, deltas.collect())
+    }
+
+    #[test]
+    fn a_row_that_a_delta_has_once_more_is_the_one_of_before() {
+        let later = [sample([1, 20, 3]), sample([10, 20, 3]), sample([10, 2, 3]), sample([10, 20, 3])];
+        let key = sample([1, 2, 3]);
+        let (whole, deltas) = written(&key, &later);
+        let mut scratch = Scratch::default();
+        let mut rows = vec![read(&whole, None, &mut scratch)];
+        let key = Sample { tasks: rows[0].clone(), ..Sample::default() };
+        for (bytes, tick) in deltas.iter().zip(0..) {
+            let state = Base { key: &key, key_id: NAME, tick, tasks: &rows[tick as usize] };
+            rows.push(read(bytes, Some(state), &mut scratch));
+        }
+        for (read, sample) in rows[1..].iter().zip(&later) {
+            assert_eq!(*read, sample.tasks);
+        }
+        let same = |at: usize, [one, other]: [usize; 2]| Arc::ptr_eq(&rows[one][at], &rows[other][at]);
+        assert!(same(2, [0, 4]), "nothing says that it changed");
+        assert!(same(1, [1, 2]) && same(0, [2, 4]), "it is in both deltas");
+        assert!(!same(1, [2, 3]) && !same(1, [3, 4]), "it changed, and changed back");
+    }
+
+    #[test]
+    fn rows_of_one_keyframe_are_not_those_of_another_with_the_same_checksum() {
+        let mut scratch = Scratch::default();
+        for base in [2, 100] {
+            let (whole, deltas) = written(&sample([1, base, 3]), &[sample([1, base + 5, 3])]);
+            let tasks = read(&whole, None, &mut scratch);
+            let key = Sample { tasks, ..Sample::default() };
+            let state = Base { key: &key, key_id: NAME, tick: 0, tasks: &key.tasks };
+            assert_eq!(read(&deltas[0], Some(state), &mut scratch)[1].rss_bytes, base + 5);
+        }
+    }
+
+    #[test]
+    fn no_more_differences_are_kept_than_so_many() {
+        let many = u64::MAX / 3;
+        let mut scratch = Scratch::default();
+        let mut cells = Vec::new();
+        encode(&mut cells, None, &sample([many, 0, many]));
+        let layout = Layout::of(&columns::describe(columns::task()), columns::task()).unwrap();
+        let mut input = Bytes(&cells[2..]);
+        let mut cells = Cells::of(&mut input, &layout, 3).unwrap();
+        let mut differs = Differs::default();
+        cells.next(&mut differs).unwrap();
+        let row = Arc::new(TaskRaw::default());
+        for serial in 0..2 * KNOWN_MAX as u64 / differs.len() as u64 {
+            scratch.note(serial, &differs, &row);
+        }
+        assert!(scratch.len <= KNOWN_MAX && scratch.len + differs.len() > KNOWN_MAX);
+        assert_eq!(scratch.known.len() * differs.len(), scratch.len);
+    }
 }

@@ -46,6 +46,15 @@ impl<'a> Bytes<'a> {
     }
 
     fn long_number(&mut self) -> Result<u64, Malformed> {
+        if let Some(eight) = self.0.first_chunk() {
+            let word = u64::from_le_bytes(*eight);
+            let ends = !word & 0x8080_8080_8080_8080;
+            if ends != 0 {
+                let bytes = ends.trailing_zeros() / 8 + 1;
+                self.0 = &self.0[bytes as usize..];
+                return Ok(joined(word & (u64::MAX >> (64 - 8 * bytes))));
+            }
+        }
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let (first, rest) = self.0.split_first().ok_or(Malformed("it ends inside a number"))?;
@@ -65,6 +74,24 @@ impl<'a> Bytes<'a> {
     /// Numbers in all that is left, which ends with the last byte of one.
     pub fn numbers(&self) -> usize {
         self.0.iter().filter(|byte| **byte < 0x80).count()
+    }
+
+    /// The next `count` numbers, unread.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn take_numbers(&mut self, count: usize) -> Result<Bytes<'a>, Malformed> {
+        let (mut end, mut left) = (0, count);
+        while left > 0 {
+            // As many bytes have no more numbers than that.
+            let bytes = &self.0[end..(end + left).min(self.0.len())];
+            if bytes.is_empty() {
+                return Err(Malformed("it ends too early"));
+            }
+            left -= Bytes(bytes).numbers();
+            end += bytes.len();
+        }
+        self.take(end).map(Bytes)
     }
 
     /// A number that counts things: refused above `limit`, before anything is made room for.
@@ -103,6 +130,14 @@ impl<'a> Bytes<'a> {
     }
 }
 
+/// The number whose bits are the lower seven of each byte.
+fn joined(word: u64) -> u64 {
+    let halves = |word: u64, low: u64, high: u64, by: u32| (word & low) | ((word & high) >> by);
+    let pairs = halves(word, 0x007f_007f_007f_007f, 0x7f00_7f00_7f00_7f00, 1);
+    let fours = halves(pairs, 0x0000_3fff_0000_3fff, 0x3fff_0000_3fff_0000, 2);
+    halves(fours, 0x0000_0000_0fff_ffff, 0x0fff_ffff_0000_0000, 4)
+}
+
 /// Text with its length in front.
 pub fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, text.len() as u64);
@@ -123,6 +158,25 @@ mod tests {
             prop_assert_eq!(input.number().unwrap(), value);
             prop_assert!(input.finish().is_ok());
             prop_assert_eq!(undo_difference(difference(value, base), base), value);
+        }
+
+        #[test]
+        fn numbers_are_parted_where_they_end(
+            values in proptest::collection::vec(prop_oneof![0u64..3, any::<u64>()], 0..40),
+            at in 0usize..41,
+        ) {
+            let mut bytes = Vec::new();
+            values.iter().for_each(|value| put(&mut bytes, *value));
+            let mut rest = Bytes(&bytes);
+            let Ok(mut taken) = rest.take_numbers(at) else {
+                prop_assert!(at > values.len());
+                return Ok(());
+            };
+            for (i, value) in values.iter().enumerate() {
+                let from = if i < at { &mut taken } else { &mut rest };
+                prop_assert_eq!(from.number(), Ok(*value));
+            }
+            prop_assert!(taken.finish().is_ok() && rest.finish().is_ok());
         }
 
         #[test]
