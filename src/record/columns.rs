@@ -219,7 +219,7 @@ impl Rest<'_> {
 }
 
 impl Differs {
-    fn iter(&self) -> Rest<'_> {
+    fn rest(&self) -> Rest<'_> {
         Rest { places: &self.places, coded: &self.coded }
     }
 
@@ -230,7 +230,7 @@ impl Differs {
     }
 
     /// The number of values.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.places.len()
     }
 }
@@ -312,7 +312,7 @@ impl<'a, R: Row> Cells<'a, R> {
                 None => Err(Malformed("a value cannot be")),
             }
         };
-        let mut rest = differs.iter();
+        let mut rest = differs.rest();
         let mut every = 0..self.parts.len();
         let mut always = self.always.iter().copied();
         // A row with a base began as that.

@@ -132,8 +132,8 @@ impl Scratch {
     }
 
     fn note(&mut self, serial: u64, differs: &Differs, row: &Arc<TaskRaw>) {
-        let before = self.known.get(&serial).map_or(0, |known| known.differs.len());
-        let len = self.len - before + differs.len();
+        let before = self.known.get(&serial).map_or(0, |known| known.differs.count());
+        let len = self.len - before + differs.count();
         if len > KNOWN_MAX {
             return;
         }
@@ -349,10 +349,10 @@ mod tests {
         let mut differs = Differs::default();
         cells.next(&mut differs).unwrap();
         let row = Arc::new(TaskRaw::default());
-        for serial in 0..2 * KNOWN_MAX as u64 / differs.len() as u64 {
+        for serial in 0..2 * KNOWN_MAX as u64 / differs.count() as u64 {
             scratch.note(serial, &differs, &row);
         }
-        assert!(scratch.len <= KNOWN_MAX && scratch.len + differs.len() > KNOWN_MAX);
-        assert_eq!(scratch.known.len() * differs.len(), scratch.len);
+        assert!(scratch.len <= KNOWN_MAX && scratch.len + differs.count() > KNOWN_MAX);
+        assert_eq!(scratch.known.len() * differs.count(), scratch.len);
     }
 }
