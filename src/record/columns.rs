@@ -173,9 +173,9 @@ pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Opt
 
 /// The cells of rows that are read one after the other, in the order in which they were written.
 pub struct Cells<'a, R: 'static> {
-    /// By the place in the layout; `None` for a column that is not known.
-    parts: Vec<Option<Part<R>>>,
-    /// The places of those that are set in each row.
+    /// The known columns of the layout, in its order.
+    parts: Vec<Part<R>>,
+    /// Which of them are set in each row.
     always: Vec<usize>,
     /// One for each value of a column in which something differs: the place of the value, and its cells.
     lanes: Vec<(u32, Bytes<'a>)>,
@@ -241,29 +241,23 @@ impl<'a, R: Row> Cells<'a, R> {
     /// # Errors
     /// The bytes are not such cells, or there are more than can be.
     pub fn of(input: &mut Bytes<'a>, layout: &Layout<R>, count: usize) -> Result<Cells<'a, R>, Malformed> {
-        let columns = layout.columns.len();
-        let mut cells = Cells {
-            parts: Vec::with_capacity(columns),
-            always: Vec::new(),
-            lanes: Vec::with_capacity(columns),
-        };
-        for (at, column) in layout.columns.iter().enumerate() {
+        let mut cells = Cells { parts: Vec::new(), always: Vec::new(), lanes: Vec::new() };
+        for column in &layout.columns {
             let len = input.count(MAX_PAYLOAD)?;
             let mut written = Bytes(input.take(len)?);
-            let Some(column) = *column else {
-                cells.parts.push(None);
-                continue;
-            };
+            let Some(column) = *column else { continue };
             let width = if len == 0 { 0 } else { column.width.written(&written, count)? };
             if count.saturating_mul(width) > MAX_CELLS || width >= PLACES as usize {
                 return Err(Malformed("a column has more cells than can be"));
             }
-            let (first, width) = (at as u32 * PLACES, width as u32);
+            // A head may name any number of columns; few are known, each once.
+            let (at, width) = (cells.parts.len(), width as u32);
+            let first = at as u32 * PLACES;
             for at in 0..width {
                 let lane = if at + 1 < width { written.take_numbers(count)? } else { written };
                 cells.lanes.push((first + at, lane));
             }
-            cells.parts.push(Some(Part { column, first, width }));
+            cells.parts.push(Part { column, first, width });
             cells.always.extend((!column.own).then_some(at));
         }
         Ok(cells)
@@ -304,7 +298,8 @@ impl<'a, R: Row> Cells<'a, R> {
     ) -> Result<R, Malformed> {
         let mut row = base.cloned().unwrap_or_else(R::zero);
         let from = base.unwrap_or(before);
-        let mut set = |row: &mut R, Part { column, first, .. }: &Part<R>, place: u32, coded: u64| {
+        let mut set = |row: &mut R, place: u32, coded: u64| {
+            let Part { column, first, .. } = &self.parts[(place / PLACES) as usize];
             let at = column.first + (place - first) as usize;
             match (column.set)(row, at, undo_difference(coded, (column.get)(from, at))) {
                 Some(0) => Ok(()),
@@ -317,22 +312,18 @@ impl<'a, R: Row> Cells<'a, R> {
         let mut always = self.always.iter().copied();
         // A row with a base began as that.
         let next = || if base.is_some() { always.next() } else { every.next() };
-        for part in std::iter::from_fn(next).filter_map(|at| self.parts[at].as_ref()) {
-            while let Some((place, coded)) = rest.next_before(part.first) {
-                if let Some(part) = &self.parts[(place / PLACES) as usize] {
-                    set(&mut row, part, place, coded)?;
-                }
+        for Part { column, first, width } in std::iter::from_fn(next).map(|at| &self.parts[at]) {
+            while let Some((place, coded)) = rest.next_before(*first) {
+                set(&mut row, place, coded)?;
             }
-            let width = part.width.max(part.column.width.of([&row].into_iter()) as u32);
-            for place in part.first..part.first + width {
+            let width = if *width == 0 { column.width.of([&row].into_iter()) as u32 } else { *width };
+            for place in *first..first + width {
                 let coded = rest.next_before(place + 1).map_or(0, |(_, coded)| coded);
-                set(&mut row, part, place, coded)?;
+                set(&mut row, place, coded)?;
             }
         }
         while let Some((place, coded)) = rest.next_before(u32::MAX) {
-            if let Some(part) = &self.parts[(place / PLACES) as usize] {
-                set(&mut row, part, place, coded)?;
-            }
+            set(&mut row, place, coded)?;
         }
         Ok(row)
     }
@@ -420,6 +411,19 @@ mod tests {
         let new = written(&NEW);
         assert!(Layout::of(&new.0, &OLD).unwrap().without().is_empty());
         assert_eq!(read(new, &OLD), NodeRaw { id: 3, numa_hit: 40, ..NodeRaw::default() });
+    }
+
+    #[test]
+    fn columns_that_are_not_known_may_be_as_many_as_a_head_can_name() {
+        let (recorded, bytes) = written(&NEW);
+        let unknown =
+            (0..70_000).map(|at| ColumnInfo { name: format!("unknown-{at}"), unit: "counter".into() });
+        let recorded = unknown.chain(recorded).collect();
+        let bytes = [vec![0; 70_000], bytes].concat();
+        assert_eq!(
+            read((recorded, bytes), &NEW),
+            NodeRaw { id: 3, numa_hit: 40, numa_miss: 50, ..NodeRaw::default() }
+        );
     }
 
     #[test]
