@@ -175,7 +175,7 @@ pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Opt
 pub struct Cells<'a, R: 'static> {
     /// The known columns of the layout, in its order.
     parts: Vec<Part<R>>,
-    /// Which of them are set in each row.
+    /// Places of those that are set in each row.
     always: Vec<usize>,
     /// One for each value of a column in which something differs: the place of the value, and its cells.
     lanes: Vec<(u32, Bytes<'a>)>,
