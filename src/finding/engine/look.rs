@@ -39,8 +39,8 @@ impl Engine {
         let mut looks = Vec::new();
         self.blind.clear();
         for (at, rule) in self.rules.iter().enumerate() {
-            let (why, states) = (&reasons[at], &self.states[at]);
-            let cannot = why.is_some() || (rule.group.needs_nodes() && nodes < 2);
+            let (never, states) = (&reasons[at], &self.states[at]);
+            let cannot = never.is_some() || (rule.group.needs_nodes() && nodes < 2);
             let (mut all, mut blind, mut first): (usize, usize, Option<Blindness>) = (0, 0, None);
             for kind in kinds.iter().filter(|kind| rule.of.contains(&kind.kind)) {
                 all += kind.all.len();
@@ -53,7 +53,7 @@ impl Engine {
                 for ((subject, of), cpus) in some.iter().map(|place| (&subjects[*place], uses[*place])) {
                     let state = states.get(subject);
                     let over = state.is_some_and(Episode::is_shown);
-                    let look = match why {
+                    let look = match never {
                         Some(why) => Look::Blind(why.clone()),
                         None if !cannot && matters(rule, over, cpus) => {
                             let view = View { snapshot, window: snapshot, rows, rule, over, trend: None };
@@ -61,17 +61,17 @@ impl Engine {
                         }
                         None => Look::Quiet,
                     };
-                    if let (Look::Blind(words), None) = (&look, why) {
+                    if let (Look::Blind(why), None) = (&look, never) {
                         blind += 1;
-                        first.get_or_insert_with(|| words.clone());
+                        first.get_or_insert_with(|| why.clone());
                     }
                     if state.is_some() || matches!(look, Look::Seen(_)) {
                         looks.push((at, subject.clone(), look));
                     }
                 }
             }
-            if let Some(why) = why.as_ref().or(first.as_ref()) {
-                let looked = if reasons[at].is_some() { 0 } else { all - blind };
+            if let Some(why) = never.as_ref().or(first.as_ref()) {
+                let looked = if never.is_some() { 0 } else { all - blind };
                 self.blind.push(Blind {
                     id: rule.id,
                     reason: why.reason,
