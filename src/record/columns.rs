@@ -223,12 +223,6 @@ impl Differs {
         Rest { places: &self.places, coded: &self.coded }
     }
 
-    /// Becomes the same as `other`, in the memory that it has.
-    pub fn become_like(&mut self, other: &Differs) {
-        self.places.clone_from(&other.places);
-        self.coded.clone_from(&other.coded);
-    }
-
     /// The number of values.
     pub fn count(&self) -> usize {
         self.places.len()
@@ -253,9 +247,9 @@ impl<'a, R: Row> Cells<'a, R> {
             // A head may name any number of columns; few are known, each once.
             let (at, width) = (cells.parts.len(), width as u32);
             let first = at as u32 * PLACES;
-            for at in 0..width {
-                let lane = if at + 1 < width { written.take_numbers(count)? } else { written };
-                cells.lanes.push((first + at, lane));
+            for value in 0..width {
+                let lane = if value + 1 < width { written.take_numbers(count)? } else { written };
+                cells.lanes.push((first + value, lane));
             }
             cells.parts.push(Part { column, first, width });
             cells.always.extend((!column.own).then_some(at));

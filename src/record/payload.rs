@@ -11,7 +11,7 @@ use super::format::{
 pub use super::latest::Latest;
 pub use super::limits::TooLarge;
 pub use super::room::Room;
-pub use super::rows::{Base, Listed, Scratch};
+pub use super::rows::{Base, KnownRows, Listed};
 pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
@@ -212,7 +212,7 @@ pub fn decode(
     state: Option<Base<'_>>,
     room: Room,
 ) -> Result<(Sample, u32), Malformed> {
-    decode_with(bytes, layouts, state, room, &mut Scratch::default())
+    decode_with(bytes, layouts, state, room, &mut KnownRows::default())
 }
 
 /// The same, for one sample after the other.
@@ -224,7 +224,7 @@ pub fn decode_with(
     layouts: &Layouts,
     state: Option<Base<'_>>,
     mut room: Room,
-    scratch: &mut Scratch,
+    known: &mut KnownRows,
 ) -> Result<(Sample, u32), Malformed> {
     let base = state.map(|state| state.key);
     let found = Sections::of(bytes)?;
@@ -247,7 +247,7 @@ pub fn decode_with(
     let mut times = get(Section::Times)?;
     let (wall_ns, mono_ns, boot_ns) = (times.number()? as i64, times.number()?, times.number()?);
     times.finish()?;
-    let (tasks, tick) = rows::decode(get(Section::Tasks)?, &layouts.task, state, &mut room, scratch)?;
+    let (tasks, tick) = rows::decode(get(Section::Tasks)?, &layouts.task, state, &mut room, known)?;
 
     let mut input = get(Section::Exited)?;
     let count = input.count(MAX_ROWS)?;

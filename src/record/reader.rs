@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::format::{ANCHOR_EVERY, Head, KEY_EVERY, Kind};
 use super::frame::FrameHead;
 use super::frames::{Frames, is_damaged};
-use super::payload::{self, Base, Latest, Layouts, Room, Scratch};
+use super::payload::{self, Base, KnownRows, Latest, Layouts, Room};
 use super::rows;
 pub use super::scan::{Found, Frame};
 use crate::model::facility::Facility;
@@ -80,7 +80,7 @@ pub struct Reader {
     near: Option<Near>,
     /// Rows of the sample before the first of this file.
     before: Vec<Arc<TaskRaw>>,
-    scratch: Scratch,
+    known: KnownRows,
 }
 
 impl Reader {
@@ -102,7 +102,7 @@ impl Reader {
             key: None,
             near: None,
             before: Vec::new(),
-            scratch: Scratch::default(),
+            known: KnownRows::default(),
         })
     }
 
@@ -392,7 +392,7 @@ impl Reader {
         base: Option<Base<'_>>,
     ) -> Result<(Sample, u32)> {
         let room = Room::new(frame.stored as usize, self.frames.raw.len())?;
-        Ok(payload::decode_with(&self.frames.raw, &head.layouts, base, room, &mut self.scratch)?)
+        Ok(payload::decode_with(&self.frames.raw, &head.layouts, base, room, &mut self.known)?)
     }
 }
 

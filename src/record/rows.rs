@@ -2,7 +2,6 @@
 //! are as in the sample before, or in one a little further back.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::columns::{self, Cells, Differs, Layout};
@@ -104,11 +103,12 @@ pub(super) fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
 /// Rows of the deltas of one keyframe, with what each differs in. Most rows of a delta are in the one before it, too, and differ in the
 /// same: they are known before they are made.
 #[derive(Default)]
-pub struct Scratch {
+pub struct KnownRows {
     /// The checksum of the payload of the keyframe.
     key_id: u32,
-    known: BTreeMap<u64, Known>,
-    /// Differences in all of `known`.
+    /// By serial.
+    rows: BTreeMap<u64, Known>,
+    /// Differences in all of them.
     len: usize,
 }
 
@@ -120,33 +120,24 @@ struct Known {
 /// Differences that are kept at most: about four megabytes.
 const KNOWN_MAX: usize = 1 << 18;
 
-impl Scratch {
+impl KnownRows {
     /// Forgets all rows: deltas of another keyframe come next, or of one that was read again.
-    pub(super) fn forget(&mut self) {
-        *self = Scratch::default();
+    fn forget(&mut self) {
+        *self = KnownRows::default();
     }
 
     /// The row with this serial, if it differed in the same when it was read last.
-    fn known(&self, serial: u64, differs: &Differs) -> Option<&Arc<TaskRaw>> {
-        self.known.get(&serial).filter(|known| known.differs == *differs).map(|known| &known.row)
+    fn find(&self, serial: u64, differs: &Differs) -> Option<&Arc<TaskRaw>> {
+        self.rows.get(&serial).filter(|known| known.differs == *differs).map(|known| &known.row)
     }
 
     fn note(&mut self, serial: u64, differs: &Differs, row: &Arc<TaskRaw>) {
-        let before = self.known.get(&serial).map_or(0, |known| known.differs.count());
-        let len = self.len - before + differs.count();
-        if len > KNOWN_MAX {
+        if self.len + differs.count() > KNOWN_MAX {
             return;
         }
-        self.len = len;
-        let row = Arc::clone(row);
-        match self.known.entry(serial) {
-            Entry::Vacant(place) => drop(place.insert(Known { differs: differs.clone(), row })),
-            Entry::Occupied(mut known) => {
-                let known = known.get_mut();
-                known.differs.become_like(differs);
-                known.row = row;
-            }
-        }
+        let known = Known { differs: differs.clone(), row: Arc::clone(row) };
+        let before = self.rows.insert(serial, known).map_or(0, |before| before.differs.count());
+        self.len = self.len + differs.count() - before;
     }
 }
 
@@ -160,11 +151,11 @@ pub(super) fn decode(
     layout: &Layout<TaskRaw>,
     state: Option<Base<'_>>,
     room: &mut Room,
-    scratch: &mut Scratch,
+    known: &mut KnownRows,
 ) -> Result<(Vec<Arc<TaskRaw>>, u32), Malformed> {
     let tick = input.count(KEY_EVERY as usize)? as u32;
     if tick == 0 {
-        scratch.forget();
+        known.forget();
         let count = input.count(MAX_ROWS)?;
         let rows = columns::decode(&mut input, layout, count, |_| None, room)?;
         input.finish()?;
@@ -177,9 +168,9 @@ pub(super) fn decode(
     }
     let bases = bases(&state.key.tasks, &listed.serials);
     room.take_rows::<TaskRaw>(listed.serials.len())?;
-    if scratch.key_id != state.key_id {
-        scratch.forget();
-        scratch.key_id = state.key_id;
+    if known.key_id != state.key_id {
+        known.forget();
+        known.key_id = state.key_id;
     }
     let mut cells = Cells::of(&mut input, layout, listed.serials.len())?;
     input.finish()?;
@@ -188,7 +179,7 @@ pub(super) fn decode(
     for (serial, base) in listed.serials.iter().zip(bases) {
         cells.next(&mut differs)?;
         // The row before one without a base is another one each time.
-        if let Some(row) = base.and_then(|_| scratch.known(*serial, &differs)) {
+        if let Some(row) = base.and_then(|_| known.find(*serial, &differs)) {
             rows.push(Arc::clone(row));
             continue;
         }
@@ -197,7 +188,7 @@ pub(super) fn decode(
             return Err(Malformed("a row is not the one it says"));
         }
         if base.is_some() {
-            scratch.note(*serial, &differs, &row);
+            known.note(*serial, &differs, &row);
         }
         rows.push(row);
     }
@@ -284,9 +275,9 @@ mod tests {
         Sample { tasks, ..Sample::default() }
     }
 
-    fn read(bytes: &[u8], state: Option<Base<'_>>, scratch: &mut Scratch) -> Vec<Arc<TaskRaw>> {
+    fn read(bytes: &[u8], state: Option<Base<'_>>, known: &mut KnownRows) -> Vec<Arc<TaskRaw>> {
         let layout = Layout::of(&columns::describe(columns::task()), columns::task()).unwrap();
-        decode(Bytes(bytes), &layout, state, &mut Room::endless(), scratch).unwrap().0
+        decode(Bytes(bytes), &layout, state, &mut Room::endless(), known).unwrap().0
     }
 
     /// A keyframe as bytes, and deltas of it.
@@ -309,12 +300,12 @@ mod tests {
         let later = [sample([1, 20, 3]), sample([10, 20, 3]), sample([10, 2, 3]), sample([10, 20, 3])];
         let key = sample([1, 2, 3]);
         let (whole, deltas) = written(&key, &later);
-        let mut scratch = Scratch::default();
-        let mut rows = vec![read(&whole, None, &mut scratch)];
+        let mut known = KnownRows::default();
+        let mut rows = vec![read(&whole, None, &mut known)];
         let key = Sample { tasks: rows[0].clone(), ..Sample::default() };
         for (bytes, tick) in deltas.iter().zip(0..) {
             let state = Base { key: &key, key_id: NAME, tick, tasks: &rows[tick as usize] };
-            rows.push(read(bytes, Some(state), &mut scratch));
+            rows.push(read(bytes, Some(state), &mut known));
         }
         for (read, sample) in rows[1..].iter().zip(&later) {
             assert_eq!(*read, sample.tasks);
@@ -327,20 +318,20 @@ mod tests {
 
     #[test]
     fn rows_of_one_keyframe_are_not_those_of_another_with_the_same_checksum() {
-        let mut scratch = Scratch::default();
+        let mut known = KnownRows::default();
         for base in [2, 100] {
             let (whole, deltas) = written(&sample([1, base, 3]), &[sample([1, base + 5, 3])]);
-            let tasks = read(&whole, None, &mut scratch);
+            let tasks = read(&whole, None, &mut known);
             let key = Sample { tasks, ..Sample::default() };
             let state = Base { key: &key, key_id: NAME, tick: 0, tasks: &key.tasks };
-            assert_eq!(read(&deltas[0], Some(state), &mut scratch)[1].rss_bytes, base + 5);
+            assert_eq!(read(&deltas[0], Some(state), &mut known)[1].rss_bytes, base + 5);
         }
     }
 
     #[test]
     fn no_more_differences_are_kept_than_so_many() {
         let many = u64::MAX / 3;
-        let mut scratch = Scratch::default();
+        let mut known = KnownRows::default();
         let mut cells = Vec::new();
         encode(&mut cells, None, &sample([many, 0, many]));
         let layout = Layout::of(&columns::describe(columns::task()), columns::task()).unwrap();
@@ -350,9 +341,9 @@ mod tests {
         cells.next(&mut differs).unwrap();
         let row = Arc::new(TaskRaw::default());
         for serial in 0..2 * KNOWN_MAX as u64 / differs.count() as u64 {
-            scratch.note(serial, &differs, &row);
+            known.note(serial, &differs, &row);
         }
-        assert!(scratch.len <= KNOWN_MAX && scratch.len + differs.count() > KNOWN_MAX);
-        assert_eq!(scratch.known.len() * differs.count(), scratch.len);
+        assert!(known.len <= KNOWN_MAX && known.len + differs.count() > KNOWN_MAX);
+        assert_eq!(known.rows.len() * differs.count(), known.len);
     }
 }
