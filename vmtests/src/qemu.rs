@@ -175,11 +175,16 @@ fn serial(words: &mut Words, arch: Arch, lines: &Lines) {
     }
 }
 
-/// An NVMe disk, whose driver is in the kernel image: guests have no modules.
+/// An NVMe disk, whose driver is in the kernel image: guests have no modules. It begins with zeros, and what is written is kept until the
+/// guest ends: in a file that QEMU makes in its directory for such ones, and unlinks as soon as it has opened it.
 ///
 /// One vector for all of its queues: the kernel manages those of I/O queues that have their own, and refuses other CPUs for them.
 fn disk(words: &mut Words, arch: Arch, node: u32) {
-    words.option("-blockdev", "driver=null-co,node-name=zeros,size=1073741824,read-zeroes=on");
+    // Nothing of it has to outlive the host.
+    words.option(
+        "-drive",
+        "driver=null-co,size=1073741824,read-zeroes=on,if=none,id=disk,snapshot=on,cache=unsafe",
+    );
     let bus = match arch {
         Arch::Amd64 => {
             words.option("-device", format!("pxb-pcie,id=far,bus=pcie.0,bus_nr=128,numa_node={node}"));
@@ -189,7 +194,7 @@ fn disk(words: &mut Words, arch: Arch, node: u32) {
         // An expander bus is told by ACPI, and this board boots with a device tree: the guest itself sets the node.
         Arch::Arm64 => "pcie.0",
     };
-    words.option("-device", format!("nvme,bus={bus},drive=zeros,serial=1,max_ioqpairs=1,msix_qsize=1"));
+    words.option("-device", format!("nvme,bus={bus},drive=disk,serial=1,max_ioqpairs=1,msix_qsize=1"));
 }
 
 #[cfg(test)]
@@ -243,6 +248,7 @@ mod tests {
         assert!(amd64.contains("-device nvme,bus=far-disk,"), "{amd64}");
         let arm64 = line(Arch::Arm64, "2disk", Pmu::Absent);
         assert!(arm64.contains("-device nvme,bus=pcie.0,") && !arm64.contains("pxb"), "{arm64}");
+        assert!(arm64.contains(",if=none,id=disk,snapshot=on,"), "what is written has to be kept: {arm64}");
         assert!(!line(Arch::Amd64, "2", Pmu::Absent).contains("nvme"));
     }
 

@@ -1,6 +1,9 @@
 //! The NVMe disk of a guest.
 
-use std::fs;
+use std::ffi::CStr;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
 
 use vmtests_protocol::Plan;
 
@@ -9,6 +12,7 @@ use crate::sysfs;
 
 /// Its namespace as a block device.
 pub const DEVICE: &str = "/dev/nvme0n1";
+const DEVICE_C: &CStr = c"/dev/nvme0n1";
 /// A switch of its queue: 0 lets the CPU that handles an interrupt finish the requests, too.
 pub const RQ_AFFINITY: &str = "/sys/block/nvme0n1/queue/rq_affinity";
 
@@ -63,6 +67,50 @@ impl Disk {
     }
 }
 
+/// Swap on all of the disk, until this is dropped.
+pub struct Swap(());
+
+impl Swap {
+    /// Writes the first page as mkswap(8) does (`union swap_header` of linux/swap.h), and lets the kernel swap there.
+    ///
+    /// # Errors
+    /// There is no disk, or the kernel refuses.
+    pub fn on() -> Result<Swap, String> {
+        let failed = |error: io::Error| format!("swap on {DEVICE}: {error}");
+        let disk = OpenOptions::new().read(true).write(true).open(DEVICE).map_err(failed)?;
+        let sectors = sysfs::read("/sys/block/nvme0n1/size")?;
+        let bytes = sectors.parse::<u64>().map_err(|_| format!("not a number of sectors: {sectors}"))? * 512;
+        // SAFETY: a plain call.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        disk.write_all_at(&swap_header(page, bytes), 0).and_then(|()| disk.sync_all()).map_err(failed)?;
+        // SAFETY: the name ends with a zero.
+        match unsafe { libc::swapon(DEVICE_C.as_ptr(), 0) } {
+            0 => Ok(Swap(())),
+            _ => Err(failed(io::Error::last_os_error())),
+        }
+    }
+}
+
+impl Drop for Swap {
+    /// Reads back all that is there, so that processes with much of it have ended before.
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { libc::swapoff(DEVICE_C.as_ptr()) };
+    }
+}
+
+/// The first page of a swap area of so many bytes: version, last page, and the signature at its end.
+fn swap_header(page: usize, bytes: u64) -> Vec<u8> {
+    const VERSION_AT: usize = 1024;
+    const SIGNATURE: &[u8] = b"SWAPSPACE2";
+    let mut header = vec![0; page];
+    header[VERSION_AT..VERSION_AT + 4].copy_from_slice(&1u32.to_ne_bytes());
+    let last = (bytes / page as u64 - 1) as u32;
+    header[VERSION_AT + 4..VERSION_AT + 8].copy_from_slice(&last.to_ne_bytes());
+    header[page - SIGNATURE.len()..].copy_from_slice(SIGNATURE);
+    header
+}
+
 /// Counts of an interrupt by CPU, where all CPUs are online.
 fn of_irq(text: &str, irq: u32) -> Option<Vec<u64>> {
     let cpus = text.lines().next()?.split_whitespace().count();
@@ -74,6 +122,14 @@ fn of_irq(text: &str, irq: u32) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_swap_area_says_its_size_and_what_it_is() {
+        let header = swap_header(4096, 1 << 30);
+        assert_eq!(header.len(), 4096);
+        assert_eq!(header[1024..1032], [1, 0, 0, 0, 0xff, 0xff, 3, 0]);
+        assert_eq!(&header[4086..], b"SWAPSPACE2");
+    }
 
     #[test]
     fn counts_are_those_of_the_line_with_the_number() {
