@@ -189,7 +189,7 @@ fn nodes(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
         }),
         gauge(
             "numatop_node_watermark_distance_ratio",
-            "Free memory above the low watermark, of the memory that can be given out; below 0 kswapd works.",
+            "Free memory above the low watermark, of the memory that can be given out; kswapd is woken below 0.",
             |node| watermark_distance(&node.raw).ok().map(|pct| pct / 100.0),
         ),
         pages("numatop_node_numa_hit_pages", "Pages taken here as wanted.", |node| node.raw.numa_hit),

@@ -277,7 +277,9 @@ impl Engine {
             let length =
                 hold::length(rule.hold.on_s, self.options.scale, self.lengths.back().copied().unwrap_or(0));
             for (subject, episode) in states {
-                if episode.state == State::Pending && episode.trail.held_so_far(self.last_ns, length) {
+                if episode.state == State::Pending
+                    && episode.trail.held_so_far(rule.hold.share, self.last_ns, length)
+                {
                     let finding = episode.finding(rule, subject, self.last_ns);
                     // It may be over in a moment: no more than suspected.
                     pending.extend(finding.map(|finding| Finding {
@@ -409,7 +411,7 @@ impl Engine {
                     }
                     return true;
                 }
-                let due = over || episode.trail.held(true, now, on_ns);
+                let due = over || episode.trail.held_for(rule.hold.share, true, now, on_ns);
                 // A one-shot asks for what is pending, too, so its text is made when it is new and when it is due.
                 if !due && episode.seen.is_some() {
                     return true;

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// Share of the wanted time that must have been measured, and share of the measured time in which it must have been so.
-const SHARE: f64 = 0.8;
+/// Share of the wanted time that must have been measured, and share of the measured time in which it must have been so, where a rule
+/// does not say another.
+pub(super) const MOST: f64 = 0.8;
 
 /// Intervals that must be in it.
 const INTERVALS: u64 = 3;
@@ -73,20 +74,25 @@ impl Trail {
 
     /// Whether it was `so` in the last interval and in most of the last `length_ns`, most of which was measured.
     pub(super) fn held(&self, so: bool, now_ns: u64, length_ns: u64) -> bool {
+        self.held_for(MOST, so, now_ns, length_ns)
+    }
+
+    /// The same with another share of the measured time.
+    pub(super) fn held_for(&self, share: f64, so: bool, now_ns: u64, length_ns: u64) -> bool {
         if length_ns == 0 {
             return self.last_is(so);
         }
         let (measured, held, intervals) = self.sums(so, now_ns, length_ns);
         self.last_is(so)
             && intervals >= INTERVALS
-            && measured >= SHARE * length_ns as f64
-            && held >= SHARE * measured
+            && measured >= MOST * length_ns as f64
+            && held >= share * measured
     }
 
-    /// Whether it was so in most of what was measured, however short that is.
-    pub(super) fn held_so_far(&self, now_ns: u64, length_ns: u64) -> bool {
+    /// Whether it was so in this share of what was measured, however short that is.
+    pub(super) fn held_so_far(&self, share: f64, now_ns: u64, length_ns: u64) -> bool {
         let (measured, held, intervals) = self.sums(true, now_ns, length_ns.max(1));
-        self.last_is(true) && intervals >= INTERVALS && held >= SHARE * measured
+        self.last_is(true) && intervals >= INTERVALS && held >= share * measured
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::hold::MOST;
 use super::view::{Of, View};
 use super::{Confidence, Evidence, Kind, Severity, Told};
 use crate::model::sample::Missing;
@@ -130,15 +131,24 @@ pub struct Hold {
     pub on_s: f64,
     /// Until it has ended.
     pub off_s: f64,
+    /// Share of the measured time, from 0 to 1, in which the condition must hold until it is active.
+    pub share: f64,
 }
 
 impl Hold {
+    /// It begins and ends with the condition.
+    pub const AT_ONCE: Hold = Hold { on_s: 0.0, off_s: 0.0, share: MOST };
+
     /// So long to begin, and as long to end, but at least 30 s.
     pub const fn s(on_s: f64) -> Hold {
-        Hold { on_s, off_s: if on_s < 30.0 { 30.0 } else { on_s } }
+        Hold { on_s, off_s: if on_s < 30.0 { 30.0 } else { on_s }, share: MOST }
+    }
+
+    /// The same for that which comes in bursts as long as an interval or longer. Over all of the time it must hold in any case.
+    pub const fn in_bursts(on_s: f64) -> Hold {
+        Hold { share: 0.6, ..Hold::s(on_s) }
     }
 }
-
 /// A limit of a condition, where it is from, and when the condition is over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {

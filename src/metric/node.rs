@@ -184,8 +184,9 @@ pub const WATERMARK_DISTANCE_PCT: Metric<Node> = node(
     "WMARK%",
     6,
     Unit::Percent,
-    "Free memory above the low watermark, as a share of what the node can hand out. Below 0 kswapd works and \
-         new pages are placed on other nodes.",
+    "Free memory above the low watermark, as a share of what the node can hand out. At 0 new pages are placed on \
+         other nodes; where none has more, kswapd is woken, and frees up to the high watermark: a node that is short \
+         of memory is a little above 0 most of the time.",
     |node, _| watermark_distance(&node.raw).map(Value::F64),
 )
 .over(Over::Level)

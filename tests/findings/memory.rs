@@ -39,6 +39,17 @@ fn reclaims(world: &mut Machine, direct: u64, swapped_out: u64) {
     });
 }
 
+/// The same a fiftieth of the node above its low watermark, where kswapd keeps it that frees pages, too.
+fn held_by_kswapd(world: &mut Machine, direct: u64, swapped_out: u64, kswapd: u64) {
+    let node = &mut world.nodes[1];
+    node.mem_free_bytes = node.low_watermark_bytes + node.managed_bytes / 50;
+    each_second(world, move |machine, _| {
+        machine.nodes[1].direct_pages += direct;
+        machine.nodes[1].kswapd_pages += kswapd;
+        machine.vm.swapped_out += swapped_out;
+    });
+}
+
 /// A container at its memory limit, which hits it all the time.
 fn at_its_limit(world: &mut Machine) {
     let mut raw = files("0-31", "0-1");
@@ -124,6 +135,15 @@ mod node_short_of_memory {
     }
 
     #[test]
+    fn held_at_the_watermark_by_kswapd_it_fires() {
+        for (pages, findings) in [(1000, 1), (100, 0)] {
+            let mut world = world();
+            held_by_kswapd(&mut world, 1000, 0, pages);
+            assert_eq!(found(world, 20, "node-short-of-memory").len(), findings, "{pages}");
+        }
+    }
+
+    #[test]
     fn above_the_watermark_it_is_quiet() {
         let mut world = world();
         world.nodes[1].mem_free_bytes = 9 * GIB;
@@ -157,11 +177,38 @@ mod swap_while_memory_free {
         assert!(found(world, 20, "swap-while-memory-free").is_empty());
     }
 
+    /// As a guest was seen to do it: no look finds less than the low watermark.
+    #[test]
+    fn held_at_the_watermark_by_kswapd_it_fires() {
+        let mut world = world();
+        held_by_kswapd(&mut world, 0, 3584, 3600);
+        let found = found(world, 20, "swap-while-memory-free");
+        assert_eq!(one(&found).severity, Severity::Critical);
+    }
+
+    #[test]
+    fn not_all_of_the_time_is_enough() {
+        for (seconds, fires) in [(3, true), (2, false)] {
+            let mut world = full_node();
+            held_by_kswapd(&mut world, 0, 0, 0);
+            each_second(&mut world, move |machine, second| {
+                let pages = if second % 5 < seconds { 3600 } else { 0 };
+                machine.vm.swapped_out += pages;
+                machine.nodes[1].kswapd_pages += pages;
+            });
+            assert_eq!(!found(world, 60, "swap-while-memory-free").is_empty(), fires, "{seconds} of 5");
+        }
+    }
+
     #[test]
     fn not_proactive() {
-        let mut world = world();
-        world.nodes[1].mem_free_bytes = 9 * GIB;
-        assert!(found(world, 20, "swap-while-memory-free").is_empty());
+        // Near the watermark, as page cache fills any machine, kswapd has nothing to do.
+        for (free, kswapd) in [(Some(9 * GIB), 3600), (None, 0)] {
+            let mut world = world();
+            held_by_kswapd(&mut world, 0, 3584, kswapd);
+            world.nodes[1].mem_free_bytes = free.unwrap_or(world.nodes[1].mem_free_bytes);
+            assert!(found(world, 20, "swap-while-memory-free").is_empty(), "{free:?}");
+        }
     }
 
     #[test]
@@ -216,6 +263,18 @@ mod bound_to_full_node {
             "7015 pg_restore may take memory from node 1 only, and none is left there; 29.0 GiB are free on node 0."
         );
         assert_eq!(commands(&found[0]), ["migratepages 7015 1 0"]);
+    }
+
+    #[test]
+    fn held_at_the_watermark_by_kswapd_it_fires() {
+        let mut world = world();
+        held_by_kswapd(&mut world, 0, 3584, 3600);
+        let found = found(world, 20, "bound-to-full-node");
+        let check = &one(&found).told.check[0];
+        assert_eq!(
+            (check.metric, check.of.to_string().as_str(), check.to),
+            ("swap_out_pages_per_s", "host", 0.0)
+        );
     }
 
     #[test]

@@ -5,13 +5,17 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, sentence};
 use super::super::view::{Of, View, input, mems_of_files, need, settle};
 use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
-use super::node_short_of_memory::explained_by_limit;
+use super::node_short_of_memory::{KSWAPD, WATERMARK, distance_if_short, explained_by_limit};
 use crate::metric::host::SWAP_OUT;
-use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
+use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, KSWAPD_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
+use crate::metric::pressure::MEMORY_FULL;
 use crate::metric::task::MAJOR_FAULTS_PER_S;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Task};
+
+/// Share of the time in which all tasks of a group wait for memory, from which on work may stop, in percent.
+const PRESSURE_PCT: f64 = 10.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-full-node",
@@ -27,17 +31,17 @@ pub(super) static RULE: Rule = Rule {
     of: &[Kind::Process, Kind::Container],
     group: Group::NodeMemory,
     gravest: Severity::Critical,
-    needs: &[WATERMARK_DISTANCE_PCT.id, SWAP_OUT.id],
-    hold: Hold::s(15.0),
+    needs: &[WATERMARK_DISTANCE_PCT.id, KSWAPD_PAGES_PER_S.id, SWAP_OUT.id],
+    hold: Hold::in_bursts(15.0),
     limits: &[
-        Limit::until(
-            "watermark",
-            0.0,
-            2.0,
-            "[S8]: below the low watermark the node has nothing left to give",
-        ),
+        WATERMARK,
+        KSWAPD,
         Limit::least("swap-out", 256.0, "reasoned: 1 MiB/s; no healthy machine swaps that steadily"),
-        Limit::least("pressure", 10.0, "[S11]: oomd acts at 60 % for 30 s; a warning must come well before"),
+        Limit::least(
+            "pressure",
+            PRESSURE_PCT,
+            "[S11]: oomd acts at 60 % for 30 s; a warning must come well before",
+        ),
         Limit::least("reclaim", 256.0, "reasoned: 1 MiB/s of pages"),
         Limit::least(
             "major-faults",
@@ -79,11 +83,13 @@ fn of_container(row: &Container) -> Option<Vec<NodeId>> {
     mems_of_files(row.raw.as_deref()?)
 }
 
-/// Share of the time between two readings in which all tasks of its group waited for memory, in percent.
-fn group_pressure_pct(view: &View<'_>, of: &Of<'_>) -> Option<f64> {
-    let delta = view.container_of(of)?.raw_delta()?;
+/// Share of the time between two readings in which all tasks of its group waited for memory, in percent, and that group.
+fn group_pressure_pct(view: &View<'_>, of: &Of<'_>) -> Option<(f64, Subject)> {
+    let row = view.container_of(of)?;
+    let delta = row.raw_delta()?;
     let pressure = delta.pressure.as_ref().ok()?;
-    Some(pressure.memory_full_us as f64 * 1e5 / delta.interval_ns as f64)
+    let pct = pressure.memory_full_us as f64 * 1e5 / delta.interval_ns as f64;
+    Some((pct, Subject::Container(row.id)))
 }
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
@@ -91,13 +97,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if view.levels().watermark_pct > view.limit("watermark") {
         return Ok(Look::Quiet);
     }
-    let full = |node: &NodeId| {
-        let row = view.node(*node)?;
-        view.node_number(&WATERMARK_DISTANCE_PCT, row).ok().filter(|pct| *pct <= view.limit("watermark"))
-    };
     let Some((allowed, by_policy)) = bound(view, of)? else { return Ok(Look::Quiet) };
-    let distances: Option<Vec<f64>> = allowed.iter().map(full).collect();
-    let Some(distances) = distances else { return Ok(Look::Quiet) };
+    let mut distances = Vec::with_capacity(allowed.len());
+    for node in &allowed {
+        let Some(row) = view.node(*node) else { return Ok(Look::Quiet) };
+        let Some(distance) = distance_if_short(view, row)? else { return Ok(Look::Quiet) };
+        distances.push(distance);
+    }
     // A process of a group that is bound is the group's finding.
     if let Of::Process(_) = of
         && !by_policy
@@ -123,13 +129,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         .collect::<Option<Vec<f64>>>()
         .is_some_and(|all| all.iter().all(|share| *share <= 0.05));
     let swaps = swap >= view.limit("swap-out");
-    let presses = pressure.is_some_and(|pct| pct >= view.limit("pressure"));
+    let pressure = pressure.filter(|(pct, _)| *pct >= view.limit("pressure"));
     let reclaims = reclaim >= view.limit("reclaim") && little_cache;
-    if !swaps && !presses && !reclaims {
+    if !swaps && pressure.is_none() && !reclaims {
         return Ok(Look::Quiet);
     }
     let faults = need(view.number(&MAJOR_FAULTS_PER_S, of))?;
-    if faults < view.limit("major-faults") && !presses {
+    if faults < view.limit("major-faults") && pressure.is_none() {
         return Ok(Look::Quiet);
     }
     let limit = explained_by_limit(view);
@@ -155,6 +161,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     } else if reclaims {
         evidence
             .push(view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, first, reclaim).limit(view.limit("reclaim")));
+    } else if let Some((pct, group)) = pressure {
+        evidence.push(view.evidence(MEMORY_FULL.id, group, pct).limit(view.limit("pressure")));
     }
     Ok(Look::seen(Seen {
         severity: if limit.is_none() { Severity::Warning } else { Severity::Critical },
@@ -168,6 +176,21 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             ..Plan::default()
         },
     }))
+}
+
+/// The end of that which hurts. The distance of the node is no sign of it: kswapd works above the watermark, too.
+fn check(seen: &Seen) -> Option<Check> {
+    let hurts = seen.evidence.last()?;
+    // Of the limit of pressure half is nothing; pages are not written at all.
+    let to = if hurts.metric == MEMORY_FULL.id { PRESSURE_PCT / 2.0 } else { 0.0 };
+    Some(Check {
+        metric: hurts.metric,
+        of: hurts.of.clone(),
+        from: hurts.value,
+        to,
+        below: true,
+        within_s: 30.0,
+    })
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
@@ -215,14 +238,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )),
         commands,
         undo,
-        check: vec![Check {
-            metric: WATERMARK_DISTANCE_PCT.id,
-            of: Subject::Node(from[0]),
-            from: seen.evidence[0].value,
-            to: 0.0,
-            below: false,
-            within_s: 30.0,
-        }],
+        check: check(seen).into_iter().collect(),
         risk: "Some of its memory becomes remote: slower than local, faster than a disk.".into(),
         or_else: vec![format!(
             "A leak: then its resident memory grows without end. It is {} now.",

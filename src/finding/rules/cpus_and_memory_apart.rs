@@ -27,7 +27,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[],
-    hold: Hold { on_s: 10.0, off_s: 30.0 },
+    hold: Hold::s(10.0),
     limits: &[],
     idle_too: false,
     look: |view, of| settle(look(view, of)),

@@ -29,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Machine,
     gravest: Severity::Info,
     needs: &[],
-    hold: Hold { on_s: 0.0, off_s: 0.0 },
+    hold: Hold::AT_ONCE,
     limits: &[Limit::sharp("times", 1.5, "reasoned: two sockets of one kind of machine differ by less")],
     idle_too: true,
     look,

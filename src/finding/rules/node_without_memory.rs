@@ -19,7 +19,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Machine,
     gravest: Severity::Info,
     needs: &[],
-    hold: Hold { on_s: 0.0, off_s: 30.0 },
+    hold: Hold { off_s: 30.0, ..Hold::AT_ONCE },
     limits: &[Limit::least("busy", 10.0, "reasoned: below that little of the machine is concerned")],
     idle_too: true,
     look: |view, of| settle(look(view, of)),

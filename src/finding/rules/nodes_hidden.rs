@@ -20,7 +20,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Machine,
     gravest: Severity::Info,
     needs: &[],
-    hold: Hold { on_s: 0.0, off_s: 0.0 },
+    hold: Hold::AT_ONCE,
     limits: &[],
     idle_too: true,
     look,

@@ -4,9 +4,9 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, sentence};
 use super::super::view::{Of, View, need, settle};
 use super::super::{Check, Command, Confidence, Kind, Note, Severity, Subject, Told};
-use super::node_short_of_memory::{explained_by_limit, move_largest};
+use super::node_short_of_memory::{KSWAPD, WATERMARK, distance_if_short, explained_by_limit, move_largest};
 use crate::metric::host::SWAP_OUT;
-use crate::metric::node::WATERMARK_DISTANCE_PCT;
+use crate::metric::node::{KSWAPD_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
 use crate::model::units::NodeId;
 
 /// Bytes of a page where the kernel counts swap.
@@ -18,23 +18,19 @@ pub(super) static RULE: Rule = Rule {
     about: "Pages are written to swap, a node is at its low watermark, and another one has free memory.",
     not_when: &[
         ("limit", "a container at its memory limit explains the swapping"),
-        ("proactive", "no node is at its watermark: the reclaim was asked for"),
+        ("proactive", "no node is at its watermark, where kswapd works: the reclaim was asked for"),
         ("full-everywhere", "no node has free memory"),
         ("way-back", "pages come from swap only"),
     ],
     of: &[Kind::Host],
     group: Group::NodeMemory,
     gravest: Severity::Critical,
-    needs: &[SWAP_OUT.id, WATERMARK_DISTANCE_PCT.id],
-    hold: Hold::s(15.0),
+    needs: &[SWAP_OUT.id, WATERMARK_DISTANCE_PCT.id, KSWAPD_PAGES_PER_S.id],
+    hold: Hold::in_bursts(15.0),
     limits: &[
         Limit::least("swap-out", 256.0, "reasoned: 1 MiB/s; no healthy machine swaps that steadily [S13]"),
-        Limit::until(
-            "watermark",
-            0.0,
-            2.0,
-            "[S8]: below the low watermark memory of another node is taken first",
-        ),
+        WATERMARK,
+        KSWAPD,
     ],
     idle_too: true,
     look: |view, _| settle(look(view)),
@@ -49,8 +45,9 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
     }
     let mut full: Option<(f64, NodeId)> = None;
     for node in view.window.nodes.iter().filter(|node| node.raw.managed_bytes > 0) {
-        let distance = need(view.node_number(&WATERMARK_DISTANCE_PCT, node))?;
-        if distance <= view.limit("watermark") && full.is_none_or(|(least, _)| distance < least) {
+        if let Some(distance) = distance_if_short(view, node)?
+            && full.is_none_or(|(least, _)| distance < least)
+        {
             full = Some((distance, NodeId(node.raw.id)));
         }
     }
