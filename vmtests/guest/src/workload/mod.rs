@@ -6,10 +6,13 @@
 
 mod alternate;
 mod bursts;
+mod caches;
 mod count;
+mod cycles;
 mod fresh;
 pub mod numa_truth;
 mod overflow;
+mod pages;
 mod reads;
 mod spin;
 mod storm;
@@ -48,6 +51,12 @@ pub const NAMES: &[(&str, &str)] = &[
         "reads",
         "CPUS KIB THREADS: so many threads on these CPUs read the disk, so many KiB at a time, past the page cache",
     ),
+    ("caches", "CPU MIB: reads so much of the disk once, through the page cache"),
+    (
+        "cycles",
+        "MIB [NODE]: so much memory, bound to the node, is written to from begin to end, again and again",
+    ),
+    ("renews", "MIB NODE: so much new memory on the node is written to and given back, again and again"),
     ("waits", "MIB: a process with so much memory that waits for a child in an uninterruptible sleep"),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
 ];
@@ -77,6 +86,10 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         ("reads", [cpus, kib, threads]) => {
             sysfs::parse_list(cpus).and_then(|cpus| reads::run(&cpus, number(kib)?, number(threads)?))
         }
+        ("caches", [cpu, mib]) => number(cpu).and_then(|cpu| caches::run(cpu as u32, number(mib)?)),
+        ("cycles", [mib]) => number(mib).and_then(|mib| cycles::run(mib, None)),
+        ("cycles", [mib, node]) => number(mib).and_then(|mib| cycles::run(mib, Some(number(node)? as u32))),
+        ("renews", [mib, node]) => number(mib).and_then(|mib| cycles::renew(mib, number(node)? as u32)),
         ("waits", [mib]) => number(mib).and_then(waits::run),
         ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),
         _ => Err("see 'guest workloads' for names and arguments".to_owned()),

@@ -9,7 +9,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::{Watch, row};
-use super::{Loop, SLACK, shell, two_nodes, undo};
+use super::{Loop, SLACK, commands_now, say_nodes, shell, two_nodes, undo};
 use crate::affinity;
 use crate::disk::{Disk, RQ_AFFINITY};
 use crate::report::Report;
@@ -92,12 +92,7 @@ fn ends_too(
     typed: &Value,
     finding: &Value,
 ) -> Result<(), Stop> {
-    let lines = |finding: &Value| finding["commands"].as_array().cloned().unwrap_or_default();
-    let of = |finding: &Value| {
-        let now = lines(finding).into_iter().filter(|command| command["when"] == "now");
-        now.map(|command| command["line"].to_string()).collect::<Vec<_>>().join("; ")
-    };
-    report.equal(format_args!("commands of {}", other.id), of(typed), of(finding));
+    report.equal(format_args!("commands of {}", other.id), commands_now(typed), commands_now(finding));
     let ended = watch.until(HELD + SLACK, |interval| other.find(interval).is_none())?;
     report.check(ended.is_some(), format_args!("{} ends", other.id), "by itself", ended.is_some());
     Ok(())
@@ -158,14 +153,4 @@ fn counted(report: &mut Report, watch: &mut Watch, disk: &Disk, plan: &Plan) -> 
 
 fn number(interval: &Value, node: u32, metric: &str) -> f64 {
     row(interval, &format!("node {node}")).and_then(|row| row[metric].as_f64()).unwrap_or(f64::NAN)
-}
-
-/// The numbers that the rules look at, of the last interval.
-fn say_nodes(report: &Report, watch: &Watch) {
-    for node in watch.last()["nodes"].as_array().into_iter().flatten() {
-        let part = |key: &str| format!("{key} {}", node[key]);
-        let parts = ["node", "cpu_pct", "irq_pct", "irqs_per_s", "device_irqs_per_s", "device_irqs_away_pct"]
-            .map(part);
-        report.say(parts.join(", "));
-    }
 }

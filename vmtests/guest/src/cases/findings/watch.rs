@@ -133,10 +133,13 @@ pub fn holds(interval: &Value, check: &Value) -> Option<bool> {
     Some(if check["below"].as_bool()? { value <= to } else { value >= to })
 }
 
-/// The row of a subject: `PID@START` (or `PID@`), `node N`, `cgroup ID`.
+/// The row of a subject: `host`, `PID@START` (or `PID@`), `node N`, `cgroup ID`.
 pub fn row<'a>(interval: &'a Value, of: &str) -> Option<&'a Value> {
     let rows = |key: &str| interval[key].as_array().into_iter().flatten();
     let is = |row: &Value, key: &str, text: &str| row[key].as_u64().is_some_and(|id| id.to_string() == text);
+    if of == "host" {
+        return interval.get("host");
+    }
     if let Some(node) = of.strip_prefix("node ") {
         return rows("nodes").find(|row| is(row, "node", node));
     }
@@ -158,11 +161,13 @@ mod tests {
         let interval = json!({
             "tasks": [{"pid": 7, "start_ns": 1, "remote_pct": 90.0}, {"pid": 7, "start_ns": 2, "remote_pct": 3.0}],
             "nodes": [{"node": 0, "node_reclaim_per_s": 0.0}],
+            "host": {"swap_out_pages_per_s": 9.0},
         });
         let check = |of: &str, metric: &str| json!({"of": of, "metric": metric, "to": 5.0, "below": true});
         assert_eq!(holds(&interval, &check("7@1", "remote_pct")), Some(false));
         assert_eq!(holds(&interval, &check("7@2", "remote_pct")), Some(true));
         assert_eq!(holds(&interval, &check("node 0", "node_reclaim_per_s")), Some(true));
+        assert_eq!(holds(&interval, &check("host", "swap_out_pages_per_s")), Some(false));
         assert_eq!(holds(&interval, &check("node 1", "node_reclaim_per_s")), None);
         assert_eq!(holds(&interval, &check("7@3", "remote_pct")), None);
     }
