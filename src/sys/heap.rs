@@ -51,10 +51,10 @@ mod tests {
     #[test]
     fn free_parts_are_given_back_though_blocks_between_them_stay() {
         let page = rustix::param::page_size();
-        // Small blocks, so that each is a part of the heap.
-        let mut blocks: Vec<Box<[u8; 1000]>> = (0..40_000).map(|_| Box::new([1; 1000])).collect();
+        // Small blocks, so that each is a part of the heap, and far more than tests beside this one take meanwhile.
+        let mut blocks: Vec<Box<[u8; 1000]>> = (0..160_000).map(|_| Box::new([1; 1000])).collect();
         let full = heap_in_use().unwrap();
-        assert!(full >= 40_000_000, "{full}");
+        assert!(full >= 160_000_000, "{full}");
         let mut at = 0;
         let mut pages: Vec<usize> = Vec::new();
         blocks.retain(|block| {
@@ -65,11 +65,11 @@ mod tests {
         pages.dedup();
         let before = resident(&pages);
         let left = heap_in_use().unwrap();
-        assert!(left + 20_000_000 <= full, "{full} bytes in use, and then {left}");
+        assert!(left + 80_000_000 <= full, "{full} bytes in use, and then {left}");
         trim_heap();
         let after = resident(&pages);
         assert!(before * 10 > pages.len() * 9, "{before} of {} pages were resident", pages.len());
         assert!(after * 3 < pages.len(), "{after} of {} pages are resident still", pages.len());
-        assert_eq!(blocks.len(), 800);
+        assert_eq!(blocks.len(), 3200);
     }
 }
