@@ -70,7 +70,8 @@ impl LimitReader {
             periods: named(&cpu, "cpu.stat", "nr_periods"),
             throttled_periods: named(&cpu, "cpu.stat", "nr_throttled"),
             pressure: self.pressure(path),
-            memory_max_events: named(&events, "memory.events", "max"),
+            memory_max_events: named(&events, "memory.events", "max")
+                .and_then(|at_limit| Ok(at_limit.saturating_add(named(&events, "memory.events", "high")?))),
             oom_events: named(&events, "memory.events", "oom"),
             counters_before: None,
             disks: text("io.stat").map(|text| self.disks.used(&text)),
@@ -303,13 +304,13 @@ mod tests {
             disks: Disks::new(Path::new("/nonexistent")),
         };
         write("cpu.stat", "usage_usec 5\nnr_periods 40\nnr_throttled 10\nthrottled_usec 7\n");
-        write("memory.events", "low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\n");
+        write("memory.events", "low 0\nhigh 2\nmax 3\noom 1\noom_kill 1\n");
         let first = reader.read("/web", 1_000, None);
         assert_eq!(
             (&first.periods, &first.throttled_periods, &first.throttled_ns),
             (&Ok(40), &Ok(10), &Ok(7000))
         );
-        assert_eq!((&first.memory_max_events, &first.oom_events), (&Ok(3), &Ok(1)));
+        assert_eq!((&first.memory_max_events, &first.oom_events), (&Ok(5), &Ok(1)));
         assert_eq!(first.pressure, Err(Missing::Unsupported("the cgroup has no pressure file".into())));
         assert_eq!(first.counters_before, None);
 

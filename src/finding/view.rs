@@ -362,15 +362,17 @@ impl<'a> View<'a> {
     /// bytes; `None` where no node has as much as is worth a word. Page cache is no free memory here: a machine full of it is
     /// healthy, and reclaim leaves up to the high watermark, a thousandth above the low one, free on each node.
     pub fn roomiest(&self, may: impl Fn(NodeId) -> bool) -> Option<(NodeId, f64)> {
-        const RECLAIMED: f64 = 0.01;
         let whole = self.whole_nodes();
         let others = self.window.nodes.iter().map(|other| (NodeId(other.raw.id), &other.raw));
-        let free = others.filter(|(id, _)| whole.contains(id) && may(*id)).filter_map(|(id, raw)| {
-            let free = above_watermark(raw);
-            let enough = self.enough_free().max(raw.managed_bytes as f64 * RECLAIMED);
-            (free >= enough).then_some((id, free))
-        });
+        let roomy = others.filter(|(id, raw)| whole.contains(id) && may(*id) && self.has_room(raw));
+        let free = roomy.map(|(id, raw)| (id, above_watermark(raw)));
         free.max_by(|(a, x), (b, y)| x.total_cmp(y).then(b.cmp(a)))
+    }
+
+    /// Whether a node has as much free memory above its low watermark as is worth a word, and more than reclaim leaves.
+    pub fn has_room(&self, raw: &NodeRaw) -> bool {
+        const RECLAIMED: f64 = 0.01;
+        above_watermark(raw) >= self.enough_free().max(raw.managed_bytes as f64 * RECLAIMED)
     }
 
     /// Whether masks of nodes have a bit for each node of the machine.

@@ -98,6 +98,14 @@ pub fn ftrace_is_off() -> bool {
     read_trimmed("/proc/sys/kernel/ftrace_enabled") == "0"
 }
 
+/// Whether all swap is in compressed memory (zram), where nothing is written to a disk; `None` where /proc/swaps cannot be read.
+pub fn swap_on_zram(root: &Path) -> Option<bool> {
+    let text = fs::read_to_string(root.join("proc/swaps")).ok()?;
+    // Below a line of titles.
+    let areas: Vec<&str> = text.lines().skip(1).collect();
+    Some(!areas.is_empty() && areas.iter().all(|area| area.starts_with("/dev/zram")))
+}
+
 /// Whether a node has a file `reclaim`, by which its memory can be reclaimed (Linux 6.17), below `root`; `None` where sysfs
 /// does not show the node.
 pub fn node_reclaim_file(root: &Path, node: NodeId) -> Option<bool> {
@@ -150,6 +158,19 @@ mod tests {
         assert_eq!(booted("ro lockdown=confidentiality quiet"), Ok(Lockdown::Confidentiality));
         assert!(booted("ro quiet").unwrap_err().contains("lockdown"));
         std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn swap_is_compressed_where_no_area_is_on_a_disk() {
+        let tree = super::super::tree::Tree::new("swaps");
+        assert_eq!(swap_on_zram(tree.root()), None);
+        let titles = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        let zram = "/dev/zram0                              partition\t4194300\t\t0\t\t100\n";
+        let disk = "/dev/nvme0n1                            partition\t4194300\t\t0\t\t-2\n";
+        for (areas, all) in [("", false), (zram, true), (&[zram, disk].concat(), false)] {
+            tree.write("proc/swaps", &format!("{titles}{areas}"));
+            assert_eq!(swap_on_zram(tree.root()), Some(all), "{areas}");
+        }
     }
 
     #[test]

@@ -223,7 +223,8 @@ pub struct GroupRaw {
     /// Time in which its tasks were held up (cpu.pressure and memory.pressure of cgroup v2).
     #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
     pub pressure: Reading<Pressure>,
-    /// Times it was at its memory limit, it and all below, cumulative (`max` of memory.events, `failcnt` of cgroup v1).
+    /// Times it was at its memory limit or at memory.high, it and all below, cumulative (`max` and `high` of memory.events, `failcnt`
+    /// of cgroup v1).
     #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
     pub memory_max_events: Reading<u64>,
     /// Times an allocation failed at that limit, cumulative (`oom` of memory.events).
@@ -426,6 +427,9 @@ pub struct HostFacts {
     /// Nodes have a file `reclaim` (Linux 6.17); `None` where that is not known.
     #[serde(default)]
     pub node_reclaim_file: Option<bool>,
+    /// All swap was in compressed memory (zram) when the run began; `None` where that is not known.
+    #[serde(default)]
+    pub swap_on_zram: Option<bool>,
     /// `None` where the processes of the host cannot be seen, and in recordings from before it was kept.
     #[serde(default)]
     pub managers: Option<Managers>,

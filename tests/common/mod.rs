@@ -110,6 +110,7 @@ impl World {
             scope: String::new(),
             isolated_cpus: Vec::new(),
             nohz_full_cpus: Vec::new(),
+            swap_on_zram: None,
             cgroups: None,
             node_reclaim_file: None,
             managers: None,

@@ -28,6 +28,7 @@ fn bound_to_node_1(free: [u64; 4]) -> Machine {
         memory: vec![0, 1024, 0, 0],
         mempolicy: MemPolicy { mode: 2, flags: 0, nodes: 0b10 },
         per_second: Counts::default().with([(Counter::MajFlt, 400)]),
+        swapped: 4 * GIB,
         ..Actor::new(900_002, "pg_restore")
     };
     let mut world = machine(FOUR, vec![actor.runs(&[(1, 90.0)])]);

@@ -36,6 +36,7 @@ pub fn sick_at(step_ms: u64) -> Machine {
         rss: 20 * GIB,
         memory: pages(100),
         mempolicy: MemPolicy { mode: 2, flags: 0, nodes: 0b10 },
+        swapped: 4 * GIB,
         per_second: Counts::default().with([(Counter::MajFlt, 400)]),
         ..Actor::new(900_002, "pg_restore")
     };

@@ -90,6 +90,7 @@ pub fn bound_and_full() -> Machine {
     let actor = Actor {
         rss: 60 * GIB,
         memory: pages(100),
+        swapped: 4 * GIB,
         mempolicy: bind(0b10),
         per_second: per_second([(Counter::MajFlt, 400)]),
         ..Actor::new(7015, "pg_restore")

@@ -108,6 +108,7 @@ pub fn machine(shape: Shape, actors: Vec<Actor>) -> Machine {
         scope: String::new(),
         isolated_cpus: vec![],
         nohz_full_cpus: vec![],
+        swap_on_zram: Some(false),
         cgroups: None,
         node_reclaim_file: None,
         managers: None,

@@ -34,6 +34,7 @@ pub fn host() -> HostFacts {
         tables: Vec::new(),
         isolated_cpus: Vec::new(),
         nohz_full_cpus: Vec::new(),
+        swap_on_zram: None,
         cgroups: None,
         node_reclaim_file: None,
         managers: None,

@@ -5,9 +5,9 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, sentence};
 use super::super::view::{Of, View, input, mems_of_files, need, settle};
 use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
-use super::node_short_of_memory::{KSWAPD, WATERMARK, distance_if_short, explained_by_limit};
+use super::node_short_of_memory::{KSWAPD, WATERMARK, distance_if_short, explained_by_limit, is_certain};
 use crate::metric::host::SWAP_OUT;
-use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, KSWAPD_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
+use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
 use crate::metric::pressure::MEMORY_FULL;
 use crate::metric::task::MAJOR_FAULTS_PER_S;
 use crate::model::sample::CgroupMode;
@@ -26,13 +26,18 @@ pub(super) static RULE: Rule = Rule {
         ("streaming", "only page cache is turned over there: no swap, no pressure"),
         ("limit", "a container at its memory limit explains it"),
         ("full-everywhere", "no other node has free memory"),
+        (
+            "cached",
+            "a twentieth of them or more is page cache, and they are above the low watermark: then it is an info",
+        ),
+        ("swapped", "no page of it is in swap, nor waits its group, nor are pages of these nodes reclaimed"),
         ("other", "it has no major faults and its group no pressure: the pages are those of others"),
     ],
     of: &[Kind::Process, Kind::Container],
     group: Group::NodeMemory,
     gravest: Severity::Critical,
-    needs: &[WATERMARK_DISTANCE_PCT.id, KSWAPD_PAGES_PER_S.id, SWAP_OUT.id],
-    hold: Hold::in_bursts(15.0),
+    needs: &[WATERMARK_DISTANCE_PCT.id, SWAP_OUT.id],
+    hold: Hold::in_bursts(20.0),
     limits: &[
         WATERMARK,
         KSWAPD,
@@ -99,10 +104,12 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let Some((allowed, by_policy)) = bound(view, of)? else { return Ok(Look::Quiet) };
     let mut distances = Vec::with_capacity(allowed.len());
+    let mut certain = true;
     for node in &allowed {
         let Some(row) = view.node(*node) else { return Ok(Look::Quiet) };
         let Some(distance) = distance_if_short(view, row)? else { return Ok(Look::Quiet) };
         distances.push(distance);
+        certain &= is_certain(distance, row);
     }
     // A process of a group that is bound is the group's finding.
     if let Of::Process(_) = of
@@ -114,10 +121,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let swap = need(SWAP_OUT.read(view.window))?.number().unwrap_or(0.0);
     let pressure = group_pressure_pct(view, of);
-    let reclaim: f64 = allowed
-        .iter()
-        .filter_map(|node| view.node_number(&DIRECT_RECLAIM_PAGES_PER_S, view.node(*node)?).ok())
-        .sum();
+    let of_node = |node: &NodeId| view.node_number(&DIRECT_RECLAIM_PAGES_PER_S, view.node(*node)?).ok();
+    let rates = allowed.iter().filter_map(|node| Some((of_node(node)?, *node)));
+    let (reclaim, reclaimed) = rates.max_by(|(a, _), (b, _)| a.total_cmp(b)).unwrap_or((0.0, allowed[0]));
     let cache = |node: &NodeId| {
         let raw = &view.node(*node)?.raw;
         let pages = raw.file_pages?;
@@ -128,7 +134,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         .map(cache)
         .collect::<Option<Vec<f64>>>()
         .is_some_and(|all| all.iter().all(|share| *share <= 0.05));
-    let swaps = swap >= view.limit("swap-out");
+    let swaps = swap >= view.limit("swap-out") && has_swapped(view, of);
     let pressure = pressure.filter(|(pct, _)| *pct >= view.limit("pressure"));
     let reclaims = reclaim >= view.limit("reclaim") && little_cache;
     if !swaps && pressure.is_none() && !reclaims {
@@ -146,9 +152,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let mask = of.task().and_then(|task| task.mem_nodes).filter(|_| by_policy).unwrap_or(u64::MAX);
     let may = |node: NodeId| !allowed.contains(&node) && (node.0 >= 64 || mask >> node.0 & 1 == 1);
     let Some((roomy, free)) = view.roomiest(may) else { return Ok(Look::Quiet) };
-    let first = Subject::Node(allowed[0]);
     let mut evidence = vec![
-        view.evidence(WATERMARK_DISTANCE_PCT.id, first.clone(), distances[0])
+        view.evidence(WATERMARK_DISTANCE_PCT.id, Subject::Node(allowed[0]), distances[0])
             .limit(view.limit("watermark"))
             .note(Note::AtMost),
         view.evidence("mem_free_bytes", Subject::Node(roomy), free)
@@ -159,13 +164,17 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if swaps {
         evidence.push(view.evidence(SWAP_OUT.id, Subject::Host, swap).limit(view.limit("swap-out")));
     } else if reclaims {
-        evidence
-            .push(view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, first, reclaim).limit(view.limit("reclaim")));
+        let value = view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, Subject::Node(reclaimed), reclaim);
+        evidence.push(value.limit(view.limit("reclaim")));
     } else if let Some((pct, group)) = pressure {
         evidence.push(view.evidence(MEMORY_FULL.id, group, pct).limit(view.limit("pressure")));
     }
     Ok(Look::seen(Seen {
-        severity: if limit.is_none() { Severity::Warning } else { Severity::Critical },
+        severity: match limit {
+            _ if !certain => Severity::Info,
+            None => Severity::Warning,
+            Some(_) => Severity::Critical,
+        },
         confidence: Confidence::Measured,
         evidence,
         plan: Plan {
@@ -176,6 +185,15 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             ..Plan::default()
         },
     }))
+}
+
+/// Whether pages of it are in swap, as far as that is known.
+fn has_swapped(view: &View<'_>, of: &Of<'_>) -> bool {
+    let swapped = |task: &Task| task.resident.is_none_or(|resident| resident.swap_bytes > 0);
+    match of {
+        Of::Process(task) => swapped(task),
+        _ => view.processes_of(of).into_iter().any(swapped),
+    }
 }
 
 /// The end of that which hurts. The distance of the node is no sign of it: kswapd works above the watermark, too.

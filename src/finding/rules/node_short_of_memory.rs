@@ -19,8 +19,9 @@ const SWAPPED_PER_S: f64 = 256.0;
 
 /// Distance to the low watermark up to which a node that its kswapd cleans up has no memory left: that works from the low watermark to
 /// the high one, a thousandth of the node or a quarter of `min` above it, and what is being written then is freed later. It works in
-/// bursts: a guest that swapped 1,500 pages a second freed none in a fourth of the seconds, and its node was at -0.2 to 3.1 in nine of
-/// ten of them. 0.4 of that are its first zone's, which programs do not get.
+/// bursts: a guest that swapped 1,500 pages a second freed none in a fourth of the seconds, and its node of 512 MiB was at -0.2 to 3.1
+/// in nine of ten of them. 0.4 of that are its first zone's, which programs do not get. On a large node it is a tenth of a percent, unless
+/// `vm.watermark_scale_factor` says more.
 pub(super) const WATERMARK: Limit = Limit::until(
     "watermark",
     3.0,
@@ -28,7 +29,7 @@ pub(super) const WATERMARK: Limit = Limit::until(
     "[S8]: at the low watermark memory of another node is taken first; measured: kswapd keeps a node that swaps 0 to 3 above it",
 );
 
-/// Pages that kswapd frees in a second, from which on the node was below its low watermark all the time.
+/// Pages that kswapd frees in a second, from which on it works for more than a moment.
 pub(super) const KSWAPD: Limit =
     Limit::least("kswapd", 256.0, "[S8]: it is woken below the low watermark; reasoned: 1 MiB/s of pages");
 
@@ -39,7 +40,8 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         ("limit", "a container at its memory limit explains the reclaim"),
         ("full-everywhere", "no node has free memory: then it is an info, because placement cannot help"),
-        ("burst", "it lasts less than 15 s"),
+        ("burst", "it lasts some seconds only"),
+        ("memory-only", "the node has no CPUs: pages that are seldom used are sent there until it is full"),
         (
             "streaming",
             "only page cache is turned over there: it holds a twentieth of the node or more, nothing is swapped, nothing waits",
@@ -49,7 +51,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::NodeMemory,
     gravest: Severity::Critical,
     needs: &[WATERMARK_DISTANCE_PCT.id, DIRECT_RECLAIM_PAGES_PER_S.id, KSWAPD_PAGES_PER_S.id],
-    hold: Hold::in_bursts(15.0),
+    hold: Hold::in_bursts(20.0),
     limits: &[
         Limit::least(
             "reclaim",
@@ -64,8 +66,9 @@ pub(super) static RULE: Rule = Rule {
     tell,
 };
 
-/// The distance of a node to its low watermark in percent, where it has no memory left: it is below, or it is near and kswapd frees pages
-/// all the time. kswapd is quick enough most of the time, so that few looks find less than the watermark.
+/// The distance of a node to its low watermark in percent, where it has no memory left: it is below, or it is near and kswapd frees
+/// pages. kswapd is quick enough most of the time, so that few looks find less than the watermark. A node that has room for others is
+/// none of these: fragments make kswapd work there, too.
 ///
 /// # Errors
 /// One of both is not known.
@@ -74,15 +77,28 @@ pub(super) fn distance_if_short(view: &View<'_>, node: &Node) -> Result<Option<f
     if distance <= 0.0 {
         return Ok(Some(distance));
     }
-    if distance > view.limit("watermark") {
+    if distance > view.limit("watermark") || view.has_room(&node.raw) {
         return Ok(None);
     }
     let freed = need(view.node_number(&KSWAPD_PAGES_PER_S, node))?;
     Ok((freed >= view.limit("kswapd")).then_some(distance))
 }
 
+/// Whether it is certain that a node at this distance has nothing left: above its low watermark kswapd may only turn over page cache,
+/// and the machine swap for another reason.
+pub(super) fn is_certain(distance: f64, node: &Node) -> bool {
+    distance <= 0.0 || cache_share(node).is_some_and(|share| share < CACHE_PCT)
+}
+
+/// Page cache in percent of a node that is no tmpfs; `None` where the kinds of its pages of files are not known.
+fn cache_share(node: &Node) -> Option<f64> {
+    let pages = node.raw.file_pages?;
+    let cache = pages.active_bytes as f64 + pages.inactive_bytes as f64;
+    Some(cache * 100.0 / node.raw.mem_total_bytes.max(1) as f64)
+}
+
 /// Whether a container at its memory limit explains the reclaim or the swapping of the machine: it has half of the major
-/// faults, or has just met it, and is at 95 % of its limit. `None`: files of containers, or of one with half of the major
+/// faults, or has just met it, and is at 95 % of its limit; or it has both, at memory.high. `None`: files of containers, or of one with half of the major
 /// faults, were not read.
 pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
     use crate::model::counters::Counter;
@@ -99,10 +115,11 @@ pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
             continue;
         };
         known = true;
-        let Some(limit) = limit else { continue };
-        let full = *used as f64 >= *limit as f64 * 0.95;
+        let full = limit.is_some_and(|limit| *used as f64 >= limit as f64 * 0.95);
         let hits = row.raw_delta().and_then(|delta| delta.memory_max_events.as_ref().ok()).copied();
-        if full && (hits.is_some_and(|hits| hits > 0) || most) {
+        let hit = hits.is_some_and(|hits| hits > 0);
+        // At memory.high it is not full.
+        if full && (hit || most) || hit && most {
             return Some(true);
         }
     }
@@ -112,10 +129,9 @@ pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
 /// Whether files that are read one after the other explain the reclaim: the node has page cache to give, nothing is swapped, and
 /// no time is lost by waiting for memory. `None`: the kinds of its pages of files, or pages that are swapped, are not known.
 fn turns_over_cache(view: &View<'_>, node: &Node) -> Option<bool> {
-    let pages = node.raw.file_pages?;
-    let cache = pages.active_bytes as f64 + pages.inactive_bytes as f64;
+    let cache = cache_share(node)?;
     let swapped = view.window.rate(view.window.swapped?.pages_out).ok()?;
-    let holds = cache * 100.0 >= node.raw.mem_total_bytes as f64 * CACHE_PCT;
+    let holds = cache >= CACHE_PCT;
     Some(holds && swapped < SWAPPED_PER_S && pressure_full_pct(view).is_none_or(|pct| pct < FULL_PCT))
 }
 
@@ -128,10 +144,10 @@ pub(super) fn pressure_full_pct(view: &View<'_>) -> Option<f64> {
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Of::Node(node) = of else { return Ok(Look::Quiet) };
-    if node.raw.mem_total_bytes == 0 {
+    let id = NodeId(node.raw.id);
+    if !view.whole_nodes().contains(&id) {
         return Ok(Look::Quiet);
     }
-    let id = NodeId(node.raw.id);
     let rate = need(view.node_number(&DIRECT_RECLAIM_PAGES_PER_S, node))?;
     if rate < view.limit("reclaim") {
         return Ok(Look::Quiet);
@@ -153,7 +169,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         (true, Some(_)) => Severity::Critical,
         (true, None) => Severity::Warning,
     };
-    let severity = if limit.is_none() || streaming.is_none() { Severity::Info } else { severity };
+    let unknown = limit.is_none() || streaming.is_none() || !is_certain(distance, node);
+    let severity = if unknown { Severity::Info } else { severity };
     let mut evidence = vec![
         view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, of.subject(), rate).limit(view.limit("reclaim")),
         view.evidence(WATERMARK_DISTANCE_PCT.id, of.subject(), distance)

@@ -4,10 +4,13 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, sentence};
 use super::super::view::{Of, View, need, settle};
 use super::super::{Check, Command, Confidence, Kind, Note, Severity, Subject, Told};
-use super::node_short_of_memory::{KSWAPD, WATERMARK, distance_if_short, explained_by_limit, move_largest};
+use super::node_short_of_memory::{
+    KSWAPD, WATERMARK, distance_if_short, explained_by_limit, is_certain, move_largest,
+};
 use crate::metric::host::SWAP_OUT;
-use crate::metric::node::{KSWAPD_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
+use crate::metric::node::WATERMARK_DISTANCE_PCT;
 use crate::model::units::NodeId;
+use crate::snapshot::Node;
 
 /// Bytes of a page where the kernel counts swap.
 const PAGE: f64 = 4096.0;
@@ -21,12 +24,18 @@ pub(super) static RULE: Rule = Rule {
         ("proactive", "no node is at its watermark, where kswapd works: the reclaim was asked for"),
         ("full-everywhere", "no node has free memory"),
         ("way-back", "pages come from swap only"),
+        ("zram", "pages go to compressed memory, not to a disk: then it is a warning"),
+        ("memory-only", "the node has no CPUs: pages that are seldom used are sent there until it is full"),
+        (
+            "streaming",
+            "a twentieth of the node or more is page cache, which kswapd may turn over: then it is an info",
+        ),
     ],
     of: &[Kind::Host],
     group: Group::NodeMemory,
     gravest: Severity::Critical,
-    needs: &[SWAP_OUT.id, WATERMARK_DISTANCE_PCT.id, KSWAPD_PAGES_PER_S.id],
-    hold: Hold::in_bursts(15.0),
+    needs: &[SWAP_OUT.id, WATERMARK_DISTANCE_PCT.id],
+    hold: Hold::in_bursts(20.0),
     limits: &[
         Limit::least("swap-out", 256.0, "reasoned: 1 MiB/s; no healthy machine swaps that steadily [S13]"),
         WATERMARK,
@@ -43,23 +52,33 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
     if rate < view.limit("swap-out") {
         return Ok(Look::Quiet);
     }
-    let mut full: Option<(f64, NodeId)> = None;
-    for node in view.window.nodes.iter().filter(|node| node.raw.managed_bytes > 0) {
-        if let Some(distance) = distance_if_short(view, node)?
-            && full.is_none_or(|(least, _)| distance < least)
-        {
-            full = Some((distance, NodeId(node.raw.id)));
+    let whole = view.whole_nodes();
+    let mut full: Option<(f64, &Node)> = None;
+    let mut unknown = None;
+    for node in view.window.nodes.iter().filter(|node| whole.contains(&NodeId(node.raw.id))) {
+        match distance_if_short(view, node) {
+            Ok(Some(distance)) if full.is_none_or(|(least, _)| distance < least) => {
+                full = Some((distance, node));
+            }
+            Ok(_) => {}
+            Err(why) => unknown = Some(why),
         }
     }
-    let Some((distance, node)) = full else { return Ok(Look::Quiet) };
+    let Some((distance, full)) = full else { return unknown.map_or(Ok(Look::Quiet), Err) };
+    let node = NodeId(full.raw.id);
     let limit = explained_by_limit(view);
     if limit == Some(true) {
         return Ok(Look::Quiet);
     }
     let Some((roomy, free)) = view.roomiest(|other| other != node) else { return Ok(Look::Quiet) };
     Ok(Look::seen(Seen {
-        // Whether a limit explains it is not known: one level lower.
-        severity: if limit.is_none() { Severity::Warning } else { Severity::Critical },
+        severity: match limit {
+            _ if !is_certain(distance, full) => Severity::Info,
+            // Compressing takes CPU time only. Whether a limit explains it is not known: one level lower, too.
+            _ if on_zram(view) => Severity::Warning,
+            None => Severity::Warning,
+            Some(_) => Severity::Critical,
+        },
         confidence: Confidence::Measured,
         evidence: vec![
             view.evidence(SWAP_OUT.id, Subject::Host, rate).limit(view.limit("swap-out")),
@@ -74,6 +93,10 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
     }))
 }
 
+fn on_zram(view: &View<'_>) -> bool {
+    view.snapshot.host.swap_on_zram == Some(true)
+}
+
 fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let (node, roomy) = (seen.plan.from[0], seen.plan.to[0]);
     let moved = move_largest(view, node, roomy).into_iter().map(|[go, back]| (go, back));
@@ -82,8 +105,9 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let setting = swappiness.map_or(String::new(), |value| format!(" vm.swappiness is {value}."));
     Told {
         sentence: sentence(format!(
-            "The machine swaps out {} a second while node {roomy} has {} free.",
+            "The machine swaps out {} a second{} while node {roomy} has {} free.",
             bytes(seen.plan.number * PAGE),
+            if on_zram(view) { " into compressed memory (zram)" } else { "" },
             bytes(seen.plan.bytes)
         )),
         risk: if commands.is_empty() {

@@ -237,6 +237,7 @@ fn host_facts(options: &LiveOptions, check: &HostCheck, topology: Topology, even
         isolated_cpus: isolation::isolated_cpus(options.roots()),
         nohz_full_cpus: isolation::nohz_full_cpus(root),
         cgroups: cgroups::facts(options.roots()),
+        swap_on_zram: kernel::swap_on_zram(root),
         managers: sees_host.then(|| managers::read(root)),
     }
 }

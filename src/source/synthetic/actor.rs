@@ -52,6 +52,8 @@ pub struct Actor {
     /// Resident memory of its process, and how many parts of it are on each node; no parts: not known.
     pub rss: u64,
     pub memory: Vec<u32>,
+    /// Bytes of it that are in swap.
+    pub swapped: u64,
     /// Share of `rss` in mappings with a policy of their own, in percent; `None`: not known.
     pub own_policy_pct: Option<u8>,
     /// Pages of hugetlbfs, known where `own_policy_pct` is.
@@ -116,6 +118,7 @@ impl Actor {
             switches: 2,
             cpu_switches: None,
             rss: 8 << 20,
+            swapped: 0,
             memory: vec![],
             own_policy_pct: None,
             huge: vec![],
@@ -158,7 +161,12 @@ impl Actor {
     pub(super) fn resident(&self) -> Resident {
         let own = self.rss.saturating_sub(self.shmem);
         let file_bytes = (own.saturating_mul(self.file_pct) / 100) >> 20 << 20;
-        Resident { anon_bytes: own - file_bytes, file_bytes, shmem_bytes: self.rss - own, swap_bytes: 0 }
+        Resident {
+            anon_bytes: own - file_bytes,
+            file_bytes,
+            shmem_bytes: self.rss - own,
+            swap_bytes: self.swapped,
+        }
     }
 
     fn nodes_of_cpus(&self, host: &HostFacts) -> u64 {
