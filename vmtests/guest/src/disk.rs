@@ -95,7 +95,9 @@ impl Drop for Swap {
     /// Reads back all that is there, so that processes with much of it have ended before.
     fn drop(&mut self) {
         // SAFETY: as above.
-        unsafe { libc::swapoff(DEVICE_C.as_ptr()) };
+        if unsafe { libc::swapoff(DEVICE_C.as_ptr()) } != 0 {
+            eprintln!("swapoff {DEVICE}: {}", io::Error::last_os_error());
+        }
     }
 }
 

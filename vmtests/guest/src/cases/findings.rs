@@ -55,6 +55,9 @@ pub use self::spread::CASE as SPREAD;
 /// Time beside that of a rule, for intervals, a first look at memory, and a host that is busy.
 const SLACK: Duration = Duration::from_secs(20);
 
+/// Intervals in a row for which a check must be true: in a pause of that which comes in bursts it is so without a cure.
+const STAYS: usize = 5;
+
 /// The least time for which a condition must not hold until its finding ends.
 const ENDS: Duration = Duration::from_secs(30);
 
@@ -162,10 +165,10 @@ impl<'a> Loop<'a> {
         }
 
         let limit = Duration::from_secs_f64(check["within_s"].as_f64().unwrap_or(0.0));
-        let cured =
-            watch.until(limit + Duration::from_secs(2), |interval| holds(interval, check) == Some(true))?;
-        let took = format!("{} s", typed.elapsed().as_secs());
-        report.say(format_args!("the check is true after {took}"));
+        let limit = limit + Duration::from_secs(2);
+        let cured = watch.until_stays(limit, STAYS, |interval| holds(interval, check) == Some(true))?;
+        let took = format!("{} s", cured.unwrap_or_else(Instant::now).duration_since(typed).as_secs());
+        report.say(format_args!("the check is true after {took}, and stays so"));
         report.check(cured.is_some(), format_args!("the check of {id}: {check}"), "true in its time", &took);
         let ended = watch.until(self.held + SLACK, |interval| self.find(interval).is_none())?;
         let took = format!("{} s", typed.elapsed().as_secs());

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use super::pages::{Pages, touch};
+use super::pages::Pages;
 use super::{burn, stop_flag, wait_for_go};
 use crate::affinity;
 
@@ -26,7 +26,7 @@ pub fn run(mib: u64, node: Option<u32>) -> Result<Value, String> {
             if stop.load(Ordering::Relaxed) {
                 break 'all;
             }
-            touch(page);
+            pages.touch(page);
             burn(ROUNDS);
             writes += 1;
         }
@@ -42,7 +42,7 @@ pub fn renew(mib: u64, node: u32) -> Result<Value, String> {
     while !stop.load(Ordering::Relaxed) {
         let pages = Pages::map((mib as usize) << 20)?;
         pages.bind(0..pages.bytes(), node)?;
-        pages.at().take_while(|_| !stop.load(Ordering::Relaxed)).for_each(touch);
+        pages.at().take_while(|_| !stop.load(Ordering::Relaxed)).for_each(|page| pages.touch(page));
         rounds += 1;
     }
     Ok(json!({"rounds": rounds}))

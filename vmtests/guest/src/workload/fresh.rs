@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use serde_json::{Value, json};
 
-use super::pages::{PAGE, Pages, touch};
+use super::pages::{PAGE, Pages};
 use super::{say, wait_for_end, wait_for_go};
 use crate::affinity;
 
@@ -26,7 +26,7 @@ pub fn run(cpu: u32, mib: u64) -> Result<Value, String> {
         let from = half * node as usize;
         pages.bind(from..from + half, node)?;
     }
-    pages.at().for_each(touch);
+    pages.at().for_each(|page| pages.touch(page));
     let touched = half / PAGE;
     say(&json!({"touched_on_each": touched}));
     let (_reader, writer) = std::io::pipe().map_err(|error| format!("making a pipe: {error}"))?;

@@ -27,7 +27,7 @@ impl Pages {
     /// Pages that are touched, where the kernel likes.
     pub fn take(bytes: usize) -> Result<Pages, String> {
         let pages = Pages::map(bytes)?;
-        pages.at().for_each(touch);
+        pages.at().for_each(|page| pages.touch(page));
         Ok(pages)
     }
 
@@ -38,6 +38,13 @@ impl Pages {
     /// The address of each page.
     pub fn at(&self) -> impl Iterator<Item = usize> + use<> {
         (self.start..self.start + self.bytes).step_by(PAGE)
+    }
+
+    /// Writes to the page at an address.
+    pub fn touch(&self, page: usize) {
+        assert!((self.start..self.start + self.bytes).contains(&page), "not a page of these: {page:#x}");
+        // SAFETY: within the mapping, which is for writing and in which nothing else of the program is.
+        unsafe { std::ptr::write_volatile(page as *mut u8, 1) };
     }
 
     /// Binds a part to a node; as long as it is not touched, its pages will be there.
@@ -52,12 +59,6 @@ impl Pages {
         }
         Ok(())
     }
-}
-
-/// Writes to a page of [`Pages`].
-pub fn touch(page: usize) {
-    // SAFETY: mapped for writing as long as its `Pages` live, and nobody reads it.
-    unsafe { std::ptr::write_volatile(page as *mut u8, 1) };
 }
 
 impl Drop for Pages {

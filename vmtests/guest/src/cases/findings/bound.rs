@@ -26,7 +26,7 @@ const ABOVE: &str = "/docker";
 const GROUP: &str = "/docker/5e1f0c9b8a7d6e5f4c3b2a190817263544536271809f8e7d6c5b4a392817f6e5";
 /// Subjects are judged from this age on; the time that the rule's condition must hold.
 const LIVES: Duration = Duration::from_secs(60);
-const HELD: Duration = Duration::from_secs(15);
+const HELD: Duration = Duration::from_secs(20);
 /// Bytes that do not fit.
 const OVER_MIB: u64 = 64;
 

@@ -7,7 +7,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::{Watch, holds};
-use super::{Loop, SLACK, commands_now, memory_is_on, say_nodes, shell, two_nodes, undo};
+use super::{Loop, SLACK, STAYS, commands_now, memory_is_on, say_nodes, shell, two_nodes, undo};
 use crate::affinity;
 use crate::disk::{Disk, Swap};
 use crate::groups::{self, Groups};
@@ -33,10 +33,10 @@ pub const SHORT: Case = Case {
 /// A cgroup without a limit, so that none explains the swapping.
 const GROUP: &str = "/stay";
 /// The time that the conditions of both rules must hold.
-const HELD: Duration = Duration::from_secs(15);
+const HELD: Duration = Duration::from_secs(20);
 /// The memory that can go, and how much less than it does not fit.
-const MOVES_MIB: u64 = 160;
-const OVER_MIB: u64 = 96;
+const MOVES_MIB: u64 = 200;
+const OVER_MIB: u64 = 140;
 const SWAP: Loop<'static> = Loop { severity: "critical", ..Loop::of("swap-while-memory-free") };
 
 fn swaps(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
@@ -49,7 +49,7 @@ fn swaps(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
 fn short(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut world = World::begin(report, plan, "renews")?;
     let watch = &mut world.watch;
-    let below = watch.until(HELD + SLACK, |interval| SWAP.find(interval).is_some())?;
+    let below = watch.until(HELD + SLACK + SLACK, |interval| SWAP.find(interval).is_some())?;
     let below = below.as_ref().and_then(|interval| SWAP.find(interval)).cloned();
     let beside = &[SWAP.id][..];
     let expected = Loop { severity: "critical", beside, ..Loop::of("node-short-of-memory") };
@@ -59,7 +59,7 @@ fn short(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let below = below.ok_or_else(|| Stop::fail(format!("no finding {}", SWAP.id)))?;
     report.equal("commands of both", commands_now(&finding), commands_now(&below));
     let check = &below["check"][0];
-    let cured = watch.until(SLACK, |interval| holds(interval, check) == Some(true))?;
+    let cured = watch.until_stays(SLACK, STAYS, |interval| holds(interval, check) == Some(true))?;
     report.check(cured.is_some(), format_args!("the check of {}: {check}", SWAP.id), "true", cured.is_some());
     let ended = watch.until(HELD + SLACK, |interval| SWAP.find(interval).is_none())?;
     report.check(ended.is_some(), format_args!("{} ends", SWAP.id), "by itself", ended.is_some());

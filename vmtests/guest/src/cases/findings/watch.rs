@@ -38,6 +38,31 @@ impl Watch {
         }
     }
 
+    /// Whether this is true for so many intervals in a row, which begin within `limit`; and the moment at which they began.
+    pub fn until_stays(
+        &mut self,
+        limit: Duration,
+        intervals: usize,
+        is: impl Fn(&Value) -> bool,
+    ) -> Result<Option<Instant>, Stop> {
+        let began = Instant::now();
+        let mut first = None;
+        let mut row = 0;
+        loop {
+            self.next()?;
+            (first, row) = match is(&self.last) {
+                true => (first.or_else(|| Some(Instant::now())), row + 1),
+                false => (None, 0),
+            };
+            if row >= intervals {
+                return Ok(first);
+            }
+            if row == 0 && began.elapsed() > limit {
+                return Ok(None);
+            }
+        }
+    }
+
     /// Looks at all intervals of this time.
     pub fn follow(&mut self, time: Duration) -> Result<(), Stop> {
         self.until(time, |_| false).map(|_| ())
