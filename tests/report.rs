@@ -416,6 +416,7 @@ fn sick(scratch: &Scratch) -> PathBuf {
     let mut bound = Actor {
         rss: 20 * GIB,
         memory: vec![0, 1024, 0, 0],
+        swapped: 4 * GIB,
         per_second: numatop_ng::model::sample::Counts::default()
             .with([(numatop_ng::model::counters::Counter::MajFlt, 400)]),
         ..Actor::new(900_002, "pg_restore").runs(&[(1, 90.0)])
