@@ -66,6 +66,10 @@ pub struct Plan {
     #[arg(long, global = true, value_name = "N")]
     minutes: Option<u64>,
 
+    /// Threads of the refresh, instead of several loads one after the other.
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+
     /// Write the results to this file too.
     #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,

@@ -22,6 +22,13 @@ const ACTIVE: usize = 100;
 /// The row that the limits are about.
 const LIMIT_AT: usize = 10_000;
 
+/// The largest load, in its own limits.
+const MOST: usize = 100_000;
+/// CPU time of a refresh of the live view with that, ms.
+const MOST_MS: f64 = 110.0;
+/// Resident memory then, MB.
+const MOST_MB: f64 = 150.0;
+
 /// The first refreshes fill tables and caches; they are not counted.
 const WARM_UP: usize = 2;
 
@@ -135,11 +142,17 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let scratch = std::env::temp_dir().join(format!("numatop-bench-{}", std::process::id()));
     fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
     fs::write(scratch.join("htoprc"), HTOPRC)?;
-    let sizes: &[usize] = if plan.quick { &[100, 10_000] } else { &[100, 1_000, 10_000, 50_000] };
+    let sizes: &[usize] = if plan.quick { &[100, 10_000] } else { &[100, 1_000, 10_000, 50_000, MOST] };
+    let one = plan.threads.map(|threads| [threads]);
+    let sizes = one.as_ref().map_or(sizes, |one| &one[..]);
     let (rounds, count) = if plan.quick { (1, 3) } else { (3, 5) };
     let limits = sizes.last().map(|most| Limits::raise(*most)).transpose()?;
     let result = sizes.iter().try_for_each(|threads| {
-        let rounds = if *threads > LIMIT_AT { rounds.min(2) } else { rounds };
+        let rounds = match *threads {
+            MOST => 1,
+            more if more > LIMIT_AT => rounds.min(2),
+            _ => rounds,
+        };
         one_size(plan, &mut report, &scratch, *threads, rounds, count)
     });
     drop(limits);
@@ -218,6 +231,13 @@ fn one_size(
     report.tables.push(table);
     if let Some(why) = absent {
         report.note(format!("The live view was not measured with {threads} threads: {}", one_line(&why)));
+    }
+    if threads == MOST {
+        for (ours, what) in [(0, "batch"), (1, "live view")].iter().filter(|(at, _)| !costs[*at].is_empty()) {
+            report.at_most(format!("{what}, {threads} threads: CPU ms"), MOST_MS, median(&cpu(*ours)), 1);
+            let peak = median(&costs[*ours].iter().map(|cost| cost.peak).collect::<Vec<_>>());
+            report.at_most(format!("{what}, {threads} threads: peak RSS in MB"), MOST_MB, peak / 1e6, 1);
+        }
     }
     if threads == LIMIT_AT {
         for (ours, tool) in TOOLS.iter().enumerate().take(2).filter(|(at, _)| !costs[*at].is_empty()) {
