@@ -149,6 +149,7 @@ impl Hold {
         Hold { share: 0.6, ..Hold::s(on_s) }
     }
 }
+
 /// A limit of a condition, where it is from, and when the condition is over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {

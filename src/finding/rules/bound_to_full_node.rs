@@ -5,7 +5,10 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, sentence};
 use super::super::view::{Of, View, input, mems_of_files, need, settle};
 use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
-use super::node_short_of_memory::{KSWAPD, WATERMARK, distance_if_short, explained_by_limit, is_certain};
+use super::node_short_of_memory::{
+    CACHE_PCT, FULL_PCT, KSWAPD, WATERMARK, cache_share, distance_if_short, explained_by_limit, is_certain,
+    severity,
+};
 use crate::metric::host::SWAP_OUT;
 use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
 use crate::metric::pressure::MEMORY_FULL;
@@ -13,9 +16,6 @@ use crate::metric::task::MAJOR_FAULTS_PER_S;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Task};
-
-/// Share of the time in which all tasks of a group wait for memory, from which on work may stop, in percent.
-const PRESSURE_PCT: f64 = 10.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-full-node",
@@ -44,7 +44,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("swap-out", 256.0, "reasoned: 1 MiB/s; no healthy machine swaps that steadily"),
         Limit::least(
             "pressure",
-            PRESSURE_PCT,
+            FULL_PCT,
             "[S11]: oomd acts at 60 % for 30 s; a warning must come well before",
         ),
         Limit::least("reclaim", 256.0, "reasoned: 1 MiB/s of pages"),
@@ -104,12 +104,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let Some((allowed, by_policy)) = bound(view, of)? else { return Ok(Look::Quiet) };
     let mut distances = Vec::with_capacity(allowed.len());
-    let mut certain = true;
+    let (mut certain, mut little_cache) = (true, true);
     for node in &allowed {
         let Some(row) = view.node(*node) else { return Ok(Look::Quiet) };
         let Some(distance) = distance_if_short(view, row)? else { return Ok(Look::Quiet) };
         distances.push(distance);
         certain &= is_certain(distance, row);
+        little_cache &= cache_share(row).is_some_and(|share| share <= CACHE_PCT);
     }
     // A process of a group that is bound is the group's finding.
     if let Of::Process(_) = of
@@ -124,16 +125,6 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let of_node = |node: &NodeId| view.node_number(&DIRECT_RECLAIM_PAGES_PER_S, view.node(*node)?).ok();
     let rates = allowed.iter().filter_map(|node| Some((of_node(node)?, *node)));
     let (reclaim, reclaimed) = rates.max_by(|(a, _), (b, _)| a.total_cmp(b)).unwrap_or((0.0, allowed[0]));
-    let cache = |node: &NodeId| {
-        let raw = &view.node(*node)?.raw;
-        let pages = raw.file_pages?;
-        Some((pages.active_bytes as f64 + pages.inactive_bytes as f64) / raw.mem_total_bytes.max(1) as f64)
-    };
-    let little_cache = allowed
-        .iter()
-        .map(cache)
-        .collect::<Option<Vec<f64>>>()
-        .is_some_and(|all| all.iter().all(|share| *share <= 0.05));
     let swaps = swap >= view.limit("swap-out") && has_swapped(view, of);
     let pressure = pressure.filter(|(pct, _)| *pct >= view.limit("pressure"));
     let reclaims = reclaim >= view.limit("reclaim") && little_cache;
@@ -170,11 +161,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         evidence.push(view.evidence(MEMORY_FULL.id, group, pct).limit(view.limit("pressure")));
     }
     Ok(Look::seen(Seen {
-        severity: match limit {
-            _ if !certain => Severity::Info,
-            None => Severity::Warning,
-            Some(_) => Severity::Critical,
-        },
+        severity: severity(certain, limit),
         confidence: Confidence::Measured,
         evidence,
         plan: Plan {
@@ -199,8 +186,8 @@ fn has_swapped(view: &View<'_>, of: &Of<'_>) -> bool {
 /// The end of that which hurts. The distance of the node is no sign of it: kswapd works above the watermark, too.
 fn check(seen: &Seen) -> Option<Check> {
     let hurts = seen.evidence.last()?;
-    // Of the limit of pressure half is nothing; pages are not written at all.
-    let to = if hurts.metric == MEMORY_FULL.id { PRESSURE_PCT / 2.0 } else { 0.0 };
+    // Pressure is never quite gone: half of its limit will do.
+    let to = if hurts.metric == MEMORY_FULL.id { FULL_PCT / 2.0 } else { 0.0 };
     Some(Check {
         metric: hurts.metric,
         of: hurts.of.clone(),

@@ -9,10 +9,10 @@ use crate::model::units::NodeId;
 use crate::snapshot::Node;
 
 /// Share of the time in which all tasks wait for memory, from which on work may stop, in percent: oomd acts at 60 (S11).
-const FULL_PCT: f64 = 10.0;
+pub(super) const FULL_PCT: f64 = 10.0;
 
-/// Page cache of a node from which on reclaim finds something to drop, in percent of it; as in bound-to-full-node.
-const CACHE_PCT: f64 = 5.0;
+/// Page cache of a node from which on reclaim finds something to drop, in percent of it.
+pub(super) const CACHE_PCT: f64 = 5.0;
 
 /// Pages that are written to swap in a second: 1 MiB, which no healthy machine does all the time.
 const SWAPPED_PER_S: f64 = 256.0;
@@ -90,16 +90,26 @@ pub(super) fn is_certain(distance: f64, node: &Node) -> bool {
     distance <= 0.0 || cache_share(node).is_some_and(|share| share < CACHE_PCT)
 }
 
-/// Page cache in percent of a node that is no tmpfs; `None` where the kinds of its pages of files are not known.
-fn cache_share(node: &Node) -> Option<f64> {
+/// Page cache of a node without tmpfs, in percent of the node; `None` where the kinds of its pages of files are not known.
+pub(super) fn cache_share(node: &Node) -> Option<f64> {
     let pages = node.raw.file_pages?;
     let cache = pages.active_bytes as f64 + pages.inactive_bytes as f64;
     Some(cache * 100.0 / node.raw.mem_total_bytes.max(1) as f64)
 }
 
-/// Whether a container at its memory limit explains the reclaim or the swapping of the machine: it has half of the major
-/// faults, or has just met it, and is at 95 % of its limit; or it has both, at memory.high. `None`: files of containers, or of one with half of the major
-/// faults, were not read.
+/// The severity of a node without memory that makes the machine swap or wait: critical; lower where something else may be the reason,
+/// because limits of containers are not known, or because it is not certain that the node has nothing left.
+pub(super) fn severity(is_certain: bool, limit: Option<bool>) -> Severity {
+    match limit {
+        _ if !is_certain => Severity::Info,
+        None => Severity::Warning,
+        Some(_) => Severity::Critical,
+    }
+}
+
+/// Whether a container at its memory limit explains the reclaim or the swapping of the machine: it is at 95 % of its limit, and has just
+/// met it or has half of the major faults; or it has just met memory.high, and has half of the major faults. `None`: files of containers,
+/// or of one with half of the major faults, were not read.
 pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
     use crate::model::counters::Counter;
     let faults = view.snapshot.tasks.iter().map(|task| task.delta[Counter::MajFlt]);
@@ -129,9 +139,8 @@ pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
 /// Whether files that are read one after the other explain the reclaim: the node has page cache to give, nothing is swapped, and
 /// no time is lost by waiting for memory. `None`: the kinds of its pages of files, or pages that are swapped, are not known.
 fn turns_over_cache(view: &View<'_>, node: &Node) -> Option<bool> {
-    let cache = cache_share(node)?;
+    let holds = cache_share(node)? >= CACHE_PCT;
     let swapped = view.window.rate(view.window.swapped?.pages_out).ok()?;
-    let holds = cache >= CACHE_PCT;
     Some(holds && swapped < SWAPPED_PER_S && pressure_full_pct(view).is_none_or(|pct| pct < FULL_PCT))
 }
 
@@ -144,12 +153,15 @@ pub(super) fn pressure_full_pct(view: &View<'_>) -> Option<f64> {
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Of::Node(node) = of else { return Ok(Look::Quiet) };
-    let id = NodeId(node.raw.id);
-    if !view.whole_nodes().contains(&id) {
+    if node.raw.mem_total_bytes == 0 {
         return Ok(Look::Quiet);
     }
     let rate = need(view.node_number(&DIRECT_RECLAIM_PAGES_PER_S, node))?;
     if rate < view.limit("reclaim") {
+        return Ok(Look::Quiet);
+    }
+    let id = NodeId(node.raw.id);
+    if !view.whole_nodes().contains(&id) {
         return Ok(Look::Quiet);
     }
     let Some(distance) = distance_if_short(view, node)? else { return Ok(Look::Quiet) };

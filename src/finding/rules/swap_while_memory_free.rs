@@ -5,7 +5,7 @@ use super::super::text::{bytes, sentence};
 use super::super::view::{Of, View, need, settle};
 use super::super::{Check, Command, Confidence, Kind, Note, Severity, Subject, Told};
 use super::node_short_of_memory::{
-    KSWAPD, WATERMARK, distance_if_short, explained_by_limit, is_certain, move_largest,
+    KSWAPD, WATERMARK, distance_if_short, explained_by_limit, is_certain, move_largest, severity,
 };
 use crate::metric::host::SWAP_OUT;
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
@@ -72,13 +72,12 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
     }
     let Some((roomy, free)) = view.roomiest(|other| other != node) else { return Ok(Look::Quiet) };
     Ok(Look::seen(Seen {
-        severity: match limit {
-            _ if !is_certain(distance, full) => Severity::Info,
-            // Compressing takes CPU time only. Whether a limit explains it is not known: one level lower, too.
-            _ if on_zram(view) => Severity::Warning,
-            None => Severity::Warning,
-            Some(_) => Severity::Critical,
-        },
+        // Compressing takes CPU time only.
+        severity: severity(is_certain(distance, full), limit).min(if on_zram(view) {
+            Severity::Warning
+        } else {
+            Severity::Critical
+        }),
         confidence: Confidence::Measured,
         evidence: vec![
             view.evidence(SWAP_OUT.id, Subject::Host, rate).limit(view.limit("swap-out")),
