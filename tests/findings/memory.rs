@@ -40,15 +40,26 @@ fn reclaims(world: &mut Machine, direct: u64, swapped_out: u64) {
     });
 }
 
-/// The same a hundredth of the node above its low watermark, where kswapd keeps it that frees pages, too.
-fn held_by_kswapd(world: &mut Machine, direct: u64, swapped_out: u64, kswapd: u64) {
+/// Node 1 is a hundredth of it above its low watermark.
+fn near_the_watermark(world: &mut Machine) {
     let node = &mut world.nodes[1];
     node.mem_free_bytes = node.low_watermark_bytes + node.managed_bytes / 100;
+}
+
+/// Reclaim and swapping near the low watermark, where kswapd keeps the node that frees pages, too.
+fn held_by_kswapd(world: &mut Machine, direct: u64, swapped_out: u64, kswapd: u64) {
+    near_the_watermark(world);
     each_second(world, move |machine, _| {
         machine.nodes[1].direct_pages += direct;
         machine.nodes[1].kswapd_pages += kswapd;
         machine.vm.swapped_out += swapped_out;
     });
+}
+
+/// The machine swaps, and kswapd turns over the page cache that fills most of node 1.
+fn swaps_beside_a_stream(world: &mut Machine) {
+    held_by_kswapd(world, 0, 3584, 90_000);
+    world.nodes[1].file_pages = Some(FilePages { inactive_bytes: 56 * GIB, ..LITTLE_CACHE });
 }
 
 /// A container at its memory limit, which hits it all the time.
@@ -202,8 +213,7 @@ mod swap_while_memory_free {
     #[test]
     fn not_streaming() {
         let mut world = world();
-        held_by_kswapd(&mut world, 0, 3584, 90_000);
-        world.nodes[1].file_pages = Some(FilePages { inactive_bytes: 56 * GIB, ..LITTLE_CACHE });
+        swaps_beside_a_stream(&mut world);
         let found = found(world, 26, "swap-while-memory-free");
         assert_eq!(one(&found).severity, Severity::Info);
     }
@@ -259,7 +269,7 @@ mod swap_while_memory_free {
     fn not_all_of_the_time_is_enough() {
         for (seconds, fires) in [(3, true), (2, false)] {
             let mut world = full_node();
-            held_by_kswapd(&mut world, 0, 0, 0);
+            near_the_watermark(&mut world);
             each_second(&mut world, move |machine, second| {
                 let pages = if second % 5 < seconds { 3600 } else { 0 };
                 machine.vm.swapped_out += pages;
@@ -390,8 +400,7 @@ mod bound_to_full_node {
     #[test]
     fn not_cached() {
         let mut world = world();
-        held_by_kswapd(&mut world, 0, 3584, 90_000);
-        world.nodes[1].file_pages = Some(FilePages { inactive_bytes: 56 * GIB, ..LITTLE_CACHE });
+        swaps_beside_a_stream(&mut world);
         let found = found(world, 26, "bound-to-full-node");
         assert_eq!(one(&found).severity, Severity::Info);
     }
