@@ -55,6 +55,9 @@ pub use self::spread::CASE as SPREAD;
 /// Time beside that of a rule, for intervals, a first look at memory, and a host that is busy.
 const SLACK: Duration = Duration::from_secs(20);
 
+/// The age from which on processes and containers are judged.
+const LIVES: Duration = Duration::from_secs(60);
+
 /// Intervals in a row for which a check must be true: in a pause of that which comes in bursts it is so without a cure.
 const STAYS: usize = 5;
 
@@ -181,6 +184,20 @@ impl<'a> Loop<'a> {
         let others: Vec<String> = watch.seen().iter().filter(is_other).map(label).collect();
         report.equal("other causes in all of that time", String::new(), others.join("; "));
         Ok(finding)
+    }
+
+    /// Checks that the commands of this finding are those of another one, which were typed, and that it ends within `within`.
+    fn ends_too(
+        &self,
+        report: &mut Report,
+        watch: &mut Watch,
+        [typed, finding]: [&Value; 2],
+        within: Duration,
+    ) -> Result<(), Stop> {
+        report.equal(format_args!("commands of {}", self.id), commands_now(typed), commands_now(finding));
+        let ended = watch.until(within, |interval| self.find(interval).is_none())?;
+        report.check(ended.is_some(), format_args!("{} ends", self.id), "by itself", ended.is_some());
+        Ok(())
     }
 }
 

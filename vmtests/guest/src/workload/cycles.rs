@@ -21,11 +21,8 @@ pub fn run(mib: u64, node: Option<u32>) -> Result<Value, String> {
     wait_for_go(&json!({"pid": std::process::id()}));
     let stop = stop_flag();
     let mut writes = 0u64;
-    'all: loop {
-        for page in pages.at() {
-            if stop.load(Ordering::Relaxed) {
-                break 'all;
-            }
+    while !stop.load(Ordering::Relaxed) {
+        for page in pages.at().take_while(|_| !stop.load(Ordering::Relaxed)) {
             pages.touch(page);
             burn(ROUNDS);
             writes += 1;

@@ -14,7 +14,7 @@ impl Pages {
     /// A mapping whose pages are not touched yet.
     pub fn map(bytes: usize) -> Result<Pages, String> {
         let (all, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, nobody else's.
+        // SAFETY: the kernel chooses a place where nothing is mapped.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, all, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(format!("mapping memory: {}", std::io::Error::last_os_error()));

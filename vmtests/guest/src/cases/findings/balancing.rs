@@ -8,7 +8,7 @@ use vmtests_protocol::Plan;
 use super::super::{Case, Stop, all_cpus};
 use super::other_node::Stays;
 use super::watch::Watch;
-use super::{Loop, SLACK, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, two_nodes, undo};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::setting::Setting;
@@ -36,8 +36,7 @@ pub const PING_PONG: Case = Case {
     run: run_ping_pong,
 };
 
-/// Subjects are judged from this age on, and those of balancing from this one; times that conditions must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// Subjects of balancing are judged from this age on; times that conditions must hold.
 const SETTLES: Duration = Duration::from_secs(120);
 const HELD: Duration = Duration::from_secs(60);
 const MIB: &str = "96";

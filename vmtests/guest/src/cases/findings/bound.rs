@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
 use super::watch::Watch;
-use super::{Loop, SLACK, say_nodes, shell, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, say_nodes, shell, two_nodes, undo};
 use crate::affinity;
 use crate::disk::{Disk, Swap};
 use crate::groups::{self, Groups};
@@ -24,8 +24,7 @@ pub const CASE: Case = Case {
 /// Paths as docker has them.
 const ABOVE: &str = "/docker";
 const GROUP: &str = "/docker/5e1f0c9b8a7d6e5f4c3b2a190817263544536271809f8e7d6c5b4a392817f6e5";
-/// Subjects are judged from this age on; the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(20);
 /// Bytes that do not fit.
 const OVER_MIB: u64 = 64;

@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{Loop, SLACK, memory_is_on, say_nodes, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, memory_is_on, say_nodes, two_nodes, undo};
 use crate::affinity;
 use crate::disk::Disk;
 use crate::report::Report;
@@ -21,8 +21,7 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// Subjects are judged from this age on; the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(30);
 const MIB: &str = "96";
 

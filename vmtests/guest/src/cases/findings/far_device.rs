@@ -7,7 +7,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
 use super::watch::{self, Watch};
-use super::{Loop, SLACK, shell, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, shell, two_nodes, undo};
 use crate::affinity;
 use crate::disk::Disk;
 use crate::groups::{self, Groups};
@@ -26,8 +26,7 @@ pub const CASE: Case = Case {
 /// Paths as docker has them.
 const ABOVE: &str = "/docker";
 const GROUP: &str = "/docker/3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
-/// Subjects are judged from this age on; the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(60);
 /// Intervals in which bytes are counted, by the tool and by the kernel.
 const COUNTED: usize = 15;

@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
 use super::watch::Watch;
-use super::{Loop, SLACK, shell, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, shell, two_nodes, undo};
 use crate::affinity;
 use crate::groups::{self, Groups};
 use crate::report::Report;
@@ -21,8 +21,7 @@ pub const CASE: Case = Case {
 };
 
 const GROUP: &str = "/few";
-/// Subjects are judged from this age on; the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(60);
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {

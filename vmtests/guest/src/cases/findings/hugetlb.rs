@@ -7,7 +7,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::{self, Watch};
-use super::{ENDS, Loop, SLACK, execute, two_nodes, undo};
+use super::{ENDS, LIVES, Loop, SLACK, execute, two_nodes, undo};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::setting::Setting;
@@ -21,8 +21,7 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// Subjects are judged from this age on; the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(30);
 /// Pages of 2 MiB: of the process, and those of them that node 0 has.
 const PAGES: u32 = 48;

@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{Loop, SLACK, memory_is_on, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, memory_is_on, two_nodes, undo};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::sysfs;
@@ -19,8 +19,7 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// Subjects are judged from this age on; the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(60);
 const MIB: &str = "96";
 

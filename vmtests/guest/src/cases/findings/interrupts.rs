@@ -9,7 +9,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::{Watch, row};
-use super::{Loop, SLACK, commands_now, say_nodes, shell, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, say_nodes, shell, two_nodes, undo};
 use crate::affinity;
 use crate::disk::{Disk, RQ_AFFINITY};
 use crate::report::Report;
@@ -27,8 +27,7 @@ pub const CASE: Case = Case {
 
 /// The file that the printed line keeps the lists in.
 const KEPT: &str = "/root/irq-before.txt";
-/// The age from which on a process is judged, and the time that the rules' conditions must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rules' conditions must hold.
 const HELD: Duration = Duration::from_secs(60);
 /// Seconds of an interval: in each the tool counts the interrupts of the only device again.
 const EVERY: &str = "5";
@@ -65,7 +64,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     };
     let finding = off.close(report, &mut watch, SLACK)?;
     if let Some(on_busy) = &on_busy {
-        ends_too(report, &mut watch, &busy, &finding, on_busy)?;
+        // Its check is not asked: the readers stay where they are, and what wakes them is an interrupt there.
+        busy.ends_too(report, &mut watch, [&finding, on_busy], HELD + SLACK)?;
     }
     say_nodes(report, &watch);
     report.equal("CPUs after the command", show_list(&home_cpus), list.get()?);
@@ -80,21 +80,6 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     watch.stop()?;
     let done = work.stop()?;
     report.say(format_args!("the program read {} times", done.truth["requests"]));
-    Ok(())
-}
-
-/// The command of another finding is the one that was typed, and it ends. Its check is not asked: the readers stay where they are, and
-/// what wakes them is an interrupt there.
-fn ends_too(
-    report: &mut Report,
-    watch: &mut Watch,
-    other: &Loop,
-    typed: &Value,
-    finding: &Value,
-) -> Result<(), Stop> {
-    report.equal(format_args!("commands of {}", other.id), commands_now(typed), commands_now(finding));
-    let ended = watch.until(HELD + SLACK, |interval| other.find(interval).is_none())?;
-    report.check(ended.is_some(), format_args!("{} ends", other.id), "by itself", ended.is_some());
     Ok(())
 }
 

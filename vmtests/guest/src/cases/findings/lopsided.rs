@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
 use super::watch::Watch;
-use super::{Loop, SLACK, memory_is_on, shell, undo};
+use super::{LIVES, Loop, SLACK, memory_is_on, shell, undo};
 use crate::affinity;
 use crate::groups::{self, Groups};
 use crate::report::Report;
@@ -24,8 +24,7 @@ pub const CASE: Case = Case {
 const ABOVE: &str = "/docker";
 const SMALL: &str = "/docker/3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
 const LARGE: &str = "/docker/9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0";
-/// Subjects are judged from this age on; the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(60);
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {

@@ -9,7 +9,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
 use super::watch::Watch;
-use super::{Loop, SLACK, memory_is_on, shell, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, memory_is_on, shell, two_nodes, undo};
 use crate::procfs;
 use crate::report::Report;
 use crate::rest::Balancing;
@@ -23,8 +23,7 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// Subjects are judged from this age on; the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(60);
 const MIB: &str = "96";
 

@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{Loop, SLACK, memory_is_on, shell, two_nodes};
+use super::{LIVES, Loop, SLACK, memory_is_on, shell, two_nodes};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::sysfs;
@@ -19,8 +19,6 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// Subjects are judged from this age on.
-const LIVES: Duration = Duration::from_secs(60);
 /// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(30);
 const MIB: &str = "96";

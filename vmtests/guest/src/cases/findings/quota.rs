@@ -7,7 +7,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{Loop, SLACK, undo};
+use super::{LIVES, Loop, SLACK, undo};
 use crate::groups::{self, Groups};
 use crate::report::Report;
 use crate::work::Work;
@@ -28,8 +28,7 @@ const BURSTS_MAX: &str = "150000 100000";
 /// A refill that comes late, as it does where CPUs are emulated in turns, is lost time of a period. Two threads use all of this
 /// quota in a third of its period, so that no refill is late for them.
 const CONSTANT_MAX: &str = "700000 1000000";
-/// The age from which on a container is judged, and the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(60);
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {

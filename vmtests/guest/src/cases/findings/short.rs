@@ -7,7 +7,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::{Watch, holds};
-use super::{Loop, SLACK, STAYS, commands_now, memory_is_on, say_nodes, shell, two_nodes, undo};
+use super::{Loop, SLACK, STAYS, memory_is_on, say_nodes, shell, two_nodes, undo};
 use crate::affinity;
 use crate::disk::{Disk, Swap};
 use crate::groups::{self, Groups};
@@ -57,12 +57,10 @@ fn short(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     say_nodes(report, watch);
     let finding = finding?;
     let below = below.ok_or_else(|| Stop::fail(format!("no finding {}", SWAP.id)))?;
-    report.equal("commands of both", commands_now(&finding), commands_now(&below));
     let check = &below["check"][0];
     let cured = watch.until_stays(SLACK, STAYS, |interval| holds(interval, check) == Some(true))?;
     report.check(cured.is_some(), format_args!("the check of {}: {check}", SWAP.id), "true", cured.is_some());
-    let ended = watch.until(HELD + SLACK, |interval| SWAP.find(interval).is_none())?;
-    report.check(ended.is_some(), format_args!("{} ends", SWAP.id), "by itself", ended.is_some());
+    SWAP.ends_too(report, watch, [&finding, &below], HELD + SLACK)?;
     world.end(report, &finding)
 }
 

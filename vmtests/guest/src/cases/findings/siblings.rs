@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{Loop, SLACK, shell, undo};
+use super::{LIVES, Loop, SLACK, shell, undo};
 use crate::report::Report;
 use crate::sysfs::{self, show_list};
 use crate::work::Work;
@@ -19,8 +19,7 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// Subjects are judged from this age on; the time that the rule's condition must hold.
-const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
 const HELD: Duration = Duration::from_secs(60);
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {

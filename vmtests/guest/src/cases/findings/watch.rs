@@ -26,16 +26,7 @@ impl Watch {
 
     /// The first interval for which this is true; `None` after `limit`.
     pub fn until(&mut self, limit: Duration, is: impl Fn(&Value) -> bool) -> Result<Option<Value>, Stop> {
-        let began = Instant::now();
-        loop {
-            self.next()?;
-            if is(&self.last) {
-                return Ok(Some(self.last.clone()));
-            }
-            if began.elapsed() > limit {
-                return Ok(None);
-            }
-        }
+        Ok(self.until_stays(limit, 1, is)?.map(|_| self.last.clone()))
     }
 
     /// Whether this is true for so many intervals in a row, which begin within `limit`; and the moment at which they began.
