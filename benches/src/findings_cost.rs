@@ -1,5 +1,6 @@
-//! The cost of findings: start, refresh and memory of the same binary with them and without.
+//! The cost of findings: start, refresh and memory with them and without, of the same binary or beside one of before.
 
+use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
@@ -36,6 +37,58 @@ const VIEWS: [(&str, &[&str]); 3] = [
     ("live view of processes", &["-d", "1"]),
 ];
 
+/// A program that is measured: a binary, and the environment that it is started in.
+#[derive(Clone)]
+struct Side {
+    binary: String,
+    env: Vec<(&'static str, &'static str)>,
+}
+
+impl Side {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.envs(self.env.iter().copied());
+        command
+    }
+
+    /// The cost of one refresh of a view.
+    fn refresh(&self, args: &[&str], count: usize) -> Result<Cost> {
+        if args.contains(&"-b") {
+            return stream(self.command().args(args), any_line, WARM_UP, count);
+        }
+        on_screen(&mut Screen::start(&self.binary, args, &self.env)?, WARM_UP, count)
+    }
+}
+
+/// The two programs that take turns.
+struct Sides {
+    with: Side,
+    without: Side,
+}
+
+impl Sides {
+    /// With findings, and without: the same binary that leaves them out, or one of before there were any.
+    fn new(binary: &Path, before: Option<&Path>) -> Sides {
+        let side =
+            |path: &Path, env: &[_]| Side { binary: path.to_string_lossy().into_owned(), env: env.to_vec() };
+        let without = before.map_or_else(|| side(binary, &[OFF]), |path| side(path, &[]));
+        Sides { with: side(binary, &[]), without }
+    }
+
+    /// The results of both, which are measured in an order that changes from round to round.
+    ///
+    /// # Errors
+    /// The errors of `measure`.
+    fn both<T>(&self, round: usize, mut measure: impl FnMut(&Side) -> Result<T>) -> Result<(T, T)> {
+        if round.is_multiple_of(2) {
+            let with = measure(&self.with)?;
+            return Ok((with, measure(&self.without)?));
+        }
+        let without = measure(&self.without)?;
+        Ok((measure(&self.with)?, without))
+    }
+}
+
 /// Values of each round with findings, and without.
 #[derive(Default)]
 struct Pairs {
@@ -68,50 +121,19 @@ impl Pairs {
     }
 }
 
-/// The results of both, which are measured in an order that changes from round to round.
-///
-/// # Errors
-/// The errors of `measure`, which is told whether findings are wanted.
-fn both<T>(round: usize, mut measure: impl FnMut(bool) -> Result<T>) -> Result<(T, T)> {
-    let first = round.is_multiple_of(2);
-    let one = measure(first)?;
-    let other = measure(!first)?;
-    Ok(if first { (one, other) } else { (other, one) })
-}
-
-/// The cost of one refresh of a view.
-fn refresh(binary: &str, args: &[&str], findings: bool, count: usize) -> Result<Cost> {
-    if args.contains(&"-b") {
-        let mut command = Command::new(binary);
-        command.args(args);
-        if !findings {
-            command.env(OFF.0, OFF.1);
-        }
-        return stream(&mut command, any_line, WARM_UP, count);
-    }
-    let env: &[(&str, &str)] = if findings { &[] } else { &[OFF] };
-    on_screen(&mut Screen::start(binary, args, env)?, WARM_UP, count)
-}
-
 /// # Errors
 /// numatop-ng did not start, or the threads of the load.
 pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("Findings: start, refresh and memory with them and without");
-    let binary = plan.binary.to_string_lossy();
+    let sides = Sides::new(&plan.binary, plan.before.as_deref());
     let (rounds, count, starts) = if plan.quick { (3, 5, 5) } else { (7, 10, 21) };
     let columns = ["measured", "without findings", "with", "times without, in each round"];
     let mut table = Table::new(format!("Start, ms; {starts} rounds."), &columns);
     let (mut line, mut screen) = (Pairs::default(), Pairs::default());
     for round in 0..starts {
-        let (with, without) = both(round, |findings| {
-            let mut command = Command::new(&*binary);
-            if !findings {
-                command.env(OFF.0, OFF.1);
-            }
-            first_line_ms(&mut command)
-        })?;
+        let (with, without) = sides.both(round, |side| first_line_ms(&mut side.command()))?;
         line.add(with, without);
-        let (with, without) = both(round, |findings| table_ms(&binary, if findings { &[] } else { &[OFF] }))?;
+        let (with, without) = sides.both(round, |side| table_ms(&side.binary, &side.env))?;
         screen.add(with, without);
     }
     for (name, pairs) in [("first line of JSON", &line), ("table on the screen", &screen)] {
@@ -130,8 +152,8 @@ pub fn run(plan: &Plan) -> Result<Report> {
             let what = format!("{name}, {threads} threads");
             let (mut times, mut sizes) = (Pairs::default(), Pairs::default());
             for round in 0..rounds {
-                let (with, without) = both(round, |findings| refresh(&binary, args, findings, count))
-                    .with_context(|| what.clone())?;
+                let (with, without) =
+                    sides.both(round, |side| side.refresh(args, count)).with_context(|| what.clone())?;
                 times.add(with.cpu_ms, without.cpu_ms);
                 sizes.add(with.rss / 1e6, without.rss / 1e6);
             }
@@ -142,13 +164,19 @@ pub fn run(plan: &Plan) -> Result<Report> {
     }
     drop(limits);
     report.tables.extend([cpu, memory]);
+    let without = plan.before.as_ref().map_or_else(
+        || {
+            format!(
+                "Both are the same binary; {}={} leaves the engine, its rows and the summary out.",
+                OFF.0, OFF.1
+            )
+        },
+        |before| format!("Without is {}, with all else that it does not have.", before.display()),
+    );
     report.note(format!(
-        "Both are the same binary; {}={} leaves the engine, its rows and the summary out. The load of `refresh`, {} s old before \
-         the first round, because rules ask about no younger process. CPU time is the process's own clock over {count} refreshes \
-         after {WARM_UP} of warm-up; RSS is that a moment later, so that the minutes which the engine remembers are in it only \
-         as far as they have passed.",
-        OFF.0,
-        OFF.1,
+        "{without} The load of `refresh`, {} s old before the first round, because rules ask about no younger process. CPU time is \
+         the process's own clock over {count} refreshes after {WARM_UP} of warm-up; RSS is that a moment later, so that the minutes \
+         which the engine remembers are in it only as far as they have passed.",
         AGE.as_secs()
     ));
     Ok(report)
@@ -159,16 +187,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_goes_first_in_every_other_round_and_values_stay_apart() {
+    fn each_side_goes_first_in_every_other_round_and_values_stay_apart() {
+        let sides = Sides::new(Path::new("new"), Some(Path::new("old")));
         for round in 0..2 {
             let mut order = Vec::new();
-            let (with, without) = both(round, |findings| {
-                order.push(findings);
-                Ok(if findings { 3.0 } else { 2.0 })
-            })
-            .unwrap();
-            assert_eq!((with, without, order[0]), (3.0, 2.0, round == 0));
+            let (with, without) = sides
+                .both(round, |side| {
+                    order.push(side.binary.clone());
+                    Ok(if side.binary == "new" { 3.0 } else { 2.0 })
+                })
+                .unwrap();
+            assert_eq!((with, without, order[0].as_str()), (3.0, 2.0, ["new", "old"][round]));
         }
+    }
+
+    #[test]
+    fn a_binary_of_before_has_nothing_to_leave_out() {
+        let of = |before| Sides::new(Path::new("new"), before).without;
+        assert_eq!((of(None).binary, of(None).env), ("new".to_owned(), vec![OFF]));
+        let before = of(Some(Path::new("old")));
+        assert_eq!((before.binary, before.env), ("old".to_owned(), Vec::new()));
     }
 
     #[test]

@@ -58,6 +58,10 @@ pub struct Plan {
     #[arg(long, global = true, value_name = "PATH", default_value = "target/release/numatop-ng")]
     binary: PathBuf,
 
+    /// A numatop-ng of before there were findings, beside which the cost of findings is measured.
+    #[arg(long, global = true, value_name = "PATH")]
+    before: Option<PathBuf>,
+
     /// A tenth of the time: to see that it works, not to publish.
     #[arg(long, global = true)]
     quick: bool,
@@ -97,7 +101,7 @@ enum What {
     Record,
     /// Time of the diagnosis engine for an interval, by the number of processes.
     Findings,
-    /// Start, refresh and memory of the same binary with findings and without; not one of all.
+    /// Start, refresh and memory with findings and without; not one of all.
     FindingsCost,
     /// Time, memory and size of a report, by the number of nodes and the length of the recording; not one of all.
     Pages,
@@ -167,12 +171,12 @@ fn main() -> Result<()> {
         What::All => ALL.to_vec(),
         What::Work(work) => return work.run(),
     };
-    let binary =
-        cli.plan.binary.canonicalize().with_context(|| {
-            format!("{}: build it, or name another with --binary", cli.plan.binary.display())
+    // A terminal starts them from another directory.
+    for binary in std::iter::once(&mut cli.plan.binary).chain(&mut cli.plan.before) {
+        *binary = binary.canonicalize().with_context(|| {
+            format!("{}: build it, or name another with --binary or --before", binary.display())
         })?;
-    // A terminal starts it from another directory.
-    cli.plan.binary = binary;
+    }
     let mut reports = Vec::new();
     for benchmark in wanted {
         let report = benchmark(&cli.plan)?.finish();
