@@ -158,7 +158,7 @@ fn empty() -> Result<Watching> {
 }
 
 /// A CPU that is not the load's, if there is one.
-fn beside() -> usize {
+pub fn beside() -> usize {
     thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1
 }
 
@@ -180,8 +180,16 @@ impl Pipe {
 /// others would take turns with it and its wall-clock time would be theirs.
 /// `runner` is the command that runs the load, if any.
 pub fn pipe(loops: u64, runner: &[&str]) -> Result<Pipe> {
+    pipe_on(LOAD_CPU, loops, runner)
+}
+
+/// The same on any CPU.
+///
+/// # Errors
+/// As there.
+pub fn pipe_on(cpu: usize, loops: u64, runner: &[&str]) -> Result<Pipe> {
     let before = children_cpu_time();
-    let output = pinned(LOAD_CPU, "chrt")
+    let output = pinned(cpu, "chrt")
         .args(["--fifo", "1"])
         .args(runner)
         .args(["perf", "bench", "sched", "pipe", "-l", &loops.to_string()])

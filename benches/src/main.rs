@@ -5,6 +5,7 @@ mod access;
 mod burst;
 mod cgroups;
 mod containers;
+mod contention;
 mod cpus;
 mod empty;
 mod findings;
@@ -70,7 +71,7 @@ pub struct Plan {
     #[arg(long, global = true, value_name = "N")]
     minutes: Option<u64>,
 
-    /// Threads of the refresh, instead of several loads one after the other.
+    /// Threads of the refresh, or of the machine whose report is timed, instead of several loads one after the other.
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
 
@@ -83,6 +84,8 @@ pub struct Plan {
 enum What {
     /// ns per context switch, and the wall-clock time of a load of context switches.
     Hotpath,
+    /// ns per context switch while another CPU switches, too; not one of all.
+    Contention,
     /// ns per page allocation, and the time to touch a page.
     NewPages,
     /// CPU time and memory of one refresh with many threads.
@@ -149,6 +152,7 @@ fn main() -> Result<()> {
     let mut cli = Cli::parse();
     let wanted: Vec<Measure> = match cli.what.unwrap_or(What::All) {
         What::Hotpath => vec![hotpath::run],
+        What::Contention => vec![contention::run],
         What::NewPages => vec![new_pages::run],
         What::Refresh => vec![refresh::run],
         What::Rest => vec![rest::run],
