@@ -140,7 +140,9 @@ fn megabytes(bytes: u64) -> f64 {
 /// A recording or a page cannot be written.
 pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("pages");
-    sizes(plan, &mut report)?;
+    if plan.threads.is_none() {
+        sizes(plan, &mut report)?;
+    }
     times(plan, &mut report)?;
     Ok(report)
 }
@@ -200,7 +202,8 @@ fn times(plan: &Plan, report: &mut Report) -> Result<()> {
         THREADS[1]
     );
     let mut table = Table::new(title, &columns);
-    for threads in THREADS {
+    let wanted = plan.threads.map_or_else(|| THREADS.to_vec(), |only| vec![only as u32]);
+    for threads in wanted {
         let scratch = Scratch::make()?;
         let from = scratch.join("made-up.nrec");
         // A day of thousands takes minutes to make up; an hour tells as much.
