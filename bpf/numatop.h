@@ -143,7 +143,10 @@ struct nt_cpu_topo {
 	__u32 pad;
 };
 
-/* One per CPU, written by that CPU only (state excepted), mapped read-only into user space. */
+/*
+ * One per CPU, written by that CPU only (state excepted), mapped read-only into user space. It begins and ends with a
+ * cache line: its neighbours are those of other CPUs. All that is touched without counters is in the first.
+ */
 struct nt_cpu {
 	__u64 busy_ns; /* on-CPU time of everything but the idle task */
 	__u64 switches;
@@ -153,6 +156,9 @@ struct nt_cpu {
 	__u32 in_busy;     /* this CPU is counted as busy in its core's word */
 	__u32 slots_valid; /* bit i: slot_last[i] is a reading of the event now open */
 	__u32 in_pid;
+	__u64 in_ns;  /* when the stretch began that is now counted; only where counts are kept by sibling */
+	__u32 opened; /* nt_cpu_topo.opened that slot_last[] belongs to */
+	__u32 pad;
 	__u64 lost[NT_LOSSES_MAX];
 	__u64 slot_last[NT_SLOTS];
 	__u64 slot_last_enabled[NT_SLOTS];
@@ -160,10 +166,6 @@ struct nt_cpu {
 	__u64 slot_total[NT_SLOTS];      /* counted while a task (not idle) was running */
 	__u64 slot_enabled_ns[NT_SLOTS]; /* whole life of the event on this CPU, read at each flush */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u32 opened; /* nt_cpu_topo.opened that slot_last[] belongs to */
-	__u32 pad;
-	__u64 in_ns; /* when the stretch began that is now counted; only where counts are kept by sibling */
-	__u64 reserved[2];
 };
 
 /*
@@ -371,7 +373,7 @@ _Static_assert(sizeof(struct nt_access_process) == 16, "nt_access_process");
 _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_alloc_pace) == 64, "nt_alloc_pace");
 _Static_assert(sizeof(struct nt_cpu_topo) == 24, "nt_cpu_topo");
-_Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
+_Static_assert(sizeof(struct nt_cpu) == 64 + 64 + 6 * 64, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 64 + 8 * NT_NR_COUNTERS + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");

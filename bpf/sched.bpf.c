@@ -39,13 +39,19 @@ struct {
  * One word per core: in the top four bits how many of its threads are busy; in
  * the rest either the time during which at least two were (while fewer are),
  * or the moment minus that time (while they are). So the clock "both busy" is
- * read at any moment with one load, and changed with one compare-and-swap.
+ * read at any moment with one load, and changed with one compare-and-swap. A cache
+ * line each: its threads wait for each other there, and for no other core's.
  */
+struct nt_core {
+	__u64 word;
+	__u64 pad[7];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct nt_core);
 } cores SEC(".maps");
 
 #define BUSY_SHIFT 60
@@ -65,12 +71,13 @@ static inline __u64 both_busy_ns(__u64 word, __u64 now)
  */
 static inline __u64 smt_clock(struct nt_cpu *cpu, __u32 core, bool busy, __u64 now)
 {
-	__u64 *word = bpf_map_lookup_elem(&cores, &core);
-	__u64 old, seen, threads, clock;
+	struct nt_core *state = bpf_map_lookup_elem(&cores, &core);
+	__u64 old, seen, threads, clock, *word;
 	int i;
 
-	if (!word)
+	if (!state)
 		return 0;
+	word = &state->word;
 	old = *(volatile __u64 *)word;
 	if (busy == !!cpu->in_busy) {
 		if ((old >> BUSY_SHIFT) >= 2 && !now)

@@ -216,6 +216,12 @@ pub struct CpuState {
     pub slots_valid: u32,
     /// Thread id of the running task; 0 for the idle task.
     pub in_pid: u32,
+    /// CLOCK_MONOTONIC at the start of the stretch that is counted now, ns; only where counts are kept by sibling.
+    pub in_ns: u64,
+    /// [`Place::opened`] of the counters that `slot_last` belongs to.
+    pub opened: u32,
+    /// Padding, 0.
+    pub pad: u32,
     /// Losses since start, by [`Loss`].
     pub lost: [u64; LOSSES_MAX],
     /// Counts at the last switch.
@@ -230,14 +236,6 @@ pub struct CpuState {
     pub slot_enabled_ns: [u64; SLOTS],
     /// Time on the PMU over that life, ns.
     pub slot_running_ns: [u64; SLOTS],
-    /// [`Place::opened`] of the counters that `slot_last` belongs to.
-    pub opened: u32,
-    /// Padding, 0.
-    pub pad: u32,
-    /// CLOCK_MONOTONIC at the start of the stretch that is counted now, ns; only where counts are kept by sibling.
-    pub in_ns: u64,
-    /// Room for later, 0.
-    pub reserved: [u64; 2],
 }
 
 /// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.
@@ -377,7 +375,8 @@ pub const MASK_OTHERS: usize = 64;
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
-const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
+/// Whole cache lines, of 64 bytes or up to 512: neighbours are states of other CPUs.
+const _: () = assert!(size_of::<CpuState>() == 64 + 64 + 6 * 64);
 const _: () = assert!(size_of::<Rec>() == 48 + 64 + 8 * NR_KEPT + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 192 + 8 * NR_LIFETIME);
 
