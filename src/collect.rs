@@ -9,6 +9,7 @@ pub mod cpu_states;
 pub mod cpu_times;
 pub mod host_state;
 pub mod hot;
+mod kept_file;
 pub mod libbpf_log;
 pub mod machine;
 pub mod mappings;

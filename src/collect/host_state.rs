@@ -1,39 +1,54 @@
 //! Switches, swap and pressure of the whole machine: small files below /proc, read with each sample.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::str::FromStr;
 
+use super::kept_file::KeptFile;
 use crate::host::pressure;
 use crate::model::sample::MachineRaw;
 
 /// Reads the files again with each sample.
 pub struct HostStateReader {
-    root: PathBuf,
+    meminfo: KeptFile,
+    numa_balancing: KeptFile,
+    swappiness: KeptFile,
+    cpu_pressure: KeptFile,
+    memory_pressure: KeptFile,
 }
 
 impl HostStateReader {
     /// For the files below `root` ("/" for this machine).
     pub fn new(root: &Path) -> HostStateReader {
-        HostStateReader { root: root.to_owned() }
+        let file = |path: &str| KeptFile::new(root.join(path));
+        HostStateReader {
+            meminfo: file("proc/meminfo"),
+            numa_balancing: file("proc/sys/kernel/numa_balancing"),
+            swappiness: file("proc/sys/vm/swappiness"),
+            cpu_pressure: file("proc/pressure/cpu"),
+            memory_pressure: file("proc/pressure/memory"),
+        }
     }
 
     /// The state now. A file that is not there or cannot be understood has no value.
-    pub fn read(&self) -> MachineRaw {
-        let text = |path: &str| fs::read_to_string(self.root.join(path));
-        let memory = text("proc/meminfo").unwrap_or_default();
+    pub fn read(&mut self) -> MachineRaw {
+        let memory = self.meminfo.read().unwrap_or_default();
         MachineRaw {
-            numa_balancing: number(text("proc/sys/kernel/numa_balancing").ok()),
-            swappiness: number(text("proc/sys/vm/swappiness").ok()),
-            swap_total_bytes: bytes(&memory, "SwapTotal"),
-            swap_free_bytes: bytes(&memory, "SwapFree"),
-            pressure: pressure::read(|name| text(&format!("proc/pressure/{name}"))).ok(),
+            numa_balancing: number(self.numa_balancing.read()),
+            swappiness: number(self.swappiness.read()),
+            swap_total_bytes: bytes(memory, "SwapTotal"),
+            swap_free_bytes: bytes(memory, "SwapFree"),
+            pressure: pressure::read(|name| {
+                let file = if name == "cpu" { &mut self.cpu_pressure } else { &mut self.memory_pressure };
+                file.read().map(str::to_owned)
+            })
+            .ok(),
         }
     }
 }
 
-fn number<T: FromStr>(text: Option<String>) -> Option<T> {
-    text?.trim().parse().ok()
+fn number<T: FromStr>(text: io::Result<&str>) -> Option<T> {
+    text.ok()?.trim().parse().ok()
 }
 
 /// A field of /proc/meminfo: `SwapFree:  2097148 kB`.
@@ -58,7 +73,7 @@ mod tests {
             "MemTotal: 9 kB\nSwapCached: 1 kB\nSwapTotal:  2048 kB\nSwapFree:  1024 kB\n",
         );
         tree.write("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
-        let reader = HostStateReader::new(tree.root());
+        let mut reader = HostStateReader::new(tree.root());
         let without_pressure = reader.read();
         tree.write("proc/pressure/memory", "some avg10=0.00 total=4\nfull avg10=0.00 total=3\n");
         let state = reader.read();
@@ -73,7 +88,8 @@ mod tests {
         };
         assert_eq!(state, expected);
         assert_eq!(without_pressure, MachineRaw { pressure: None, ..expected });
-        assert_eq!(reader.read(), MachineRaw::default(), "a machine that shows nothing");
+        let nothing = HostStateReader::new(tree.root()).read();
+        assert_eq!(nothing, MachineRaw::default(), "a machine that shows nothing");
     }
 
     #[test]

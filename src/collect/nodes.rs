@@ -1,26 +1,24 @@
 //! The memory of each node: `meminfo` and `numastat` below /sys/devices/system/node/nodeN.
 
-use std::fs::File;
-use std::io::{self, Read, Seek};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::kept_file::KeptFile;
 use crate::model::sample::{FilePages, NodeRaw};
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 
-/// The open files of one node, read again with each sample.
+/// The files of one node.
 struct NodeFiles {
     id: NodeId,
-    meminfo: File,
-    numastat: Option<File>,
+    meminfo: KeptFile,
+    numastat: Option<KeptFile>,
 }
 
 /// Reads every node of a topology.
 pub struct NodeReader {
     files: Vec<NodeFiles>,
-    text: String,
 }
 
 impl NodeReader {
@@ -33,13 +31,14 @@ impl NodeReader {
         for node in &topology.nodes {
             let dir = root.join(format!("sys/devices/system/node/node{}", node.id));
             let meminfo = if dir.exists() { dir.join("meminfo") } else { root.join("proc/meminfo") };
+            let opening = || format!("opening {}", meminfo.display());
             files.push(NodeFiles {
                 id: node.id,
-                meminfo: File::open(&meminfo).with_context(|| format!("opening {}", meminfo.display()))?,
-                numastat: File::open(dir.join("numastat")).ok(),
+                meminfo: KeptFile::open(meminfo.clone()).with_context(opening)?,
+                numastat: KeptFile::open(dir.join("numastat")).ok(),
             });
         }
-        Ok(NodeReader { files, text: String::new() })
+        Ok(NodeReader { files })
     }
 
     /// The state of all nodes now.
@@ -47,29 +46,18 @@ impl NodeReader {
     /// # Errors
     /// A file could not be read again.
     pub fn read(&mut self) -> Result<Vec<NodeRaw>> {
-        let NodeReader { files, text } = self;
-        files
-            .iter_mut()
-            .map(|node| {
-                let mut raw = NodeRaw { id: node.id.0, ..NodeRaw::default() };
-                reread(&mut node.meminfo, text)
-                    .with_context(|| format!("reading meminfo of node {}", node.id))?;
-                parse_meminfo(text, &mut raw);
-                if let Some(numastat) = &mut node.numastat {
-                    reread(numastat, text)
-                        .with_context(|| format!("reading numastat of node {}", node.id))?;
-                    parse_numastat(text, &mut raw);
-                }
-                Ok(raw)
-            })
-            .collect()
+        let read = |node: &mut NodeFiles| {
+            let mut raw = NodeRaw { id: node.id.0, ..NodeRaw::default() };
+            let reading = |file: &str| format!("reading {file} of node {}", node.id);
+            let meminfo = node.meminfo.read().with_context(|| reading("meminfo"))?;
+            parse_meminfo(meminfo, &mut raw);
+            if let Some(numastat) = &mut node.numastat {
+                parse_numastat(numastat.read().with_context(|| reading("numastat"))?, &mut raw);
+            }
+            Ok(raw)
+        };
+        self.files.iter_mut().map(read).collect()
     }
-}
-
-fn reread(file: &mut File, text: &mut String) -> io::Result<()> {
-    text.clear();
-    file.rewind()?;
-    file.read_to_string(text).map(|_| ())
 }
 
 /// Lines are `Node 0 MemTotal: 123 kB` in sysfs and `MemTotal: 123 kB` in /proc.

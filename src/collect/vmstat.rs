@@ -1,19 +1,18 @@
 //! Memory counters of the whole machine (/proc/vmstat), and whether nodes reclaim before an allocation goes elsewhere.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Seek};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::kept_file::KeptFile;
 use crate::model::sample::Hints;
 pub use crate::model::sample::VmStat;
 
-/// Reads the file again with each sample.
+/// Reads the files again with each sample.
 pub struct VmStatReader {
-    file: File,
-    zone_reclaim: PathBuf,
-    text: String,
+    vmstat: KeptFile,
+    zone_reclaim: KeptFile,
 }
 
 impl VmStatReader {
@@ -21,22 +20,18 @@ impl VmStatReader {
     /// The file cannot be opened.
     pub fn open(root: &Path) -> Result<VmStatReader> {
         let path = root.join("proc/vmstat");
-        let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
+        let opening = format!("opening {}", path.display());
         Ok(VmStatReader {
-            file,
-            zone_reclaim: root.join("proc/sys/vm/zone_reclaim_mode"),
-            text: String::new(),
+            vmstat: KeptFile::open(path).context(opening)?,
+            zone_reclaim: KeptFile::new(root.join("proc/sys/vm/zone_reclaim_mode")),
         })
     }
 
     /// # Errors
     /// The file cannot be read again.
     pub fn read(&mut self) -> io::Result<VmStat> {
-        self.text.clear();
-        self.file.rewind()?;
-        self.file.read_to_string(&mut self.text)?;
-        let mode = fs::read_to_string(&self.zone_reclaim).ok().and_then(|text| text.trim().parse().ok());
-        Ok(VmStat { zone_reclaim_mode: mode, ..parse(&self.text) })
+        let mode = self.zone_reclaim.read().ok().and_then(|text| text.trim().parse().ok());
+        Ok(VmStat { zone_reclaim_mode: mode, ..parse(self.vmstat.read()?) })
     }
 }
 
