@@ -159,7 +159,7 @@ fn counters(root: &Path) -> usize {
         Some(())
     });
     let zones = ZoneReader::new(root).marks().is_ok();
-    let state = HostStateReader::new(root);
+    let mut state = HostStateReader::new(root);
     assert_eq!(state.read(), state.read());
     usize::from(times.is_some()) + usize::from(vmstat.is_some()) + usize::from(zones)
 }
@@ -225,8 +225,8 @@ fn limits(root: &Path, v1: bool) -> usize {
         return 0;
     }
     let check = |reader: &LimitReader| {
-        let first = reader.read("/x", 1, None);
-        let again: GroupRaw = reader.read("/x", 2, Some(&first));
+        let first = reader.read("/x", 1, None, false);
+        let again: GroupRaw = reader.read("/x", 2, Some(&first), false);
         assert_eq!(again.mem_bytes, first.mem_bytes);
         assert_eq!(again.counters_before, Some(first.counters()));
         assert_eq!(

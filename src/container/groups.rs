@@ -21,6 +21,8 @@ const PAUSE: u32 = 20;
 const PER_SAMPLE: usize = 10;
 /// Of these, how many are for rows that somebody looks at, if there are as many.
 const IN_VIEW: usize = 8;
+/// Settings of a group are read so often, ns: a quota, a limit, the CPUs and nodes that it may use.
+const SETTINGS_EVERY_NS: u64 = 5_000_000_000;
 /// Names of removed cgroups are kept as long: tasks that ended in them are still shown.
 const KEEP_REMOVED: Duration = Duration::from_secs(60);
 
@@ -48,6 +50,8 @@ pub struct CgroupTracker {
     tops: BTreeSet<u64>,
     /// Limits as last read.
     known: BTreeMap<u64, Arc<GroupRaw>>,
+    /// When settings were read.
+    settled_ns: BTreeMap<u64, u64>,
     /// Whose are read next, of all and of those in view.
     next: u64,
     next_in_view: u64,
@@ -68,6 +72,7 @@ impl CgroupTracker {
             occupied: Vec::new(),
             tops: BTreeSet::new(),
             known: BTreeMap::new(),
+            settled_ns: BTreeMap::new(),
             next: 0,
             next_in_view: 0,
             in_view: BTreeSet::new(),
@@ -158,7 +163,12 @@ impl CgroupTracker {
         for id in &turn {
             if let Some(path) = names.cgroups.get(id) {
                 let before = self.known.get(id).map(Arc::as_ref);
-                let raw = self.limits.read(path, now_ns, before);
+                let settled_ns = self.settled_ns.entry(*id).or_insert(0);
+                let is_settled = before.is_some() && now_ns.saturating_sub(*settled_ns) < SETTINGS_EVERY_NS;
+                if !is_settled {
+                    *settled_ns = now_ns;
+                }
+                let raw = self.limits.read(path, now_ns, before, is_settled);
                 self.known.insert(*id, Arc::new(raw));
             }
         }
@@ -175,6 +185,7 @@ impl CgroupTracker {
             }
         }
         self.known.retain(|id, _| tops.contains(id));
+        self.settled_ns.retain(|id, _| tops.contains(id));
         (self.occupied, self.tops) = (occupied, tops);
     }
 

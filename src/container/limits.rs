@@ -19,6 +19,25 @@ const READ_MAX: u64 = 1 << 20;
 /// v1 says "no limit" with the largest number of pages, which depends on the page size.
 const V1_UNLIMITED: u64 = 1 << 62;
 
+/// What is set for a group, and seldom changes.
+struct Settings {
+    cpus: Reading<String>,
+    mems: Reading<String>,
+    cpu_quota_milli: Reading<Option<u64>>,
+    mem_limit_bytes: Reading<Option<u64>>,
+}
+
+impl Settings {
+    fn of(raw: &GroupRaw) -> Settings {
+        Settings {
+            cpus: raw.cpus.clone(),
+            mems: raw.mems.clone(),
+            cpu_quota_milli: raw.cpu_quota_milli.clone(),
+            mem_limit_bytes: raw.mem_limit_bytes.clone(),
+        }
+    }
+}
+
 /// Reads the groups of one hierarchy.
 pub struct LimitReader {
     /// Where cgroup v2 is, when that is the hierarchy.
@@ -43,9 +62,16 @@ impl LimitReader {
         LimitReader { v2, v1, page_size, disks: Disks::new(roots.own) }
     }
 
-    /// The readings of the cgroup at `path`. `before` is the reading before this one.
-    pub fn read(&self, path: &str, now_ns: u64, before: Option<&GroupRaw>) -> GroupRaw {
-        let mut raw = if self.v2.is_some() { self.read_v2(path) } else { self.read_v1(path) };
+    /// The readings of the cgroup at `path`. `before` is the reading before this one; where it `is_settled`, settings of the
+    /// group are taken from there.
+    pub fn read(&self, path: &str, now_ns: u64, before: Option<&GroupRaw>, is_settled: bool) -> GroupRaw {
+        let is_v2 = self.v2.is_some();
+        let settings = match before.filter(|_| is_settled) {
+            Some(before) => Settings::of(before),
+            None if is_v2 => self.settings_v2(path),
+            None => self.settings_v1(path),
+        };
+        let mut raw = if is_v2 { self.read_v2(path, settings) } else { self.read_v1(path, settings) };
         raw.read_ns = now_ns;
         raw.throttled_before = before.and_then(|raw| Some((raw.read_ns, raw.throttled_ns.clone().ok()?)));
         raw.counters_before = before.map(GroupRaw::counters);
@@ -53,18 +79,28 @@ impl LimitReader {
         raw
     }
 
-    fn read_v2(&self, path: &str) -> GroupRaw {
+    fn settings_v2(&self, path: &str) -> Settings {
+        let text = |file: &str| self.text("", path, file);
+        Settings {
+            cpus: text("cpuset.cpus.effective"),
+            mems: text("cpuset.mems.effective"),
+            cpu_quota_milli: text("cpu.max").and_then(|text| known("cpu.max", quota_v2(&text))),
+            mem_limit_bytes: text("memory.max").and_then(|text| known("memory.max", limit(&text))),
+        }
+    }
+
+    fn read_v2(&self, path: &str, settings: Settings) -> GroupRaw {
         let text = |file: &str| self.text("", path, file);
         let cpu = text("cpu.stat");
         let events = text("memory.events");
         GroupRaw {
             read_ns: 0,
-            cpus: text("cpuset.cpus.effective"),
-            mems: text("cpuset.mems.effective"),
-            cpu_quota_milli: text("cpu.max").and_then(|text| known("cpu.max", quota_v2(&text))),
+            cpus: settings.cpus,
+            mems: settings.mems,
+            cpu_quota_milli: settings.cpu_quota_milli,
             throttled_ns: named(&cpu, "cpu.stat", "throttled_usec").map(|usec| usec.saturating_mul(1000)),
             throttled_before: None,
-            mem_limit_bytes: text("memory.max").and_then(|text| known("memory.max", limit(&text))),
+            mem_limit_bytes: settings.mem_limit_bytes,
             mem_bytes: text("memory.current").and_then(|text| known("memory.current", text.parse().ok())),
             mem_bytes_by_node: text("memory.numa_stat").map(|text| numa_v2(&text)),
             periods: named(&cpu, "cpu.stat", "nr_periods"),
@@ -79,28 +115,34 @@ impl LimitReader {
         }
     }
 
-    fn read_v1(&self, path: &str) -> GroupRaw {
-        let number = |controller: &str, file: &str| {
-            self.text(controller, path, file).and_then(|text| known(file, text.parse::<i64>().ok()))
-        };
-        let quota = number("cpu", "cpu.cfs_quota_us")
-            .and_then(|quota| Ok((quota, number("cpu", "cpu.cfs_period_us")?)))
-            .map(|(quota, period)| {
-                (quota >= 0 && period > 0).then(|| (quota as u64).saturating_mul(1000) / period as u64)
-            });
+    fn settings_v1(&self, path: &str) -> Settings {
+        let number = |file: &str| self.number("cpu", path, file);
+        let quota = number("cpu.cfs_quota_us").and_then(|quota| Ok((quota, number("cpu.cfs_period_us")?)));
         let limit = self.text("memory", path, "memory.limit_in_bytes");
+        Settings {
+            cpus: self.text("cpuset", path, "cpuset.effective_cpus"),
+            mems: self.text("cpuset", path, "cpuset.effective_mems"),
+            cpu_quota_milli: quota.map(|(quota, period)| {
+                (quota >= 0 && period > 0).then(|| (quota as u64).saturating_mul(1000) / period as u64)
+            }),
+            mem_limit_bytes: limit
+                .and_then(|text| known("memory.limit_in_bytes", text.parse::<u64>().ok()))
+                .map(|bytes| (bytes < V1_UNLIMITED).then_some(bytes)),
+        }
+    }
+
+    fn read_v1(&self, path: &str, settings: Settings) -> GroupRaw {
+        let number = |controller: &str, file: &str| self.number(controller, path, file);
         let cpu = self.text("cpu", path, "cpu.stat");
         let pages = self.page_size;
         GroupRaw {
             read_ns: 0,
-            cpus: self.text("cpuset", path, "cpuset.effective_cpus"),
-            mems: self.text("cpuset", path, "cpuset.effective_mems"),
-            cpu_quota_milli: quota,
+            cpus: settings.cpus,
+            mems: settings.mems,
+            cpu_quota_milli: settings.cpu_quota_milli,
             throttled_ns: named(&cpu, "cpu.stat", "throttled_time"),
             throttled_before: None,
-            mem_limit_bytes: limit
-                .and_then(|text| known("memory.limit_in_bytes", text.parse::<u64>().ok()))
-                .map(|bytes| (bytes < V1_UNLIMITED).then_some(bytes)),
+            mem_limit_bytes: settings.mem_limit_bytes,
             mem_bytes: number("memory", "memory.usage_in_bytes").map(|bytes| {
                 let kernel = if self.is_root_v1(path) {
                     number("memory", "memory.kmem.usage_in_bytes")
@@ -139,6 +181,10 @@ impl LimitReader {
             self.content("", path, &format!("{name}.pressure")).ok_or(io::ErrorKind::NotFound)?
         };
         pressure::read(of).map_err(|error| missing("pressure file", &error))
+    }
+
+    fn number(&self, controller: &str, path: &str, file: &str) -> Reading<i64> {
+        self.text(controller, path, file).and_then(|text| known(file, text.parse().ok()))
     }
 
     fn text(&self, controller: &str, path: &str, file: &str) -> Reading<String> {
@@ -279,7 +325,7 @@ mod tests {
         let v1 = [("memory".to_string(), dir.clone())].into();
         let reader =
             LimitReader { v2: None, v1, page_size: 4096, disks: Disks::new(Path::new("/nonexistent")) };
-        let bytes = |path: &str| reader.read(path, 0, None).mem_bytes;
+        let bytes = |path: &str| reader.read(path, 0, None, false).mem_bytes;
         assert_eq!(
             (bytes("/"), bytes("/web")),
             (Ok(1000), Ok(1500)),
@@ -305,7 +351,7 @@ mod tests {
         };
         write("cpu.stat", "usage_usec 5\nnr_periods 40\nnr_throttled 10\nthrottled_usec 7\n");
         write("memory.events", "low 0\nhigh 2\nmax 3\noom 1\noom_kill 1\n");
-        let first = reader.read("/web", 1_000, None);
+        let first = reader.read("/web", 1_000, None, false);
         assert_eq!(
             (&first.periods, &first.throttled_periods, &first.throttled_ns),
             (&Ok(40), &Ok(10), &Ok(7000))
@@ -314,10 +360,15 @@ mod tests {
         assert_eq!(first.pressure, Err(Missing::Unsupported("the cgroup has no pressure file".into())));
         assert_eq!(first.counters_before, None);
 
+        write("cpu.max", "50000 100000\n");
+        let settled = reader.read("/web", 2_000, Some(&first), true);
+        assert_eq!((settled.cpu_quota_milli.is_err(), &settled.periods), (true, &Ok(40)));
+        assert_eq!(reader.read("/web", 2_000, Some(&first), false).cpu_quota_milli, Ok(Some(500)));
+
         write("cpu.pressure", "some avg10=0.00 total=50\nfull avg10=0.00 total=4\n");
         write("memory.pressure", "some avg10=0.00 total=6\nfull avg10=0.00 total=2\n");
         write("cpu.stat", "usage_usec 5\n");
-        let second = reader.read("/web", 2_000, Some(&first));
+        let second = reader.read("/web", 2_000, Some(&first), false);
         std::fs::remove_dir_all(&dir).unwrap();
         let pressure = Pressure { cpu_some_us: 50, memory_some_us: 6, memory_full_us: 2 };
         assert_eq!((&second.pressure, second.periods.is_err()), (&Ok(pressure), true));
@@ -334,7 +385,7 @@ mod tests {
         write("memory.failcnt", "12\n");
         let v1 = ["cpu", "memory"].map(|controller| (controller.to_string(), dir.clone())).into();
         let raw = LimitReader { v2: None, v1, page_size: 4096, disks: Disks::new(Path::new("/nonexistent")) }
-            .read("/web", 1_000, None);
+            .read("/web", 1_000, None, false);
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!((raw.periods, raw.throttled_periods, raw.throttled_ns), (Ok(40), Ok(10), Ok(7)));
         assert_eq!(
@@ -364,8 +415,8 @@ mod tests {
             controller: controller.map(str::to_string),
             mount: Some(root.clone()),
         };
-        let v2 = LimitReader::new(&root, &hierarchy(None), 4096).read("/x", 1, None);
-        let v1 = LimitReader::new(&root, &hierarchy(Some("cpu")), 4096).read("/x", 1, None);
+        let v2 = LimitReader::new(&root, &hierarchy(None), 4096).read("/x", 1, None, false);
+        let v1 = LimitReader::new(&root, &hierarchy(Some("cpu")), 4096).read("/x", 1, None, false);
         std::fs::remove_dir_all(&root).unwrap();
         assert_eq!(v2.throttled_ns, Ok(u64::MAX));
         assert_eq!(v1.cpu_quota_milli, Ok(Some(u64::MAX)));
