@@ -15,6 +15,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("how much of its use is remote", &["remote"]),
     ("the same after NUMA balancing has moved it", &["remote_balanced"]),
     ("memory in use: no number from an emulated CPU, and the reason", &["memory_use"]),
+    ("memory in use: samples of known loads have the nodes of their pages", &["memory_use_known"]),
     ("new pages and moved pages by node", &["fresh"]),
     (
         "NUMA balancing: hinting faults, pages and tasks that it moves, the time it takes",

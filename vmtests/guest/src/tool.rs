@@ -83,8 +83,18 @@ pub struct Batch {
 impl Batch {
     /// Starts `--batch --format json` with these further arguments.
     pub fn start(arguments: &[&str]) -> Result<Self, Stop> {
+        Batch::start_with(arguments, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self, Stop> {
         let mut command = command(&["--batch", "--format", "json"])?;
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(arguments)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("{TOOL_PATH} cannot be run: {error}"))?;
         let stdout = BufReader::new(child.stdout.take().expect("stdout was asked for"));
         let (sender, lines) = mpsc::channel();

@@ -63,6 +63,7 @@ const CASES: &[Case] = &[
     exits::CASE,
     sent::CASE,
     memory_use::CASE,
+    memory_use::KNOWN,
     siblings::CASE,
     switches::CASE,
     counters::CASE,

@@ -10,6 +10,7 @@ mod caches;
 mod count;
 mod cycles;
 mod fresh;
+mod loads;
 pub mod numa_truth;
 mod overflow;
 mod pages;
@@ -57,6 +58,11 @@ pub const NAMES: &[(&str, &str)] = &[
         "MIB [NODE]: so much memory, bound to the node, is written to from begin to end, again and again",
     ),
     ("renews", "MIB NODE: so much new memory on the node is written to and given back, again and again"),
+    (
+        "loads",
+        "CPU PER_CENT MIB NODE MIB NODE: a thread on the CPU makes so many per cent of its loads from the first memory, and all \
+         others from the second",
+    ),
     ("waits", "MIB: a process with so much memory that waits for a child in an uninterruptible sleep"),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
 ];
@@ -90,6 +96,12 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         ("cycles", [mib]) => number(mib).and_then(|mib| cycles::run(mib, None)),
         ("cycles", [mib, node]) => number(mib).and_then(|mib| cycles::run(mib, Some(number(node)? as u32))),
         ("renews", [mib, node]) => number(mib).and_then(|mib| cycles::renew(mib, number(node)? as u32)),
+        ("loads", [cpu, pct, one, of_one, other, of_other]) => number(cpu).and_then(|cpu| {
+            let part = |mib, node| Ok(loads::Part { mib: number(mib)?, node: number(node)? as u32 });
+            let parts: Result<_, String> =
+                part(one, of_one).and_then(|one| Ok([one, part(other, of_other)?]));
+            loads::run(cpu as u32, parts?, number(pct)?)
+        }),
         ("waits", [mib]) => number(mib).and_then(waits::run),
         ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),
         _ => Err("see 'guest workloads' for names and arguments".to_owned()),

@@ -47,6 +47,11 @@ impl Pages {
         unsafe { std::ptr::write_volatile(page as *mut u8, 1) };
     }
 
+    /// The first of its words.
+    pub fn words(&self) -> *const u64 {
+        self.start as *const u64
+    }
+
     /// Binds a part to a node; as long as it is not touched, its pages will be there.
     pub fn bind(&self, part: std::ops::Range<usize>, node: u32) -> Result<(), String> {
         assert!(part.end <= self.bytes, "not a part: {part:?}");
