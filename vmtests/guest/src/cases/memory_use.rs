@@ -32,10 +32,11 @@ const HOT_PCT: &str = "95";
 /// Percentage points.
 const CLOSE: f64 = 5.0;
 /// Samples are followed for ten milliseconds of each interval, in which an emulator follows three or four: many intervals a second.
-const DELAY_S: &str = "0.2";
-/// Intervals within which there are samples, and further ones, after which there are many.
-const PATIENCE: usize = 300;
-const FURTHER: usize = 50;
+const DELAY_S: &str = "0.1";
+/// Intervals within which there are enough samples, of ten seconds each.
+const PATIENCE: usize = 1200;
+/// With so many an error of five points is more than three standard deviations.
+const ENOUGH: u64 = 200;
 /// Samples are followed to the next run of their instruction, and so counted, on this architecture alone.
 const IS_COUNTED: bool = cfg!(target_arch = "x86_64");
 
@@ -94,21 +95,23 @@ fn known(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The row of the process once there are many samples, or the last one.
+/// The row of the process once there are enough samples, or the last one.
 fn sampled(pid: i32) -> Result<Value, Stop> {
     let mut batch = Batch::start_with(&["-d", DELAY_S, "--access"], &[UNCHECKED])?;
-    let mut totals = Totals::default();
-    batch.follow(&mut totals, 1)?;
+    let mut row = Value::Null;
     for _ in 0..PATIENCE {
-        batch.follow(&mut totals, 1)?;
-        let row = &totals.process(pid)?.last;
-        if !row["mem_time_remote_pct"].is_null() && (row["remote_source"] == "sampled" || !IS_COUNTED) {
+        // Intervals are not kept: so many of them are more than a node of some guests has.
+        let interval = batch.next()?;
+        let mut rows = interval["tasks"].as_array().into_iter().flatten();
+        row = rows.find(|row| row["pid"] == pid).cloned().unwrap_or_default();
+        let samples =
+            if IS_COUNTED { &row["access"]["followed"]["resolved"] } else { &row["access"]["samples"] };
+        if samples.as_u64() >= Some(ENOUGH) {
             break;
         }
     }
-    batch.follow(&mut totals, FURTHER)?;
     batch.stop()?;
-    Ok(totals.process(pid)?.last.clone())
+    Ok(row)
 }
 
 /// Compares a process on this node with the truth: the node of each part of its memory, and the share of remote loads in per
@@ -126,13 +129,13 @@ fn judge(report: &mut Report, (node, truth): (usize, f64), row: &Value) {
     }
     if !IS_COUNTED {
         report.equal(
-            &format!("remote_source {on}"),
+            format!("remote_source {on}"),
             "placement",
             row["remote_source"].as_str().unwrap_or("none"),
         );
         return;
     }
-    report.equal(&format!("remote_source {on}"), "sampled", row["remote_source"].as_str().unwrap_or("none"));
+    report.equal(format!("remote_source {on}"), "sampled", row["remote_source"].as_str().unwrap_or("none"));
     let number = |id: &str| row[id].as_f64().unwrap_or(f64::NAN);
     let (pct, error) = (number("remote_pct"), number("remote_error_points"));
     // By where its memory is, it is 60 points and more off.
