@@ -226,8 +226,9 @@ fn limits(root: &Path, v1: bool) -> usize {
     }
     let check = |reader: &LimitReader| {
         let first = reader.read("/x", 1, None, false);
-        let again: GroupRaw = reader.read("/x", 2, Some(&first), false);
+        let again: GroupRaw = reader.read("/x", 2, Some(&first), true);
         assert_eq!(again.mem_bytes, first.mem_bytes);
+        assert_eq!((&again.cpus, &again.mem_limit_bytes), (&first.cpus, &first.mem_limit_bytes));
         assert_eq!(again.counters_before, Some(first.counters()));
         assert_eq!(
             again.throttled_before.map(|before| before.0),

@@ -12,19 +12,47 @@ use crate::container::select::{Tree, Unmatched, Want, Wants};
 use crate::host::cgroups::Hierarchy;
 use crate::host::roots::Roots;
 use crate::model::group::Group;
-use crate::model::sample::{GroupRaw, Names, TaskRaw};
+use crate::model::sample::{GroupRaw, Missing, Names, TaskRaw};
 
 /// After a reading that took a time t the next one comes after this many times t, so that thousands of
 /// cgroups that come and go cost a small share of one CPU.
 const PAUSE: u32 = 20;
-/// Groups whose files are read with each sample: about ten files each, some microseconds per file.
+/// Groups whose files are read with each sample: five to eleven files each, some microseconds per file.
 const PER_SAMPLE: usize = 10;
 /// Of these, how many are for rows that somebody looks at, if there are as many.
 const IN_VIEW: usize = 8;
-/// Settings of a group are read so often, ns: a quota, a limit, the CPUs and nodes that it may use.
-const SETTINGS_EVERY_NS: u64 = 5_000_000_000;
+/// Settings of a group (quota, limit, the CPUs and nodes that it may use) are read again after so long, ns: every five seconds, with
+/// samples that are not quite regular.
+const SETTINGS_NS: u64 = 4_500_000_000;
+/// Readings that are farther apart have settings of their own, ns.
+const APART_NS: u64 = 2_500_000_000;
+/// Settings of a group that was seen first so short a while ago, ns, may still be written.
+const NEW_NS: u64 = 10_000_000_000;
 /// Names of removed cgroups are kept as long: tasks that ended in them are still shown.
 const KEEP_REMOVED: Duration = Duration::from_secs(60);
+
+/// When settings of a group were read, CLOCK_MONOTONIC, ns.
+#[derive(Clone, Copy, Debug)]
+struct SettingsRead {
+    first_ns: u64,
+    last_ns: u64,
+}
+
+impl SettingsRead {
+    /// Whether those of the reading `before` still hold.
+    fn hold(self, before: &GroupRaw, now_ns: u64) -> bool {
+        let age = |ns| now_ns.saturating_sub(ns);
+        let was_lost = |why: Option<&Missing>| matches!(why, Some(Missing::Lost(_)));
+        let lost = was_lost(before.cpus.as_ref().err())
+            || was_lost(before.mems.as_ref().err())
+            || was_lost(before.cpu_quota_milli.as_ref().err())
+            || was_lost(before.mem_limit_bytes.as_ref().err());
+        !lost
+            && age(self.first_ns) >= NEW_NS
+            && age(self.last_ns) < SETTINGS_NS
+            && age(before.read_ns) < APART_NS
+    }
+}
 
 /// The tree of one hierarchy.
 pub struct CgroupTracker {
@@ -50,8 +78,7 @@ pub struct CgroupTracker {
     tops: BTreeSet<u64>,
     /// Limits as last read.
     known: BTreeMap<u64, Arc<GroupRaw>>,
-    /// When settings were read.
-    settled_ns: BTreeMap<u64, u64>,
+    settings: BTreeMap<u64, SettingsRead>,
     /// Whose are read next, of all and of those in view.
     next: u64,
     next_in_view: u64,
@@ -72,7 +99,7 @@ impl CgroupTracker {
             occupied: Vec::new(),
             tops: BTreeSet::new(),
             known: BTreeMap::new(),
-            settled_ns: BTreeMap::new(),
+            settings: BTreeMap::new(),
             next: 0,
             next_in_view: 0,
             in_view: BTreeSet::new(),
@@ -163,12 +190,13 @@ impl CgroupTracker {
         for id in &turn {
             if let Some(path) = names.cgroups.get(id) {
                 let before = self.known.get(id).map(Arc::as_ref);
-                let settled_ns = self.settled_ns.entry(*id).or_insert(0);
-                let is_settled = before.is_some() && now_ns.saturating_sub(*settled_ns) < SETTINGS_EVERY_NS;
-                if !is_settled {
-                    *settled_ns = now_ns;
+                let read =
+                    self.settings.entry(*id).or_insert(SettingsRead { first_ns: now_ns, last_ns: now_ns });
+                let hold = before.is_some_and(|before| read.hold(before, now_ns));
+                if !hold {
+                    read.last_ns = now_ns;
                 }
-                let raw = self.limits.read(path, now_ns, before, is_settled);
+                let raw = self.limits.read(path, now_ns, before, hold);
                 self.known.insert(*id, Arc::new(raw));
             }
         }
@@ -185,7 +213,7 @@ impl CgroupTracker {
             }
         }
         self.known.retain(|id, _| tops.contains(id));
-        self.settled_ns.retain(|id, _| tops.contains(id));
+        self.settings.retain(|id, _| tops.contains(id));
         (self.occupied, self.tops) = (occupied, tops);
     }
 
@@ -274,6 +302,35 @@ mod tests {
         tracker.not_before = None;
         assert!(!is_named(&names) && names.groups.len() == 1 && !tracker.is_due(2, false));
         fs::remove_dir(mount).unwrap();
+    }
+
+    #[test]
+    fn settings_hold_for_some_seconds_of_a_group_that_is_not_new() {
+        const S: u64 = 1_000_000_000;
+        let known = |read_ns| GroupRaw {
+            read_ns,
+            cpus: Ok("0-3".into()),
+            mems: Ok("0".into()),
+            cpu_quota_milli: Err(Missing::Unsupported("the cgroup has no cpu.max".into())),
+            mem_limit_bytes: Ok(None),
+            ..lost()
+        };
+        let read = SettingsRead { first_ns: 100 * S, last_ns: 200 * S };
+        assert!(read.hold(&known(203 * S), 204 * S), "four seconds");
+        assert!(!read.hold(&known(204 * S), 205 * S - 1_000_000), "a little less than five");
+        assert!(!read.hold(&known(200 * S), 203 * S), "readings three seconds apart");
+        assert!(!read.hold(&lost(), S), "an error is no setting");
+        let new = SettingsRead { first_ns: 195 * S, ..read };
+        assert!(!new.hold(&known(203 * S), 204 * S), "nine seconds old");
+    }
+
+    fn lost() -> GroupRaw {
+        let reader = LimitReader::new(
+            Path::new("/nowhere"),
+            &Hierarchy { mode: Mode::Unified, controller: None, mount: Some("/proc/self/maps".into()) },
+            4096,
+        );
+        reader.read("/", 0, None, false)
     }
 
     #[test]

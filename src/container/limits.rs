@@ -19,7 +19,7 @@ const READ_MAX: u64 = 1 << 20;
 /// v1 says "no limit" with the largest number of pages, which depends on the page size.
 const V1_UNLIMITED: u64 = 1 << 62;
 
-/// What is set for a group, and seldom changes.
+/// Values that are set for a group, and seldom change.
 struct Settings {
     cpus: Reading<String>,
     mems: Reading<String>,
@@ -62,11 +62,11 @@ impl LimitReader {
         LimitReader { v2, v1, page_size, disks: Disks::new(roots.own) }
     }
 
-    /// The readings of the cgroup at `path`. `before` is the reading before this one; where it `is_settled`, settings of the
-    /// group are taken from there.
-    pub fn read(&self, path: &str, now_ns: u64, before: Option<&GroupRaw>, is_settled: bool) -> GroupRaw {
+    /// The readings of the cgroup at `path`. `before` is the reading before this one; settings of the group are taken from there
+    /// where they `hold`.
+    pub fn read(&self, path: &str, now_ns: u64, before: Option<&GroupRaw>, hold: bool) -> GroupRaw {
         let is_v2 = self.v2.is_some();
-        let settings = match before.filter(|_| is_settled) {
+        let settings = match before.filter(|_| hold) {
             Some(before) => Settings::of(before),
             None if is_v2 => self.settings_v2(path),
             None => self.settings_v1(path),
@@ -361,9 +361,9 @@ mod tests {
         assert_eq!(first.counters_before, None);
 
         write("cpu.max", "50000 100000\n");
-        let settled = reader.read("/web", 2_000, Some(&first), true);
-        assert_eq!((settled.cpu_quota_milli.is_err(), &settled.periods), (true, &Ok(40)));
-        assert_eq!(reader.read("/web", 2_000, Some(&first), false).cpu_quota_milli, Ok(Some(500)));
+        let quota = |before: &GroupRaw, hold| reader.read("/web", 2_000, Some(before), hold).cpu_quota_milli;
+        assert!(quota(&first, true).is_err(), "settings of before");
+        assert_eq!(quota(&first, false), Ok(Some(500)));
 
         write("cpu.pressure", "some avg10=0.00 total=50\nfull avg10=0.00 total=4\n");
         write("memory.pressure", "some avg10=0.00 total=6\nfull avg10=0.00 total=2\n");

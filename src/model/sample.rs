@@ -196,7 +196,7 @@ pub struct SelfUsage {
 /// The limits of a cgroup, and the memory it charged to it. Read in turns when there are many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupRaw {
-    /// CLOCK_MONOTONIC when it was read.
+    /// CLOCK_MONOTONIC when it was read; its settings (CPUs, nodes, quota, limit) may be five seconds older.
     pub read_ns: u64,
     /// CPUs and nodes that its tasks may use, as lists.
     pub cpus: Reading<String>,
