@@ -28,6 +28,8 @@ pub struct Verdict {
     pub pct: f64,
     /// Samples in user mode.
     pub samples: usize,
+    /// False where the check refused and was overruled, by a test.
+    pub is_checked: bool,
 }
 
 /// Judges the addresses at which a thread was interrupted in the loop.
@@ -51,7 +53,7 @@ pub fn judge(interrupted: &[u64], landmarks: Landmarks) -> Result<Verdict, Missi
             100.0 * behind
         )));
     }
-    Ok(Verdict { attribution, pct: 100.0 * share, samples })
+    Ok(Verdict { attribution, pct: 100.0 * share, samples, is_checked: true })
 }
 
 #[cfg(test)]

@@ -126,6 +126,9 @@ fn placement() -> Result<((), String)> {
 fn memory_use(store: &OwnedFd) -> Result<((), String)> {
     let probe = AccessProbe::load(store, access::rate(1), 1)?;
     let verdict = access::self_check::run(&probe).map_err(Error::msg)?;
+    if !verdict.is_checked {
+        return Err(Error::msg(access::self_check::OVERRULED));
+    }
     let place = match verdict.attribution {
         Attribution::Behind => "behind the slow instruction",
         Attribution::At => "on the slow instruction",

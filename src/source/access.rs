@@ -182,6 +182,11 @@ impl Access {
         }
     }
 
+    /// Whether the self-check stands behind samples of the clock, if they are taken.
+    pub fn is_checked(&self) -> bool {
+        self.clock.as_ref().map_or(true, |verdict| verdict.is_checked)
+    }
+
     /// Whether chosen processes are sampled, within a budget.
     pub fn is_budgeted(&self) -> bool {
         self.budgeted.is_some()

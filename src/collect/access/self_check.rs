@@ -25,9 +25,13 @@ const WORDS: usize = 8;
 /// Steps between two looks at the clock.
 const STEPS: u64 = 2000;
 
-/// Whether it is left out. Samples of an emulator that steps from instruction to instruction say nothing of time, but all of
-/// addresses: a guest test takes them. For people that would be a way to get wrong numbers.
-fn is_left_out() -> bool {
+/// Said of samples that were taken all the same.
+pub const OVERRULED: &str =
+    "the self-check refuses, and NUMATOP_NG_ACCESS_CHECK=off overrules it: numbers may be wrong";
+
+/// Whether a refusal is overruled. Samples of an emulator say nothing of time; those of a program that is interrupted behind its
+/// loads, as that of a guest test is, have its addresses. For people that would be a way to get wrong numbers.
+fn is_overruled() -> bool {
     std::env::var_os("NUMATOP_NG_ACCESS_CHECK").is_some_and(|value| value == "off")
 }
 
@@ -36,9 +40,6 @@ fn is_left_out() -> bool {
 /// # Errors
 /// Why samples cannot be taken, or say nothing on this CPU.
 pub fn run(probe: &AccessProbe) -> Result<Verdict, Missing> {
-    if is_left_out() {
-        return Ok(Verdict { attribution: Attribution::Behind, pct: 0.0, samples: 0 });
-    }
     let lost = |error: anyhow::Error| Missing::Lost(format!("the self-check of the sampler: {error:#}"));
     let mut chain =
         sys::Chain::new(chain()).ok_or_else(|| Missing::Lost("the self-check has no loop".into()))?;
@@ -66,7 +67,11 @@ pub fn run(probe: &AccessProbe) -> Result<Verdict, Missing> {
             Registers::A64(registers) => Some(registers.pc),
         })
         .collect();
-    judge(&interrupted, Landmarks { load, behind })
+    judge(&interrupted, Landmarks { load, behind }).or_else(|why| {
+        let samples = interrupted.len();
+        let overruled = Verdict { attribution: Attribution::Behind, pct: 0.0, samples, is_checked: false };
+        if is_overruled() { Ok(overruled) } else { Err(why) }
+    })
 }
 
 /// One cycle through all lines, in an order that no prefetcher guesses (Sattolo).

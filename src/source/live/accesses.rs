@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::LiveSource;
 use crate::access::self_check::Verdict;
+use crate::collect::access::self_check::OVERRULED;
 use crate::host::clock;
 use crate::model::access::MemoryUses;
 use crate::model::process::ProcessId;
@@ -95,7 +96,11 @@ impl LiveSource {
         let scope = (&self.records, !self.groups.scope().is_everything());
         let cpus = sampled_cpus(accesses.all, &self.online, &self.host);
         match Access::start(scope, &cpus, sampled, &mut accesses.checked, self.page_size, now_ns) {
-            Ok(access) => accesses.running = Some(access),
+            Ok(access) => {
+                let overruled = (!access.is_checked()).then(|| format!("samples of accesses: {OVERRULED}"));
+                self.notes.extend(overruled);
+                accesses.running = Some(access);
+            }
             Err(why) => accesses.refused = Some(why),
         }
         self.say_missing();
