@@ -66,7 +66,7 @@ fn scope(plan: &Plan, report: &mut Report, groups: &Groups) -> Result<()> {
         Watcher::Ours("numatop-ng, a scope of one container, no counters", ""),
         Watcher::Ours("the same, 2 counters", "cpu-clock,page-faults"),
     ];
-    let costs = run_time_of(plan, &watchers, &["--cgroup", &one], rounds, || pipe(LOOPS, &[]).map(drop))?;
+    let costs = run_time_of(plan, &watchers, &["--cgroup", &one], 0..rounds, || pipe(LOOPS, &[]).map(drop))?;
     let mut table = Table::new(
         format!(
             "ns by BPF run-time statistics of the program at sched_switch while only one container is watched and \

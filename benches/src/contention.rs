@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 
 use crate::Plan;
-use crate::hotpath::{Watcher, beside, pipe_on, run_time_of};
+use crate::hotpath::{Watcher, pipe_on, run_time_of};
 use crate::numbers::{Spread, median};
 use crate::process::{Process, pinned};
 use crate::progs::PerSwitch;
@@ -29,20 +29,27 @@ enum Neighbour {
     Switches,
 }
 
-/// The load on the first CPU, and that of its neighbour.
-fn load(neighbour: Neighbour, loops: u64) -> Result<()> {
+/// Two CPUs beside each other; not the first one where there are more, whose state shared no line with the next by its place alone.
+fn cpus() -> Result<[usize; 2]> {
+    let all = thread::available_parallelism().context("counting CPUs")?.get();
+    ensure!(all > 1, "needs two CPUs");
+    Ok(if all > 2 { [1, 2] } else { [0, 1] })
+}
+
+/// The load on the first of the CPUs, and that of its neighbour.
+fn load([cpu, beside]: [usize; 2], neighbour: Neighbour, loops: u64) -> Result<()> {
     match neighbour {
         Neighbour::Computes => {
             let own = std::env::current_exe().context("finding our own program")?;
-            let mut hog = pinned(beside(), &own.to_string_lossy());
+            let mut hog = pinned(beside, &own.to_string_lossy());
             let hog = Process::start(hog.args(["work", "hog"]).stdout(Stdio::null()))?;
-            let done = pipe_on(0, loops, &[]);
+            let done = pipe_on(cpu, loops, &[]);
             drop(hog);
             done.map(drop)
         }
         Neighbour::Switches => thread::scope(|scope| {
-            let other = scope.spawn(|| pipe_on(beside(), loops, &[]));
-            pipe_on(0, loops, &[])?;
+            let other = scope.spawn(|| pipe_on(beside, loops, &[]));
+            pipe_on(cpu, loops, &[])?;
             other.join().expect("running a load does not panic").map(drop)
         }),
     }
@@ -51,17 +58,18 @@ fn load(neighbour: Neighbour, loops: u64) -> Result<()> {
 /// # Errors
 /// A watcher did not start, a load failed, or there is one CPU only.
 pub fn run(plan: &Plan) -> Result<Report> {
-    ensure!(beside() > 0, "needs two CPUs");
     let mut report = Report::begin("Contention: a context switch beside those of another CPU");
     let (rounds, loops) = if plan.quick { (3, 50_000) } else { (9, 100_000) };
-    let neighbours = [Neighbour::Computes, Neighbour::Switches];
+    let cpus = cpus()?;
     // By neighbour and watcher, the program's ns in each round.
     let mut costs = [const { [const { Vec::new() }; WATCHERS.len()] }; 2];
-    for _ in 0..rounds {
-        for (neighbour, costs) in neighbours.into_iter().zip(&mut costs) {
-            let found = run_time_of(plan, &WATCHERS, &[], 1, || load(neighbour, loops))
+    for round in 0..rounds {
+        let mut neighbours = [(0, Neighbour::Computes), (1, Neighbour::Switches)];
+        neighbours.rotate_left(round % 2);
+        for (place, neighbour) in neighbours {
+            let found = run_time_of(plan, &WATCHERS, &[], round..round + 1, || load(cpus, neighbour, loops))
                 .context("measuring beside a neighbour")?;
-            for (costs, found) in costs.iter_mut().zip(&found) {
+            for (costs, found) in costs[place].iter_mut().zip(&found) {
                 costs.extend(found.iter().map(|cost: &PerSwitch| cost.switch_program));
             }
         }
@@ -70,7 +78,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
         costs[1][at].iter().zip(&costs[0][at]).map(|(switches, computes)| switches / computes).collect()
     };
     let title = format!(
-        "ns a switch by BPF run-time statistics, median (quartiles) of {rounds} rounds of {} switches on a CPU.",
+        "ns a switch on CPU {} beside CPU {} by BPF run-time statistics, median (quartiles) of {rounds} rounds of {} switches on a CPU.",
+        cpus[0],
+        cpus[1],
         2 * loops
     );
     let columns = ["watcher", "beside a CPU that computes", "beside one that switches, too", "times"];

@@ -1,6 +1,7 @@
 //! The cost of a context switch while a tool watches: ns in its BPF programs, and wall-clock time.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -158,7 +159,7 @@ fn empty() -> Result<Watching> {
 }
 
 /// A CPU that is not the load's, if there is one.
-pub fn beside() -> usize {
+fn beside() -> usize {
     thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1
 }
 
@@ -224,7 +225,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
 }
 
 /// The cost of a switch of `load` for each of `watchers`, by BPF run-time statistics: all in turn, so that a slow
-/// moment of the machine hits all alike. `scope` are flags of numatop-ng.
+/// moment of the machine hits all alike. `scope` are flags of numatop-ng; the number of a round says which of them is first.
 ///
 /// # Errors
 /// A watcher did not start, or the load failed.
@@ -232,11 +233,11 @@ pub fn run_time_of(
     plan: &Plan,
     watchers: &[Watcher],
     scope: &[&str],
-    rounds: usize,
+    rounds: Range<usize>,
     load: impl Fn() -> Result<()>,
 ) -> Result<Vec<Vec<PerSwitch>>> {
     let mut costs: Vec<Vec<PerSwitch>> = vec![Vec::new(); watchers.len()];
-    for round in 0..rounds {
+    for round in rounds {
         for turn in 0..watchers.len() {
             let at = (round + turn) % watchers.len();
             // No refresh in between: this is about the switch.
@@ -255,7 +256,7 @@ pub fn run_time_of(
 fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
     // Watchers without programs are the last.
     let watchers = WATCHERS.iter().filter(|watcher| watcher.has_programs()).count();
-    let costs = run_time_of(plan, &WATCHERS[..watchers], &[], rounds, || pipe(loops, &[]).map(drop))?;
+    let costs = run_time_of(plan, &WATCHERS[..watchers], &[], 0..rounds, || pipe(loops, &[]).map(drop))?;
     let above = |at: usize| -> Vec<f64> {
         costs[at]
             .iter()

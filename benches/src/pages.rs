@@ -197,9 +197,9 @@ fn times(plan: &Plan, report: &mut Report) -> Result<()> {
     let columns =
         ["threads", "CPUs", "recorded, MB", "report, s", "ms an interval", "memory at most, MB", "page, kB"];
     let title = format!(
-        "A report of {name} at {seconds} s (an hour for {} threads) of a made-up machine of 4 nodes, {ACTIVE} of 100 threads running in \
-         each interval",
-        THREADS[1]
+        "A report of {name} at {seconds} s (an hour where there are not {} threads) of a made-up machine of 4 nodes, {ACTIVE} of 100 threads \
+         running in each interval",
+        THREADS[0]
     );
     let mut table = Table::new(title, &columns);
     let wanted = plan.threads.map_or_else(|| THREADS.to_vec(), |only| vec![only as u32]);
