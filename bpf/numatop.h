@@ -145,7 +145,7 @@ struct nt_cpu_topo {
 
 /*
  * One per CPU, written by that CPU only (state excepted), mapped read-only into user space. It begins and ends with a
- * cache line: its neighbours are those of other CPUs. All that is touched without counters is in the first.
+ * cache line: its neighbours are those of other CPUs. A switch without counters and losses touches the first line only.
  */
 struct nt_cpu {
 	__u64 busy_ns; /* on-CPU time of everything but the idle task */

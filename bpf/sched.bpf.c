@@ -39,8 +39,8 @@ struct {
  * One word per core: in the top four bits how many of its threads are busy; in
  * the rest either the time during which at least two were (while fewer are),
  * or the moment minus that time (while they are). So the clock "both busy" is
- * read at any moment with one load, and changed with one compare-and-swap. A cache
- * line each: its threads wait for each other there, and for no other core's.
+ * read at any moment with one load, and changed with one compare-and-swap. 64 bytes
+ * apart: threads of a core wait for each other there, and for no other core's.
  */
 struct nt_core {
 	__u64 word;

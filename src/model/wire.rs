@@ -375,7 +375,7 @@ pub const MASK_OTHERS: usize = 64;
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
-/// Whole cache lines, of 64 bytes or up to 512: neighbours are states of other CPUs.
+/// Whole cache lines, whether they have 64, 128 or 256 bytes: neighbours are states of other CPUs.
 const _: () = assert!(size_of::<CpuState>() == 64 + 64 + 6 * 64);
 const _: () = assert!(size_of::<Rec>() == 48 + 64 + 8 * NR_KEPT + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 192 + 8 * NR_LIFETIME);
