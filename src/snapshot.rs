@@ -21,6 +21,7 @@ use crate::hot::profile::Profile;
 use crate::model::access::MemoryUse;
 use crate::model::event::Role;
 use crate::model::interrupts::{DeviceInterrupts, Interrupts};
+use crate::model::process::ProcessId;
 use crate::model::sample::{
     Flow, Hints, HostFacts, MachineRaw, Missing, Names, Pressure, Reading, Sample, SelfUsage, Slot,
 };
@@ -42,6 +43,7 @@ use changes::Changes;
 use containers::Sums;
 use machine::machine;
 use rows::{Gathered, threads};
+use task::LookedUp;
 
 /// The cost of numatop-ng itself.
 #[derive(Clone, Debug, Default)]
@@ -284,37 +286,48 @@ fn with_containers(mut snapshot: Snapshot, sums: Sums) -> Snapshot {
     snapshot
 }
 
+/// Adds to each row the values of its process that were looked up beside its counts.
+fn look_up(tasks: &mut [Task], current: &Sample) {
+    if current.placement.is_empty() && current.about.is_empty() && current.memory_use.is_none() {
+        return;
+    }
+    // Threads of a process most often stand together.
+    let mut last: Option<(ProcessId, Option<Arc<LookedUp>>)> = None;
+    for task in tasks {
+        let process = task.raw.process();
+        if last.as_ref().is_none_or(|(known, _)| *known != process) {
+            last = Some((process, looked_up(current, process)));
+        }
+        task.looked_up = last.as_ref().and_then(|(_, values)| values.clone());
+    }
+}
+
+fn looked_up(current: &Sample, process: ProcessId) -> Option<Arc<LookedUp>> {
+    let placed = remote::placement_of(current, process);
+    let about = current.about.get(&process);
+    let used = current.memory_use.as_ref().and_then(|uses| {
+        let found = Arc::clone(uses.processes.get(&process)?);
+        Some(SampledUse { source: uses.source, event: uses.event, window_s: uses.window_s, found })
+    });
+    let has_some = placed.is_some() || about.is_some() || used.is_some();
+    has_some.then(|| {
+        Arc::new(LookedUp {
+            memory: placed.map(remote::memory_of),
+            policies: placed.and_then(|placed| placed.policies.clone()),
+            about: about.cloned(),
+            memory_use: used,
+        })
+    })
+}
+
 /// Adds rows, and what depends on where their memory is.
 fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut tasks: Vec<Task>) -> Snapshot {
-    if !current.placement.is_empty() {
-        for task in &mut tasks {
-            if let Some(raw) = remote::placement_of(current, task.raw.process()) {
-                task.memory = Some(remote::memory_of(raw));
-                task.policies = raw.policies.clone().map(Box::new);
-            }
-        }
-    }
-    if !current.about.is_empty() {
-        for task in &mut tasks {
-            task.about = current.about.get(&task.raw.process()).cloned();
-        }
-    }
-    if let Some(uses) = &current.memory_use {
-        for task in &mut tasks {
-            let of_process = uses.processes.get(&task.raw.process()).cloned();
-            task.memory_use = of_process.map(|found| SampledUse {
-                source: uses.source,
-                event: uses.event,
-                window_s: uses.window_s,
-                found,
-            });
-        }
-    }
+    look_up(&mut tasks, current);
     waits::throttle(&mut tasks, current, snapshot.interval_ns);
     snapshot.row_uses.reserve_exact(tasks.len());
     // One pass: each row is fetched from memory once.
     for task in &tasks {
-        let memory = task.memory.as_ref().and_then(|(_, memory)| memory.as_ref().ok());
+        let memory = task.memory().and_then(|(_, memory)| memory.as_ref().ok());
         if let Some(memory) = memory {
             for node in &mut snapshot.nodes {
                 node.remote += &Remote::on(node.raw.id as usize, &task.delta.run_ns, memory);
@@ -330,7 +343,7 @@ fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut task
 
 /// Adds the accesses of a row with this memory.
 fn add_accesses(sum: &mut Accesses, task: &Task, memory: Option<&Memory>) {
-    match task.memory_use.as_ref().filter(|sampled| is_by_count(&sampled.found)) {
+    match task.memory_use().filter(|sampled| is_by_count(&sampled.found)) {
         Some(sampled) => {
             sum.add_sampled(&task.delta.run_ns, &sampled.found.followed_by_nodes(), memory);
         }

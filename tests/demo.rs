@@ -110,7 +110,7 @@ fn accesses_are_as_remote_as_memory_is() {
         let now = machine.tick();
         let snapshot = derive(&machine.host, Some(&before), &now, RowKind::Processes);
         for task in snapshot.tasks.iter().filter(|task| task.run_ns() > 0 && !task.exited) {
-            let Some((_, Ok(memory))) = &task.memory else { continue };
+            let Some((_, Ok(memory))) = task.memory() else { continue };
             // Threads on slower nodes make fewer accesses in the same time.
             let share = |node: usize| memory.bytes_by_node[node] / memory.bytes();
             let ran = task.delta.run_ns.iter().map(|ns| *ns as f64).enumerate();

@@ -116,7 +116,7 @@ fn padded(counts: &Counts) -> Counts {
 /// The parts of a row that are sums.
 fn sums(task: &Task) -> impl PartialEq + std::fmt::Debug + use<> {
     let gauges = (task.threads, task.exited, task.rss_bytes, task.cpu_nodes, task.waits.bound_ns);
-    (task.raw.serial, task.tid, gauges, padded(&task.total), padded(&task.delta), task.memory.is_some())
+    (task.raw.serial, task.tid, gauges, padded(&task.total), padded(&task.delta), task.memory().is_some())
 }
 
 fn of_container(row: &Container) -> impl PartialEq + std::fmt::Debug + use<> {

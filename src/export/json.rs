@@ -181,7 +181,7 @@ fn task_object(
         row.insert("counters".into(), Json::Object(counts));
     }
     let of_process = task.leads();
-    if let Some(sampled) = task.memory_use.as_ref().filter(|_| of_process) {
+    if let Some(sampled) = task.memory_use().filter(|_| of_process) {
         let nodes = snapshot.host.topology.nodes.len();
         let why = Why {
             no_event: snapshot.host_missing(DRAM_REMOTE_PCT.id),

@@ -111,7 +111,7 @@ pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) ->
         | (process @ Subject::Process(..), Subject::Node(node)) => task(process).is_some_and(|task| {
             let ran =
                 task.delta.run_ns.get(node.index()).is_some_and(|ns| ns.saturating_mul(20) >= task.run_ns());
-            let memory = task.memory.as_ref().and_then(|(_, memory)| memory.as_ref().ok());
+            let memory = task.memory().and_then(|(_, memory)| memory.as_ref().ok());
             let held = memory.is_some_and(|memory| {
                 memory.bytes_by_node.get(node.index()).is_some_and(|bytes| *bytes * 20.0 >= memory.bytes())
             });

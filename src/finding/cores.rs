@@ -91,7 +91,7 @@ pub fn named_cpus(view: &View<'_>) -> BTreeSet<u32> {
 pub fn own_cpus(view: &View<'_>, of: &Of<'_>) -> Option<Vec<u32>> {
     let of_group = view.files_of(of).and_then(cpus_of_files);
     let Of::Process(task) = of else { return of_group };
-    if let Some(Ok(about)) = &task.about
+    if let Some(Ok(about)) = task.about()
         && let Ok(texts) = &about.texts
         && let Ok(list) = &texts.cpus_allowed
     {

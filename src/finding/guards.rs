@@ -152,7 +152,7 @@ pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
 }
 
 fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'static str> {
-    match &task.memory {
+    match task.memory() {
         None => Err("its memory has not been looked at yet"),
         Some((_, Err(_))) => Err("its memory could not be looked at"),
         Some((read_ns, Ok(memory))) => {

@@ -92,7 +92,7 @@ impl RowSums {
         self.counts += &*task.delta;
         self.waits.0 = self.waits.0.saturating_add(task.waits.bound_ns);
         self.waits.1 += task.waits.throttled * task.delta[Counter::RunDelayNs] as f64;
-        if let Some((_, Ok(memory))) = &task.memory {
+        if let Some((_, Ok(memory))) = task.memory() {
             self.remote += &Remote::of(&task.delta.run_ns, memory, room);
         }
     }

@@ -12,7 +12,7 @@ use crate::snapshot::{SampledUse, Snapshot, Task};
 
 /// The samples of a row: of its process, so threads have none.
 fn sampled(task: &Task) -> Reading<&SampledUse> {
-    match &task.memory_use {
+    match task.memory_use() {
         Some(sampled) if task.leads() => Ok(sampled),
         Some(_) => Err(no("samples of memory use are added up by process")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),

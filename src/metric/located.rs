@@ -35,7 +35,7 @@ impl Located {
     /// not known: all nodes together have what the task has.
     pub fn by_node(self, task: &Task) -> Vec<(usize, Located)> {
         let ran = &task.delta.run_ns;
-        let remote_ns = |at: usize| match &task.memory {
+        let remote_ns = |at: usize| match task.memory() {
             Some((_, Ok(memory))) => Remote::on(at, ran, memory).remote_ns,
             _ => 0.0,
         };

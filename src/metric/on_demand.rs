@@ -18,7 +18,7 @@ pub fn asked<'a>(columns: impl IntoIterator<Item = &'a &'static Metric<Task>>) -
 }
 
 fn about(task: &Task) -> Reading<&ProcFields> {
-    match &task.about {
+    match task.about() {
         Some(Ok(about)) => Ok(about),
         Some(Err(why)) => Err(why.clone()),
         None if task.exited => Err(no("the task has ended")),

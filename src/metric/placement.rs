@@ -46,7 +46,7 @@ fn only_node(snapshot: &Snapshot) -> Option<NodeId> {
 }
 
 fn memory(task: &Task) -> Reading<&Memory> {
-    match &task.memory {
+    match task.memory() {
         Some((_, Ok(memory))) => Ok(memory),
         Some((_, Err(missing))) => Err(missing.clone()),
         None if task.exited => Err(no("the task has ended")),
@@ -108,7 +108,7 @@ pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
     Group::Memory,
     (Unit::Milliseconds, Order::Descending),
     "How long ago its pages were looked at. A process is looked at again when its memory has changed, and after 30 s.",
-    |task, snapshot| match (&task.memory, only_node(snapshot)) {
+    |task, snapshot| match (task.memory(), only_node(snapshot)) {
         (_, Some(_)) if task.rss_bytes > 0 => Ok(Value::U64(0)),
         (Some((read_ns, _)), _) => Ok(Value::U64(snapshot.mono_ns.saturating_sub(*read_ns) / 1_000_000)),
         (None, _) => memory(task).map(|_| Value::U64(0)),
@@ -123,7 +123,7 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     "Share of its resident memory in mappings with a memory policy of their own (mbind(2), or that of shared memory), as \
      /proc/PID/numa_maps has it. Read for processes whose policy is the default and of whose memory a fifth or more is not on \
      the node where they run most, or that are nearly as large as it, one at a time, at most once in five minutes.",
-    |task, snapshot| match (task.policies.as_deref(), only_node(snapshot)) {
+    |task, snapshot| match (task.policies(), only_node(snapshot)) {
         (_, Some(_)) => Err(no("the machine has one node: policies change nothing")),
         (Some((_, Ok(bytes))), _) if bytes.all_bytes > 0 => {
             Ok(Value::F64(bytes.own_bytes.min(bytes.all_bytes) as f64 * 100.0 / bytes.all_bytes as f64))
@@ -144,7 +144,7 @@ pub const HUGETLB_BYTES: Metric<Task> = metric::<Task>(
     (Unit::Bytes, Order::Descending),
     "Memory in pages of hugetlbfs, which is not in RSS, as /proc/PID/numa_maps has it. Read together with own_policy_pct, and for the \
      same processes.",
-    |task, snapshot| match (task.policies.as_deref(), only_node(snapshot)) {
+    |task, snapshot| match (task.policies(), only_node(snapshot)) {
         (_, Some(_)) => Err(no("the machine has one node: the pools of others are no question")),
         (Some((_, Ok(bytes))), _) => {
             let sum = bytes.huge.iter().fold(0u64, |sum, pages| sum.saturating_add(pages.bytes()));

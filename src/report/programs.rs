@@ -158,7 +158,7 @@ impl Sums {
     ) {
         let ns = snapshot.interval_ns.unwrap_or(0) as f64;
         let number = |column: &Column<R>| column.number(row, snapshot);
-        if let Some((_, Ok(memory))) = &task.memory {
+        if let Some((_, Ok(memory))) = task.memory() {
             for (node, bytes) in memory.bytes_by_node.iter().enumerate() {
                 add_at(&mut self.memory_by_node, node, bytes * ns);
             }

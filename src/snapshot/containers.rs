@@ -169,7 +169,7 @@ impl Sums {
     pub(super) fn with_accesses(mut self, tasks: &[Task], room: &Room) -> Vec<Container> {
         let mut known = false;
         for task in tasks {
-            if let Some((_, Ok(memory))) = &task.memory
+            if let Some((_, Ok(memory))) = task.memory()
                 && let Some(at) = self.at.get(&task.raw.cgroup_id)
             {
                 self.rows[*at].remote += &Remote::of(&task.delta.run_ns, memory, room);

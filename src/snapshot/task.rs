@@ -31,6 +31,15 @@ pub struct SampledUse {
     pub found: Arc<MemoryUse>,
 }
 
+/// Values of a process that are looked up beside its counts; the rows of its threads share them.
+#[derive(Debug)]
+pub struct LookedUp {
+    pub(super) memory: Option<(u64, Reading<Memory>)>,
+    pub(super) policies: Option<(u64, Reading<PolicyBytes>)>,
+    pub(super) about: Option<Reading<Arc<ProcFields>>>,
+    pub(super) memory_use: Option<SampledUse>,
+}
+
 /// One row: identity and gauges of a task, and what it did since we first saw it and in the interval.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -47,16 +56,8 @@ pub struct Task {
     /// Nodes that any of its live threads may run on, and take memory from; see [`TaskRaw::cpu_nodes`].
     pub cpu_nodes: Option<u64>,
     pub mem_nodes: Option<u64>,
-    /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
-    /// whose turn has not come.
-    pub memory: Option<(u64, Reading<Memory>)>,
-    /// When the policies of its mappings were read (CLOCK_MONOTONIC), and the memory that they are for; `None` unless they
-    /// were asked for.
-    pub policies: Option<Box<(u64, Reading<PolicyBytes>)>>,
-    /// Fields of its process that were read on demand.
-    pub about: Option<Reading<Arc<ProcFields>>>,
-    /// The memory that its process uses, and the source and the window of that.
-    pub memory_use: Option<SampledUse>,
+    /// `None` where nothing of its process was looked up.
+    pub looked_up: Option<Arc<LookedUp>>,
     /// Cumulative. Fields that the kernel keeps since birth are since birth here.
     pub total: Tally,
     /// In the interval; all zero in a first sample.
@@ -89,10 +90,7 @@ impl Task {
             resident: None,
             cpu_nodes: None,
             mem_nodes: None,
-            memory: None,
-            policies: None,
-            about: None,
-            memory_use: None,
+            looked_up: None,
             total: Tally::Nothing,
             delta: Tally::Nothing,
             waits: Waits::default(),
@@ -119,9 +117,31 @@ impl Task {
         self.exited && !self.left()
     }
 
+    /// When the memory of its process was looked at (CLOCK_MONOTONIC, ns), and where it was; `None` for rows without memory and
+    /// those whose turn has not come.
+    pub fn memory(&self) -> Option<&(u64, Reading<Memory>)> {
+        self.looked_up.as_ref()?.memory.as_ref()
+    }
+
+    /// When the policies of its mappings were read (CLOCK_MONOTONIC, ns), and the memory that they are for; `None` unless they
+    /// were asked for.
+    pub fn policies(&self) -> Option<&(u64, Reading<PolicyBytes>)> {
+        self.looked_up.as_ref()?.policies.as_ref()
+    }
+
+    /// Fields of its process that were read on demand.
+    pub fn about(&self) -> Option<&Reading<Arc<ProcFields>>> {
+        self.looked_up.as_ref()?.about.as_ref()
+    }
+
+    /// The memory that its process uses, and the source and the window of that.
+    pub fn memory_use(&self) -> Option<&SampledUse> {
+        self.looked_up.as_ref()?.memory_use.as_ref()
+    }
+
     /// Time from the look at its memory to `now_ns`.
     pub fn memory_age_ns(&self, now_ns: u64) -> Option<u64> {
-        self.memory.as_ref().map(|(read_ns, _)| now_ns.saturating_sub(*read_ns))
+        self.memory().map(|(read_ns, _)| now_ns.saturating_sub(*read_ns))
     }
 
     /// On-CPU time in the interval, ns.

@@ -247,7 +247,7 @@ impl App {
             Action::MemoryUse => !is_recording && !is_made_up && !self.state.access,
             Action::Mappings if is_recording => {
                 let tasks = self.state.snapshot().map_or(&[][..], |snapshot| &snapshot.tasks);
-                tasks.iter().any(|task| task.memory_use.is_some())
+                tasks.iter().any(|task| task.memory_use().is_some())
             }
             _ => true,
         }

@@ -64,7 +64,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if home.0 >= 64 || mems >> home.0 & 1 == 0 {
         return Ok(Look::Quiet);
     }
-    let known = match task.policies.as_deref() {
+    let known = match task.policies() {
         Some((_, Ok(known))) => known,
         Some((_, Err(missing))) => return Err(Look::Blind(missing.clone().into())),
         None => return Err(waiting::unknown("the huge pages of its mappings have not been read yet")),
@@ -139,7 +139,7 @@ fn is_even(pages: &HugePages, whole: &[NodeId]) -> bool {
 
 /// The pages of this size.
 fn pages_of(task: &Task, page_bytes: u64) -> Option<&HugePages> {
-    let (_, known) = task.policies.as_deref()?;
+    let (_, known) = task.policies()?;
     known.as_ref().ok()?.huge.iter().find(|pages| pages.page_bytes == page_bytes)
 }
 

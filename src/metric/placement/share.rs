@@ -155,7 +155,7 @@ pub fn remote_by_source(task: &Task, snapshot: &Snapshot) -> Vec<RemoteShare> {
     }
     let slots = &task.delta.slots;
     let counted = counters::accesses(slots, snapshot).and_then(of_counters);
-    let sampled = task.memory_use.as_ref().filter(|_| task.tid.is_none());
+    let sampled = task.memory_use().filter(|_| task.tid.is_none());
     let sampled = sampled.and_then(|sampled| of_samples(&sampled.found));
     let placed = of_placement(remote_of(task, snapshot), task.run_ns() > 0).ok();
     let hints = of_hints(Some(balancing::of_task(task)));
@@ -174,7 +174,7 @@ fn known_of_task(
     remote: impl FnOnce() -> Reading<Remote>,
 ) -> Reading<Known> {
     // Samples are added up by process, so threads have none.
-    let sampled = task.memory_use.as_ref().filter(|_| task.tid.is_none()).map(|sampled| &*sampled.found);
+    let sampled = task.memory_use().filter(|_| task.tid.is_none()).map(|sampled| &*sampled.found);
     known(
         snapshot,
         counters::accesses(&task.delta.slots, snapshot),

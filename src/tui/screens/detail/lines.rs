@@ -28,7 +28,7 @@ enum Row<'a> {
 
 /// The samples of the row, if it was sampled and an event of a PMU was among them.
 fn sampled(task: &Task) -> Option<&SampledUse> {
-    task.memory_use.as_ref().filter(|used| used.event.is_some())
+    task.memory_use().filter(|used| used.event.is_some())
 }
 
 fn rows_of(lines: &ContendedLines) -> Vec<Row<'_>> {

@@ -117,7 +117,7 @@ impl<'a> List<'a> {
 
 /// Mappings in the list.
 pub(super) fn rows(maps: &Maps, task: Option<&Task>) -> usize {
-    let used = task.and_then(|task| task.memory_use.as_ref()).map(|used| &*used.found);
+    let used = task.and_then(|task| task.memory_use()).map(|used| &*used.found);
     match &maps.found {
         Some(Ok(found)) => List::of(found, used, (0, None)).rows.len(),
         _ => 0,
@@ -146,13 +146,13 @@ pub(super) fn render(maps: &Maps, task: &Task, about: About, theme: &Theme, area
             return;
         }
     };
-    let used = task.memory_use.as_ref().map(|used| &*used.found);
+    let used = task.memory_use().map(|used| &*used.found);
     let list = List::of(found, used, (area.width, about.ghz));
     let mut summary = match maps.recorded {
         true => format!("{} recorded", plural(list.rows.len(), "mapping")),
         false => summary(found, task.rss_bytes),
     };
-    let use_words = task.memory_use.as_ref().map(use_words);
+    let use_words = task.memory_use().map(use_words);
     if let Some(use_words) = use_words.or(about.use_missing.map(|why| format!("use n/a: {why}"))) {
         summary = format!("{use_words}; {summary}");
     }

@@ -49,7 +49,7 @@ impl Detail {
         }
         if state.replay.is_some() {
             let task = self.seen(state).and_then(|seen| seen.task.as_ref());
-            if task.is_some_and(|task| task.memory_use.is_some()) {
+            if task.is_some_and(|task| task.memory_use().is_some()) {
                 self.maps = Some(Maps::of_recording());
             } else {
                 state.message =
