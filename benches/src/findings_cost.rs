@@ -141,10 +141,11 @@ pub fn run(plan: &Plan) -> Result<Report> {
         pairs.judge(&mut report, &format!("start, {name}"));
     }
     report.tables.push(table);
-    let limits = Limits::raise(SIZES[1])?;
+    let sizes = plan.threads.map_or_else(|| SIZES.to_vec(), |only| vec![only]);
+    let limits = Limits::raise(sizes.iter().copied().max().unwrap_or(0))?;
     let mut cpu = Table::new(format!("CPU ms per refresh; {rounds} rounds."), &columns);
     let mut memory = Table::new(format!("RSS at the end, MB; {rounds} rounds."), &columns);
-    for threads in SIZES {
+    for threads in sizes {
         // Ends with its rounds.
         let _load = start_load(threads)?;
         sleep(AGE);

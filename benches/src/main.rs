@@ -71,7 +71,7 @@ pub struct Plan {
     #[arg(long, global = true, value_name = "N")]
     minutes: Option<u64>,
 
-    /// Threads of the refresh, or of the machine whose report is timed, instead of several loads one after the other.
+    /// Threads of a refresh, or of the machine whose report is timed, instead of several loads one after the other.
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
 
