@@ -1,4 +1,4 @@
-//! The cost of one refresh with many threads: CPU time and memory, beside top and htop.
+//! The cost of one refresh with many threads: CPU time and memory, beside top, htop, pidstat and perf stat.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,9 +54,22 @@ enum Tool {
     TopLoop,
     TopOnce,
     Htop,
+    Pidstat,
+    PerfStat,
 }
 
-const TOOLS: [Tool; 5] = [Tool::OursBatch, Tool::OursScreen, Tool::TopLoop, Tool::TopOnce, Tool::Htop];
+const TOOLS: [Tool; 7] = [
+    Tool::OursBatch,
+    Tool::OursScreen,
+    Tool::TopLoop,
+    Tool::TopOnce,
+    Tool::Htop,
+    Tool::Pidstat,
+    Tool::PerfStat,
+];
+
+/// Those that list all threads, as we do: limits are about these.
+const PEERS: [Tool; 3] = [Tool::TopLoop, Tool::TopOnce, Tool::Htop];
 
 impl Tool {
     fn name(self) -> &'static str {
@@ -66,6 +79,8 @@ impl Tool {
             Tool::TopLoop => "top -b -H, one of many refreshes",
             Tool::TopOnce => "top -b -H -n1, start included",
             Tool::Htop => "htop, threads shown",
+            Tool::Pidstat => "pidstat -t, threads that ran",
+            Tool::PerfStat => "perf stat -a -I 1000, two events, no tasks",
         }
     }
 
@@ -95,6 +110,25 @@ impl Tool {
                 let rc = scratch.join("htoprc");
                 let mut screen = Screen::start("htop", &[], &[("HTOPRC", &rc.to_string_lossy())])?;
                 on_screen(&mut screen, WARM_UP, count)
+            }
+            Tool::Pidstat => {
+                let mut command = Command::new("pidstat");
+                command.args(["-t", "1"]);
+                stream(&mut command, |line| line.contains("TGID"), WARM_UP, count)
+            }
+            Tool::PerfStat => {
+                let mut command = Command::new("perf");
+                command.args([
+                    "stat",
+                    "--log-fd",
+                    "1",
+                    "-a",
+                    "-I",
+                    "1000",
+                    "-e",
+                    "context-switches,cpu-clock",
+                ]);
+                stream(&mut command, |line| line.contains("cpu-clock"), WARM_UP, count)
             }
             Tool::OursScreen => {
                 let mut screen = Screen::start(&binary, &["-H", "-d", "1"], &[])?;
@@ -240,7 +274,7 @@ fn one_size(
             report.at_most(format!("{what}, {threads} threads: peak RSS in MB"), MOST_MB, peak, 1);
         }
         if threads == LIMIT_AT {
-            for (at, peer) in TOOLS.iter().enumerate().skip(2) {
+            for (at, peer) in TOOLS.iter().enumerate().filter(|(_, tool)| PEERS.contains(tool)) {
                 let ratio = median(&cpu(at)) / median(&cpu(ours));
                 report.at_least(
                     format!("{what}: {} costs so many times as much", peer.name()),
