@@ -68,7 +68,7 @@ const TOOLS: [Tool; 7] = [
     Tool::PerfStat,
 ];
 
-/// Those that list all threads, as we do: limits are about these.
+/// Programs that list all threads, as we do: limits are about these.
 const PEERS: [Tool; 3] = [Tool::TopLoop, Tool::TopOnce, Tool::Htop];
 
 impl Tool {
