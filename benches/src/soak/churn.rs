@@ -83,7 +83,32 @@ fn containers(place: &Place<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Where cpusets of cgroup v1 are: one loses a CPU that goes offline, and does not get it back with the CPU.
+const CPUSETS: &str = "/sys/fs/cgroup/cpuset";
+
+/// Lists of CPUs of cpusets, each after the one that it is in.
+fn cpusets(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+    let file = folder.join("cpuset.cpus");
+    // Folders may go meanwhile.
+    found.extend(fs::read_to_string(&file).ok().map(|cpus| (file, cpus)));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.is_dir()).for_each(|path| cpusets(&path, found));
+}
+
 fn hotplug(place: &Place<'_>) -> Result<()> {
+    let mut before = Vec::new();
+    cpusets(Path::new(CPUSETS), &mut before);
+    let took = take_a_cpu(place);
+    for (file, cpus) in before {
+        if fs::read_to_string(&file).is_ok_and(|now| now != cpus) {
+            fs::write(&file, &cpus)
+                .with_context(|| format!("writing {} to {}", cpus.trim(), file.display()))?;
+        }
+    }
+    took
+}
+
+fn take_a_cpu(place: &Place<'_>) -> Result<()> {
     let path = Path::new("/sys/devices/system/cpu/cpu1/online");
     let set = |on: &str| fs::write(path, on).with_context(|| format!("writing {on} to {}", path.display()));
     for _ in 0..3 {
