@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::Plan;
 use crate::cgroups::Groups;
-use crate::hotpath::{Watcher, pipe, run_time_of};
+use crate::hotpath::{TWO, Watcher, pipe, run_time_of};
 use crate::numbers::{Spread, median};
 use crate::process::Process;
 use crate::refresh::{on_screen, stream};
@@ -64,7 +64,7 @@ fn scope(plan: &Plan, report: &mut Report, groups: &Groups) -> Result<()> {
     let watchers = [
         Watcher::Empty,
         Watcher::Ours("numatop-ng, a scope of one container, no counters", ""),
-        Watcher::Ours("the same, 2 counters", "cpu-clock,page-faults"),
+        Watcher::Ours("the same, 2 counters", TWO),
     ];
     let costs = run_time_of(plan, &watchers, &["--cgroup", &one], 0..rounds, || pipe(LOOPS, &[]).map(drop))?;
     let mut table = Table::new(

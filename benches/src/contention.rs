@@ -7,10 +7,9 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 
 use crate::Plan;
-use crate::hotpath::{Watcher, pipe_on, run_time_of};
+use crate::hotpath::{TWO, Watcher, pipe_on, run_time_of};
 use crate::numbers::{Spread, median};
 use crate::process::{Process, pinned};
-use crate::progs::PerSwitch;
 use crate::report::{Cell, Report, Table};
 
 /// The most that a switch may cost more while the other CPU switches, times what the empty program does.
@@ -19,7 +18,7 @@ const LIMIT: f64 = 1.1;
 const WATCHERS: [Watcher; 3] = [
     Watcher::Empty,
     Watcher::Ours("numatop-ng, no counters", ""),
-    Watcher::Ours("numatop-ng, 2 counters", "cpu-clock,page-faults"),
+    Watcher::Ours("numatop-ng, 2 counters", TWO),
 ];
 
 /// The load of the second CPU.
@@ -62,7 +61,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let (rounds, loops) = if plan.quick { (3, 50_000) } else { (9, 100_000) };
     let cpus = cpus()?;
     // By neighbour and watcher, the program's ns in each round.
-    let mut costs = [const { [const { Vec::new() }; WATCHERS.len()] }; 2];
+    let mut costs: [[Vec<f64>; WATCHERS.len()]; 2] = [const { [const { Vec::new() }; WATCHERS.len()] }; 2];
     for round in 0..rounds {
         let mut neighbours = [(0, Neighbour::Computes), (1, Neighbour::Switches)];
         neighbours.rotate_left(round % 2);
@@ -70,7 +69,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
             let found = run_time_of(plan, &WATCHERS, &[], round..round + 1, || load(cpus, neighbour, loops))
                 .context("measuring beside a neighbour")?;
             for (costs, found) in costs[place].iter_mut().zip(&found) {
-                costs.extend(found.iter().map(|cost: &PerSwitch| cost.switch_program));
+                costs.extend(found.iter().map(|cost| cost.switch_program));
             }
         }
     }

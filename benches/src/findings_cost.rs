@@ -38,7 +38,6 @@ const VIEWS: [(&str, &[&str]); 3] = [
 ];
 
 /// A program that is measured: a binary, and the environment that it is started in.
-#[derive(Clone)]
 struct Side {
     binary: String,
     env: Vec<(&'static str, &'static str)>,

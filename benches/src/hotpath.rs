@@ -42,7 +42,8 @@ pub enum Watcher {
     PerfTask(&'static str, &'static str),
 }
 
-const TWO: &str = "cpu-clock,page-faults";
+/// Two counters that every machine has.
+pub const TWO: &str = "cpu-clock,page-faults";
 
 const WATCHERS: [Watcher; 11] = [
     Watcher::Empty,

@@ -118,16 +118,8 @@ impl Tool {
             }
             Tool::PerfStat => {
                 let mut command = Command::new("perf");
-                command.args([
-                    "stat",
-                    "--log-fd",
-                    "1",
-                    "-a",
-                    "-I",
-                    "1000",
-                    "-e",
-                    "context-switches,cpu-clock",
-                ]);
+                let args = "stat --log-fd 1 -a -I 1000 -e context-switches,cpu-clock";
+                command.args(args.split(' '));
                 stream(&mut command, |line| line.contains("cpu-clock"), WARM_UP, count)
             }
             Tool::OursScreen => {
