@@ -180,7 +180,7 @@ fn serial(words: &mut Words, arch: Arch, lines: &Lines) {
 ///
 /// One vector for all of its queues: the kernel manages those of I/O queues that have their own, and refuses other CPUs for them.
 fn disk(words: &mut Words, arch: Arch, node: u32) {
-    // cache=unsafe: nobody reads the file once the guest has ended.
+    // The disk goes with its guest, so that no write has to be synced: cache=unsafe.
     words.option(
         "-drive",
         "driver=null-co,size=1073741824,read-zeroes=on,if=none,id=disk,snapshot=on,cache=unsafe",

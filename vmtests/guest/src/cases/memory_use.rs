@@ -23,19 +23,19 @@ pub const KNOWN: Case = Case {
     run: known,
 };
 
-/// Leaves the self-check out: an emulator has no slow instructions, and interrupts this program alone behind its loads.
+/// Overrules the self-check, which refuses an emulator: of all programs it interrupts this one behind its loads.
 const UNCHECKED: (&str, &str) = ("NUMATOP_NG_ACCESS_CHECK", "off");
 /// The part of memory that is used much, on the first node, and the other one, on the last.
-const HOT_MIB: &str = "10";
-const COLD_MIB: &str = "82";
+const HOT_MIB: u64 = 10;
+const COLD_MIB: u64 = 82;
 const HOT_PCT: &str = "95";
 /// Percentage points.
 const CLOSE: f64 = 5.0;
 /// Samples are followed for ten milliseconds of each interval, in which an emulator follows three or four: many intervals a second.
 const DELAY_S: &str = "0.1";
-/// Intervals within which there are enough samples, of ten seconds each.
+/// Intervals within which a window of ten seconds has enough samples.
 const PATIENCE: usize = 1200;
-/// With so many an error of five points is more than three standard deviations.
+/// Five points are more than three standard deviations of a share of so many.
 const ENOUGH: u64 = 200;
 /// Samples are followed to the next run of their instruction, and so counted, on this architecture alone.
 const IS_COUNTED: bool = cfg!(target_arch = "x86_64");
@@ -77,20 +77,19 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
 
 fn known(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let nodes: Vec<_> = plan.machine.cpu_nodes().collect();
-    let (Some((near, first)), Some((far, last))) = (nodes.first(), nodes.last()) else {
-        return Err(Stop::skip("needs two nodes"));
-    };
-    if near == far {
-        return Err(Stop::skip("needs two nodes"));
-    }
-    for (node, cpu) in [(*near, first.cpus[0]), (*far, last.cpus[0])] {
-        let cpu = cpu.to_string();
-        let work = Work::start_now("loads", &[&cpu, HOT_PCT, HOT_MIB, "0", COLD_MIB, &far.to_string()])?;
+    let [first, .., last] = &nodes[..] else { return Err(Stop::skip("needs two nodes")) };
+    let [hot_node, cold_node] = [first, last].map(|(node, _)| node.to_string());
+    let [hot_mib, cold_mib] = [HOT_MIB, COLD_MIB].map(|mib| mib.to_string());
+    for (node, its) in [first, last] {
+        let cpu = its.cpus[0].to_string();
+        let work = Work::start_now("loads", &[&cpu, HOT_PCT, &hot_mib, &hot_node, &cold_mib, &cold_node])?;
         let shown = sampled(work.pid())?;
         let truth = work.stop()?.truth;
         let [hot, cold] = ["first", "second"].map(|part| truth[part].as_f64().unwrap_or(0.0));
-        let remote = if node == *near { cold } else { hot };
-        judge(report, (node, 100.0 * remote / (hot + cold)), &shown);
+        let is_near = *node == first.0;
+        let remote = if is_near { cold } else { hot };
+        let on = format!("of a process on node {node}");
+        judge(report, &on, (is_near, 100.0 * remote / (hot + cold)), &shown);
     }
     Ok(())
 }
@@ -114,34 +113,27 @@ fn sampled(pid: i32) -> Result<Value, Stop> {
     Ok(row)
 }
 
-/// Compares a process on this node with the truth: the node of each part of its memory, and the share of remote loads in per
-/// cent. Time at memory is another matter: an emulator, too, takes longer for pages that are seldom used.
-fn judge(report: &mut Report, (node, truth): (usize, f64), row: &Value) {
-    let on = format!("of a process on node {node}");
+/// Compares a process with the truth: whether each part of its memory is near or far, and the share of remote loads in per cent.
+/// Time at memory is another matter: an emulator, too, takes longer for pages that are seldom used.
+fn judge(report: &mut Report, on: &str, (is_near, truth): (bool, f64), row: &Value) {
     report.say(format_args!("samples {on}: {}", row["access"]));
     let mappings = row["access"]["mappings"].as_array().cloned().unwrap_or_default();
-    for (mib, is_remote) in [(HOT_MIB, node != 0), (COLD_MIB, node == 0)] {
-        let bytes = mib.parse::<u64>().unwrap_or(0) << 20;
-        let part = mappings.iter().find(|mapping| mapping["bytes"] == bytes).unwrap_or(&Value::Null);
+    for (mib, is_remote) in [(HOT_MIB, !is_near), (COLD_MIB, is_near)] {
+        let part = mappings.iter().find(|mapping| mapping["bytes"] == mib << 20).unwrap_or(&Value::Null);
         let want = if is_remote { 100.0 } else { 0.0 };
         let what = format!("remote samples of its {mib} MiB, {on}, in per cent");
         report.check(part["remote_pct"] == want, what, want, &part["remote_pct"]);
     }
+    let source = if IS_COUNTED { "sampled" } else { "placement" };
+    report.equal(format!("remote_source {on}"), source, row["remote_source"].as_str().unwrap_or("none"));
     if !IS_COUNTED {
-        report.equal(
-            format!("remote_source {on}"),
-            "placement",
-            row["remote_source"].as_str().unwrap_or("none"),
-        );
         return;
     }
-    report.equal(format!("remote_source {on}"), "sampled", row["remote_source"].as_str().unwrap_or("none"));
     let number = |id: &str| row[id].as_f64().unwrap_or(f64::NAN);
     let (pct, error) = (number("remote_pct"), number("remote_error_points"));
     // By where its memory is, it is 60 points and more off.
-    let near = (pct - truth).abs() <= CLOSE;
     report.check(
-        near,
+        (pct - truth).abs() <= CLOSE,
         format!("remote_pct {on}"),
         format_args!("{truth:.1} ± {CLOSE}"),
         format_args!("{pct:.1} ± {error:.1}"),
