@@ -42,12 +42,13 @@ impl SettingsRead {
     /// Whether those of the reading `before` still hold.
     fn hold(self, before: &GroupRaw, now_ns: u64) -> bool {
         let age = |ns| now_ns.saturating_sub(ns);
-        let was_lost = |why: Option<&Missing>| matches!(why, Some(Missing::Lost(_)));
-        let lost = was_lost(before.cpus.as_ref().err())
-            || was_lost(before.mems.as_ref().err())
-            || was_lost(before.cpu_quota_milli.as_ref().err())
-            || was_lost(before.mem_limit_bytes.as_ref().err());
-        !lost
+        let missing = [
+            before.cpus.as_ref().err(),
+            before.mems.as_ref().err(),
+            before.cpu_quota_milli.as_ref().err(),
+            before.mem_limit_bytes.as_ref().err(),
+        ];
+        !missing.into_iter().flatten().any(|why| matches!(why, Missing::Lost(_)))
             && age(self.first_ns) >= NEW_NS
             && age(self.last_ns) < SETTINGS_NS
             && age(before.read_ns) < APART_NS
