@@ -245,16 +245,24 @@ pub fn doctor_agrees_that_the_live_view_works() -> Result<()> {
 }
 
 pub fn overhead_is_measured_when_asked_for() -> Result<()> {
-    let mut lines = intervals(&["-b", "-n", "1", "-d", "1", "--format", "json", "--overhead"])?;
-    let programs = lines.remove(0)["self"]["programs"].take();
-    let switch = &programs["on_sched_switch"];
-    let (ns, runs) = (switch["probe_ns"].as_f64(), switch["probe_runs_per_s"].as_f64());
-    println!("{programs:#}");
-    // No machine switches less than once a second, and no switch takes a tenth of a millisecond.
-    ensure!(ns.is_some_and(|ns| ns > 10.0 && ns < 100_000.0) && runs > Some(1.0), "{switch}");
-    let share = ns.zip(runs).map(|(ns, runs)| ns * runs / 1e7);
-    let shown = switch["probe_cpu_pct"].as_f64();
-    ensure!(share.zip(shown).is_some_and(|(a, b)| (a - b).abs() < 0.01), "{share:?} {shown:?}");
+    let lines = intervals(&["-b", "-n", "5", "-d", "0.4", "--format", "json", "--overhead"])?;
+    ensure!(lines.len() == 5, "{} intervals", lines.len());
+    let mut times = Vec::new();
+    for line in &lines {
+        let switch = &line["self"]["programs"]["on_sched_switch"];
+        let (ns, runs) = (switch["probe_ns"].as_f64(), switch["probe_runs_per_s"].as_f64());
+        // No machine switches less than once a second.
+        ensure!(ns > Some(10.0) && runs > Some(1.0), "{switch}");
+        let share = ns.zip(runs).map(|(ns, runs)| ns * runs / 1e7);
+        let shown = switch["probe_cpu_pct"].as_f64();
+        ensure!(share.zip(shown).is_some_and(|(a, b)| (a - b).abs() < 0.01), "{share:?} {shown:?}");
+        times.extend(ns);
+    }
+    // No switch takes a tenth of a millisecond. A host that stops the CPU within one makes it
+    // milliseconds, and forty switches of one interval do not hide that; their median does.
+    times.sort_by(f64::total_cmp);
+    println!("{times:?} ns");
+    ensure!(times[2] < 100_000.0, "{times:?} ns");
     let plain = intervals(&["-b", "-n", "1", "-d", "0.2", "--format", "json"])?;
     ensure!(plain[0]["self"].get("programs").is_none(), "statistics that nobody asked for");
     Ok(())
