@@ -26,6 +26,7 @@ struct {
 #define CONTEXT_WORDS 34
 #define WORDS NT_ACCESS_WORDS_ARM64
 #define IP 32
+#define LR 30
 #else
 #define CONTEXT_WORDS 21
 #define WORDS NT_ACCESS_WORDS_X86
@@ -206,6 +207,112 @@ int on_access_event(void *ctx)
 	__u64 began = bpf_ktime_get_ns();
 
 	sample_event(ctx);
+	__sync_fetch_and_add(&access_ns, bpf_ktime_get_ns() - began);
+	return 0;
+}
+
+#define TOUCH_BYTES (NT_TOUCH_FRAMES * sizeof(__u64))
+
+/* ns between two first touches that are sampled on a CPU, beyond a burst. Set by user space. */
+__u64 touch_interval_ns = 10000000;
+
+struct touch {
+	/* Samples that may yet be taken, and when they last became more. */
+	__u64 refilled_ns;
+	__u64 left;
+	struct nt_access_touch head;
+	__u8 frames[TOUCH_BYTES];
+};
+
+/* Too large for the stack, and not the scratch of samples: a clock may interrupt the handler of a fault. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct touch);
+} touch_scratch SEC(".maps");
+
+/*
+ * String functions of C libraries keep nothing on the stack and no frame, so that a walk by frame pointers leaves out
+ * their caller, which is the function of interest. User space believes it where a call stands in front.
+ */
+static inline void read_caller(struct nt_access_touch *touch, __u64 *words)
+{
+	touch->caller = 0;
+	touch->call = 0;
+	if (!in_user_mode(words))
+		return;
+#if defined(__TARGET_ARCH_arm64)
+	touch->caller = words[LR];
+#else
+	bpf_probe_read_user(&touch->caller, sizeof(touch->caller), (void *)words[SP]);
+#endif
+	if (touch->caller > sizeof(touch->call))
+		bpf_probe_read_user(&touch->call, sizeof(touch->call), (void *)(touch->caller - sizeof(touch->call)));
+}
+
+/*
+ * A fault that NUMA balancing asked for looks like any other here. It is counted before, in a field of the task: where
+ * that has not changed since the sample before, this is none of them.
+ */
+static inline __u64 hint_faults(struct task_struct *task)
+{
+	if (!bpf_core_field_exists(task->numa_faults_locality))
+		return 0;
+	return task->numa_faults_locality[0] + task->numa_faults_locality[1];
+}
+
+/*
+ * The event comes with each fault, because a frequency would be that of the burst before: memory is touched in bursts.
+ * The kernel stops it for the rest of a tick where there are too many (kernel.perf_event_max_sample_rate).
+ */
+static inline bool is_due(struct touch *touch, __u64 now)
+{
+	__u64 more = (now - touch->refilled_ns) / (touch_interval_ns ? : 1);
+
+	if (more) {
+		touch->left = touch->left + more > NT_TOUCH_BURST ? NT_TOUCH_BURST : touch->left + more;
+		touch->refilled_ns = now;
+	}
+	if (!touch->left)
+		return false;
+	touch->left--;
+	return true;
+}
+
+static __always_inline void sample_touch(void *ctx, struct task_struct *task, struct touch *touch)
+{
+	__u64 *words = ctx;
+	long got;
+
+	set_head(&touch->head.head, task);
+	touch->head.head.flags = NT_ACCESS_TOUCH;
+	/* struct bpf_perf_event_data has the period behind the registers, then the address. */
+	touch->head.address = words[CONTEXT_WORDS + 1];
+	touch->head.faults = task->min_flt;
+	touch->head.hint_faults = hint_faults(task);
+	read_caller(&touch->head, words);
+	/* Addresses, and no build ids: to read those of each frame takes ten times as long. */
+	got = bpf_get_stack(ctx, touch->frames, TOUCH_BYTES, BPF_F_USER_STACK);
+	touch->head.stack_bytes = bytes_got(got, TOUCH_BYTES);
+	touch->head.zero = 0;
+	send(&touch->head, sizeof(touch->head) + touch->head.stack_bytes);
+}
+
+SEC("perf_event")
+int on_first_touch(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 began = bpf_ktime_get_ns();
+	struct touch *touch;
+	__u32 zero = 0;
+
+	if (!is_wanted(task))
+		return 0;
+	touch = bpf_map_lookup_elem(&touch_scratch, &zero);
+	if (!touch || !is_due(touch, began))
+		return 0;
+	sample_touch(ctx, task, touch);
 	__sync_fetch_and_add(&access_ns, bpf_ktime_get_ns() - began);
 	return 0;
 }

@@ -28,14 +28,6 @@ struct {
 	__type(value, struct sample);
 } scratch SEC(".maps");
 
-/* The length that bpf_get_stack() returned, in bounds that the verifier believes. */
-static inline __u64 bytes_got(long got, __u64 most)
-{
-	if (got <= 0)
-		return 0;
-	return (__u64)got > most ? most : (__u64)got;
-}
-
 SEC("perf_event")
 int on_sample(void *ctx)
 {

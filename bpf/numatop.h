@@ -328,6 +328,7 @@ enum nt_access_flags {
 	NT_ACCESS_SOURCE = 64,
 	NT_ACCESS_WEIGHT = 128,
 	NT_ACCESS_STACK = 256, /* the top of the stack follows */
+	NT_ACCESS_TOUCH = 512, /* a struct nt_access_touch */
 };
 
 /* Causes of a missing sample of memory use. Indexes access_lost; names are in wire.rs. */
@@ -366,9 +367,31 @@ struct nt_access_event {
 	__u64 code;   /* address of the instruction in user mode; 0 in the kernel */
 };
 
+/* Frames of the stack of a first touch at most. */
+#define NT_TOUCH_FRAMES 16
+
+/* First touches of a CPU that are sampled one after the other before they are paced. */
+#define NT_TOUCH_BURST 64
+
+/*
+ * A page fault that read nothing from a disk: a page is touched for the first time, or again after NUMA balancing took
+ * it away. Followed by stack_bytes of addresses, innermost first.
+ */
+struct nt_access_touch {
+	struct nt_access head;
+	__u64 address;
+	__u64 caller;      /* the innermost function returns to it if it has put nothing on the stack; 0: not known */
+	__u64 call;        /* the 8 bytes of code in front of that */
+	__u64 faults;      /* of the thread so far that read nothing from a disk, with this one */
+	__u64 hint_faults; /* of the thread, since numa_faults_locality[] was cleared */
+	__u32 stack_bytes;
+	__u32 zero;
+};
+
 #ifndef __cplusplus
 _Static_assert(sizeof(struct nt_access) == 24, "nt_access");
 _Static_assert(sizeof(struct nt_access_event) == 64, "nt_access_event");
+_Static_assert(sizeof(struct nt_access_touch) == 72, "nt_access_touch");
 _Static_assert(sizeof(struct nt_access_process) == 16, "nt_access_process");
 _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_alloc_pace) == 64, "nt_alloc_pace");

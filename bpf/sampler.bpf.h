@@ -41,4 +41,12 @@ static inline void send_sample(void *sample, __u64 bytes, __u64 most, __u64 *rin
 		__sync_fetch_and_add(ring_busy, 1);
 }
 
+/* The length that bpf_get_stack() returned, in bounds that the verifier believes. */
+static inline __u64 bytes_got(long got, __u64 most)
+{
+	if (got <= 0)
+		return 0;
+	return (__u64)got > most ? most : (__u64)got;
+}
+
 #endif /* SAMPLER_BPF_H */

@@ -7,6 +7,7 @@ pub mod interruptible;
 pub mod json;
 mod lines;
 pub mod notices;
+mod objects;
 mod rows;
 pub mod text;
 

@@ -24,6 +24,7 @@ mod lines;
 mod machine;
 mod memory_use;
 mod names;
+mod objects;
 pub mod payload;
 pub mod placement;
 mod policies;

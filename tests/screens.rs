@@ -13,7 +13,8 @@ use numatop_ng::model::access::answers::Answers;
 use numatop_ng::model::access::class::AccessClass;
 use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
 use numatop_ng::model::access::next_runs::NextRuns;
-use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses, SampledEvent};
+use numatop_ng::model::access::objects::Object;
+use numatop_ng::model::access::{AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, SampledEvent};
 use numatop_ng::model::event::{Event, Role, Tested};
 use numatop_ng::model::process::{Details, Texts};
 use numatop_ng::model::sample::{Comm, Missing, PagesFound, PlacementRaw, Sample};
@@ -513,6 +514,62 @@ fn contended_lines_have_the_code_of_both_sides() {
         press(&mut app, "l");
         press(&mut app, "m");
         assert!(!text(&draw(&app, width, height)).contains("FAR%"));
+    }
+}
+
+/// A table that one function filled on node 0, and a buffer whose function has no name.
+fn touched_first() -> Vec<Object> {
+    let function = |name: Option<&str>| {
+        Arc::new(Function { name: name.map(str::to_string), module: "mysqld".into(), kernel: false })
+    };
+    let node = |node| Some(NodeId(node));
+    let table = Object {
+        functions: vec![function(Some("buf_chunk_init")), function(Some("buf_pool_init"))],
+        touched_on: [(NodeId(0), 412)].into(),
+        mapping: String::new(),
+        by_node: [((node(0), node(0)), 20.0), ((node(0), node(1)), 140.0)].into(),
+        next_by_node: ByNodes::new(),
+    };
+    let buffer = Object {
+        functions: vec![function(None)],
+        touched_on: [(NodeId(0), 3), (NodeId(1), 9)].into(),
+        mapping: "[heap]".into(),
+        by_node: [((node(1), node(1)), 31.0)].into(),
+        next_by_node: ByNodes::new(),
+    };
+    vec![table, buffer]
+}
+
+#[test]
+fn memory_has_the_code_that_touched_it_first() {
+    for (width, height) in [(80, 24), (120, 40)] {
+        let mut world = World::intel();
+        let mut app = app(&mut world, 3, (width, height), Theme::new(false, false));
+        for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "a"] {
+            press(&mut app, key);
+        }
+        let shown = text(&draw(&app, width, height));
+        assert!(shown.contains("memory by first touch n/a: "), "{shown}");
+        let tick = |app: &mut App, world: &mut World, objects: Vec<Object>| {
+            let mut uses = accesses();
+            for found in uses.processes.values_mut() {
+                Arc::make_mut(found).objects.clone_from(&objects);
+            }
+            let sample = Sample { memory_use: Some(Arc::new(uses)), ..world.tick() };
+            app.sample(Arc::clone(&world.host), sample);
+            text(&draw(app, width, height))
+        };
+        let none = tick(&mut app, &mut world, Vec::new());
+        assert!(none.contains("no first touch of the memory in use was seen"), "{none}");
+        let shown = tick(&mut app, &mut world, touched_first());
+        insta::assert_snapshot!(format!("first_touches_{width}x{height}"), shown);
+        // Contended lines take its place, and threads.
+        press(&mut app, "l");
+        assert!(!text(&draw(&app, width, height)).contains("TOUCHED"));
+        press(&mut app, "a");
+        assert!(text(&draw(&app, width, height)).contains("TOUCHED"));
+        press(&mut app, "a");
+        assert!(!text(&draw(&app, width, height)).contains("TOUCHED"));
     }
 }
 

@@ -43,6 +43,18 @@ pub fn decode(bits: u32, bytes: &[u8], ip: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
+/// Whether a call of 64-bit code ends with these bytes.
+pub fn ends_with_call(bytes: &[u8]) -> bool {
+    // The shortest one has two bytes, the longest one a prefix, a SIB byte and four bytes of displacement.
+    (2..=8).filter_map(|len| bytes.len().checked_sub(len)).any(|from| {
+        let call = decode(64, &bytes[from..], 0);
+        call.is_some_and(|call| {
+            let is_call = matches!(call.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+            is_call && call.len() == bytes.len() - from
+        })
+    })
+}
+
 /// The instruction that ran before the one at `ip`, in code of `bits` (64 or 32).
 pub fn previous(bits: u32, code: Code<'_>, ip: u64) -> Previous {
     if let Some((branch, before)) = end_of_loop(bits, code.from, ip) {

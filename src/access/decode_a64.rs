@@ -32,6 +32,11 @@ impl Registers {
     }
 }
 
+/// Whether an instruction is a call: BL, or BLR with or without authentication (Arm ARM, C4.1.92 and C4.1.93).
+pub fn is_call(word: u32) -> bool {
+    word & 0xfc00_0000 == 0x9400_0000 || word & 0xfeff_f000 == 0xd63f_0000
+}
+
 /// The address that a thread was held up by.
 pub fn outcome(registers: &Registers, code: Code<'_>, attribution: Attribution) -> Outcome {
     let word = |bytes: Option<&[u8]>| Some(u32::from_le_bytes(bytes?.try_into().ok()?));

@@ -57,6 +57,20 @@ pub struct EventAccess {
     pub code: u64,
 }
 
+/// A page that a thread touched for the first time, or that NUMA balancing asked about. It has no text form either.
+pub struct Touch {
+    /// The address that it touched.
+    pub address: u64,
+    /// Addresses of its stack as far as frame pointers reach, innermost first.
+    pub stack: Vec<u64>,
+    /// The address behind the call of the innermost function, if that has no frame and has put nothing on the stack.
+    pub caller: Option<u64>,
+    /// Hint faults of the thread, since the kernel last cleared their number: unchanged since its touch before, this is none.
+    pub hint_faults: u64,
+    /// Faults of the thread so far, with this one: those since its touch before were not sampled.
+    pub faults: u64,
+}
+
 /// One interruption of a thread.
 pub struct RawSample {
     /// The process: its id, and the time its leader started in ns since boot.
@@ -65,10 +79,12 @@ pub struct RawSample {
     pub tid: u32,
     /// The CPU that it ran on.
     pub cpu: CpuId,
-    /// `None`: it was in the kernel, or it is a sample of an event.
+    /// `None`: it was in the kernel, or it is a sample of an event or a first touch.
     pub user: Option<UserState>,
     /// Of an event.
     pub event: Option<EventAccess>,
+    /// A first touch.
+    pub touch: Option<Touch>,
 }
 
 /// The user side of an interrupted thread.

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::next_runs::NextRun;
+use super::objects::{PlacedObjects, is_file};
 use super::outcome::Outcome;
+use super::touches::Touches;
 use crate::model::access::answers::Answers;
 use crate::model::access::class::AccessClass;
 use crate::model::access::{
@@ -135,6 +137,23 @@ impl Tally {
         pages.sort_unstable();
         pages.dedup();
         pages
+    }
+
+    /// Samples in pages whose first touch is known, by the code that made it. Memory of files is left out.
+    pub fn by_object(&self, places: &Places, touches: &Touches) -> PlacedObjects {
+        let mut placed = PlacedObjects::default();
+        for (pages, followed) in [(&self.pages, false), (&self.next_pages, true)] {
+            for ((page, cpu_node), samples) in pages {
+                let Some(place) = places.pages.get(page) else { continue };
+                let Some((_, _, name)) = places.mappings.get(place.mapping) else { continue };
+                if let Some(object) = touches.object_at(*page)
+                    && !is_file(name)
+                {
+                    placed.add(object, name, (place.node, *cpu_node), *samples, followed);
+                }
+            }
+        }
+        placed
     }
 
     /// With what was found out about its pages.

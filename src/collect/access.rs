@@ -18,8 +18,8 @@ use super::object;
 use super::sampler::{self, CpuLinks, SampleRing, ring_bytes};
 use super::skel::access::{AccessSkel, AccessSkelBuilder};
 use crate::access::decode_x86::RSP;
-use crate::access::sample::{EventAccess, RawSample, Registers, Stack, UserState};
-use crate::access::{decode_a64, decode_x86};
+use crate::access::sample::{EventAccess, RawSample, Registers, Stack, Touch, UserState};
+use crate::access::{code_x86, decode_a64, decode_x86};
 use crate::model::event::Event;
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
@@ -28,7 +28,7 @@ use crate::model::wire::Wire;
 use crate::model::wire::access::{
     ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CHOSEN, ACCESS_CODE, ACCESS_EVENT, ACCESS_FROM,
     ACCESS_HAS_STACK, ACCESS_KERNEL, ACCESS_KNOWN, ACCESS_LOSSES, ACCESS_RED_ZONE, ACCESS_STACK,
-    ACCESS_WORDS, AccessHead, AccessProcess,
+    ACCESS_TOUCH, ACCESS_WORDS, AccessHead, AccessProcess, TOUCH_FRAMES, TouchHead,
 };
 use crate::pmu::memory_event::MemoryEvent;
 use crate::sys;
@@ -39,6 +39,12 @@ const SAMPLES_PER_S: u32 = 2000;
 /// second would always or never be seen.
 const HZ_MAX: u32 = 97;
 const HZ_MIN: u32 = 7;
+
+/// A page fault that needed no disk; its sample has the address.
+const FIRST_TOUCH: &str = "minor-faults";
+/// First touches that may be sampled for each sample of the clock, beyond a burst: memory is touched within seconds and used for
+/// hours.
+const TOUCHES_PER_SAMPLE: u32 = 5;
 
 /// Room for two seconds of samples until the ring is half full: with the top of the stack one takes 1360 bytes.
 const RING_PER_CPU: u32 = 512 * 1024;
@@ -60,6 +66,7 @@ pub struct AccessProbe {
     links: CpuLinks,
     event_links: CpuLinks,
     store_links: CpuLinks,
+    touch_links: CpuLinks,
     ring: SampleRing<RawSample>,
     hz: u32,
     /// The processes that are sampled; `None`: all.
@@ -83,6 +90,7 @@ impl AccessProbe {
             links: CpuLinks::default(),
             event_links: CpuLinks::default(),
             store_links: CpuLinks::default(),
+            touch_links: CpuLinks::default(),
             ring,
             hz,
             chosen: None,
@@ -117,7 +125,7 @@ impl AccessProbe {
     pub fn set_rate(&mut self, hz: u32) {
         if hz != self.hz {
             (self.links, self.event_links) = (CpuLinks::default(), CpuLinks::default());
-            self.store_links = CpuLinks::default();
+            (self.store_links, self.touch_links) = (CpuLinks::default(), CpuLinks::default());
             self.hz = hz;
         }
     }
@@ -135,7 +143,7 @@ impl AccessProbe {
         if self.hz == 0 {
             return Ok(());
         }
-        self.links.follow(cpus, &clock(), self.hz, &self.skel.progs.on_tick)
+        self.links.follow(cpus, &clock(), Some(self.hz), &self.skel.progs.on_tick)
     }
 
     /// Samples these events of a PMU, too, on the CPUs that have them.
@@ -161,6 +169,25 @@ impl AccessProbe {
             self.store_links.follow_memory(cpus, stores, self.hz, &self.skel.progs.on_access_event);
         if followed.is_err() {
             self.store_links = CpuLinks::default();
+        }
+        followed
+    }
+
+    /// Samples first touches on these CPUs, and on those that went offline no longer.
+    ///
+    /// # Errors
+    /// Page faults cannot be sampled on one of them: then they are on none.
+    pub fn follow_touches(&mut self, cpus: &[CpuId]) -> Result<()> {
+        if self.hz == 0 {
+            return Ok(());
+        }
+        if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
+            data.touch_interval_ns = 1_000_000_000 / u64::from(self.hz * TOUCHES_PER_SAMPLE);
+        }
+        let event = Event::named(FIRST_TOUCH)?;
+        let followed = self.touch_links.follow(cpus, &event, None, &self.skel.progs.on_first_touch);
+        if followed.is_err() {
+            self.touch_links = CpuLinks::default();
         }
         followed
     }
@@ -210,7 +237,11 @@ fn parse(bytes: &[u8]) -> Option<RawSample> {
         let event = event(head.flags, bytes.get(size_of::<AccessHead>()..)?)?;
         // An access of the kernel itself is none of the program.
         let event = if head.flags & ACCESS_KERNEL != 0 { EventAccess::default() } else { event };
-        return Some(RawSample { process, tid: head.tid, cpu, user: None, event: Some(event) });
+        return Some(RawSample { process, tid: head.tid, cpu, user: None, event: Some(event), touch: None });
+    }
+    if head.flags & ACCESS_TOUCH != 0 {
+        let touch = Some(touch(bytes)?);
+        return Some(RawSample { process, tid: head.tid, cpu, user: None, event: None, touch });
     }
     let user = if head.flags & ACCESS_KERNEL != 0 {
         None
@@ -235,7 +266,7 @@ fn parse(bytes: &[u8]) -> Option<RawSample> {
         };
         Some(UserState { registers, code, before: ACCESS_BEFORE - from, stack })
     };
-    Some(RawSample { process, tid: head.tid, cpu, user, event: None })
+    Some(RawSample { process, tid: head.tid, cpu, user, event: None, touch: None })
 }
 
 /// The words of a sampled event: those that are known.
@@ -258,6 +289,29 @@ fn event(flags: u32, words: &[u8]) -> Option<EventAccess> {
         cycles: weight.map(|weight| weight as u32),
         code,
     })
+}
+
+/// A first touch with its stack.
+fn touch(bytes: &[u8]) -> Option<Touch> {
+    let head = TouchHead::from_bytes(bytes)?;
+    let words = bytes.get(size_of::<TouchHead>()..)?.get(..head.stack_bytes as usize)?;
+    let address = |word: &[u8]| Some(u64::from_ne_bytes(word.try_into().ok()?));
+    Some(Touch {
+        address: head.address,
+        stack: words.chunks_exact(size_of::<u64>()).filter_map(address).take(TOUCH_FRAMES).collect(),
+        caller: Some(head.caller).filter(|_| is_call(head.call)),
+        hint_faults: head.hint_faults,
+        faults: head.faults,
+    })
+}
+
+/// Whether code in front of an address ends with a call.
+fn is_call(code: [u8; 8]) -> bool {
+    if cfg!(target_arch = "aarch64") {
+        let [.., a, b, c, d] = code;
+        return decode_a64::is_call(u32::from_le_bytes([a, b, c, d]));
+    }
+    code_x86::ends_with_call(&code)
 }
 
 /// Registers by their numbers in instructions.
@@ -351,6 +405,43 @@ mod tests {
         assert_eq!(of(16 | 32 | 64 | 128), (Some(0x1000), Some(0x2000), Some(0x42), Some(300)));
         assert_eq!(of(16 | 64), (Some(0x1000), None, Some(0x42), None));
         assert_eq!(of(16 | 32 | 64 | 128 | ACCESS_KERNEL), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_first_touch_has_its_stack_and_a_caller_only_behind_a_call() {
+        let of = |call: [u8; 8], stack: &[u64]| {
+            let head = AccessHead { pid: 7, tid: 8, leader_start_ns: 9, cpu: 1, flags: ACCESS_TOUCH };
+            let stack_bytes = size_of_val(stack) as u32;
+            let touch = TouchHead {
+                head,
+                address: 0x7000,
+                caller: 0x4005,
+                call,
+                hint_faults: 3,
+                stack_bytes,
+                faults: 16,
+                zero: 0,
+            };
+            let mut bytes = touch.as_bytes().to_vec();
+            stack.iter().for_each(|address| bytes.extend(address.to_ne_bytes()));
+            assert!((0..bytes.len()).all(|cut| parse(&bytes[..cut]).is_none()));
+            let sample = parse(&bytes).unwrap();
+            assert!(sample.user.is_none() && sample.event.is_none());
+            sample.touch.unwrap()
+        };
+        // call rel32 behind three nops; bl behind a nop of arm64.
+        let call = if cfg!(target_arch = "aarch64") {
+            [0x1f, 0x20, 0x03, 0xd5, 0x10, 0, 0, 0x94]
+        } else {
+            [0x90, 0x90, 0x90, 0xe8, 0x10, 0, 0, 0]
+        };
+        let touch = of(call, &[0x100, 0x101]);
+        assert_eq!(
+            (touch.address, touch.caller, touch.hint_faults, touch.faults),
+            (0x7000, Some(0x4005), 3, 16)
+        );
+        assert_eq!(touch.stack, [0x100, 0x101]);
+        assert_eq!(of([0x90; 8], &[]).caller, None);
     }
 
     #[test]

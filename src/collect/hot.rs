@@ -95,7 +95,7 @@ impl HotProbe {
     /// # Errors
     /// The event cannot be sampled on one of them.
     pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
-        self.links.follow(cpus, &self.sampling.event, self.sampling.hz, &self.skel.progs.on_sample)
+        self.links.follow(cpus, &self.sampling.event, Some(self.sampling.hz), &self.skel.progs.on_sample)
     }
 
     /// Says whether tasks without a record are out of scope from now on.

@@ -89,7 +89,8 @@ struct OnCpu {
 }
 
 impl CpuLinks {
-    /// Samples `event` on these CPUs, as far as it is there, and on those that went offline no longer.
+    /// Samples `event` on these CPUs, as far as it is there, and on those that went offline no longer: `hz` times a second,
+    /// or each time where that is `None`.
     ///
     /// # Errors
     /// The event cannot be sampled on one of them.
@@ -97,7 +98,7 @@ impl CpuLinks {
         &mut self,
         cpus: &[CpuId],
         event: &Event,
-        hz: u32,
+        hz: Option<u32>,
         program: &ProgramMut<'_>,
     ) -> Result<()> {
         self.keep(cpus);

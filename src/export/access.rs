@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
 use crate::model::access::answers::{Answers, MemoryAnswers};
 use crate::model::access::lines::CONTENDED_LINES;
+use crate::model::access::objects::{NO_TOUCH, OBJECTS};
 use crate::model::access::{MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent};
 use crate::model::sample::Missing;
 use crate::model::share::wilson_farther;
@@ -82,6 +83,9 @@ pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
         let key = if by_count || of_event { "use_pct" } else { "mappings" };
         object["missing"][key] = json!(why.to_string());
     }
+    if found.objects.is_empty() {
+        object["missing"][OBJECTS] = json!(NO_TOUCH);
+    }
     if by_time.is_ok() || by_count || of_event {
         let wholes = (by_time.is_ok().then(|| found.placed()), by_count.then(|| found.placed_by_count()));
         let listed = |mapping: &&MappingUse| {
@@ -89,6 +93,9 @@ pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
         };
         let rows = found.mappings.iter().filter(listed).take(MAPPINGS_LISTED);
         object["mappings"] = rows.map(|mapping| row(mapping, wholes)).collect();
+        if !found.objects.is_empty() && (by_time.is_ok() || by_count) {
+            object[OBJECTS] = super::objects::rows(&found.objects, wholes);
+        }
     }
     object
 }
@@ -124,7 +131,7 @@ fn judged(found: &MemoryUse, evidence: &Evidence) -> Result<(), String> {
     by_count(evidence).map_err(|why: ByTime| why.to_string())
 }
 
-fn percent(part: f64, whole: f64) -> Option<f64> {
+pub(super) fn percent(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| rounded(100.0 * part / whole))
 }
 

@@ -7,6 +7,7 @@ pub mod class;
 pub mod latency;
 pub mod lines;
 pub mod next_runs;
+pub mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use self::answers::Answers;
 use self::lines::ContendedLines;
 use self::next_runs::NextRuns;
+use self::objects::Object;
 use super::process::ProcessId;
 use super::sample::Missing;
 use super::units::NodeId;
@@ -127,6 +129,8 @@ pub struct MemoryUse {
     pub answers: Answers,
     /// Cache lines that its threads take from each other, as far as a PMU sampled them.
     pub lines: ContendedLines,
+    /// Its memory by the code that touched it first, the most used one first.
+    pub objects: Vec<Object>,
 }
 
 /// Samples in mappings that are not listed, in the same way as those of [`MappingUse`].
@@ -216,6 +220,8 @@ impl MemoryUse {
             + node_bytes(&self.rest.next_by_node)
             + self.next_runs.by_mapping.len() * 2 * size_of::<[u64; 3]>()
             + lines.sum::<usize>()
+            + size_of_val(&self.objects[..])
+            + self.objects.iter().map(Object::heap_bytes).sum::<usize>()
     }
 
     /// Addresses that were found in mappings.

@@ -29,12 +29,14 @@ enum Target {
     Cpu(CpuId),
 }
 
-/// Opens an event that is sampled so many times a second on `cpu`, for a program to be attached to.
+/// Opens an event that is sampled `hz` times a second on `cpu`, or each time where that is `None`, for a program to be
+/// attached to.
 ///
 /// # Errors
 /// The reason, ready to be shown.
-pub fn open_sampling(event: &Event, cpu: CpuId, hz: u32) -> Result<OwnedFd, Missing> {
-    perf_event_open(event, Target::Cpu(cpu), Some(hz))
+pub fn open_sampling(event: &Event, cpu: CpuId, hz: Option<u32>) -> Result<OwnedFd, Missing> {
+    let rate = hz.map_or(Rate::Period(1), |hz| Rate::of(event, hz));
+    perf_event_open(event, Target::Cpu(cpu), Some(rate))
         .map_err(|error| refusal(event, &format!("sampling on CPU {cpu}"), &error))
 }
 
@@ -43,17 +45,17 @@ pub fn open_sampling(event: &Event, cpu: CpuId, hz: u32) -> Result<OwnedFd, Miss
 /// # Errors
 /// The reason, ready to be shown.
 pub fn open_sampling_self(event: &Event, hz: u32) -> Result<OwnedFd, Missing> {
-    perf_event_open(event, Target::ThisThread, Some(hz))
+    perf_event_open(event, Target::ThisThread, Some(Rate::of(event, hz)))
         .map_err(|error| refusal(event, "sampling this thread", &error))
 }
 
-/// Opens an event: one that counts, or with `hz` one that is sampled so many times a second.
-fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result<OwnedFd> {
+/// Opens an event: one that counts, or with a `rate` one that is sampled.
+fn perf_event_open(event: &Event, target: Target, rate: Option<Rate>) -> io::Result<OwnedFd> {
     let (pid, cpu) = match target {
         Target::ThisThread => (0, -1),
         Target::Cpu(cpu) => (-1, cpu.0 as i32),
     };
-    sys::perf_event_open(attributes(event, hz), pid, cpu, None)
+    sys::perf_event_open(attributes(event, rate), pid, cpu, None)
 }
 
 /// The part of a thread's work that is counted.
@@ -97,7 +99,7 @@ impl OwnCount {
 /// The way in which the kernel is told how often to sample.
 #[derive(Debug, PartialEq)]
 enum Rate {
-    /// In ns, of a clock: the kernel makes a period of a frequency anyway (perf_swevent_init_hrtimer of
+    /// Events from one sample to the next; ns of a clock: the kernel makes a period of a frequency anyway (perf_swevent_init_hrtimer of
     /// kernel/events/core.c), and refuses with EINVAL a frequency above kernel.perf_event_max_sample_rate, which it
     /// lowers by itself on slow machines.
     Period(u64),
@@ -114,7 +116,7 @@ impl Rate {
     }
 }
 
-fn attributes(event: &Event, hz: Option<u32>) -> libbpf_sys::perf_event_attr {
+fn attributes(event: &Event, rate: Option<Rate>) -> libbpf_sys::perf_event_attr {
     let times = libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED | libbpf_sys::PERF_FORMAT_TOTAL_TIME_RUNNING;
     let mut attr = libbpf_sys::perf_event_attr {
         type_: event.kind,
@@ -125,9 +127,9 @@ fn attributes(event: &Event, hz: Option<u32>) -> libbpf_sys::perf_event_attr {
         ..Default::default()
     };
     attr.set_exclude_guest(0);
-    if let Some(hz) = hz {
-        match Rate::of(event, hz) {
-            Rate::Period(ns) => attr.__bindgen_anon_1.sample_period = ns,
+    if let Some(rate) = rate {
+        match rate {
+            Rate::Period(period) => attr.__bindgen_anon_1.sample_period = period,
             Rate::Frequency(hz) => {
                 attr.__bindgen_anon_1.sample_freq = hz;
                 attr.set_freq(1);
@@ -171,7 +173,7 @@ pub fn open_memory_event(event: &MemoryEvent, cpu: CpuId, hz: u32) -> Result<Ope
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     // IBS leaves no kernel out before 7.2, and physical addresses need more permission than the rest.
     for (physical, exclude_kernel) in [(true, true), (true, false), (false, true), (false, false)] {
-        let mut attr = attributes(&event.event, Some(hz));
+        let mut attr = attributes(&event.event, Some(Rate::of(&event.event, hz)));
         attr.sample_type = u64::from(always | if physical { perf::PERF_SAMPLE_PHYS_ADDR } else { 0 });
         attr.set_exclude_kernel(exclude_kernel.into());
         attr.set_exclude_idle(0);

@@ -14,11 +14,8 @@ use crate::model::units::NodeId;
 /// Lines, and sides of a line, that readers take: a later version may list more than this one.
 const LINES_MAX: usize = 1000;
 
-/// Writes nothing where no line is contended.
+/// Writes lines, also where none is contended: something follows then.
 pub(super) fn encode<'a>(out: &mut Vec<u8>, lines: &'a ContendedLines, texts: &mut Numbers<&'a str>) {
-    if *lines == ContendedLines::default() {
-        return;
-    }
     put_count(out, lines.loads);
     put(out, lines.listed.len() as u64);
     for line in &lines.listed {
@@ -34,15 +31,32 @@ pub(super) fn encode<'a>(out: &mut Vec<u8>, lines: &'a ContendedLines, texts: &m
             put_count(out, side.far);
             put(out, side.function.is_some().into());
             if let Some(function) = &side.function {
-                // The number of a text, or 0.
-                put(out, function.name.as_ref().map_or(0, |name| texts.of(name) + 1));
-                put(out, texts.of(&function.module));
+                put_function(out, function, texts);
             }
         }
     }
 }
 
-fn put_node(out: &mut Vec<u8>, node: Option<NodeId>) {
+pub(super) fn put_function<'a>(out: &mut Vec<u8>, function: &'a Function, texts: &mut Numbers<&'a str>) {
+    // The number of a text, or 0.
+    put(out, function.name.as_ref().map_or(0, |name| texts.of(name) + 1));
+    put(out, texts.of(&function.module));
+}
+
+/// A function that [`put_function`] wrote, which is none of the kernel.
+///
+/// # Errors
+/// The bytes are something else.
+pub(super) fn function<'a>(
+    input: &mut Bytes<'_>,
+    text: impl Fn(u64) -> Result<&'a str, Malformed>,
+) -> Result<Arc<Function>, Malformed> {
+    let name = input.number()?.checked_sub(1).map(&text).transpose()?.map(str::to_string);
+    let module = text(input.number()?)?.to_string();
+    Ok(Arc::new(Function { name, module, kernel: false }))
+}
+
+pub(super) fn put_node(out: &mut Vec<u8>, node: Option<NodeId>) {
     put(out, node.map_or(0, |node| u64::from(node.0) + 1));
 }
 
@@ -75,12 +89,8 @@ pub(super) fn decode<'a>(
             let store = input.count(1)? == 1;
             let offset = input.count((1 << LINE_SHIFT) - 1)? as u8;
             let (cpu_node, samples, far) = (node(input)?, count(input)?, count(input)?);
-            let mut function = None;
-            if input.count(1)? == 1 {
-                let name = input.number()?.checked_sub(1).map(&text).transpose()?.map(str::to_string);
-                let module = text(input.number()?)?.to_string();
-                function = Some(Arc::new(Function { name, module, kernel: false }));
-            }
+            let has_function = input.count(1)? == 1;
+            let function = has_function.then(|| function(input, &text)).transpose()?;
             let side = LineSide { store, function, offset, cpu_node, samples, far };
             room.take_side(&side)?;
             line.sides.push(side);
@@ -90,7 +100,11 @@ pub(super) fn decode<'a>(
     Ok(lines)
 }
 
-fn node(input: &mut Bytes<'_>) -> Result<Option<NodeId>, Malformed> {
+/// A node that [`put_node`] wrote.
+///
+/// # Errors
+/// It is something else.
+pub(super) fn node(input: &mut Bytes<'_>) -> Result<Option<NodeId>, Malformed> {
     Ok(input.count(MAX_NODES)?.checked_sub(1).map(|node| NodeId(node as u32)))
 }
 
@@ -136,13 +150,6 @@ mod tests {
         assert_eq!(back(&bytes, &texts.list).unwrap(), lines);
         assert!((1..bytes.len()).all(|cut| back(&bytes[..cut], &texts.list).is_err()));
         assert!(back(&bytes, &texts.list[..1]).is_err());
-    }
-
-    #[test]
-    fn no_line_takes_no_byte() {
-        let mut bytes = Vec::new();
-        encode(&mut bytes, &ContendedLines::default(), &mut Numbers::default());
-        assert!(bytes.is_empty());
         assert_eq!(back(&[], &[]).unwrap(), ContendedLines::default());
     }
 

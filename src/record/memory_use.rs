@@ -8,8 +8,9 @@ use super::placement::missing;
 use super::room::Room;
 use super::stacks::Numbers;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use super::{answers, lines};
+use super::{answers, lines, objects};
 use crate::model::access::answers::Answers;
+use crate::model::access::lines::ContendedLines;
 use crate::model::access::next_runs::NextRuns;
 use crate::model::access::{
     AccessSource, ByNodes, MAPPINGS_LISTED, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
@@ -117,7 +118,11 @@ fn encode_process<'a>(
     put_by_nodes(out, &found.rest.next_by_node);
     answers::encode(out, &found.answers);
     found.mappings.iter().for_each(|mapping| answers::encode(out, &mapping.answers));
-    lines::encode(out, &found.lines, texts);
+    // Neither takes a byte in most samples.
+    if found.lines != ContendedLines::default() || !found.objects.is_empty() {
+        lines::encode(out, &found.lines, texts);
+    }
+    objects::encode(out, &found.objects, texts);
 }
 
 /// Counts are those of ten seconds: sums of them stay in range whatever a file says.
@@ -129,7 +134,7 @@ fn put_parts(out: &mut Vec<u8>, samples: f64) {
     put_count(out, (samples * PARTS).round() as u64);
 }
 
-fn put_by_nodes(out: &mut Vec<u8>, by_nodes: &ByNodes) {
+pub(super) fn put_by_nodes(out: &mut Vec<u8>, by_nodes: &ByNodes) {
     let number = |node: &Option<NodeId>| node.map_or(0, |node| u64::from(node.0) + 1);
     put(out, by_nodes.len() as u64);
     for ((page, cpu), samples) in by_nodes {
@@ -241,6 +246,7 @@ fn decode_process(input: &mut Bytes<'_>, texts: &[&str], room: &mut Room) -> Res
         mapping.answers = answers::decode(input, room)?;
     }
     found.lines = lines::decode(input, text, room)?;
+    found.objects = objects::decode(input, text, room)?;
     Ok(found)
 }
 
@@ -266,7 +272,11 @@ pub(super) fn map(input: &mut Bytes<'_>, room: &mut Room) -> Result<usize, Malfo
     Ok(entries)
 }
 
-fn by_nodes(input: &mut Bytes<'_>, room: &mut Room) -> Result<ByNodes, Malformed> {
+/// A map that [`put_by_nodes`] wrote.
+///
+/// # Errors
+/// It is something else, or there is no room.
+pub(super) fn by_nodes(input: &mut Bytes<'_>, room: &mut Room) -> Result<ByNodes, Malformed> {
     let node = |number: usize| number.checked_sub(1).map(|node| NodeId(node as u32));
     let mut by_nodes = ByNodes::new();
     for _ in 0..map(input, room)? {
@@ -280,7 +290,8 @@ fn by_nodes(input: &mut Bytes<'_>, room: &mut Room) -> Result<ByNodes, Malformed
 mod tests {
     use super::*;
     use crate::model::access::class::AccessClass;
-    use crate::model::access::lines::{ContendedLine, ContendedLines, LineSide};
+    use crate::model::access::lines::{ContendedLine, LineSide};
+    use crate::model::access::objects::Object;
     use crate::model::sample::Missing;
 
     fn mapping(at: u64) -> MappingUse {
@@ -334,6 +345,7 @@ mod tests {
             rest: RestUse::default(),
             answers: sampled(),
             lines: contended(),
+            objects: vec![Object { mapping: "[heap]".into(), ..Object::default() }],
         };
         let processes = [((7, 70), Arc::new(found)), ((9, 1), Arc::new(MemoryUse::default()))].into();
         let event = Some(SampledEvent { source: AccessSource::Pebs, threshold: Some(128) });
@@ -354,6 +366,22 @@ mod tests {
     fn what_was_sampled_comes_back() {
         assert_eq!(back(&bytes(&uses(50))).unwrap(), Some(uses(50)));
         assert_eq!(back(&[]).unwrap(), None);
+    }
+
+    #[test]
+    fn lines_and_objects_take_no_byte_where_there_are_none() {
+        let row = |lines, objects| {
+            let found = MemoryUse { lines, objects, ..MemoryUse::default() };
+            let (mut bytes, mut texts) = (Vec::new(), Numbers::default());
+            encode_process(&mut bytes, &found, None, &mut texts);
+            let back = decode_process(&mut Bytes(&bytes), &texts.list, &mut Room::endless()).unwrap();
+            assert_eq!(back, found);
+            bytes.len()
+        };
+        let none = row(ContendedLines::default(), Vec::new());
+        let objects = row(ContendedLines::default(), vec![Object::default()]);
+        let lines = row(contended(), Vec::new());
+        assert!(none + 2 < objects && none < lines, "{none} {objects} {lines}");
     }
 
     #[test]

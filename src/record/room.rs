@@ -9,6 +9,7 @@ use super::payload::Delta;
 use super::varint::Malformed;
 use crate::model::access::answers::Answers;
 use crate::model::access::lines::{ContendedLine, LineSide};
+use crate::model::access::objects::Object;
 use crate::model::access::{MappingUse, MemoryUse, MemoryUses};
 use crate::model::interrupts::{DeviceInterrupts, Interrupts};
 use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
@@ -112,6 +113,16 @@ impl Room {
         self.take(1, of_side(side))
     }
 
+    /// For an object in a mapping with so long a name, without its functions and maps.
+    pub(super) fn take_object(&mut self, name: usize) -> Result<(), Malformed> {
+        self.take(1, size_of::<Object>() + name)
+    }
+
+    /// For a function of it.
+    pub(super) fn take_function(&mut self, function: &Arc<Function>) -> Result<(), Malformed> {
+        self.take(1, of_function(function))
+    }
+
     pub(super) fn take_named(&mut self, function: &Function) -> Result<(), Malformed> {
         self.take(1, of_named(function))
     }
@@ -149,6 +160,7 @@ fn of_uses(uses: &MemoryUses) -> usize {
             + of_answers(&found.answers)
             + found.mappings.iter().map(of_mapping).sum::<usize>()
             + found.lines.listed.iter().map(of_line).sum::<usize>()
+            + found.objects.iter().map(of_object).sum::<usize>()
     };
     uses.processes.values().map(|found| of_process(found)).sum()
 }
@@ -160,6 +172,16 @@ fn of_line(line: &ContendedLine) -> usize {
 
 fn of_side(side: &LineSide) -> usize {
     size_of::<LineSide>() + side.function.as_ref().map_or(0, |function| function.bytes())
+}
+
+fn of_object(object: &Object) -> usize {
+    let functions = object.functions.iter().map(of_function).sum::<usize>();
+    let maps = [object.touched_on.len(), object.by_node.len(), object.next_by_node.len()];
+    size_of::<Object>() + object.mapping.len() + functions + maps.into_iter().map(of_map).sum::<usize>()
+}
+
+fn of_function(function: &Arc<Function>) -> usize {
+    size_of::<Arc<Function>>() + function.bytes()
 }
 
 fn of_answers(answers: &Answers) -> usize {

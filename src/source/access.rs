@@ -4,6 +4,8 @@
 mod asked;
 mod budgeted;
 mod lines;
+mod names;
+mod objects;
 mod spe;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,6 +20,8 @@ use libbpf_rs::Program;
 use self::asked::{Asked, by_turns};
 use self::budgeted::Budgeted;
 use self::lines::{Lines, line_sample};
+use self::names::Names;
+use self::objects::Objects;
 use self::spe::Spe;
 use crate::access::outcome::{Attribution, Outcome};
 use crate::access::sample::{Decoders, EventAccess, RawSample, Registers};
@@ -78,6 +82,10 @@ pub struct Access {
     lost: Losses,
     known: Arc<MemoryUses>,
     lines: Lines,
+    objects: Objects,
+    names: Names,
+    /// First touches are sampled, too.
+    has_touches: bool,
     /// The CPUs that are sampled.
     cpus: Vec<CpuId>,
     /// The processes whose pages are looked up first.
@@ -127,6 +135,8 @@ impl Access {
             }
         };
         let event = sampled_event(&events, spe.as_ref());
+        // Each page fault of the machine pays for it: not by default.
+        let has_touches = matches!(sampled, Sampled::All) && probe.follow_touches(cpus).is_ok();
         let budgeted = match sampled {
             Sampled::All => None,
             Sampled::Budgeted(wanted) => {
@@ -167,6 +177,9 @@ impl Access {
             until_ns: now_ns,
             known: Arc::new(Window::default().sum(event)),
             lines: Lines::default(),
+            objects: Objects::default(),
+            names: Names::default(),
+            has_touches,
             cpus: cpus.to_vec(),
             first: Vec::new(),
             budgeted,
@@ -223,6 +236,10 @@ impl Access {
             let node = topology.cpu(sample.cpu).and_then(|cpu| cpu.node);
             if let Some(event) = &sample.event {
                 self.take_event(sample.process, event, node);
+                continue;
+            }
+            if let Some(touch) = &sample.touch {
+                self.objects.add((sample.process, sample.tid), touch, node, self.page_shift);
                 continue;
             }
             let outcome = sample.user.as_ref().map(|state| self.decoders.outcome(state, attribution));
@@ -340,10 +357,13 @@ impl Access {
         self.decode(topology)?;
         self.take_spe(topology, tasks);
         self.follow_programs();
+        let rows = tasks.iter().chain(exited).map(|task| task.process()).collect();
+        self.names.take();
+        self.objects.settle(&rows, now_ns, &mut self.names);
         self.look_up(tasks, now_ns);
         self.own += thread_time().saturating_sub(began);
         self.keep_to_budget(now_ns)?;
-        Ok(with_a_row(&self.known, tasks.iter().chain(exited).map(|task| task.process()).collect()))
+        Ok(with_a_row(&self.known, rows))
     }
 
     /// Takes what was found out about pages, and asks about those of new samples.
@@ -351,10 +371,10 @@ impl Access {
         let came = self.reader.take();
         if let Some(asked) = &mut self.asked {
             for (process, placed) in came.answers.into_iter().flat_map(|answer| answer.pages) {
-                asked.take(process, placed);
+                asked.take(process, placed, self.objects.of(process));
             }
             if let Some((process, why)) = came.locked {
-                asked.take(process, Err(why));
+                asked.take(process, Err(why), None);
             }
         }
         if self.reader.is_free() {
@@ -369,8 +389,10 @@ impl Access {
         for (process, tally) in asked.batch {
             asked.found.insert(process, tally.place(&Places::default()));
         }
-        let lines = self.lines.finish(asked.to_ns, asked.lines, asked.placed_lines, self.page_shift);
-        let (lines, left_out) = lines;
+        let of_lines = (asked.lines, asked.placed_lines);
+        let (lines, left_out) =
+            self.lines.finish(asked.to_ns, of_lines.0, of_lines.1, self.page_shift, &mut self.names);
+        let objects = self.objects.finish(asked.to_ns, asked.placed_objects);
         if left_out > 0 {
             *asked.lost.entry(LINES_LEFT_OUT).or_default() += left_out;
         }
@@ -379,6 +401,11 @@ impl Access {
         for (process, lines) in lines {
             if let Some(found) = known.processes.get_mut(&process) {
                 Arc::make_mut(found).lines = lines;
+            }
+        }
+        for (process, objects) in objects {
+            if let Some(found) = known.processes.get_mut(&process) {
+                Arc::make_mut(found).objects = objects;
             }
         }
         self.known = Arc::new(known);
@@ -397,6 +424,7 @@ impl Access {
             found: BTreeMap::new(),
             lines: std::mem::take(&mut self.lines.fresh),
             placed_lines: BTreeMap::new(),
+            placed_objects: BTreeMap::new(),
             lost: since.collect(),
             page_shift: self.page_shift,
         };
@@ -471,6 +499,9 @@ impl Access {
             if self.probe.follow_stores(cpus, &self.stores).is_err() {
                 self.stores = Vec::new();
             }
+        }
+        if self.has_touches {
+            self.has_touches = self.probe.follow_touches(cpus).is_ok();
         }
         if let Some(spe) = &mut self.spe {
             let followed = spe.follow(Path::new(ROOT), cpus);

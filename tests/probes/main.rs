@@ -13,6 +13,7 @@ mod command;
 mod containers;
 mod contended_lines;
 mod engine;
+mod first_touches;
 mod host_root;
 mod hostile;
 mod hot;
@@ -337,6 +338,7 @@ fn main() {
         access::phases_are_said_to_be_by_time,
         access::a_number_in_registers_and_on_the_stack_is_in_no_output,
         access::json_has_the_mapping_that_is_used,
+        first_touches::memory_has_the_function_that_touched_it_first,
         memory_event::addresses_of_page_faults_are_on_the_node_of_their_page,
         contended_lines::both_sides_of_a_line_have_their_function,
     ]);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{access, hostile, locking};
+use crate::{access, first_touches, hostile, locking};
 
 /// Set in the environment of a workload.
 pub const VARIABLE: &str = "NUMATOP_NG_TEST_WORKLOAD";
@@ -310,6 +310,7 @@ pub fn run(name: &str) {
             }
         }
         locking::NAME => locking::run().unwrap(),
+        first_touches::NAME => first_touches::run(),
         other if hostile::run(other) => {}
         other => panic!("no workload '{other}'"),
     }

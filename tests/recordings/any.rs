@@ -10,6 +10,7 @@ use numatop_ng::model::access::answers::Answers;
 use numatop_ng::model::access::class::AccessClass;
 use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
 use numatop_ng::model::access::next_runs::NextRuns;
+use numatop_ng::model::access::objects::Object;
 use numatop_ng::model::access::{
     AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
 };
@@ -371,6 +372,21 @@ fn lines() -> impl Strategy<Value = ContendedLines> {
     (count(), vec(line, 0..4)).prop_map(|(loads, listed)| ContendedLines { loads, listed })
 }
 
+fn object() -> impl Strategy<Value = Object> {
+    let function = (option::of("[a-z]{1,9}"), "[a-z]{0,9}")
+        .prop_map(|(name, module)| Arc::new(Function { name, module, kernel: false }));
+    let touched_on = btree_map((0..200u32).prop_map(NodeId), any::<u32>().prop_map(u64::from), 0..4);
+    (vec(function, 0..5), touched_on, "[a-z/]{0,9}", by_nodes(), by_nodes()).prop_map(
+        |(functions, touched_on, mapping, by_node, next_by_node)| Object {
+            functions,
+            touched_on,
+            mapping,
+            by_node,
+            next_by_node,
+        },
+    )
+}
+
 fn memory_use() -> impl Strategy<Value = MemoryUse> {
     let count = || any::<u32>().prop_map(u64::from);
     let counts = proptest::array::uniform12(count());
@@ -380,14 +396,14 @@ fn memory_use() -> impl Strategy<Value = MemoryUse> {
     );
     let lost = btree_map("[a-z_]{1,5}", count(), 0..3);
     let no_nodes = option::of(Just(Missing::Unsupported("no move_pages".into())));
-    let no_nodes = (no_nodes, answers(), lines());
+    let no_nodes = (no_nodes, answers(), lines(), vec(object(), 0..4));
     let rest = (vec(mapping_use(), 0..4), by_nodes(), by_nodes(), no_nodes, any::<u32>());
     (counts, pairs, lost, rest).prop_map(
         |(
             n,
             (by_remote, by_mapping),
             lost,
-            (mappings, by_node, next_by_node, (no_nodes, answers, lines), unmapped),
+            (mappings, by_node, next_by_node, (no_nodes, answers, lines, objects), unmapped),
         )| MemoryUse {
             samples: n[0],
             with_address: n[1],
@@ -412,6 +428,7 @@ fn memory_use() -> impl Strategy<Value = MemoryUse> {
             rest: RestUse { by_node, next_by_node },
             answers,
             lines,
+            objects,
         },
     )
 }

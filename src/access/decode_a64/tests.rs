@@ -97,3 +97,14 @@ fn an_instruction_that_has_not_run_has_not_lost_its_address() {
 fn code_that_could_not_be_read_has_no_answer() {
     assert_eq!(behind(&[], &[NOP]), Unknown);
 }
+
+#[test]
+fn calls_are_told_from_jumps_and_returns() {
+    // bl, blr x3, blraaz x3, blraa x3, x4; b, br x3, ret, ldr.
+    for call in [0x9400_0010, 0xd63f_0060, 0xd63f_087f, 0xd73f_0864] {
+        assert!(is_call(call), "{call:x}");
+    }
+    for other in [0x1400_0010, 0xd61f_0060, 0xd65f_03c0, 0xf940_0000] {
+        assert!(!is_call(other), "{other:x}");
+    }
+}

@@ -185,3 +185,29 @@ fn code_that_could_not_be_read_has_no_answer() {
         assert_eq!(decoder.outcome(&registers(false), code, Attribution::Behind), Unknown);
     }
 }
+
+#[test]
+fn calls_are_told_from_what_looks_like_them() {
+    use crate::access::code_x86::ends_with_call;
+    // call rel32; call rax; call r8; call [rip + 8]; call [rax + rcx * 8 + 0x1000] behind a nop.
+    for call in [
+        &[0x90, 0x90, 0x90, 0xe8, 0x10, 0, 0, 0][..],
+        &[0xff, 0xd0],
+        &[0x90, 0x41, 0xff, 0xd0],
+        &[0xff, 0x15, 8, 0, 0, 0],
+        &[0x90, 0xff, 0x94, 0xc8, 0, 0x10, 0, 0],
+    ] {
+        assert!(ends_with_call(call), "{call:x?}");
+    }
+    // nops; jmp rel32; jmp rax; ret; a call that ends earlier; nothing.
+    for other in [
+        &[0x90; 8][..],
+        &[0x90, 0x90, 0x90, 0xe9, 0x10, 0, 0, 0],
+        &[0xff, 0xe0],
+        &[0x90, 0xc3],
+        &[0xe8, 0x10, 0, 0, 0, 0x90],
+        &[],
+    ] {
+        assert!(!ends_with_call(other), "{other:x?}");
+    }
+}

@@ -29,6 +29,11 @@ pub const ACCESS_EVENT: u32 = 8;
 /// `NT_ACCESS_ADDRESS`, and flags of the other words of such a sample in their order: physical address, source, weight.
 pub const ACCESS_KNOWN: [u32; 4] = [16, 32, 64, 128];
 
+/// `NT_ACCESS_TOUCH`: the sample is a first touch.
+pub const ACCESS_TOUCH: u32 = 512;
+/// Frames of the stack of a first touch at most (`NT_TOUCH_FRAMES`).
+pub const TOUCH_FRAMES: usize = 16;
+
 /// Causes for which a sample of memory use is missing (`enum nt_access_loss`), as they are called in JSON.
 pub const ACCESS_LOSSES: [&str; 2] = ["ring_full", "ring_busy"];
 
@@ -49,6 +54,30 @@ pub struct AccessHead {
 }
 
 const _: () = assert!(size_of::<AccessHead>() == 24);
+
+/// `struct nt_access_touch`: followed by addresses of the stack.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct TouchHead {
+    /// Of all samples.
+    pub head: AccessHead,
+    /// The address that was touched.
+    pub address: u64,
+    /// The address that the innermost function returns to if it has put nothing on the stack; 0: not known.
+    pub caller: u64,
+    /// The 8 bytes of code in front of that.
+    pub call: [u8; 8],
+    /// Faults of the thread so far that read nothing from a disk, with this one.
+    pub faults: u64,
+    /// Hint faults of the thread, since the kernel last cleared their number.
+    pub hint_faults: u64,
+    /// Bytes of addresses behind this.
+    pub stack_bytes: u32,
+    /// Always 0.
+    pub zero: u32,
+}
+
+const _: () = assert!(size_of::<TouchHead>() == 72);
 
 /// Processes that are sampled at most where not all are (`NT_ACCESS_CHOSEN`).
 pub const ACCESS_CHOSEN: usize = 64;

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::access::lines::{LineBatch, PlacedLines, place as place_lines};
+use crate::access::objects::PlacedObjects;
+use crate::access::touches::Touches;
 use crate::access::window::{Batch, Losses, Place, Places};
 use crate::collect::access::lookup;
 use crate::collect::mm_reader::wire::{JOBS_MAX, Job, PagesPlaced, PagesTurn};
@@ -29,6 +31,8 @@ pub(super) struct Asked {
     /// Sides of contended lines whose pages are not looked up yet, and those that are.
     pub lines: LineBatch,
     pub placed_lines: BTreeMap<ProcessId, PlacedLines>,
+    /// Samples in memory whose first touch is known.
+    pub placed_objects: BTreeMap<ProcessId, PlacedObjects>,
     pub lost: Losses,
     pub page_shift: u32,
 }
@@ -60,8 +64,13 @@ impl Asked {
         (!jobs.is_empty()).then_some(PagesTurn { jobs, pages, budget: BUDGET })
     }
 
-    /// Takes the answer about the pages of a process.
-    pub(super) fn take(&mut self, process: ProcessId, placed: Result<PagesPlaced, Missing>) {
+    /// Takes the answer about the pages of a process, whose first `touches` are known.
+    pub(super) fn take(
+        &mut self,
+        process: ProcessId,
+        placed: Result<PagesPlaced, Missing>,
+        touches: Option<&Touches>,
+    ) {
         let Some(tally) = self.batch.remove(&process) else { return };
         let asked = self.pages.remove(&process).unwrap_or_default();
         let places = match placed {
@@ -70,6 +79,9 @@ impl Asked {
         };
         if let Some(lines) = self.lines.remove(&process) {
             self.placed_lines.insert(process, place_lines(lines, &places, self.page_shift));
+        }
+        if let Some(touches) = touches {
+            self.placed_objects.insert(process, tally.by_object(&places, touches));
         }
         self.found.insert(process, tally.place(&places));
     }

@@ -1,48 +1,26 @@
 //! Contended lines of the processes that are sampled: samples on their way to lines, and the names of their code.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
 
+use super::names::Names;
 use crate::access::lines::{LineBatch, LineSample, LineWindow, PlacedLines, place};
 use crate::access::sample::EventAccess;
 use crate::access::window::Places;
-use crate::hot::known_names::KnownNames;
 use crate::model::access::lines::ContendedLines;
 use crate::model::process::ProcessId;
 use crate::model::stacks::Place;
 use crate::model::units::NodeId;
 use crate::pmu::data_src;
-use crate::program::helper::OWN_PROGRAM;
-use crate::symbolize::Namer;
 
-/// Samples of the last ten seconds, and what is known of them.
+/// Samples of the last ten seconds.
+#[derive(Default)]
 pub(super) struct Lines {
     /// Samples since pages were last asked about.
     pub(super) fresh: LineBatch,
     window: LineWindow,
-    /// numatop-ng itself, which names code.
-    program: PathBuf,
-    /// There from the first sample of a contended line on.
-    namer: Option<Namer>,
-    names: KnownNames,
     /// Times that the window was added up.
     #[cfg(test)]
     sums: usize,
-}
-
-impl Default for Lines {
-    fn default() -> Lines {
-        Lines {
-            fresh: LineBatch::default(),
-            window: LineWindow::default(),
-            program: PathBuf::from(OWN_PROGRAM),
-            namer: None,
-            names: KnownNames::default(),
-            #[cfg(test)]
-            sums: 0,
-        }
-    }
 }
 
 /// An access that may be one side of a contended line, as far as its event says.
@@ -72,42 +50,27 @@ impl Lines {
         batch: LineBatch,
         mut placed: BTreeMap<ProcessId, PlacedLines>,
         page_shift: u32,
+        names: &mut Names,
     ) -> (BTreeMap<ProcessId, ContendedLines>, u64) {
         for (process, samples) in batch {
             placed.insert(process, place(samples, &Places::default(), page_shift));
         }
         let left_out = self.window.add(to_ns, placed);
-        // Answers take longer than an interval has: names that have come by now are all that this one gets.
-        let answers = self.namer.as_mut().map(|namer| namer.answers(Duration::ZERO));
-        self.names.extend(answers.into_iter().flatten());
-        let found = self.sum();
-        self.ask(&found);
+        let found = self.sum(names);
+        let is_listed =
+            |process: &ProcessId| found.get(process).is_some_and(|lines| !lines.listed.is_empty());
+        let code = self.window.code().filter(|(process, _)| is_listed(process));
+        names.ask(code.map(|(process, code)| (Place::Address(process, code), process)));
         (found, left_out)
     }
 
     /// Adds the window up, a sum over up to ten seconds of samples: once an interval.
-    fn sum(&mut self) -> BTreeMap<ProcessId, ContendedLines> {
+    fn sum(&mut self, names: &Names) -> BTreeMap<ProcessId, ContendedLines> {
         #[cfg(test)]
         {
             self.sums += 1;
         }
-        let names = &self.names;
-        self.window.sum(|process, code| names.get(&Place::Address(process, code)).cloned())
-    }
-
-    /// Asks for the functions of code that accesses listed lines.
-    fn ask(&mut self, found: &BTreeMap<ProcessId, ContendedLines>) {
-        let is_listed =
-            |process: &ProcessId| found.get(process).is_some_and(|lines| !lines.listed.is_empty());
-        if !found.keys().any(&is_listed) {
-            return;
-        }
-        // Without a thread for it lines have no names.
-        self.namer = self.namer.take().or_else(|| Namer::start(self.program.clone()).ok());
-        if let Some(namer) = &mut self.namer {
-            let places = self.window.code().filter(|(process, _)| is_listed(process));
-            namer.ask(places.map(|(process, code)| (Place::Address(process, code), process)));
-        }
+        self.window.sum(|process, code| names.get(&Place::Address(process, code)))
     }
 }
 
@@ -119,21 +82,22 @@ mod tests {
 
     #[test]
     fn an_interval_is_added_up_once_with_the_names_that_have_come() {
-        let mut lines = Lines { program: PathBuf::from("/nonexistent"), ..Lines::default() };
+        let mut lines = Lines::default();
+        let mut names = Names::of_program("/nonexistent".into());
         let process = (7, 1);
         let (address, code, transfer) = (0x1040, 0x10, Some(Transfer::Near));
         let load = LineSample { address, code, cpu_node: None, page_node: None, transfer };
-        let listed = |lines: &mut Lines, to_ns| {
+        let listed = |lines: &mut Lines, names: &mut Names, to_ns| {
             let batch = LineBatch::from([(process, vec![load; 3])]);
-            let (found, left_out) = lines.finish(to_ns, batch, BTreeMap::new(), 12);
+            let (found, left_out) = lines.finish(to_ns, batch, BTreeMap::new(), 12, names);
             assert_eq!(left_out, 0);
             found[&process].listed[0].sides[0].function.clone()
         };
-        assert_eq!((listed(&mut lines, 1), lines.sums), (None, 1));
+        assert_eq!((listed(&mut lines, &mut names, 1), lines.sums), (None, 1));
         let name = Function { name: Some("pop".into()), module: "queue".into(), kernel: false };
-        lines.names.extend([(Place::Address(process, code), name.clone().into())]);
-        assert_eq!((listed(&mut lines, 2).as_deref(), lines.sums), (Some(&name), 2));
+        names.learn([(Place::Address(process, code), name.clone().into())]);
+        assert_eq!((listed(&mut lines, &mut names, 2).as_deref(), lines.sums), (Some(&name), 2));
         // Functions of their code were asked for.
-        assert!(lines.namer.is_some());
+        assert!(names.has_asked());
     }
 }

@@ -45,6 +45,8 @@ pub enum Action {
     WalkMappings,
     /// Contended cache lines of the process instead of its threads.
     ContendedLines,
+    /// Memory of the process by the code that touched it first instead of its threads.
+    Objects,
     MemoryUse,
     /// Sample accesses of processes that matter on the screen, or no longer.
     Sampling,

@@ -189,6 +189,13 @@ pub static KEYS: &[Binding] = &[
     ),
     bind(
         DETAIL,
+        &[ch('a')],
+        Action::Objects,
+        "",
+        "Details: memory in use by the code that touched it first, which chose its node",
+    ),
+    bind(
+        DETAIL,
         &[ch('u')],
         Action::MemoryUse,
         "Use",

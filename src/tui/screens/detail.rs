@@ -1,4 +1,4 @@
-//! One process, or one thread of it, looked at closely: its threads, mappings or contended lines, what it did lately, and what /proc says about it.
+//! One process, or one thread of it, looked at closely: its threads, mappings, contended lines or objects, what it did lately, and what /proc says about it.
 
 mod balancing;
 mod draw;
@@ -7,6 +7,7 @@ mod lines;
 mod mappings;
 mod maps;
 mod moved;
+mod objects;
 mod remote;
 
 use ratatui::buffer::Buffer;
@@ -17,6 +18,7 @@ use super::{Answer, Screen, Subject};
 use crate::collect::mappings::Mappings;
 use crate::finding::{self, Finding};
 use crate::model::process::{Details, ProcessId};
+use crate::snapshot::Task;
 use crate::text::clean;
 use crate::tui::history::Want;
 use crate::tui::history::process::ProcessSnapshot;
@@ -27,6 +29,24 @@ use crate::tui::widgets::layout::below;
 
 /// Findings about the process that have a line.
 const FINDINGS_MAX: usize = 2;
+
+/// A list of what was sampled, in place of threads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    /// Contended lines, with the code of both sides.
+    Lines,
+    /// Memory by the code that touched it first.
+    Objects,
+}
+
+impl List {
+    fn rows(self, task: Option<&Task>) -> usize {
+        match self {
+            List::Lines => lines::rows(task),
+            List::Objects => objects::rows(task),
+        }
+    }
+}
 
 #[derive(Default)]
 pub struct Detail {
@@ -40,8 +60,8 @@ pub struct Detail {
     details: Option<Result<Details, String>>,
     /// Its mappings, while they are shown.
     maps: Option<Maps>,
-    /// Its contended lines, while they are shown: the first row in view.
-    lines: Option<usize>,
+    /// Another list in their place, and its first row in view.
+    list: Option<(List, usize)>,
     /// Memory use is sampled for this view.
     samples: bool,
 }
@@ -69,6 +89,14 @@ impl Detail {
         let subject = finding::Subject::Process(self.process.0, self.process.1);
         let about = state.conclusions.findings.iter().filter(|finding| finding.key.subject == subject);
         about.take(FINDINGS_MAX).collect()
+    }
+
+    /// Shows a list, or threads again.
+    fn toggle(&mut self, list: List) -> Option<Effect> {
+        let is_shown = self.list.is_some_and(|(shown, _)| shown == list);
+        self.list = (!is_shown).then_some((list, 0));
+        self.maps = None;
+        None
     }
 
     /// Takes the mappings of a process.
@@ -100,7 +128,7 @@ impl Screen for Detail {
     }
 
     fn list(&self, body: Rect, state: &State) -> Rect {
-        let head = if self.maps.is_some() || self.lines.is_some() { mappings::HEAD } else { 1 };
+        let head = if self.maps.is_some() || self.list.is_some() { mappings::HEAD } else { 1 };
         below(draw::split(body, state.snapshot(), self.findings(state).len()).1, head)
     }
 
@@ -154,9 +182,8 @@ impl Screen for Detail {
         let threads = seen.map_or(0, |seen| seen.order.len());
         let task = seen.and_then(|seen| seen.task.as_ref());
         let rows = self.maps.as_ref().map_or(0, |maps| mappings::rows(maps, task));
-        let lines = lines::rows(task);
-        match (&mut self.lines, &mut self.maps) {
-            (Some(first), _) => *first = motion.of_view(*first, lines, height),
+        match (&mut self.list, &mut self.maps) {
+            (Some((list, first)), _) => *first = motion.of_view(*first, list.rows(task), height),
             (None, Some(maps)) => maps.go(motion, rows, height),
             (None, None) => self.offset = motion.of_view(self.offset, threads, height),
         }
@@ -165,14 +192,11 @@ impl Screen for Detail {
     fn act(&mut self, action: Action, _height: usize, state: &mut State) -> Answer {
         Answer::Effect(match action {
             Action::Mappings => {
-                self.lines = None;
+                self.list = None;
                 self.toggle_maps(state)
             }
-            Action::ContendedLines => {
-                self.lines = if self.lines.is_some() { None } else { Some(0) };
-                self.maps = None;
-                None
-            }
+            Action::ContendedLines => self.toggle(List::Lines),
+            Action::Objects => self.toggle(List::Objects),
             Action::WalkMappings => self.walk_maps(state),
             Action::MemoryUse => self.toggle_samples(state),
             _ => return Answer::Ignored,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Detail, balancing, lines, mappings, moved, remote};
+use super::{Detail, List, balancing, lines, mappings, moved, objects, remote};
 use crate::finding::Finding;
 use crate::metric::Value;
 use crate::metric::access::{DRAM_REMOTE_PCT, MEM_TIME_PCT};
@@ -124,8 +124,9 @@ pub(super) fn render(
         let history = if detail.thread.is_none() { &seen.history[..] } else { &[] };
         line_of_history(series, snapshot, task, history, theme, &mut pen);
     }
-    match (&detail.lines, &detail.maps) {
-        (Some(first), _) => {
+    match (&detail.list, &detail.maps) {
+        (Some((List::Objects, first)), _) => objects::render(task, *first, theme, threads_area, buf),
+        (Some((List::Lines, first)), _) => {
             let no_lines = snapshot.host_missing(CONTENDED_LINES);
             let no_lines = no_lines.map(|why| crate::text::clean_str(&why.to_string()));
             let why = lines::Why { no_event: events_missing(detail, snapshot), no_lines };

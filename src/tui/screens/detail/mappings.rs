@@ -7,7 +7,7 @@ use super::latencies::{self, LatencyColumns};
 use super::maps::Maps;
 use crate::access::follow::by_count::{Evidence, by_count};
 use crate::collect::mappings::{Mapping, Mappings, walk_ns};
-use crate::model::access::{ENOUGH, MappingUse, MemoryUse};
+use crate::model::access::{ByNodes, ENOUGH, MappingUse, MemoryUse};
 use crate::model::share::{wilson, wilson_farther};
 use crate::snapshot::{SampledUse, Task};
 use crate::text::plural;
@@ -18,9 +18,9 @@ use crate::tui::widgets::pen::Pen;
 /// Cells of numbers, policies, shares by node, a share, and its error or a share without decimals.
 const NUMBER: u16 = 7;
 const POLICY: u16 = 12;
-const NODES: u16 = 16;
-const SHARE: u16 = 5;
-const ERROR: u16 = 4;
+pub(super) const NODES: u16 = 16;
+pub(super) const SHARE: u16 = 5;
+pub(super) const ERROR: u16 = 4;
 /// Share of remote samples of a mapping from which on it stands out, percent: as that of a process.
 const REMOTE_MIN: f64 = 20.0;
 /// Part of the addresses that lie in known mappings, percent: it is said where it is less.
@@ -48,14 +48,14 @@ struct List<'a> {
 
 /// Samples of a process in its mappings, where their shares say something: of the clock by time, followed by count, and of
 /// a PMU. One may say something where the others do not.
-struct Wholes {
-    placed: Option<f64>,
-    counted: Option<f64>,
+pub(super) struct Wholes {
+    pub(super) placed: Option<f64>,
+    pub(super) counted: Option<f64>,
     answered: Option<f64>,
 }
 
 impl Wholes {
-    fn of(used: Option<&MemoryUse>) -> Wholes {
+    pub(super) fn of(used: Option<&MemoryUse>) -> Wholes {
         let is_counted =
             |used: &&MemoryUse| used.complete().is_ok() && by_count(&Evidence::of_mappings(used)).is_ok();
         Wholes {
@@ -241,13 +241,8 @@ fn line(
             share.map_or(("-".into(), String::new()), |(pct, error)| (percent(pct), percent(error)));
         pen.write_right(&pct, SHARE, if share.is_some() { plain } else { dim }).gap(1);
         pen.write_right(&error, ERROR, dim).gap(1);
-        let remote = used.map(MappingUse::remote).filter(|(_, known)| *known > 0.0);
-        let (text, role) = match remote.map(|(remote, known)| remote * 100.0 / known) {
-            None => ("-".into(), Role::Dim),
-            Some(pct) => (format!("{pct:.0}"), if pct >= REMOTE_MIN { Role::Remote } else { Role::Plain }),
-        };
-        pen.write_right(&text, ERROR, theme.style(role)).gap(1);
-        by_node(used.map(on_nodes).unwrap_or_default(), NODES, theme, pen);
+        remote(used.map(MappingUse::remote).unwrap_or_default(), theme, pen);
+        by_node(used.map(|used| on_nodes(&used.by_node)).unwrap_or_default(), NODES, theme, pen);
     }
     let parts = used.map(|used| (used.followed(), used.answers.accesses() as f64)).unwrap_or_default();
     for (part, whole) in [(parts.0, list.counted), (parts.1, list.answered)] {
@@ -279,10 +274,19 @@ fn line(
     pen.write(&format!("{start:x} "), dim).write(name, plain);
 }
 
+/// The share of samples from another node, of those of which that is known, and a gap.
+pub(super) fn remote((remote, known): (f64, f64), theme: &Theme, pen: &mut Pen<'_>) {
+    let (text, role) = match (known > 0.0).then(|| remote * 100.0 / known) {
+        None => ("-".into(), Role::Dim),
+        Some(pct) => (format!("{pct:.0}"), if pct >= REMOTE_MIN { Role::Remote } else { Role::Plain }),
+    };
+    pen.write_right(&text, ERROR, theme.style(role)).gap(1);
+}
+
 /// Samples by node of the page, those of unknown nodes left out.
-fn on_nodes(used: &MappingUse) -> Vec<(usize, f64)> {
+pub(super) fn on_nodes(by_node: &ByNodes) -> Vec<(usize, f64)> {
     let mut nodes: Vec<(usize, f64)> = Vec::new();
-    for ((page, _), samples) in &used.by_node {
+    for ((page, _), samples) in by_node {
         let Some(page) = page.map(|page| page.0 as usize) else { continue };
         match nodes.iter_mut().find(|(node, _)| *node == page) {
             Some((_, sum)) => *sum += samples,
@@ -293,7 +297,7 @@ fn on_nodes(used: &MappingUse) -> Vec<(usize, f64)> {
 }
 
 /// Shares by node, the largest first, as many as `width` cells hold, and a gap.
-fn by_node(mut nodes: Vec<(usize, f64)>, width: u16, theme: &Theme, pen: &mut Pen<'_>) {
+pub(super) fn by_node(mut nodes: Vec<(usize, f64)>, width: u16, theme: &Theme, pen: &mut Pen<'_>) {
     nodes.retain(|(_, on)| *on > 0.0);
     nodes.sort_by(|a, b| b.1.total_cmp(&a.1));
     let all: f64 = nodes.iter().map(|(_, on)| on).sum();

@@ -19,7 +19,8 @@ pub const CASE: Case = Case {
 pub const KNOWN: Case = Case {
     name: "memory_use_known",
     about: "samples have the node of their page: a process that makes 95 % of its loads from a tenth of its memory has that \
-            share as remote_pct, near or far (the emulator is interrupted behind its loads)",
+            share as remote_pct, near or far, and its memory the function that touched it first (the emulator is interrupted \
+            behind its loads)",
     run: known,
 };
 
@@ -29,6 +30,8 @@ const UNCHECKED: (&str, &str) = ("NUMATOP_NG_ACCESS_CHECK", "off");
 const HOT_MIB: u64 = 10;
 const COLD_MIB: u64 = 82;
 const HOT_PCT: &str = "95";
+/// Part of the use that is in memory whose first touch is known, at least: nearly all of it is touched by one function.
+const KNOWN_PCT: f64 = 80.0;
 /// Percentage points.
 const CLOSE: f64 = 5.0;
 /// Samples are followed for ten milliseconds of each interval, in which an emulator follows three or four: many intervals a second.
@@ -82,22 +85,27 @@ fn known(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let [hot_mib, cold_mib] = [HOT_MIB, COLD_MIB].map(|mib| mib.to_string());
     for (node, its) in [first, last] {
         let cpu = its.cpus[0].to_string();
-        let work = Work::start_now("loads", &[&cpu, HOT_PCT, &hot_mib, &hot_node, &cold_mib, &cold_node])?;
-        let shown = sampled(work.pid())?;
+        let mut work = Work::start("loads", &[&cpu, HOT_PCT, &hot_mib, &hot_node, &cold_mib, &cold_node])?;
+        let shown = sampled(&mut work)?;
         let truth = work.stop()?.truth;
         let [hot, cold] = ["first", "second"].map(|part| truth[part].as_f64().unwrap_or(0.0));
         let is_near = *node == first.0;
         let remote = if is_near { cold } else { hot };
         let on = format!("of a process on node {node}");
         judge(report, &on, (is_near, 100.0 * remote / (hot + cold)), &shown);
+        judge_touches(report, &on, &node.to_string(), &shown);
     }
     Ok(())
 }
 
-/// The row of the process once there are enough samples, or the last one.
-fn sampled(pid: i32) -> Result<Value, Stop> {
+/// The row of the process once there are enough samples, or the last one. It touches its memory while it is sampled.
+fn sampled(work: &mut Work) -> Result<Value, Stop> {
+    let pid = work.pid();
     let mut batch = Batch::start_with(&["-d", DELAY_S, "--access"], &[UNCHECKED])?;
     let mut row = Value::Null;
+    // The sampler is there with the first interval.
+    batch.next()?;
+    work.go();
     for _ in 0..PATIENCE {
         // Intervals are not kept: so many of them are more than a node of some guests has.
         let interval = batch.next()?;
@@ -111,6 +119,17 @@ fn sampled(pid: i32) -> Result<Value, Stop> {
     }
     batch.stop()?;
     Ok(row)
+}
+
+/// Whether its memory was touched first by the function that did, on the node where that ran.
+fn judge_touches(report: &mut Report, on: &str, node: &str, row: &Value) {
+    let object = &row["access"]["objects"][0];
+    let function = object["functions"][0]["function"].as_str().unwrap_or("none");
+    report.check(function.contains("touch"), format_args!("first touch {on}"), "touch_all", function);
+    let touched_on = &object["first_touched_on"];
+    report.check(touched_on[node] == 100.0, format_args!("its node {on}"), node, touched_on);
+    let share = object["use_pct"].as_f64().or(object["accesses_pct"].as_f64()).unwrap_or(0.0);
+    report.check(share >= KNOWN_PCT, format_args!("use in that memory {on}"), KNOWN_PCT, share);
 }
 
 /// Compares a process with the truth: whether each part of its memory is near or far, and the share of remote loads in per cent.

@@ -1,0 +1,61 @@
+//! First touches of the processes that are sampled, and the use of what they touched.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::names::Names;
+use crate::access::objects::{ObjectWindow, PlacedObjects};
+use crate::access::sample::Touch;
+use crate::access::touches::Touches;
+use crate::model::access::objects::Object;
+use crate::model::process::ProcessId;
+use crate::model::units::NodeId;
+
+/// Processes whose first touches are kept: with runs for all pages of each they would take some 3 MB each.
+const PROCESSES_MAX: usize = 256;
+
+/// First touches by process, and samples of the last ten seconds in what was touched.
+#[derive(Default)]
+pub(super) struct Objects {
+    touches: BTreeMap<ProcessId, Touches>,
+    window: ObjectWindow,
+}
+
+impl Objects {
+    /// Takes a touch of a thread on a CPU of this node.
+    pub(super) fn add(
+        &mut self,
+        (process, tid): (ProcessId, u32),
+        touch: &Touch,
+        node: Option<NodeId>,
+        page_shift: u32,
+    ) {
+        if self.touches.len() < PROCESSES_MAX || self.touches.contains_key(&process) {
+            self.touches.entry(process).or_default().add(process, tid, touch, node, page_shift);
+        }
+    }
+
+    /// Takes the names that have come by `now_ns` of CLOCK_MONOTONIC, and asks for those of new stacks. Processes without a row
+    /// have ended.
+    pub(super) fn settle(&mut self, rows: &HashSet<ProcessId>, now_ns: u64, names: &mut Names) {
+        self.touches.retain(|process, _| rows.contains(process));
+        for (process, touches) in &mut self.touches {
+            names.ask(touches.unnamed().map(|place| (place, *process)));
+            touches.settle(now_ns, |place| names.get(place));
+        }
+    }
+
+    /// First touches of a process, where there are any.
+    pub(super) fn of(&self, process: ProcessId) -> Option<&Touches> {
+        self.touches.get(&process)
+    }
+
+    /// Takes the samples of an interval that ended at `to_ns`, and says which objects are used.
+    pub(super) fn finish(
+        &mut self,
+        to_ns: u64,
+        placed: BTreeMap<ProcessId, PlacedObjects>,
+    ) -> BTreeMap<ProcessId, Vec<Object>> {
+        self.window.add(to_ns, placed);
+        self.window.sum(&self.touches)
+    }
+}

@@ -1,0 +1,146 @@
+//! Memory in use by the code that touched it first: a program with three regions, of which one was touched before.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::access::is_emulated;
+use crate::until::PATIENCE;
+use crate::workload::Workload;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
+/// The workload of this test.
+pub const NAME: &str = "first-touches";
+/// Bytes of a region: more than a cache holds.
+const REGION: usize = 64 << 20;
+const PAGE: usize = 4096;
+/// Tenths of the loads that go to each region.
+const TENTHS: [u64; 3] = [2, 5, 3];
+/// Shares of an object and of its mapping are of the same samples: they differ by pages at the ends of a region, which lie
+/// beyond the first and the last sampled touch, percentage points. Where pages are huge ones there are some twenty of these.
+const CLOSE: f64 = 5.0;
+
+/// A region with a page behind it that cannot be touched, so that it is a mapping of its own.
+fn region() -> *mut u8 {
+    // SAFETY: the kernel chooses a place where nothing is mapped; the part that is made accessible is within it.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let at = libc::mmap(std::ptr::null_mut(), REGION + PAGE, libc::PROT_NONE, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        assert_eq!(libc::mprotect(at, REGION, libc::PROT_READ | libc::PROT_WRITE), 0);
+        at.cast()
+    }
+}
+
+#[inline(never)]
+fn touched_by_a_loop(at: *mut u8) {
+    for place in (0..REGION).step_by(64) {
+        // SAFETY: within the region. A store of this function itself, also without optimisation.
+        unsafe { *at.add(place) = 1 };
+    }
+    std::hint::black_box(at);
+}
+
+/// The function of the C library that touches the memory has no frame.
+#[inline(never)]
+fn touched_by_memset(at: *mut u8) {
+    // SAFETY: within the region.
+    unsafe { libc::memset(at.cast(), 1, REGION) };
+    // Else the call would be a jump.
+    std::hint::black_box(at);
+}
+
+/// Runs as the workload: says where the regions are, touches two when it is told to go on, and uses all three.
+pub fn run() {
+    let regions = [region(), region(), region()];
+    touched_by_a_loop(regions[0]);
+    println!("ready");
+    println!("{}", regions.map(|region| format!("{:x}", region as usize)).join(" "));
+    let _ = std::io::stdin().read_line(&mut String::new());
+    touched_by_a_loop(regions[1]);
+    touched_by_memset(regions[2]);
+    let mut state = 88_172_645_463_325_252_u64;
+    loop {
+        // xorshift64 (Marsaglia 2003).
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let tenth = (state >> 40) % 10;
+        let which = usize::from(tenth >= TENTHS[0]) + usize::from(tenth >= TENTHS[0] + TENTHS[1]);
+        let place = (state >> 8) as usize % (REGION / 8) * 8;
+        // SAFETY: within the region, and a multiple of eight as it is.
+        std::hint::black_box(unsafe { std::ptr::read_volatile(regions[which].add(place).cast::<u64>()) });
+    }
+}
+
+pub fn memory_has_the_function_that_touched_it_first() -> Result<()> {
+    let mut workload = Workload::start(NAME)?;
+    let words = workload.line()?;
+    let starts: Vec<&str> = words.split(' ').collect();
+    let pid = workload.pid().to_string();
+    let mut child = Command::new(BINARY)
+        .args(["-b", "--format", "json", "--access", "-d", "0.5", "-p", &pid])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let shown = judge(&mut workload, &starts, child.stdout.take().context("stdout")?);
+    child.kill()?;
+    child.wait()?;
+    shown
+}
+
+fn judge(workload: &mut Workload, starts: &[&str], out: impl std::io::Read) -> Result<()> {
+    let (limit, mut told) = (Instant::now() + PATIENCE, false);
+    let mut found = Value::Null;
+    for line in BufReader::new(out).lines() {
+        let interval: Value = serde_json::from_str(&line?)?;
+        if let Some(why) = interval["missing"]["mem_time_pct"].as_str().filter(|_| is_emulated()) {
+            println!("not compared: {why}");
+            return Ok(());
+        }
+        // The sampler is there with the first interval.
+        if !std::mem::replace(&mut told, true) {
+            workload.go()?;
+        }
+        let row = interval["tasks"].as_array().and_then(|rows| rows.first());
+        found = row.map(|row| row["access"].clone()).unwrap_or_default();
+        // Samples from before the regions were touched have left the window.
+        let has_all = found["objects"].as_array().is_some_and(|objects| objects.len() >= 2);
+        if has_all && found["window_s"].as_f64() > Some(10.0) && found["samples"].as_u64() > Some(500) {
+            break;
+        }
+        ensure!(Instant::now() < limit, "waited {} s in vain: {found}", PATIENCE.as_secs());
+    }
+    println!("{}", found["objects"]);
+    let mappings = found["mappings"].as_array().context("no mappings")?;
+    let objects = found["objects"].as_array().context("no objects")?;
+    // Without optimisation most loads overwrite the register with their address: their share is by count alone.
+    let share = |part: &Value| part["use_pct"].as_f64().or(part["accesses_pct"].as_f64());
+    let of_mapping = |start: &str| {
+        let mapping = mappings.iter().find(|mapping| mapping["start"] == start);
+        mapping.and_then(share).with_context(|| format!("no mapping {start}: {found}"))
+    };
+    let of_object = |function: &str| {
+        let is_its = |object: &&Value| {
+            object["functions"][0]["function"].as_str().is_some_and(|name| name.contains(function))
+        };
+        let object = objects.iter().find(is_its).with_context(|| format!("no {function}: {found}"))?;
+        ensure!(object["first_touches"].as_u64() > Some(5), "{object}");
+        share(object).context("no share")
+    };
+    for (start, function) in [(starts[1], "touched_by_a_loop"), (starts[2], "touched_by_memset")] {
+        let (its, all) = (of_object(function)?, of_mapping(start)?);
+        println!("{function}: {its} of {all} %");
+        ensure!(its <= all + 0.1 && its >= all - CLOSE, "{function}: {its} % and {all} % of its mapping");
+    }
+    // The first was touched by the same function before anybody looked.
+    let old = of_mapping(starts[0])?;
+    let known: f64 = objects.iter().filter_map(share).sum();
+    if old < 5.0 || known > 101.0 - old {
+        bail!("{known} % known, and {old} % in memory that was touched before: {found}");
+    }
+    Ok(())
+}
