@@ -1,16 +1,24 @@
 //! Rows of tasks that ended while the exit ring was full: their last word never comes. Where some were lost the walk hands
 //! out every task, and a row that two such walks miss is given up. Pure.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::model::sample::TaskRaw;
+use crate::program::slack::is_roomy;
 
 /// Samples from one search to the next: where exits are lost all the time, one walk in four hands out everything.
 const REST: u32 = 8;
 
 /// Rows that were given up whose last word is still waited for, so that it is not counted again.
 const REMEMBERED: usize = 65_536;
+
+/// Samples for which it is waited for: ten minutes at one a second. A task that is off the list has little left to do; most
+/// last words that are waited for were lost, and never come.
+const LATEST: u64 = 600;
+
+/// Rows for which there may be room whatever is remembered.
+const ROOM_MIN: usize = 1024;
 
 /// The walk of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +32,14 @@ enum Walk {
     Second,
 }
 
+/// A row that was given up.
+#[derive(Clone, Copy, Debug)]
+struct GivenUp {
+    serial: u64,
+    /// The number of the sample.
+    at: u64,
+}
+
 /// Finds rows whose last word is overdue.
 #[derive(Debug, Default)]
 pub struct Overdue {
@@ -35,8 +51,11 @@ pub struct Overdue {
     /// Serials of rows that the first walk of a search missed. Last words of some may be on their way: a task leaves the
     /// list that is walked before its last switch.
     suspects: HashSet<u64>,
-    /// Serials of rows that were given up.
-    given_up: BTreeSet<u64>,
+    /// Samples so far.
+    samples: u64,
+    /// Rows that were given up, ascending by serial. In one block of memory: thousands of small ones between the rows of a
+    /// burst would stay when those go, and hold a page each.
+    given_up: Vec<GivenUp>,
     /// CPU time by node in rows that were given up, ns.
     known_ns: Vec<u64>,
     /// CPU time by node in lost last words when the search began, ns.
@@ -48,6 +67,8 @@ pub struct Overdue {
 impl Overdue {
     /// Whether the next walk must hand out every task. `lost`: last words lost since the start.
     pub fn wants_all(&mut self, lost: u64) -> bool {
+        self.samples += 1;
+        self.forget();
         self.rest = self.rest.saturating_sub(1);
         self.walk = if self.walk == Walk::First && !self.suspects.is_empty() {
             Walk::Second
@@ -72,7 +93,18 @@ impl Overdue {
 
     /// Whether a last word is of a row that was given up: then it is told already.
     pub fn is_too_late(&self, serial: u64) -> bool {
-        self.given_up.contains(&serial)
+        self.given_up.binary_search_by_key(&serial, |row| row.serial).is_ok()
+    }
+
+    /// Drops rows whose last word is not waited for any longer.
+    fn forget(&mut self) {
+        // Dropping one moves all behind it, so those of a while go together.
+        if self.samples.is_multiple_of(LATEST / 10) {
+            self.given_up.retain(|row| row.at + LATEST > self.samples);
+        }
+        if is_roomy(self.given_up.capacity(), self.given_up.len(), ROOM_MIN) {
+            self.given_up.shrink_to(2 * self.given_up.len());
+        }
     }
 
     /// Takes a walk that handed out every task: the serials of its rows, beside the rows that are kept. Returns those that
@@ -91,12 +123,11 @@ impl Overdue {
                     missed.filter(|task| suspects.contains(&task.serial)).cloned().collect();
                 for task in &given_up {
                     add(&mut self.known_ns, &task.counts.run_ns);
-                    self.given_up.insert(task.serial);
+                    self.given_up.push(GivenUp { serial: task.serial, at: self.samples });
                 }
+                self.given_up.sort_unstable_by_key(|row| row.serial);
                 // Serials count up: the first are the oldest.
-                while self.given_up.len() > REMEMBERED {
-                    self.given_up.pop_first();
-                }
+                self.given_up.drain(..self.given_up.len().saturating_sub(REMEMBERED));
                 given_up
             }
         }
@@ -187,6 +218,25 @@ mod tests {
         }
         assert!(told.is_sorted(), "{told:?}");
         assert_eq!((told[0], told.last()), (10, Some(&80)));
+    }
+
+    #[test]
+    fn a_last_word_is_not_waited_for_for_ever() {
+        let mut overdue = Overdue::default();
+        let live = rows(&(0..10_000).collect::<Vec<_>>());
+        for _ in 0..2 {
+            assert!(overdue.wants_all(1));
+            overdue.missed(&live, &HashSet::new());
+        }
+        for _ in 1..LATEST {
+            overdue.wants_all(1);
+            assert!(overdue.is_too_late(0) && overdue.is_too_late(9_999));
+        }
+        for _ in 0..LATEST / 10 {
+            overdue.wants_all(1);
+        }
+        assert!(!overdue.is_too_late(0) && !overdue.is_too_late(9_999));
+        assert!(overdue.given_up.capacity() <= ROOM_MIN, "{}", overdue.given_up.capacity());
     }
 
     #[test]
