@@ -11,18 +11,10 @@ use crate::program::helper::resident_pages;
 /// CPU time and memory of this process. `sample_ns` is left at zero.
 pub fn read(page_size: u64) -> SelfUsage {
     let cpu_ns = clock(ClockId::ProcessCPUTime).as_nanos() as u64;
-    let rss_bytes = pages().map_or(0, |[resident, _]| resident * page_size);
+    let statm = fs::read_to_string("/proc/self/statm").ok();
+    let pages = statm.and_then(|statm| resident_pages(&statm));
+    let rss_bytes = pages.map_or(0, |[resident, _]| resident * page_size);
     SelfUsage { cpu_ns, rss_bytes, sample_ns: 0 }
-}
-
-/// Resident memory of this process without that of files, bytes; `None` where /proc does not say.
-pub fn anonymous_bytes() -> Option<u64> {
-    pages().map(|[resident, of_files]| resident.saturating_sub(of_files) * page_size())
-}
-
-/// Resident pages of this process, and those of files among them.
-fn pages() -> Option<[u64; 2]> {
-    resident_pages(&fs::read_to_string("/proc/self/statm").ok()?)
 }
 
 /// Bytes of a page on this machine.

@@ -34,7 +34,6 @@ use crate::collect::probes::Probes;
 use crate::collect::probes::page_allocs::PageBudget;
 use crate::collect::proc_fields::AboutReader;
 use crate::collect::sched::SchedProbe;
-use crate::collect::self_usage;
 use crate::collect::spared::Spared;
 use crate::collect::table::TaskTable;
 use crate::collect::tasks::TaskProbe;
@@ -53,6 +52,7 @@ use crate::model::units::CpuId;
 use crate::pmu::sets::Choice;
 use crate::program::overhead::{ReadCost, Statistics};
 use crate::program::slack::Slack;
+use crate::sys;
 
 /// Where this machine's files are.
 const ROOT: &str = "/";
@@ -189,7 +189,7 @@ impl Source for LiveSource {
         };
         let mut sample = self.take()?;
         sample.own.sample_ns += prepared.as_nanos() as u64;
-        self.slack.give_back(Instant::now(), self_usage::anonymous_bytes);
+        self.slack.give_back(Instant::now(), sys::trim_heap);
         Ok(Some(sample))
     }
 

@@ -1,4 +1,4 @@
-//! The heap of the C library: how much of it is in use, and giving free parts of it back.
+//! The heap of the C library: one for all threads, and giving free parts of it back.
 
 /// Has all threads share one heap. With one for each, as glibc has it, those that do little keep 2 MB that nothing uses; and
 /// the free end of any but the first is never given back by malloc_trim(3), where a burst of tasks leaves most of it.
@@ -8,20 +8,6 @@ pub fn share_heap() {
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
-}
-
-/// Bytes that are allocated, blocks with a mapping of their own included; `None` where the C library does not say.
-pub fn heap_in_use() -> Option<u64> {
-    #[cfg(target_env = "gnu")]
-    {
-        // The fields of mallinfo2 are wider, but glibc has it from 2.33 on only.
-        // SAFETY: mallinfo takes the lock of each heap, and fills the structure that it returns.
-        let found = unsafe { libc::mallinfo() };
-        let bytes = |field: libc::c_int| u64::from(field.cast_unsigned());
-        Some(bytes(found.uordblks) + bytes(found.hblkhd))
-    }
-    #[cfg(not(target_env = "gnu"))]
-    None
 }
 
 /// Gives memory behind free parts of the heap back to the kernel. Takes about a millisecond for ten megabytes.
@@ -36,6 +22,15 @@ pub fn trim_heap() {
 #[cfg(all(test, target_env = "gnu"))]
 mod tests {
     use super::*;
+
+    /// Bytes that are allocated, blocks with a mapping of their own included.
+    fn heap_in_use() -> u64 {
+        // The fields of mallinfo2 are wider, but glibc has it from 2.33 on only.
+        // SAFETY: mallinfo takes the lock of each heap, and fills the structure that it returns.
+        let found = unsafe { libc::mallinfo() };
+        let bytes = |field: libc::c_int| u64::from(field.cast_unsigned());
+        bytes(found.uordblks) + bytes(found.hblkhd)
+    }
 
     /// Pages among these that have memory behind them: mincore(2).
     fn resident(pages: &[usize]) -> usize {
@@ -53,7 +48,7 @@ mod tests {
         let page = rustix::param::page_size();
         // Small blocks, so that each is a part of the heap, and far more than tests beside this one take meanwhile.
         let mut blocks: Vec<Box<[u8; 1000]>> = (0..160_000).map(|_| Box::new([1; 1000])).collect();
-        let full = heap_in_use().unwrap();
+        let full = heap_in_use();
         assert!(full >= 160_000_000, "{full}");
         let mut at = 0;
         let mut pages: Vec<usize> = Vec::new();
@@ -64,7 +59,7 @@ mod tests {
         });
         pages.dedup();
         let before = resident(&pages);
-        let left = heap_in_use().unwrap();
+        let left = heap_in_use();
         assert!(left + 80_000_000 <= full, "{full} bytes in use, and then {left}");
         trim_heap();
         let after = resident(&pages);
