@@ -73,6 +73,11 @@ impl<R> Column<R> {
 /// Rows that can start from nothing.
 pub trait Row: Clone {
     fn zero() -> Self;
+
+    /// Bytes on the heap that a copy takes beside its lists.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
 }
 
 impl Row for CpuRaw {
@@ -90,6 +95,10 @@ impl Row for NodeRaw {
 impl Row for TaskRaw {
     fn zero() -> TaskRaw {
         TaskRaw::default()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.counts.slots.heap_bytes()
     }
 }
 
@@ -134,7 +143,7 @@ impl<R> Layout<R> {
     }
 }
 
-/// Rows that all columns take from before the next ones come: they stay in the cache meanwhile.
+/// Rows that all columns take from, or give to, before the next ones come: they stay in the cache meanwhile.
 const BLOCK: usize = 32;
 
 /// Writes `rows`, each with the row it is told apart from.
@@ -179,6 +188,12 @@ pub struct Cells<'a, R: 'static> {
     always: Vec<usize>,
     /// One for each value of a column in which something differs: the place of the value, and its cells.
     lanes: Vec<(u32, Bytes<'a>)>,
+    /// Rows whose cells were not read yet.
+    left: usize,
+    /// Differences of a block of rows.
+    block: Vec<Differs>,
+    /// The place behind the row that is read in its block.
+    at: usize,
 }
 
 /// A column of the layout.
@@ -195,37 +210,24 @@ const PLACES: u32 = 1 << 16;
 
 /// The values in which a row differs from its base: their places, which are the same in all samples of a layout and ascend, and the
 /// differences.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Differs {
-    places: Vec<u32>,
-    coded: Vec<u64>,
-}
-
-/// Differences that were not taken yet.
-struct Rest<'a> {
-    places: &'a [u32],
-    coded: &'a [u64],
-}
-
-impl Rest<'_> {
-    /// The next one, if its place is before this one.
-    fn next_before(&mut self, place: u32) -> Option<(u32, u64)> {
-        let ([next, places @ ..], [coded, others @ ..]) = (self.places, self.coded) else { return None };
-        (*next < place).then(|| {
-            (self.places, self.coded) = (places, others);
-            (*next, *coded)
-        })
-    }
-}
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Differs(Vec<(u32, u64)>);
 
 impl Differs {
-    fn rest(&self) -> Rest<'_> {
-        Rest { places: &self.places, coded: &self.coded }
-    }
-
     /// The number of values.
     pub fn count(&self) -> usize {
-        self.places.len()
+        self.0.len()
+    }
+}
+
+impl Clone for Differs {
+    fn clone(&self) -> Differs {
+        Differs(self.0.clone())
+    }
+
+    /// Without a new allocation where the old one has room.
+    fn clone_from(&mut self, other: &Differs) {
+        self.0.clone_from(&other.0);
     }
 }
 
@@ -235,7 +237,14 @@ impl<'a, R: Row> Cells<'a, R> {
     /// # Errors
     /// The bytes are not such cells, or there are more than can be.
     pub fn of(input: &mut Bytes<'a>, layout: &Layout<R>, count: usize) -> Result<Cells<'a, R>, Malformed> {
-        let mut cells = Cells { parts: Vec::new(), always: Vec::new(), lanes: Vec::new() };
+        let mut cells = Cells {
+            parts: Vec::new(),
+            always: Vec::new(),
+            lanes: Vec::new(),
+            left: count,
+            block: Vec::new(),
+            at: 0,
+        };
         for column in &layout.columns {
             let len = input.count(MAX_PAYLOAD)?;
             let mut written = Bytes(input.take(len)?);
@@ -257,68 +266,93 @@ impl<'a, R: Row> Cells<'a, R> {
         Ok(cells)
     }
 
-    /// Reads where the next row differs into `differs`.
+    /// Goes to the next row: [`Cells::differs`] and [`Cells::make`] are about it.
     ///
     /// # Errors
     /// There are no such cells.
-    pub fn next(&mut self, differs: &mut Differs) -> Result<(), Malformed> {
-        differs.places.clear();
-        differs.coded.clear();
+    pub fn next(&mut self) -> Result<(), Malformed> {
+        if self.at == self.block.len() {
+            self.read_block()?;
+        }
+        if self.block.is_empty() {
+            return Err(Malformed("it has fewer rows"));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Reads the cells of the next rows, lane by lane.
+    fn read_block(&mut self) -> Result<(), Malformed> {
+        self.at = 0;
+        self.block.resize_with(self.left.min(BLOCK), Differs::default);
+        self.block.iter_mut().for_each(|differs| differs.0.clear());
+        self.left -= self.block.len();
         for (place, cells) in &mut self.lanes {
-            // Most cells are as in the base.
-            if let [0, rest @ ..] = cells.0 {
-                cells.0 = rest;
-                continue;
-            }
-            let coded = cells.number()?;
-            if coded != 0 {
-                differs.places.push(*place);
-                differs.coded.push(coded);
+            let mut rows = self.block.iter_mut();
+            while !rows.as_slice().is_empty() {
+                // Most cells are as in the base.
+                let zeros = cells.zeros().min(rows.len());
+                if zeros > 0 {
+                    cells.0 = &cells.0[zeros..];
+                    rows.nth(zeros - 1);
+                    continue;
+                }
+                let coded = cells.number()?;
+                if let Some(row) = rows.next().filter(|_| coded != 0) {
+                    row.0.push((*place, coded));
+                }
             }
         }
         Ok(())
     }
 
-    /// The row that differs so from its base, or without one from the row `before` it.
+    /// The values in which the row differs from its base.
+    pub fn differs(&self) -> &Differs {
+        &self.block[self.at - 1]
+    }
+
+    /// The row, told apart from its base, or without one from the row `before` it.
     ///
     /// # Errors
     /// There is no such row, or no `room` for what it has beside itself.
-    pub fn make(
-        &self,
-        base: Option<&R>,
-        before: &R,
-        differs: &Differs,
-        room: &mut Room,
-    ) -> Result<R, Malformed> {
-        let mut row = base.cloned().unwrap_or_else(R::zero);
+    pub fn make(&self, base: Option<&R>, before: &R, room: &mut Room) -> Result<R, Malformed> {
+        if base.is_none() {
+            room.take(1, before.heap_bytes())?;
+        }
         let from = base.unwrap_or(before);
-        let mut set = |row: &mut R, place: u32, coded: u64| {
-            let Part { column, first, .. } = &self.parts[(place / PLACES) as usize];
-            let at = column.first + (place - first) as usize;
-            match (column.set)(row, at, undo_difference(coded, (column.get)(from, at))) {
+        let mut row = from.clone();
+        let mut set = |row: &mut R, part: &Part<R>, place: u32, coded: u64| {
+            let at = part.column.first + (place - part.first) as usize;
+            match (part.column.set)(row, at, undo_difference(coded, (part.column.get)(from, at))) {
                 Some(0) => Ok(()),
                 Some(took) => room.take(1, took),
                 None => Err(Malformed("a value cannot be")),
             }
         };
-        let mut rest = differs.rest();
-        let mut every = 0..self.parts.len();
-        let mut always = self.always.iter().copied();
-        // A row with a base began as that.
-        let next = || if base.is_some() { always.next() } else { every.next() };
-        for Part { column, first, width } in std::iter::from_fn(next).map(|at| &self.parts[at]) {
-            while let Some((place, coded)) = rest.next_before(*first) {
-                set(&mut row, place, coded)?;
+        let part_of = |place: u32| &self.parts[(place / PLACES) as usize];
+        let mut rest = &self.differs().0[..];
+        // The others are as in the base, unless they differ.
+        for part in self.always.iter().map(|at| &self.parts[*at]) {
+            while let [(place, coded), others @ ..] = rest
+                && *place < part.first
+            {
+                set(&mut row, part_of(*place), *place, *coded)?;
+                rest = others;
             }
-            let width = if *width == 0 { column.width.of([&row].into_iter()) as u32 } else { *width };
-            for place in *first..first + width {
-                let coded = rest.next_before(place + 1).map_or(0, |(_, coded)| coded);
-                set(&mut row, place, coded)?;
+            let width =
+                if part.width == 0 { part.column.width.of([&row].into_iter()) as u32 } else { part.width };
+            for place in part.first..part.first + width {
+                let coded = match rest {
+                    [(next, coded), others @ ..] if *next == place => {
+                        rest = others;
+                        *coded
+                    }
+                    _ => 0,
+                };
+                set(&mut row, part, place, coded)?;
             }
         }
-        while let Some((place, coded)) = rest.next_before(u32::MAX) {
-            set(&mut row, place, coded)?;
-        }
+        rest.iter().try_for_each(|(place, coded)| set(&mut row, part_of(*place), *place, *coded))?;
         Ok(row)
     }
 
@@ -342,10 +376,10 @@ pub fn decode<'a, R: Row + 'a>(
 ) -> Result<Vec<R>, Malformed> {
     room.take_rows::<R>(count)?;
     let mut cells = Cells::of(input, layout, count)?;
-    let (mut rows, mut differs, zero) = (Vec::with_capacity(count), Differs::default(), R::zero());
+    let (mut rows, zero) = (Vec::with_capacity(count), R::zero());
     for i in 0..count {
-        cells.next(&mut differs)?;
-        let row = cells.make(base(i), rows.last().unwrap_or(&zero), &differs, room)?;
+        cells.next()?;
+        let row = cells.make(base(i), rows.last().unwrap_or(&zero), room)?;
         rows.push(row);
     }
     cells.finish()?;
@@ -353,7 +387,7 @@ pub fn decode<'a, R: Row + 'a>(
 }
 
 /// Adds what rows that are wanted are told apart from: those without a base, from the row in front of them.
-pub fn with_needed<R>(wanted: &mut [bool], bases: &[Option<&R>]) {
+pub fn with_needed(wanted: &mut [bool], bases: &[Option<usize>]) {
     for i in (1..wanted.len()).rev() {
         wanted[i - 1] |= wanted[i] && bases[i].is_none();
     }

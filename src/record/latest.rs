@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::columns::{self, Cells, Differs, Layout};
+use super::columns::{self, Cells, Layout};
 use super::payload::Base;
 use super::room::Room;
 use super::rows::{self, Listed};
@@ -46,13 +46,13 @@ impl Latest {
         columns::with_needed(&mut wanted, &bases);
         let mut cells = Cells::of(&mut input, layout, listed.serials.len())?;
         input.finish()?;
-        let (mut found, mut differs, mut before) = (Vec::new(), Differs::default(), Arc::default());
+        let (mut found, mut before) = (Vec::new(), Arc::default());
         for (i, serial) in listed.serials.iter().enumerate() {
-            cells.next(&mut differs)?;
+            cells.next()?;
             if !wanted[i] {
                 continue;
             }
-            before = Arc::new(cells.make(bases[i], &before, &differs, room)?);
+            before = Arc::new(cells.make(bases[i].map(|at| &*key[at]), &before, room)?);
             if before.serial != *serial {
                 return Err(Malformed("a row is not the one it says"));
             }

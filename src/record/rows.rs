@@ -1,7 +1,6 @@
 //! The rows of tasks in a sample: those that changed of late ([`super::changes`]), told apart from a keyframe. The others
 //! are as in the sample before, or in one a little further back.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::columns::{self, Cells, Differs, Layout};
@@ -45,18 +44,18 @@ fn find(tasks: &[Arc<TaskRaw>], serial: u64) -> Option<&TaskRaw> {
     tasks.binary_search_by_key(&serial, |task| task.serial).ok().map(|at| &*tasks[at])
 }
 
-/// The rows with these serials, both in the order of serials.
-pub(super) fn bases<'a>(tasks: &'a [Arc<TaskRaw>], serials: &[u64]) -> Vec<Option<&'a TaskRaw>> {
-    let mut rest = tasks;
+/// Places of the rows with these serials; both in the order of serials.
+pub(super) fn bases(tasks: &[Arc<TaskRaw>], serials: &[u64]) -> Vec<Option<usize>> {
+    let mut begin = 0;
     let next = |serial: &u64| {
+        let rest = &tasks[begin..];
         // Rows that change are near each other: looks at 1, 2, 4 … rows ahead touch the fewest.
         let mut ahead = 1;
         while rest.get(ahead - 1).is_some_and(|task| task.serial < *serial) {
             ahead *= 2;
         }
-        let at = rest[..ahead.min(rest.len())].partition_point(|task| task.serial < *serial);
-        rest = &rest[at..];
-        rest.first().filter(|task| task.serial == *serial).map(|task| &**task)
+        begin += rest[..ahead.min(rest.len())].partition_point(|task| task.serial < *serial);
+        tasks.get(begin).filter(|task| task.serial == *serial).map(|_| begin)
     };
     serials.iter().map(next).collect()
 }
@@ -106,8 +105,8 @@ pub(super) fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
 pub struct KnownRows {
     /// The checksum of the payload of the keyframe.
     key_id: u32,
-    /// By serial.
-    rows: BTreeMap<u64, Known>,
+    /// By the place of the row in the keyframe.
+    rows: Vec<Option<Known>>,
     /// Differences in all of them.
     len: usize,
 }
@@ -126,18 +125,27 @@ impl KnownRows {
         *self = KnownRows::default();
     }
 
-    /// The row with this serial, if it differed in the same when it was read last.
-    fn find(&self, serial: u64, differs: &Differs) -> Option<&Arc<TaskRaw>> {
-        self.rows.get(&serial).filter(|known| known.differs == *differs).map(|known| &known.row)
+    /// The row that is at this place in the keyframe, if it differed in the same when it was read last.
+    fn find(&self, place: usize, differs: &Differs) -> Option<&Arc<TaskRaw>> {
+        self.rows.get(place)?.as_ref().filter(|known| known.differs == *differs).map(|known| &known.row)
     }
 
-    fn note(&mut self, serial: u64, differs: &Differs, row: &Arc<TaskRaw>) {
+    fn note(&mut self, place: usize, differs: &Differs, row: &Arc<TaskRaw>) {
         if self.len + differs.count() > KNOWN_MAX {
             return;
         }
-        let known = Known { differs: differs.clone(), row: Arc::clone(row) };
-        let before = self.rows.insert(serial, known).map_or(0, |before| before.differs.count());
-        self.len = self.len + differs.count() - before;
+        if self.rows.len() <= place {
+            self.rows.resize_with(place + 1, || None);
+        }
+        self.len += differs.count();
+        match &mut self.rows[place] {
+            Some(known) => {
+                self.len -= known.differs.count();
+                known.differs.clone_from(differs);
+                known.row = Arc::clone(row);
+            }
+            none => *none = Some(Known { differs: differs.clone(), row: Arc::clone(row) }),
+        }
     }
 }
 
@@ -175,20 +183,21 @@ pub(super) fn decode(
     let mut cells = Cells::of(&mut input, layout, listed.serials.len())?;
     input.finish()?;
     let mut rows: Vec<Arc<TaskRaw>> = Vec::with_capacity(listed.serials.len());
-    let (mut differs, zero) = (Differs::default(), Arc::default());
-    for (serial, base) in listed.serials.iter().zip(bases) {
-        cells.next(&mut differs)?;
+    let zero = Arc::default();
+    for (serial, place) in listed.serials.iter().zip(bases) {
+        cells.next()?;
         // The row before one without a base is another one each time.
-        if let Some(row) = base.and_then(|_| known.find(*serial, &differs)) {
+        if let Some(row) = place.and_then(|place| known.find(place, cells.differs())) {
             rows.push(Arc::clone(row));
             continue;
         }
-        let row = Arc::new(cells.make(base, rows.last().unwrap_or(&zero), &differs, room)?);
+        let base = place.map(|place| &*state.key.tasks[place]);
+        let row = Arc::new(cells.make(base, rows.last().unwrap_or(&zero), room)?);
         if row.serial != *serial {
             return Err(Malformed("a row is not the one it says"));
         }
-        if base.is_some() {
-            known.note(*serial, &differs, &row);
+        if let Some(place) = place {
+            known.note(place, cells.differs(), &row);
         }
         rows.push(row);
     }
@@ -337,13 +346,13 @@ mod tests {
         let layout = Layout::of(&columns::describe(columns::task()), columns::task()).unwrap();
         let mut input = Bytes(&cells[2..]);
         let mut cells = Cells::of(&mut input, &layout, 3).unwrap();
-        let mut differs = Differs::default();
-        cells.next(&mut differs).unwrap();
+        cells.next().unwrap();
+        let differs = cells.differs();
         let row = Arc::new(TaskRaw::default());
-        for serial in 0..2 * KNOWN_MAX as u64 / differs.count() as u64 {
-            known.note(serial, &differs, &row);
+        for place in 0..2 * KNOWN_MAX / differs.count() {
+            known.note(place, differs, &row);
         }
         assert!(known.len <= KNOWN_MAX && known.len + differs.count() > KNOWN_MAX);
-        assert_eq!(known.rows.len() * differs.count(), known.len);
+        assert_eq!(known.rows.iter().flatten().count() * differs.count(), known.len);
     }
 }

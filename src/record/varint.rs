@@ -73,7 +73,18 @@ impl<'a> Bytes<'a> {
 
     /// Numbers in all that is left, which ends with the last byte of one.
     pub fn numbers(&self) -> usize {
-        self.0.iter().filter(|byte| **byte < 0x80).count()
+        let (words, rest) = self.0.as_chunks();
+        words.iter().map(|word| ends_in(*word)).sum::<usize>()
+            + rest.iter().filter(|byte| is_end(byte)).count()
+    }
+
+    /// Numbers at the beginning that are 0: there may be more than it says, and it says 8 at most.
+    #[inline]
+    pub fn zeros(&self) -> usize {
+        match self.0.first_chunk() {
+            Some(word) => (u64::from_le_bytes(*word).trailing_zeros() / 8) as usize,
+            None => usize::from(self.0.first() == Some(&0)),
+        }
     }
 
     /// The next `count` numbers, unread.
@@ -82,14 +93,17 @@ impl<'a> Bytes<'a> {
     /// There are fewer.
     pub fn take_numbers(&mut self, count: usize) -> Result<Bytes<'a>, Malformed> {
         let (mut end, mut left) = (0, count);
-        while left > 0 {
-            // As many bytes have no more numbers than that.
-            let bytes = &self.0[end..(end + left).min(self.0.len())];
-            if bytes.is_empty() {
-                return Err(Malformed("it ends too early"));
+        // The last number may end within a word.
+        for word in self.0.as_chunks().0 {
+            let ends = ends_in(*word);
+            if ends >= left {
+                break;
             }
-            left -= Bytes(bytes).numbers();
-            end += bytes.len();
+            (end, left) = (end + word.len(), left - ends);
+        }
+        while left > 0 {
+            let byte = self.0.get(end).ok_or(Malformed("it ends too early"))?;
+            (end, left) = (end + 1, left - usize::from(is_end(byte)));
         }
         self.take(end).map(Bytes)
     }
@@ -128,6 +142,18 @@ impl<'a> Bytes<'a> {
     pub fn finish(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed("it has more bytes than it says")) }
     }
+}
+
+/// Whether a byte is the last one of a number.
+fn is_end(byte: &u8) -> bool {
+    *byte < 0x80
+}
+
+/// Numbers that end in these bytes.
+fn ends_in(bytes: [u8; 8]) -> usize {
+    let ends = (!u64::from_le_bytes(bytes) & 0x8080_8080_8080_8080) >> 7;
+    // The highest byte of the product is the sum of all bytes.
+    (ends.wrapping_mul(0x0101_0101_0101_0101) >> 56) as usize
 }
 
 /// The number whose bits are the lower seven of each byte.
