@@ -123,6 +123,43 @@ impl Counts {
         }
     }
 
+    /// The difference between two counts of one task: what [`Counts::add_difference`] makes of zeros, in one pass.
+    pub fn difference(now: &Counts, before: &Counts) -> Counts {
+        let lists = |counts: &Counts| [counts.run_ns.len(), counts.pages.len(), counts.by_node.len()];
+        if lists(now) != lists(before) || now.slots.is_empty() != before.slots.is_empty() {
+            let mut counts = now.clone();
+            counts -= before;
+            return counts;
+        }
+        let numbers = |now: &[u64], before: &[u64]| -> Vec<u64> {
+            now.iter().zip(before).map(|(now, before)| now.wrapping_sub(*before)).collect()
+        };
+        let both = |now: &NodeCounts, before: &NodeCounts| NodeCounts {
+            cycles: now.cycles.wrapping_sub(before.cycles),
+            instructions: now.instructions.wrapping_sub(before.instructions),
+        };
+        let (mut scalars, mut slots) = (now.scalars, now.slots.clone());
+        for (mine, before) in scalars.values_mut().iter_mut().zip(before.scalars.values()) {
+            *mine = mine.wrapping_sub(*before);
+        }
+        if !slots.is_empty() {
+            for (mine, before) in slots.iter_mut().zip(&before.slots[..]) {
+                mine.count = mine.count.wrapping_sub(before.count);
+                mine.enabled_ns = mine.enabled_ns.wrapping_sub(before.enabled_ns);
+                mine.running_ns = mine.running_ns.wrapping_sub(before.running_ns);
+            }
+        }
+        // All fields by name: one that is added and forgotten here does not compile.
+        Counts {
+            run_ns: numbers(&now.run_ns, &before.run_ns),
+            scalars,
+            slots,
+            by_node: now.by_node.iter().zip(&before.by_node).map(|(now, before)| both(now, before)).collect(),
+            pages: numbers(&now.pages, &before.pages),
+            by_sibling: std::array::from_fn(|at| both(&now.by_sibling[at], &before.by_sibling[at])),
+        }
+    }
+
     /// Applies `change` to each number; it leaves zero as it is.
     fn change_all(&mut self, change: impl Fn(&mut u64)) {
         let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = self;
@@ -247,6 +284,9 @@ mod tests {
                 let mut by_turns = sum;
                 by_turns += &now;
                 by_turns -= &before;
+                let mut of_zeros = Counts::default();
+                of_zeros.add_difference(&now, &before);
+                assert_eq!(Counts::difference(&now, &before), of_zeros);
                 assert_eq!(at_once, by_turns);
                 at_once.clamp();
                 let clamped = by_turns.map(|number| if number > i64::MAX as u64 { 0 } else { number });

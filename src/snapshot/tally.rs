@@ -123,7 +123,10 @@ impl Tally {
 
     /// See [`Counts::add_difference`].
     pub(super) fn add_difference(&mut self, now: &Counts, before: &Counts) {
-        self.own().add_difference(now, before);
+        match self {
+            Tally::Nothing => *self = Counts::difference(now, before).into(),
+            _ => self.own().add_difference(now, before),
+        }
     }
 
     /// See [`Counts::clamp`].
