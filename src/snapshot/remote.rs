@@ -52,12 +52,12 @@ impl Memory {
         if bytes > 0.0 { bytes / all } else { 0.0 }
     }
 
-    /// The least and the most of the accesses of a node, 0 to 1, that may go to others where this share of `all` bytes is its own:
+    /// The least and the most of the accesses of a node, 0 to 1, that may go to others where a share of `all` bytes is its own:
     /// see [`Remote::of`].
-    fn range(&self, share: f64, all: f64) -> (f64, f64) {
+    fn range(&self, all: f64) -> impl Fn(f64) -> (f64, f64) {
         let hot = (HOT_BYTES / all).clamp(HOT_SHARE, 1.0);
         let error = self.error_points / 100.0;
-        ((1.0 - (share + error) / hot).max(0.0), ((1.0 - share + error) / hot).min(1.0))
+        move |share| ((1.0 - (share + error) / hot).max(0.0), ((1.0 - share + error) / hot).min(1.0))
     }
 }
 
@@ -91,6 +91,9 @@ impl Room {
     /// The share of accesses that are local when one node after another is filled with time and memory, the largest
     /// first, 0 to 1. All of it if one node has the room.
     fn local(&self, run_ns: f64, bytes: f64) -> f64 {
+        if self.nodes.values().any(|room| room.0 >= run_ns && room.1 >= bytes) {
+            return 1.0;
+        }
         let fits = |room: &(f64, f64)| ((room.0 / run_ns).min(1.0), (room.1 / bytes).min(1.0));
         let mut nodes: Vec<(f64, f64)> = self.nodes.values().map(fits).collect();
         nodes.sort_by(|a, b| (b.0 * b.1).total_cmp(&(a.0 * a.1)));
@@ -133,21 +136,22 @@ impl Remote {
         if run <= 0.0 || bytes <= 0.0 {
             return Remote::default();
         }
-        let share = |node| memory.share(node, bytes);
-        let local: f64 = run_ns.iter().enumerate().map(|(node, ns)| *ns as f64 * share(node)).sum();
-        let most_memory = (0..memory.bytes_by_node.len()).map(share).fold(0.0, f64::max);
+        let range = memory.range(bytes);
+        let (mut local, mut low, mut high) = (0.0, 0.0, 0.0);
+        for (node, ns) in run_ns.iter().enumerate() {
+            let share = memory.share(node, bytes);
+            let (least, most) = range(share);
+            local += *ns as f64 * share;
+            low += *ns as f64 * least;
+            high += *ns as f64 * most;
+        }
+        let most_memory = memory.bytes_by_node.iter().copied().fold(0.0, f64::max) / bytes;
         let most_run = run_ns.iter().copied().max().unwrap_or(0) as f64;
         let remote = (run - local).max(0.0);
         let mut kept = most_run.max(run * most_memory);
         // All memory can be where something runs on one node alone.
         if kept < run {
             kept = kept.max(run * room.local(run, bytes));
-        }
-        let (mut low, mut high) = (0.0, 0.0);
-        for (node, ns) in run_ns.iter().enumerate() {
-            let range = memory.range(share(node), bytes);
-            low += *ns as f64 * range.0;
-            high += *ns as f64 * range.1;
         }
         Remote {
             run_ns: run,
@@ -167,7 +171,7 @@ impl Remote {
         }
         let (run, share) = (ns as f64, memory.share(node, bytes));
         let remote = (run - run * share).max(0.0);
-        let (low, high) = memory.range(share, bytes);
+        let (low, high) = memory.range(bytes)(share);
         Remote {
             run_ns: run,
             remote_ns: remote,
