@@ -107,15 +107,20 @@ pub fn rma(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     count(slots, snapshot, Role::Rma)
 }
 
-/// The reason where local or remote accesses were wanted and not counted in this interval; `None` where they were counted, or are
-/// not on this host.
-pub fn accesses_lost(slots: &[Slot], snapshot: &Snapshot) -> Option<Missing> {
-    let lacks = [of_lma(slots, snapshot).err(), of_role(slots, snapshot, Role::Rma).err()];
+/// Local and remote memory accesses.
+///
+/// # Errors
+/// One of them was not counted: the reason where they were wanted and lost in this interval, `None` where they are not on this host.
+pub fn accesses_or_lost(slots: &[Slot], snapshot: &Snapshot) -> Result<(f64, f64), Option<Missing>> {
+    let lacks = match (of_lma(slots, snapshot), of_role(slots, snapshot, Role::Rma)) {
+        (Ok(lma), Ok(rma)) => return Ok((lma, rma)),
+        (lma, rma) => [lma.err(), rma.err()],
+    };
     let whys = lacks.into_iter().flatten().filter(|lack| match lack {
         Lack::Slot(at) => slots.get(*at).is_some_and(was_lost),
         Lack::NotAsked => false,
     });
-    whys.map(|lack| lack.why(slots, snapshot)).find(|why| matches!(why, Missing::Lost(_)))
+    Err(whys.map(|lack| lack.why(slots, snapshot)).find(|why| matches!(why, Missing::Lost(_))))
 }
 
 /// Local and remote memory accesses; `None` where one of them was not counted.

@@ -9,7 +9,7 @@ use crate::model::sample::Reading;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
 
-pub use share::{Basis, RemoteShare, remote_by_source, share_of_container, share_of_task};
+pub use share::{Basis, RemoteShare, Share, remote_by_source, share_of_container, share_of_task};
 
 use share::{
     of_container, of_node, of_task, quotient_of_container, quotient_of_node, quotient_of_task, remote_of,

@@ -7,7 +7,8 @@ use super::buckets::Grid;
 use super::lanes::{NODES_MAX, Sources};
 use crate::entity::program_of;
 use crate::metric::over::{Over, Quotient};
-use crate::metric::{Metric, Value, placement, task};
+use crate::metric::placement;
+use crate::metric::{Metric, task};
 use crate::model::sample::{Comm, HostFacts, Names};
 use crate::snapshot::{IdHash, Snapshot, Tally, Task};
 
@@ -68,8 +69,8 @@ pub struct Columns<R: 'static> {
     cpu: Column<R>,
     wait: Column<R>,
     moves: Column<R>,
-    /// The values of `remote` and `remote_error`, which are found together.
-    share: fn(&R, &Snapshot) -> Option<(Value, f64)>,
+    /// The sums and values of `remote` and `remote_error`, which are found together.
+    share: fn(&R, &Snapshot) -> Option<placement::Share>,
     /// The host that says what is missing: each name is looked up once for it, and not for each row of each interval.
     host: Option<Arc<HostFacts>>,
 }
@@ -78,7 +79,7 @@ impl<R> Columns<R> {
     /// The columns among these metrics; `None` where one is not there. `share`: [`placement::share_of_task`] or its like.
     pub fn of(
         metrics: &'static [Metric<R>],
-        share: fn(&R, &Snapshot) -> Option<(Value, f64)>,
+        share: fn(&R, &Snapshot) -> Option<placement::Share>,
     ) -> Option<Columns<R>> {
         let find = |id: &str| metrics.iter().find(|metric| metric.id == id).map(Column::of);
         Some(Columns {
@@ -175,20 +176,18 @@ impl Sums {
             add_at(&mut self.run_by_node, node, *ns as f64);
         }
         let several = snapshot.host.topology.nodes.len() > 1;
-        let remote = if several { columns.remote.quotient(row, snapshot) } else { None };
-        let remote = remote.filter(|sums| sums.den > 0.0);
+        let share = if several && !columns.remote.is_missing { (columns.share)(row, snapshot) } else { None };
+        let share = share.filter(|share| share.sums.den > 0.0);
         let ipc = columns.ipc.quotient(row, snapshot).filter(|sums| sums.den > 0.0);
-        if let Some(sums) = remote {
-            self.remote.add(sums);
-            if let Some((value, error)) = (columns.share)(row, snapshot) {
-                let error = Some(error).filter(|_| !columns.remote_error.is_missing);
-                self.sources.add(&value, error, run_ns);
-            }
+        if let Some(share) = &share {
+            self.remote.add(share.sums);
+            let error = Some(share.error_points).filter(|_| !columns.remote_error.is_missing);
+            self.sources.add(&share.value, error, run_ns);
         }
         if let Some(sums) = ipc {
             self.ipc.add(sums);
         }
-        let (remote, ipc) = (remote.unwrap_or_default(), ipc.unwrap_or_default());
+        let (remote, ipc) = (share.map(|share| share.sums).unwrap_or_default(), ipc.unwrap_or_default());
         for (at, share) in shares {
             let part = self.part(*at as u16);
             let add = |sum: &mut f32, more: f64| *sum += (more * share) as f32;

@@ -117,6 +117,16 @@ fn known(
     if let Some(counted) = accesses.and_then(of_counters) {
         return Ok(counted);
     }
+    not_counted(sampled, ran, remote, hints)
+}
+
+/// The same of a row whose accesses were not counted.
+fn not_counted(
+    sampled: Option<&MemoryUse>,
+    ran: bool,
+    remote: impl FnOnce() -> Reading<Remote>,
+    hints: Option<Hints>,
+) -> Reading<Known> {
     if let Some(sampled) = sampled.and_then(of_samples) {
         return Ok(sampled);
     }
@@ -163,38 +173,20 @@ pub fn remote_by_source(task: &Task, snapshot: &Snapshot) -> Vec<RemoteShare> {
     all.map(|known| RemoteShare { basis: known.basis, pct: known.pct, range: known.range }).collect()
 }
 
-pub(super) fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
-    known_of_task(task, snapshot, || remote_of(task, snapshot))
+/// Samples of a row: they are added up by process, so threads have none.
+fn samples_of(task: &Task) -> Option<&MemoryUse> {
+    task.memory_use().filter(|_| task.tid.is_none()).map(|sampled| &*sampled.found)
 }
 
-/// The same where `remote` is [`remote_of`] it.
-fn known_of_task(
-    task: &Task,
-    snapshot: &Snapshot,
-    remote: impl FnOnce() -> Reading<Remote>,
-) -> Reading<Known> {
-    // Samples are added up by process, so threads have none.
-    let sampled = task.memory_use().filter(|_| task.tid.is_none()).map(|sampled| &*sampled.found);
+pub(super) fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
     known(
         snapshot,
         counters::accesses(&task.delta.slots, snapshot),
-        sampled,
+        samples_of(task),
         task.run_ns() > 0,
-        remote,
+        || remote_of(task, snapshot),
         Some(balancing::of_task(task)),
     )
-}
-
-/// The values of remote_pct and remote_error_points of a row, where the host has both.
-pub fn share_of_task(task: &Task, snapshot: &Snapshot) -> Option<(Value, f64)> {
-    let known = of_task(task, snapshot).ok()?;
-    Some((known.share(task.run_ns(), task.rss_bytes), known.error_points()))
-}
-
-/// The same of a container.
-pub fn share_of_container(row: &Container, snapshot: &Snapshot) -> Option<(Value, f64)> {
-    let known = of_container(row, snapshot).ok()?;
-    Some((known.share(row.sum.run_ns(), row.sum.rss_bytes), known.error_points()))
 }
 
 pub(super) fn remote_of(task: &Task, snapshot: &Snapshot) -> Reading<Remote> {
@@ -215,47 +207,90 @@ pub(super) fn of_node(node: &Node, snapshot: &Snapshot) -> Reading<Known> {
     known(snapshot, accesses, None, node.busy_ns > 0, || Ok(node.remote), node.hints)
 }
 
-/// The sums behind remote_pct. Where a CPU counts accesses they are accesses, in every interval; elsewhere time on CPUs, so
-/// that intervals and rows with different sources add up.
-fn quotient(
+/// The sums behind remote_pct, and the share that they are of. Where a CPU counts accesses they are accesses, in every interval;
+/// elsewhere time on CPUs, so that intervals and rows with different sources add up.
+///
+/// `not_counted`: [`not_counted`] of the row, and what it gives of `remote`.
+fn sums(
     snapshot: &Snapshot,
     slots: &[Slot],
     run_ns: u64,
-    remote: Option<Remote>,
-    known: impl FnOnce() -> Reading<Known>,
-) -> Reading<Quotient> {
+    not_counted: impl FnOnce() -> (Reading<Known>, Option<Remote>),
+) -> Reading<(Quotient, Known)> {
     if only_node(snapshot).is_some() {
-        return Ok(Quotient::pct(0.0, run_ns as f64));
+        return Ok((Quotient::pct(0.0, run_ns as f64), Known::exactly(Basis::OneNode, 0.0)));
     }
-    match counters::accesses(slots, snapshot) {
-        Some((lma, rma)) if lma + rma > 0.0 => return Ok(Quotient::pct(rma, lma + rma)),
-        Some(_) => return Err(no("no memory access was counted in this interval")),
-        None => {}
+    match counters::accesses_or_lost(slots, snapshot) {
+        Ok((lma, rma)) => {
+            let known = of_counters((lma, rma));
+            let known = known.ok_or_else(|| no("no memory access was counted in this interval"))?;
+            return Ok((Quotient::pct(rma, lma + rma), known));
+        }
+        Err(Some(lost)) => return Err(lost),
+        Err(None) => {}
     }
-    if let Some(lost) = counters::accesses_lost(slots, snapshot) {
-        return Err(lost);
-    }
-    let known = known()?;
-    match (known.basis, remote) {
-        (Basis::Placement, Some(remote)) => Ok(Quotient::pct(remote.remote_ns, remote.run_ns)),
-        _ => Ok(Quotient::pct(known.pct / 100.0 * run_ns as f64, run_ns as f64)),
-    }
+    let (known, remote) = not_counted();
+    let known = known?;
+    let sums = match (known.basis, remote) {
+        (Basis::Placement, Some(remote)) => Quotient::pct(remote.remote_ns, remote.run_ns),
+        _ => Quotient::pct(known.pct / 100.0 * run_ns as f64, run_ns as f64),
+    };
+    Ok((sums, known))
+}
+
+fn sums_of_task(task: &Task, snapshot: &Snapshot) -> Reading<(Quotient, Known)> {
+    sums(snapshot, &task.delta.slots, task.run_ns(), || {
+        let remote = remote_of(task, snapshot);
+        let place = remote.as_ref().ok().copied();
+        let hints = Some(balancing::of_task(task));
+        (not_counted(samples_of(task), task.run_ns() > 0, || remote, hints), place)
+    })
+}
+
+fn sums_of_container(row: &Container, snapshot: &Snapshot) -> Reading<(Quotient, Known)> {
+    sums(snapshot, &row.sum.delta.slots, row.sum.run_ns(), || {
+        let hints = Some(balancing::of_task(&row.sum));
+        (not_counted(None, row.sum.run_ns() > 0, || Ok(row.remote), hints), Some(row.remote))
+    })
+}
+
+/// A row's share of remote accesses with the sums behind it: to find all of it at once takes no longer than one of them.
+pub struct Share {
+    /// The sums behind remote_pct.
+    pub sums: Quotient,
+    /// The value of remote_pct.
+    pub value: Value,
+    /// The value of remote_error_points, in percentage points.
+    pub error_points: f64,
+}
+
+/// The share of a process or a thread, where the host has remote_pct and remote_error_points; `None` where it has no sums.
+pub fn share_of_task(task: &Task, snapshot: &Snapshot) -> Option<Share> {
+    let (sums, known) = sums_of_task(task, snapshot).ok()?;
+    let value = known.share(task.run_ns(), task.rss_bytes);
+    Some(Share { sums, value, error_points: known.error_points() })
+}
+
+/// The same of a container.
+pub fn share_of_container(row: &Container, snapshot: &Snapshot) -> Option<Share> {
+    let (sums, known) = sums_of_container(row, snapshot).ok()?;
+    let value = known.share(row.sum.run_ns(), row.sum.rss_bytes);
+    Some(Share { sums, value, error_points: known.error_points() })
 }
 
 pub(super) fn quotient_of_task(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
-    let remote = remote_of(task, snapshot);
-    let known_remote = remote.as_ref().ok().copied();
-    let known = || known_of_task(task, snapshot, || remote);
-    quotient(snapshot, &task.delta.slots, task.run_ns(), known_remote, known)
+    Ok(sums_of_task(task, snapshot)?.0)
 }
 
 pub(super) fn quotient_of_container(row: &Container, snapshot: &Snapshot) -> Reading<Quotient> {
-    let known = || of_container(row, snapshot);
-    quotient(snapshot, &row.sum.delta.slots, row.sum.run_ns(), Some(row.remote), known)
+    Ok(sums_of_container(row, snapshot)?.0)
 }
 
 pub(super) fn quotient_of_node(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
-    quotient(snapshot, &node.slots, node.busy_ns, Some(node.remote), || of_node(node, snapshot))
+    let sums = sums(snapshot, &node.slots, node.busy_ns, || {
+        (not_counted(None, node.busy_ns > 0, || Ok(node.remote), node.hints), Some(node.remote))
+    });
+    Ok(sums?.0)
 }
 
 #[cfg(test)]
