@@ -19,6 +19,7 @@ pub mod redact;
 pub mod rollup;
 pub mod rule;
 pub mod rules;
+pub mod sorted;
 pub mod text;
 pub mod view;
 

@@ -205,8 +205,7 @@ impl Engine {
             usual_ns: self.usual(length),
         };
         self.machine.add(from_ns, interval.to_ns, self.scaled(KEEP_NS), |sums| sums.add(snapshot));
-        let tracked: BTreeSet<Subject> =
-            self.states.iter().flat_map(|states| states.keys().cloned()).collect();
+        let tracked = self.tracked();
         let mut rows = rows::find(snapshot, &tracked);
         let keep_ns = self.scaled(NEED_NS);
         Arc::make_mut(&mut self.uses).add(snapshot, &rows, interval.from_ns, keep_ns);
@@ -297,6 +296,16 @@ impl Engine {
         (ns as f64 * self.options.scale) as u64
     }
 
+    /// Subjects that have a state, in their order.
+    fn tracked(&self) -> Vec<Subject> {
+        let mut tracked: Vec<Subject> =
+            self.states.iter().flat_map(|states| states.keys().cloned()).collect();
+        // Subjects of each rule are in order: this sort takes such runs as they are.
+        tracked.sort();
+        tracked.dedup();
+        tracked
+    }
+
     /// Facts of the nodes of this host: those of before, as long as the host is the same.
     fn near_of(&mut self, host: &Arc<HostFacts>) -> Arc<OnceLock<Near>> {
         if !self.near.0.as_ref().is_some_and(|before| Arc::ptr_eq(before, host)) {
@@ -322,13 +331,12 @@ impl Engine {
         looks: Vec<(usize, Subject, Look)>,
         interval: Interval,
     ) {
-        let mut visited: Vec<BTreeSet<Subject>> = self.rules.iter().map(|_| BTreeSet::new()).collect();
         let length = interval.to_ns - interval.from_ns;
         for (at, subject, look) in looks {
-            visited[at].insert(subject.clone());
             let so = match look {
                 Look::Blind(_) => {
                     if let Some(episode) = self.states[at].get_mut(&subject) {
+                        episode.asked_ns = interval.to_ns;
                         episode.blind_ns = episode.blind_ns.saturating_add(length);
                     }
                     continue;
@@ -337,12 +345,14 @@ impl Engine {
                 Look::Seen(_) => true,
             };
             let episode = self.states[at].entry(subject).or_insert_with(|| Episode::new(interval.from_ns));
+            episode.asked_ns = interval.to_ns;
             episode.blind_ns = 0;
             episode.trail.add(interval.from_ns, interval.to_ns, so, KEEP_NS);
         }
         // A subject that no rule was asked about has rested, or is no more.
-        for (at, states) in self.states.iter_mut().enumerate() {
-            for (subject, episode) in states.iter_mut().filter(|(subject, _)| !visited[at].contains(*subject))
+        for states in &mut self.states {
+            for (subject, episode) in
+                states.iter_mut().filter(|(_, episode)| episode.asked_ns != interval.to_ns)
             {
                 episode.gone = !rows::exists(snapshot, rows, subject);
                 episode.trail.add(interval.from_ns, interval.to_ns, false, KEEP_NS);
@@ -352,9 +362,8 @@ impl Engine {
 
     /// Adds the interval to the sums of subjects with a state, and forgets others.
     fn keep_sums(&mut self, snapshot: &Snapshot, rows: &Rows, interval: Interval) {
-        let tracked: BTreeSet<Subject> =
-            self.states.iter().flat_map(|states| states.keys().cloned()).collect();
-        self.sums.retain(|subject, _| tracked.contains(subject));
+        let tracked = self.tracked();
+        self.sums.retain(|subject, _| tracked.binary_search(subject).is_ok());
         let keep = self.scaled(KEEP_NS).max(interval.usual_ns.saturating_mul(4));
         for subject in tracked {
             let (from, to) = (interval.from_ns, interval.to_ns);

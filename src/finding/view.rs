@@ -7,6 +7,7 @@ use super::engine::Uses;
 use super::env::{Env, env};
 use super::fit::{Near, whole_nodes};
 use super::rule::{Blindness, Look, Reason, Rule};
+use super::sorted::Sorted;
 use super::{Evidence, Identity, Note, Subject};
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
 use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
@@ -65,7 +66,7 @@ pub fn process(raw: &TaskRaw) -> Subject {
 #[derive(Debug, Default)]
 pub struct Rows {
     /// Places of processes in the snapshot, in the order of subjects.
-    pub processes: BTreeMap<Subject, usize>,
+    pub processes: Sorted<Subject, usize>,
     /// Places of containers in the snapshot.
     pub containers: BTreeMap<u64, usize>,
     /// Places of the processes above, by each container that they are in.
@@ -74,8 +75,8 @@ pub struct Rows {
     pub near: Arc<OnceLock<Near>>,
     /// Use of CPUs and hinting faults of subjects in the last minutes.
     pub(super) uses: Arc<Uses>,
-    /// Subjects that have a state.
-    pub(super) tracked: BTreeSet<Subject>,
+    /// Subjects that have a state, in their order.
+    pub(super) tracked: Vec<Subject>,
     /// Hinting faults of processes in the last two minutes; only of those that had some.
     pub hints: BTreeMap<Subject, Hints>,
     /// Facts of nodes in the interval, and its kernel threads: each is found when a rule asks first, and not again for each process.
@@ -201,7 +202,8 @@ impl<'a> View<'a> {
     /// CPUs that it needs: what it used in all but a twentieth of the last minutes, or its quota where that is less.
     pub fn need(&self, of: &Of<'_>) -> f64 {
         let subject = of.subject();
-        let needed = self.rows.uses.need(&subject).filter(|_| self.rows.tracked.contains(&subject));
+        let has_state = self.rows.tracked.binary_search(&subject).is_ok();
+        let needed = self.rows.uses.need(&subject).filter(|_| has_state);
         let used = needed.unwrap_or(0.0).max(self.cpus(of));
         match self.quota(of) {
             Some(quota) => used.min(quota),

@@ -50,8 +50,14 @@ impl Engine {
                     (true, false, false) => &kind.busy,
                     _ => &kind.all,
                 };
+                // Both are in the order of subjects.
+                let mut known = states.iter();
+                let mut next = known.next();
                 for ((subject, of), cpus) in some.iter().map(|place| (&subjects[*place], uses[*place])) {
-                    let state = states.get(subject);
+                    while next.is_some_and(|(other, _)| other < subject) {
+                        next = known.next();
+                    }
+                    let state = next.filter(|(other, _)| *other == subject).map(|(_, state)| state);
                     let over = state.is_some_and(Episode::is_shown);
                     let look = match never {
                         Some(why) => Look::Blind(why.clone()),

@@ -1,10 +1,11 @@
 //! Rows that rules look at: the processes and containers that use most, and those that have a state.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::super::Subject;
 use super::super::history::Series;
+use super::super::sorted::Sorted;
 use super::super::view::{Of, Rows, process};
 use super::most::Most;
 use crate::model::counters::Counter;
@@ -32,21 +33,21 @@ pub(super) fn devices(snapshot: &Snapshot) -> impl Iterator<Item = (&Device, Opt
 }
 
 /// Rows of this interval.
-pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
+pub(super) fn find(snapshot: &Snapshot, tracked: &[Subject]) -> Rows {
     let interval = snapshot.interval_ns.unwrap_or(0);
     let sizes = snapshot.nodes.iter().map(|node| node.raw.mem_total_bytes).filter(|bytes| *bytes > 0);
     let memory = sizes.min().unwrap_or(u64::MAX) / 100 * MEMORY_PCT;
     // In the order of subjects, which is that of ids.
     let known: Vec<ProcessId> = tracked.iter().filter_map(Subject::process).collect();
     let is_known_pid = |pid: u32| known.binary_search_by_key(&pid, |(pid, _)| *pid).is_ok();
-    let (mut most, mut rows) = (Most::of(PROCESSES_MAX), Rows::default());
+    let (mut most, mut places) = (Most::of(PROCESSES_MAX), Vec::new());
     // Looking at the row itself costs more than all the rest.
     let counts = |at: usize| !snapshot.tasks[at].exited && !snapshot.tasks[at].raw.kthread;
     for (at, row) in snapshot.row_uses.iter().enumerate() {
         let is_known = !known.is_empty() && is_known_pid(row.pid);
         if is_known && known.binary_search(&snapshot.tasks[at].raw.process()).is_ok() {
             if counts(at) {
-                rows.processes.insert(process(&snapshot.tasks[at].raw), at);
+                places.push(at);
             }
         } else if row.run_ns.saturating_mul(100) >= interval.saturating_mul(CPU_PCT)
             || row.rss_bytes >= memory
@@ -54,21 +55,37 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
             most.offer(row, at, || counts(at));
         }
     }
-    let room = PROCESSES_MAX.saturating_sub(rows.processes.len());
-    rows.processes.extend(most.places(room).map(|at| (process(&snapshot.tasks[at].raw), at)));
+    places.extend(most.places(PROCESSES_MAX.saturating_sub(places.len())));
+    let mut rows = Rows::default();
+    rows.processes = places.into_iter().map(|at| (process(&snapshot.tasks[at].raw), at)).collect();
     rows.containers = snapshot.containers.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
+    rows.members = members(snapshot, &rows);
+    rows
+}
+
+/// Places of the processes that rules look at, by each container that they are in.
+fn members(snapshot: &Snapshot, rows: &Rows) -> BTreeMap<u64, Vec<usize>> {
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); snapshot.containers.len()];
+    // Most processes are in the cgroup of the one before.
+    let mut last: Option<(u64, Option<usize>)> = None;
     for at in rows.processes.values() {
         let cgroup = snapshot.tasks[*at].raw.cgroup_id;
-        let top = snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
-        let mut place = rows.containers.get(&top).copied();
+        let known = last.filter(|(known, _)| *known == cgroup).map(|(_, place)| place);
+        let home = known.unwrap_or_else(|| {
+            let top = snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
+            rows.containers.get(&top).copied()
+        });
+        last = Some((cgroup, home));
+        let mut place = home;
         // Rows above it have it, too. A circle would be deeper than that.
         for _ in 0..DEPTH_MAX {
-            let Some(row) = place.and_then(|place| snapshot.containers.get(place)) else { break };
-            rows.members.entry(row.id).or_default().push(*at);
-            place = row.parent;
+            let Some(here) = place else { break };
+            members[here].push(*at);
+            place = snapshot.containers[here].parent;
         }
     }
-    rows
+    let ids = snapshot.containers.iter().map(|row| row.id);
+    ids.zip(members).filter(|(_, members)| !members.is_empty()).collect()
 }
 
 /// All subjects, in their order.
@@ -114,7 +131,7 @@ pub(super) fn exists(snapshot: &Snapshot, rows: &Rows, subject: &Subject) -> boo
 /// CPU time and hinting faults of the last minutes, and when containers were seen first.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Uses {
-    cpu: BTreeMap<Subject, Series<u64>>,
+    cpu: Sorted<Subject, Series<u64>>,
     /// Hinting faults; only of processes that had some.
     hints: BTreeMap<Subject, Series<Hints>>,
     seen: BTreeMap<u64, u64>,
@@ -136,7 +153,7 @@ impl Uses {
         self.began_ns.get_or_insert(from_ns);
         let to = snapshot.mono_ns;
         let hints_ns = keep_ns / 5 * 2;
-        for (subject, at) in &rows.processes {
+        for (subject, at) in rows.processes.iter() {
             let delta = &snapshot.tasks[*at].delta;
             let [faults, remote] = [Counter::HintFaults, Counter::HintRemote].map(|counter| delta[counter]);
             if faults > 0 || self.hints.contains_key(subject) {
@@ -145,25 +162,21 @@ impl Uses {
                     sum.remote = sum.remote.saturating_add(remote);
                 });
             }
-            let ran = snapshot.tasks[*at].run_ns();
-            self.cpu
-                .entry(subject.clone())
-                .or_default()
-                .add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
         }
         let interval = to.saturating_sub(from_ns);
         // Ascending, as subjects are.
         let known: Vec<u64> = self.cpu.keys().filter_map(Subject::container).collect();
-        for (id, at) in &rows.containers {
+        let processes =
+            rows.processes.iter().map(|(subject, at)| (subject.clone(), snapshot.tasks[*at].run_ns()));
+        let containers = rows.containers.iter().filter_map(|(id, at)| {
             let ran = snapshot.containers[*at].sum.run_ns();
             // One that was busy goes on: thousands of others are never asked about.
-            if ran.saturating_mul(MATTERS) >= interval || known.binary_search(id).is_ok() {
-                self.cpu
-                    .entry(Subject::Container(*id))
-                    .or_default()
-                    .add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
-            }
-        }
+            let goes_on = ran.saturating_mul(MATTERS) >= interval || known.binary_search(id).is_ok();
+            goes_on.then_some((Subject::Container(*id), ran))
+        });
+        self.cpu.update(processes.chain(containers), |series, ran| {
+            series.add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
+        });
         self.cpu.retain(|_, series| series.end_ns().saturating_add(keep_ns) > to);
         self.forget();
         let cpu = &self.cpu;
@@ -182,15 +195,15 @@ impl Uses {
 
     /// Drops the series that ended first where there are too many: processes that come and go would be without end.
     fn forget(&mut self) {
-        let Some(surplus) = self.cpu.len().checked_sub(SERIES_MAX + 1) else { return };
+        let Some(surplus) = self.cpu.count().checked_sub(SERIES_MAX + 1) else { return };
         let mut ends: Vec<(u64, Subject)> =
             self.cpu.iter().map(|(subject, series)| (series.end_ns(), subject.clone())).collect();
         // Some more than must be, so that it is not each time.
         let drop = (surplus + SERIES_MAX / 4).min(ends.len() - 1);
         ends.select_nth_unstable(drop);
-        for (_, subject) in &ends[..=drop] {
-            self.cpu.remove(subject);
-        }
+        let mut dropped: Vec<&Subject> = ends[..=drop].iter().map(|(_, subject)| subject).collect();
+        dropped.sort();
+        self.cpu.retain(|subject, _| dropped.binary_search(&subject).is_err());
     }
 
     /// Hinting faults of the time that they are kept, by process.
@@ -243,16 +256,18 @@ mod tests {
         let mut uses = Uses::default();
         for pid in 0..20 * SERIES_MAX as u32 {
             let second = u64::from(pid) / PROCESSES_MAX as u64 * S;
-            let series = uses.cpu.entry(Subject::Process(pid, second)).or_default();
-            series.add(second, second + S, 300 * S, |sum| *sum += 1);
+            let process = Subject::Process(pid, second);
+            uses.cpu.update([(process, ())].into_iter(), |series, ()| {
+                series.add(second, second + S, 300 * S, |sum| *sum += 1);
+            });
             uses.forget();
-            assert!(uses.cpu.len() <= SERIES_MAX);
+            assert!(uses.cpu.count() <= SERIES_MAX);
         }
         // The last ones are kept.
         assert!(uses.cpu.keys().any(
             |subject| matches!(subject, Subject::Process(pid, _) if *pid + 1 == 20 * SERIES_MAX as u32)
         ));
         uses.forget();
-        assert!(uses.cpu.len() > PROCESSES_MAX);
+        assert!(uses.cpu.count() > PROCESSES_MAX);
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct Past {
 pub(super) struct Episode {
     pub(super) state: State,
     pub(super) trail: Trail,
+    /// The end of the last interval in which the rule was asked about the subject, ns.
+    pub(super) asked_ns: u64,
     /// Time without an answer, ns.
     pub(super) blind_ns: u64,
     /// Its subject is no more.
@@ -37,6 +39,7 @@ impl Episode {
         Episode {
             state: State::Pending,
             trail: Trail::default(),
+            asked_ns: 0,
             blind_ns: 0,
             gone: false,
             seen: None,
