@@ -327,6 +327,12 @@ fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut task
     snapshot.row_uses.reserve_exact(tasks.len());
     // One pass: each row is fetched from memory once.
     for task in &tasks {
+        let (run_ns, rss_bytes) = (task.run_ns(), task.rss_bytes);
+        snapshot.row_uses.push(RowUse { pid: task.raw.pid, run_ns, rss_bytes });
+        // One that rested accessed nothing.
+        if run_ns == 0 {
+            continue;
+        }
         let memory = task.memory().and_then(|(_, memory)| memory.as_ref().ok());
         if let Some(memory) = memory {
             for node in &mut snapshot.nodes {
@@ -334,8 +340,6 @@ fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut task
             }
         }
         add_accesses(&mut snapshot.accesses, task, memory);
-        let (run_ns, rss_bytes) = (task.run_ns(), task.rss_bytes);
-        snapshot.row_uses.push(RowUse { pid: task.raw.pid, run_ns, rss_bytes });
     }
     (snapshot.grain, snapshot.tasks) = (grain, tasks);
     snapshot

@@ -168,7 +168,7 @@ impl Sums {
     /// The rows, with the accesses of these tasks.
     pub(super) fn with_accesses(mut self, tasks: &[Task], room: &Room) -> Vec<Container> {
         let mut known = false;
-        for task in tasks {
+        for task in tasks.iter().filter(|task| task.run_ns() > 0) {
             if let Some((_, Ok(memory))) = task.memory()
                 && let Some(at) = self.at.get(&task.raw.cgroup_id)
             {
