@@ -1,7 +1,5 @@
 //! CPUs in the interval: busy time, interrupts, counters.
 
-use std::collections::HashMap;
-
 use crate::model::sample::{CpuRaw, Hints, Sample, Slot};
 use crate::model::wire::SLOTS;
 
@@ -25,9 +23,8 @@ pub struct CpuDelta {
 /// The CPUs that both samples have, in the order of the later one.
 pub(super) fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
     let Some(previous) = previous else { return Vec::new() };
-    let before: HashMap<u32, _> = previous.cpus.iter().map(|cpu| (cpu.id, cpu)).collect();
-    let delta = |cpu: &CpuRaw| {
-        let before = before.get(&cpu.id)?;
+    let delta = |(at, cpu): (usize, &CpuRaw)| {
+        let before = same(&previous.cpus, at, cpu.id)?;
         let mut slots = cpu.slots;
         for (slot, old) in slots.iter_mut().zip(&before.slots) {
             slot.count = slot.count.saturating_sub(old.count);
@@ -48,5 +45,11 @@ pub(super) fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelt
             slots,
         })
     };
-    current.cpus.iter().filter_map(delta).collect()
+    current.cpus.iter().enumerate().filter_map(delta).collect()
+}
+
+/// The CPU with this id, which is likely to be at `hint`: CPUs come and go seldom.
+fn same(cpus: &[CpuRaw], hint: usize, id: u32) -> Option<&CpuRaw> {
+    let likely = cpus.get(hint).filter(|cpu| cpu.id == id);
+    likely.or_else(|| cpus.iter().find(|cpu| cpu.id == id))
 }
