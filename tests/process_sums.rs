@@ -85,8 +85,8 @@ fn samples(threads: &[Thread], placed: bool) -> [Sample; 2] {
     let placement = PlacementRaw { start_ns: 0, read_ns: 0, found: Ok(found), policies: None };
     let placement = (1..3u64).filter(|_| placed).map(|pid| (pid, Arc::new(placement.clone())));
     let placement = Arc::new(placement.collect::<BTreeMap<_, _>>());
-    let sample = |tasks, mono_ns| Sample {
-        tasks,
+    let sample = |tasks: Vec<Arc<TaskRaw>>, mono_ns| Sample {
+        tasks: tasks.into(),
         mono_ns,
         boot_ns: mono_ns,
         names: Arc::clone(&names),

@@ -107,7 +107,7 @@ impl Finder {
     /// those of the sample before.
     pub fn take(&mut self, host: &Arc<HostFacts>, mut sample: Sample, gap: bool, continues: bool) {
         // The sums of the machine as a whole are in the rows of its CPUs.
-        (sample.tasks, sample.exited) = (Vec::new(), Vec::new());
+        (sample.tasks, sample.exited) = Default::default();
         let previous = self.previous.as_ref().filter(|_| continues);
         if gap && self.previous.is_some() {
             keep(&mut self.marks.gaps, sample.wall_ns);

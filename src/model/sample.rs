@@ -17,7 +17,7 @@ pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
 use crate::model::process::ProcFieldsOf;
 pub use crate::model::slots::{Slot, Slots};
 use crate::model::stacks::StackBatch;
-pub use crate::model::task::{Comm, MemPolicy, OTHERS_PID, TaskRaw};
+pub use crate::model::task::{Comm, MemPolicy, OTHERS_PID, TaskRaw, TaskRows};
 use crate::model::topology::Topology;
 use crate::model::units::{CpuId, NodeId};
 pub use crate::model::wire::NodeCounts;
@@ -349,7 +349,7 @@ pub struct Sample {
     /// CLOCK_BOOTTIME: what start times are compared with.
     pub boot_ns: u64,
     /// Ascending by serial: live threads, and one row per process that lost threads (`tid` 0).
-    pub tasks: Vec<Arc<TaskRaw>>,
+    pub tasks: TaskRows,
     /// Processes that ended or left the scope since the sample before: final totals over all their threads.
     pub exited: Vec<Arc<TaskRaw>>,
     /// Present CPUs, ascending by id.

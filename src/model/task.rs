@@ -1,6 +1,8 @@
 //! A thread as it is at one moment.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use crate::model::counts::Counts;
 use crate::model::memory::Resident;
@@ -107,6 +109,55 @@ pub struct TaskRaw {
     pub mempolicy: MemPolicy,
     /// Everything that only counts up.
     pub counts: Counts,
+}
+
+/// Rows of tasks as a sample has them. Samples and what is made of them share the list: to copy it takes as long as to copy an
+/// `Arc`, until one of the copies is changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskRows(Arc<Vec<Arc<TaskRaw>>>);
+
+impl Deref for TaskRows {
+    type Target = Vec<Arc<TaskRaw>>;
+
+    fn deref(&self) -> &Vec<Arc<TaskRaw>> {
+        &self.0
+    }
+}
+
+impl DerefMut for TaskRows {
+    fn deref_mut(&mut self) -> &mut Vec<Arc<TaskRaw>> {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl From<Vec<Arc<TaskRaw>>> for TaskRows {
+    fn from(rows: Vec<Arc<TaskRaw>>) -> TaskRows {
+        TaskRows(Arc::new(rows))
+    }
+}
+
+impl FromIterator<Arc<TaskRaw>> for TaskRows {
+    fn from_iter<I: IntoIterator<Item = Arc<TaskRaw>>>(rows: I) -> TaskRows {
+        Vec::from_iter(rows).into()
+    }
+}
+
+impl<'a> IntoIterator for &'a TaskRows {
+    type Item = &'a Arc<TaskRaw>;
+    type IntoIter = std::slice::Iter<'a, Arc<TaskRaw>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut TaskRows {
+    type Item = &'a mut Arc<TaskRaw>;
+    type IntoIter = std::slice::IterMut<'a, Arc<TaskRaw>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
 }
 
 impl TaskRaw {

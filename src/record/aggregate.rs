@@ -116,7 +116,7 @@ impl Fold {
             };
             next.kept.insert(process, offset);
         }
-        let mut folded = Sample { tasks: Vec::new(), exited: Vec::new(), ..sample.clone() };
+        let mut folded = Sample { tasks: Default::default(), exited: Vec::new(), ..sample.clone() };
         self.itemise_live(previous, sample, &mut next, &mut folded);
         self.itemise_exited(previous, sample, &mut next, &mut folded);
         next.others.exec_ns = next.others.counts.cpu_ns();

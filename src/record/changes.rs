@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::sample::{Sample, TaskRaw};
+use crate::model::sample::{Sample, TaskRaw, TaskRows};
 
 /// Samples that a frame looks back at least, so that it can be read where one less of those before it are damaged. Readers
 /// of all versions rely on it.
@@ -21,7 +21,7 @@ pub const FAR: u32 = 4 + FAR_EVERY;
 pub struct Changes {
     tick: u32,
     /// Rows of the sample.
-    tasks: Vec<Arc<TaskRaw>>,
+    tasks: TaskRows,
     /// Serial → when the row last changed or came, and when it went.
     changed: BTreeMap<u64, u32>,
     gone: BTreeMap<u64, u32>,

@@ -278,7 +278,7 @@ pub fn decode_with(
         wall_ns,
         mono_ns,
         boot_ns,
-        tasks,
+        tasks: tasks.into(),
         exited: exited.into_iter().map(Arc::new).collect(),
         cpus,
         nodes,

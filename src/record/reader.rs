@@ -18,7 +18,7 @@ use super::payload::{self, Base, KnownRows, Latest, Layouts, Room};
 use super::rows;
 pub use super::scan::{Found, Frame};
 use crate::model::facility::Facility;
-use crate::model::sample::{Sample, TaskRaw};
+use crate::model::sample::{Sample, TaskRows};
 
 /// Frames from one keyframe to the next at most: a gap and the copy of a head may be in front of each sample.
 const BETWEEN: u64 = 3 * KEY_EVERY as u64;
@@ -54,7 +54,7 @@ struct KeyInForce {
 struct Near {
     key: u64,
     tick: u32,
-    tasks: Vec<Arc<TaskRaw>>,
+    tasks: TaskRows,
     /// Deltas of this keyframe that begin before were tried.
     tried: u64,
 }
@@ -79,7 +79,7 @@ pub struct Reader {
     key: Last<KeyInForce>,
     near: Option<Near>,
     /// Rows of the sample before the first of this file.
-    before: Vec<Arc<TaskRaw>>,
+    before: TaskRows,
     known: KnownRows,
 }
 
@@ -101,18 +101,18 @@ impl Reader {
             head: None,
             key: None,
             near: None,
-            before: Vec::new(),
+            before: TaskRows::default(),
             known: KnownRows::default(),
         })
     }
 
     /// Notes that this file goes on from another one, so that rows that are the same in both are shared.
     pub fn goes_on_from(&mut self, other: &Reader) {
-        self.before = other.last_rows().to_vec();
+        self.before = other.last_rows().clone();
     }
 
     /// Rows of the sample that was read last.
-    fn last_rows(&self) -> &[Arc<TaskRaw>] {
+    fn last_rows(&self) -> &TaskRows {
         self.near.as_ref().map_or(&self.before, |near| &near.tasks)
     }
 
@@ -260,7 +260,7 @@ impl Reader {
                 if let Some(sample) = Arc::get_mut(&mut key.sample) {
                     rows::share(self.last_rows(), &mut sample.tasks);
                 }
-                self.before = Vec::new();
+                self.before = TaskRows::default();
                 let (head, sample) = (Arc::clone(&key.head), Sample::clone(&key.sample));
                 // The frames after it need it next.
                 let tasks = sample.tasks.clone();
@@ -335,7 +335,7 @@ impl Reader {
         head: &HeadInForce,
         base: Base<'_>,
         between: &[Frame],
-    ) -> Result<(u32, Vec<Arc<TaskRaw>>)> {
+    ) -> Result<(u32, TaskRows)> {
         self.frames.payload(frame)?;
         let mut listed = payload::listed(&self.frames.raw, base.key_id)?.0;
         let mut latest = Latest::before(&listed);
@@ -352,7 +352,7 @@ impl Reader {
             listed = payload::decode_latest(&mut latest, raw, &head.layouts, base, tick, room)?;
             first.get_or_insert(tick);
         }
-        Ok((first.unwrap_or(base.tick), latest.over(base)))
+        Ok((first.unwrap_or(base.tick), latest.over(base).into()))
     }
 
     /// This delta could not be read, and neither can it be for those after it.

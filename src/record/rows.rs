@@ -311,13 +311,13 @@ mod tests {
         let (whole, deltas) = written(&key, &later);
         let mut known = KnownRows::default();
         let mut rows = vec![read(&whole, None, &mut known)];
-        let key = Sample { tasks: rows[0].clone(), ..Sample::default() };
+        let key = Sample { tasks: rows[0].clone().into(), ..Sample::default() };
         for (bytes, tick) in deltas.iter().zip(0..) {
             let state = Base { key: &key, key_id: NAME, tick, tasks: &rows[tick as usize] };
             rows.push(read(bytes, Some(state), &mut known));
         }
         for (read, sample) in rows[1..].iter().zip(&later) {
-            assert_eq!(*read, sample.tasks);
+            assert_eq!(*read, *sample.tasks);
         }
         let same = |at: usize, [one, other]: [usize; 2]| Arc::ptr_eq(&rows[one][at], &rows[other][at]);
         assert!(same(2, [0, 4]), "nothing says that it changed");
@@ -331,7 +331,7 @@ mod tests {
         for base in [2, 100] {
             let (whole, deltas) = written(&sample([1, base, 3]), &[sample([1, base + 5, 3])]);
             let tasks = read(&whole, None, &mut known);
-            let key = Sample { tasks, ..Sample::default() };
+            let key = Sample { tasks: tasks.into(), ..Sample::default() };
             let state = Base { key: &key, key_id: NAME, tick: 0, tasks: &key.tasks };
             assert_eq!(read(&deltas[0], Some(state), &mut known)[1].rss_bytes, base + 5);
         }

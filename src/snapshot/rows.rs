@@ -296,7 +296,7 @@ mod tests {
             wall_ns: 0,
             mono_ns,
             boot_ns: 100,
-            tasks: tasks.to_vec(),
+            tasks: tasks.iter().cloned().collect(),
             exited: vec![],
             cpus: vec![],
             nodes: vec![],

@@ -3,7 +3,7 @@
 use std::ops::{AddAssign, Deref, SubAssign};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use crate::model::sample::{Counts, TaskRaw};
+use crate::model::sample::{Counts, TaskRaw, TaskRows};
 
 static NOTHING: LazyLock<Counts> = LazyLock::new(Counts::default);
 
@@ -48,8 +48,9 @@ impl Parts {
 /// allocated for an interval. Sums are kept once they were read.
 #[derive(Debug)]
 pub struct Teams {
-    /// Team by team.
-    tasks: Vec<Arc<TaskRaw>>,
+    tasks: TaskRows,
+    /// Places of tasks, team by team.
+    order: Vec<u32>,
     /// Where each team ends in it.
     ends: Vec<u32>,
     sums: Vec<OnceLock<Box<Counts>>>,
@@ -57,7 +58,7 @@ pub struct Teams {
 
 impl Teams {
     /// The teams of these tasks. `places` has the team of each task, below `count`.
-    pub(super) fn of(tasks: &[Arc<TaskRaw>], places: &[u32], count: usize) -> Teams {
+    pub(super) fn of(tasks: &TaskRows, places: &[u32], count: usize) -> Teams {
         // Where each team begins, and where it ends once its tasks are listed.
         let mut ends = vec![0u32; count + 1];
         places.iter().for_each(|place| ends[*place as usize + 1] += 1);
@@ -69,21 +70,22 @@ impl Teams {
             *next += 1;
         }
         ends.truncate(count);
-        let tasks = order.iter().map(|task| Arc::clone(&tasks[*task as usize])).collect();
-        Teams { tasks, ends, sums: std::iter::repeat_with(OnceLock::new).take(count).collect() }
+        let sums = std::iter::repeat_with(OnceLock::new).take(count).collect();
+        Teams { tasks: tasks.clone(), order, ends, sums }
     }
 
-    fn tasks(&self, at: usize) -> &[Arc<TaskRaw>] {
+    /// Places of the tasks of a team.
+    fn places(&self, at: usize) -> &[u32] {
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.tasks[begin as usize..self.ends[at] as usize]
+        &self.order[begin as usize..self.ends[at] as usize]
     }
 
     fn sum(&self, at: usize) -> &Counts {
-        match self.tasks(at) {
-            [only] => &only.counts,
-            tasks => self.sums[at].get_or_init(|| {
+        match self.places(at) {
+            [only] => &self.tasks[*only as usize].counts,
+            places => self.sums[at].get_or_init(|| {
                 let mut sum = Box::<Counts>::default();
-                tasks.iter().for_each(|task| *sum += &task.counts);
+                places.iter().for_each(|place| *sum += &self.tasks[*place as usize].counts);
                 sum
             }),
         }
@@ -212,7 +214,7 @@ mod tests {
             let counts = Counts { run_ns: vec![ns], ..Counts::default() };
             Arc::new(TaskRaw { counts, ..TaskRaw::default() })
         };
-        let tasks: Vec<_> = [1, 20, 300, 4_000, 50_000].map(task).into();
+        let tasks = TaskRows::from_iter([1, 20, 300, 4_000, 50_000].map(task));
         let teams = Arc::new(Teams::of(&tasks, &[1, 0, 1, 2, 0], 3));
         let sums = [0, 1, 2].map(|at| Tally::Team(Arc::clone(&teams), at).cpu_ns());
         assert_eq!(sums, [50_020, 301, 4_000]);

@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn of(tasks: &[Arc<TaskRaw>]) -> Sample {
-        Sample { tasks: tasks.to_vec(), ..sample(&[], &[], &[]) }
+        Sample { tasks: tasks.to_vec().into(), ..sample(&[], &[], &[]) }
     }
 
     #[test]

@@ -492,7 +492,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 wall_ns,
                 mono_ns: n[0],
                 boot_ns: n[1],
-                tasks: shared(tasks),
+                tasks: shared(tasks).into(),
                 exited: shared(exited),
                 cpus,
                 nodes,

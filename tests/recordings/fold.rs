@@ -114,7 +114,7 @@ impl Threads {
         self.table.apply(ends, walk.collect(), false);
         let (tasks, exited) = self.table.snapshot();
         let (mono_ns, boot_ns) = (self.now_ns, self.now_ns);
-        Sample { mono_ns, boot_ns, tasks, exited, ..self.template.clone() }
+        Sample { mono_ns, boot_ns, tasks: tasks.into(), exited, ..self.template.clone() }
     }
 }
 

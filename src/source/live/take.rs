@@ -87,7 +87,7 @@ impl LiveSource {
             wall_ns,
             mono_ns,
             boot_ns,
-            tasks,
+            tasks: tasks.into(),
             exited,
             cpus,
             nodes: machine.nodes,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::analysis::filter::{self, RowFilter};
 use crate::metric::{Metric, Value, task};
 use crate::model::process::ProcessId;
-use crate::model::sample::{HostFacts, Sample, TaskRaw};
+use crate::model::sample::{HostFacts, Sample, TaskRaw, TaskRows};
 use crate::snapshot::{RowKind, SmtNeighbour, Snapshot, Task, beside, derive_tasks};
 use crate::tui::ring::Ring;
 
@@ -122,11 +122,10 @@ impl Pair {
 }
 
 fn only(sample: &Sample, process: ProcessId) -> Sample {
-    let pick =
-        |tasks: &[Arc<TaskRaw>]| tasks.iter().filter(|task| task.process() == process).cloned().collect();
+    let is_its = |task: &&Arc<TaskRaw>| task.process() == process;
     Sample {
-        tasks: pick(&sample.tasks),
-        exited: pick(&sample.exited),
+        tasks: sample.tasks.iter().filter(is_its).cloned().collect(),
+        exited: sample.exited.iter().filter(is_its).cloned().collect(),
         cpus: sample.cpus.clone(),
         own: sample.own.clone(),
         placement: Arc::clone(&sample.placement),
@@ -154,7 +153,7 @@ fn times(sample: &Sample) -> Sample {
         wall_ns: sample.wall_ns,
         mono_ns: sample.mono_ns,
         boot_ns: sample.boot_ns,
-        tasks: Vec::new(),
+        tasks: TaskRows::default(),
         exited: Vec::new(),
         cpus: Default::default(),
         vm: None,
