@@ -126,7 +126,10 @@ impl Lane {
         }
         let Some(metric) = self.id.of_node() else { return };
         for node in &snapshot.nodes {
-            self.sources.note(metric.read(node, snapshot), node, snapshot);
+            // No other metric has sources.
+            if self.id == Id::Remote {
+                self.sources.note(metric.read(node, snapshot), node, snapshot);
+            }
             let Some(Ok(sums)) = metric.sums(node, snapshot).filter(|_| !self.nodes.is_empty()) else {
                 continue;
             };
