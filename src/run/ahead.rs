@@ -1,31 +1,42 @@
 //! A thread that makes what another one takes, a little ahead of it, so that two CPUs work on one recording.
 
+use std::mem::replace;
 use std::panic::resume_unwind;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use anyhow::{Context, Result};
 
-/// Has `make` give values on a thread of its own, and `take` take them on this one, in the order in which they were given. At
-/// most `room` values wait, and two more are being made and taken: memory does not grow with their number. `make` is told
-/// false when no more is wanted, `take` says so.
+/// Has `make` give values on a thread of its own, and `take` take them on this one, in the order in which they were given. They are
+/// handed over `batch` at a time, because to wake the other thread for each takes as long as to make a small one. Three batches are
+/// there at most, of which one is made and one is taken: memory does not grow with the number of values. `make` is told false when no
+/// more is wanted, `take` says so.
 ///
 /// # Errors
 /// Errors of `take`, then those of `make`, or the errno of pthread_create(3).
 pub(super) fn ahead<T: Send>(
-    room: usize,
+    batch: usize,
     make: impl FnOnce(&mut dyn FnMut(T) -> bool) -> Result<()> + Send,
     mut take: impl FnMut(T) -> Result<bool>,
 ) -> Result<()> {
     thread::scope(|scope| {
-        let (sender, receiver) = sync_channel(room);
-        let making = move || make(&mut |value| sender.send(value).is_ok());
+        let (sender, receiver) = sync_channel(1);
+        let making = move || {
+            let mut made = Vec::with_capacity(batch);
+            let result = make(&mut |value| {
+                made.push(value);
+                made.len() < batch || sender.send(replace(&mut made, Vec::with_capacity(batch))).is_ok()
+            });
+            // Values before an error count, too. The receiver may be gone: then no more is wanted.
+            let _ = sender.send(made);
+            result
+        };
         let maker = thread::Builder::new()
             .name("nng-reader".into())
             .spawn_scoped(scope, making)
             .context("starting a thread that reads ahead")?;
         // The receiver goes when this ends, and the maker with it.
-        for value in receiver {
+        for value in receiver.into_iter().flatten() {
             if !take(value)? {
                 return Ok(());
             }

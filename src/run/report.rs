@@ -150,8 +150,8 @@ fn interval_ns(path: &Path, from: Option<i64>) -> Result<i64> {
     Ok(if is_round { (seconds.round() * second) as i64 } else { i64::try_from(median).unwrap_or(i64::MAX) })
 }
 
-/// Intervals that wait to become a part of the report, at most: with thousands of processes each takes megabytes.
-const DERIVED_AHEAD: usize = 1;
+/// Intervals that are handed to the next thread at a time: with thousands of processes each takes a megabyte.
+const DERIVED_AHEAD: usize = 4;
 
 /// A sample, and what it says about the time since the one before.
 pub(super) enum Step {

@@ -18,7 +18,7 @@ use crate::source::recording::Recording;
 use crate::source::{Source, poll};
 use crate::text::rfc3339;
 
-/// Samples that wait to be taken, at most.
+/// Samples that are handed over at a time.
 const READ_AHEAD: usize = 4;
 
 /// A sample, and its place in the recording.

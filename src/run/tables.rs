@@ -29,7 +29,7 @@ use crate::source::{Source, poll};
 use crate::tables::{Fold, Gap, Losses, Table};
 use crate::text::{clean_str, one_line, plural};
 
-/// Samples that wait to be derived, and intervals that wait to become rows, at most.
+/// Samples, and intervals, that are handed to the next thread at a time.
 const READ_AHEAD: usize = 4;
 const DERIVED_AHEAD: usize = 1;
 
