@@ -179,7 +179,9 @@ pub(super) struct Gathered {
 
 impl Gathered {
     pub(super) fn of(current: &Sample) -> Gathered {
-        let mut rows: Vec<Task> = Vec::new();
+        // Rows are large: a list that grows would be copied over and over. Nearly every process has its leader.
+        let leaders = current.tasks.iter().filter(|task| task.tid == task.pid).count();
+        let mut rows: Vec<Task> = Vec::with_capacity(leaders + 1);
         let mut places: Vec<u32> = Vec::with_capacity(current.tasks.len());
         let mut index: IdMap<(u32, u64), u32> = IdMap::default();
         for task in &current.tasks {
