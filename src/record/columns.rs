@@ -190,8 +190,9 @@ pub struct Cells<'a, R: 'static> {
     lanes: Vec<(u32, Bytes<'a>)>,
     /// Rows whose cells were not read yet.
     left: usize,
-    /// Differences of a block of rows.
+    /// Differences of a block of rows, each of which has room for one in each lane, and how many each has.
     block: Vec<Differs>,
+    counts: Vec<usize>,
     /// The place behind the row that is read in its block.
     at: usize,
 }
@@ -208,28 +209,8 @@ struct Part<R: 'static> {
 /// Places of the values of one column.
 const PLACES: u32 = 1 << 16;
 
-/// The values in which a row differs from its base: their places, which are the same in all samples of a layout and ascend, and the
-/// differences.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Differs(Vec<(u32, u64)>);
-
-impl Differs {
-    /// The number of values.
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-}
-
-impl Clone for Differs {
-    fn clone(&self) -> Differs {
-        Differs(self.0.clone())
-    }
-
-    /// Without a new allocation where the old one has room.
-    fn clone_from(&mut self, other: &Differs) {
-        self.0.clone_from(&other.0);
-    }
-}
+/// A value in which a row differs from its base: its place, which is the same in all samples of a layout, and the difference.
+pub type Differs = (u32, u64);
 
 impl<'a, R: Row> Cells<'a, R> {
     /// Of `count` rows.
@@ -243,6 +224,7 @@ impl<'a, R: Row> Cells<'a, R> {
             lanes: Vec::new(),
             left: count,
             block: Vec::new(),
+            counts: Vec::new(),
             at: 0,
         };
         for column in &layout.columns {
@@ -270,11 +252,11 @@ impl<'a, R: Row> Cells<'a, R> {
     ///
     /// # Errors
     /// There are no such cells.
-    pub fn next(&mut self) -> Result<(), Malformed> {
-        if self.at == self.block.len() {
+    pub fn advance(&mut self) -> Result<(), Malformed> {
+        if self.at == self.counts.len() {
             self.read_block()?;
         }
-        if self.block.is_empty() {
+        if self.counts.is_empty() {
             return Err(Malformed("it has fewer rows"));
         }
         self.at += 1;
@@ -283,32 +265,36 @@ impl<'a, R: Row> Cells<'a, R> {
 
     /// Reads the cells of the next rows, lane by lane.
     fn read_block(&mut self) -> Result<(), Malformed> {
-        self.at = 0;
-        self.block.resize_with(self.left.min(BLOCK), Differs::default);
-        self.block.iter_mut().for_each(|differs| differs.0.clear());
-        self.left -= self.block.len();
+        let (rows, lanes) = (self.left.min(BLOCK), self.lanes.len());
+        (self.at, self.left) = (0, self.left - rows);
+        self.block.resize(rows * lanes, Differs::default());
+        self.counts.clear();
+        self.counts.resize(rows, 0);
         for (place, cells) in &mut self.lanes {
-            let mut rows = self.block.iter_mut();
-            while !rows.as_slice().is_empty() {
+            let mut row = 0;
+            while row < rows {
                 // Most cells are as in the base.
-                let zeros = cells.zeros().min(rows.len());
+                let zeros = cells.zeros().min(rows - row);
                 if zeros > 0 {
                     cells.0 = &cells.0[zeros..];
-                    rows.nth(zeros - 1);
+                    row += zeros;
                     continue;
                 }
                 let coded = cells.number()?;
-                if let Some(row) = rows.next().filter(|_| coded != 0) {
-                    row.0.push((*place, coded));
+                if coded != 0 {
+                    self.block[row * lanes + self.counts[row]] = (*place, coded);
+                    self.counts[row] += 1;
                 }
+                row += 1;
             }
         }
         Ok(())
     }
 
-    /// The values in which the row differs from its base.
-    pub fn differs(&self) -> &Differs {
-        &self.block[self.at - 1]
+    /// The values in which the row differs from its base, in the order of places.
+    pub fn differs(&self) -> &[Differs] {
+        let row = self.at - 1;
+        &self.block[row * self.lanes.len()..][..self.counts[row]]
     }
 
     /// The row, told apart from its base, or without one from the row `before` it.
@@ -316,11 +302,20 @@ impl<'a, R: Row> Cells<'a, R> {
     /// # Errors
     /// There is no such row, or no `room` for what it has beside itself.
     pub fn make(&self, base: Option<&R>, before: &R, room: &mut Room) -> Result<R, Malformed> {
-        if base.is_none() {
-            room.take(1, before.heap_bytes())?;
-        }
         let from = base.unwrap_or(before);
         let mut row = from.clone();
+        self.change(&mut row, from, base.is_none(), room)?;
+        Ok(row)
+    }
+
+    /// The same of a copy of the row that it is told apart from, where it stays: rows are large. `is_new`: it has no base.
+    ///
+    /// # Errors
+    /// As [`Cells::make`].
+    pub fn change(&self, row: &mut R, from: &R, is_new: bool, room: &mut Room) -> Result<(), Malformed> {
+        if is_new {
+            room.take(1, from.heap_bytes())?;
+        }
         let mut set = |row: &mut R, part: &Part<R>, place: u32, coded: u64| {
             let at = part.column.first + (place - part.first) as usize;
             match (part.column.set)(row, at, undo_difference(coded, (part.column.get)(from, at))) {
@@ -330,17 +325,17 @@ impl<'a, R: Row> Cells<'a, R> {
             }
         };
         let part_of = |place: u32| &self.parts[(place / PLACES) as usize];
-        let mut rest = &self.differs().0[..];
+        let mut rest = self.differs();
         // The others are as in the base, unless they differ.
         for part in self.always.iter().map(|at| &self.parts[*at]) {
             while let [(place, coded), others @ ..] = rest
                 && *place < part.first
             {
-                set(&mut row, part_of(*place), *place, *coded)?;
+                set(row, part_of(*place), *place, *coded)?;
                 rest = others;
             }
             let width =
-                if part.width == 0 { part.column.width.of([&row].into_iter()) as u32 } else { part.width };
+                if part.width == 0 { part.column.width.of([&*row].into_iter()) as u32 } else { part.width };
             for place in part.first..part.first + width {
                 let coded = match rest {
                     [(next, coded), others @ ..] if *next == place => {
@@ -349,11 +344,10 @@ impl<'a, R: Row> Cells<'a, R> {
                     }
                     _ => 0,
                 };
-                set(&mut row, part, place, coded)?;
+                set(row, part, place, coded)?;
             }
         }
-        rest.iter().try_for_each(|(place, coded)| set(&mut row, part_of(*place), *place, *coded))?;
-        Ok(row)
+        rest.iter().try_for_each(|(place, coded)| set(row, part_of(*place), *place, *coded))
     }
 
     /// # Errors
@@ -378,7 +372,7 @@ pub fn decode<'a, R: Row + 'a>(
     let mut cells = Cells::of(input, layout, count)?;
     let (mut rows, zero) = (Vec::with_capacity(count), R::zero());
     for i in 0..count {
-        cells.next()?;
+        cells.advance()?;
         let row = cells.make(base(i), rows.last().unwrap_or(&zero), room)?;
         rows.push(row);
     }

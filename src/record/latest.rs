@@ -48,7 +48,7 @@ impl Latest {
         input.finish()?;
         let (mut found, mut before) = (Vec::new(), Arc::default());
         for (i, serial) in listed.serials.iter().enumerate() {
-            cells.next()?;
+            cells.advance()?;
             if !wanted[i] {
                 continue;
             }

@@ -112,7 +112,7 @@ pub struct KnownRows {
 }
 
 struct Known {
-    differs: Differs,
+    differs: Vec<Differs>,
     row: Arc<TaskRaw>,
 }
 
@@ -126,25 +126,26 @@ impl KnownRows {
     }
 
     /// The row that is at this place in the keyframe, if it differed in the same when it was read last.
-    fn find(&self, place: usize, differs: &Differs) -> Option<&Arc<TaskRaw>> {
-        self.rows.get(place)?.as_ref().filter(|known| known.differs == *differs).map(|known| &known.row)
+    fn find(&self, place: usize, differs: &[Differs]) -> Option<&Arc<TaskRaw>> {
+        self.rows.get(place)?.as_ref().filter(|known| known.differs == differs).map(|known| &known.row)
     }
 
-    fn note(&mut self, place: usize, differs: &Differs, row: &Arc<TaskRaw>) {
-        if self.len + differs.count() > KNOWN_MAX {
+    fn note(&mut self, place: usize, differs: &[Differs], row: &Arc<TaskRaw>) {
+        if self.len + differs.len() > KNOWN_MAX {
             return;
         }
         if self.rows.len() <= place {
             self.rows.resize_with(place + 1, || None);
         }
-        self.len += differs.count();
+        self.len += differs.len();
         match &mut self.rows[place] {
             Some(known) => {
-                self.len -= known.differs.count();
-                known.differs.clone_from(differs);
+                self.len -= known.differs.len();
+                known.differs.clear();
+                known.differs.extend_from_slice(differs);
                 known.row = Arc::clone(row);
             }
-            none => *none = Some(Known { differs: differs.clone(), row: Arc::clone(row) }),
+            none => *none = Some(Known { differs: differs.to_vec(), row: Arc::clone(row) }),
         }
     }
 }
@@ -185,14 +186,16 @@ pub(super) fn decode(
     let mut rows: Vec<Arc<TaskRaw>> = Vec::with_capacity(listed.serials.len());
     let zero = Arc::default();
     for (serial, place) in listed.serials.iter().zip(bases) {
-        cells.next()?;
+        cells.advance()?;
         // The row before one without a base is another one each time.
         if let Some(row) = place.and_then(|place| known.find(place, cells.differs())) {
             rows.push(Arc::clone(row));
             continue;
         }
         let base = place.map(|place| &*state.key.tasks[place]);
-        let row = Arc::new(cells.make(base, rows.last().unwrap_or(&zero), room)?);
+        let from = base.unwrap_or_else(|| rows.last().unwrap_or(&zero));
+        let mut row = Arc::new(TaskRaw::clone(from));
+        cells.change(Arc::make_mut(&mut row), from, base.is_none(), room)?;
         if row.serial != *serial {
             return Err(Malformed("a row is not the one it says"));
         }
@@ -346,13 +349,13 @@ mod tests {
         let layout = Layout::of(&columns::describe(columns::task()), columns::task()).unwrap();
         let mut input = Bytes(&cells[2..]);
         let mut cells = Cells::of(&mut input, &layout, 3).unwrap();
-        cells.next().unwrap();
+        cells.advance().unwrap();
         let differs = cells.differs();
         let row = Arc::new(TaskRaw::default());
-        for place in 0..2 * KNOWN_MAX / differs.count() {
+        for place in 0..2 * KNOWN_MAX / differs.len() {
             known.note(place, differs, &row);
         }
-        assert!(known.len <= KNOWN_MAX && known.len + differs.count() > KNOWN_MAX);
-        assert_eq!(known.rows.iter().flatten().count() * differs.count(), known.len);
+        assert!(known.len <= KNOWN_MAX && known.len + differs.len() > KNOWN_MAX);
+        assert_eq!(known.rows.iter().flatten().count() * differs.len(), known.len);
     }
 }
