@@ -132,15 +132,9 @@ pub fn run(cpu: u32, parts: [Part; 2], pct: u64) -> Result<Value, String> {
     pages.bind(0..first, parts[0].node)?;
     pages.bind(first..first + second, parts[1].node)?;
     wait_for_go(&json!({"pid": std::process::id()}));
-    touch_all(&pages);
+    pages.at().for_each(|page| pages.touch(page));
     let [first, second] = load(&pages, first, pct, &stop_flag());
     Ok(json!({"first": first, "second": second}))
-}
-
-/// Touches each page, first of all.
-#[inline(never)]
-fn touch_all(pages: &Pages) {
-    pages.at().for_each(|page| pages.touch(page));
 }
 
 /// Loads until it is told to stop; gives how many went to the first `first` bytes, and to the rest.
