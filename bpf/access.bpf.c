@@ -257,14 +257,17 @@ static inline void read_caller(struct nt_access_touch *touch, __u64 *words)
  */
 static inline __u64 hint_faults(struct task_struct *task)
 {
+	__u64 sum;
+
 	if (!bpf_core_field_exists(task->numa_faults_locality))
 		return 0;
-	return task->numa_faults_locality[0] + task->numa_faults_locality[1];
+	sum = task->numa_faults_locality[0] + task->numa_faults_locality[1];
+	/* It is cleared when this number goes on, and may then come to be the same. */
+	return sum ? (__u64)(__u32)task->numa_scan_seq << 32 | (__u32)sum : 0;
 }
 
 /*
  * The event comes with each fault, because a frequency would be that of the burst before: memory is touched in bursts.
- * The kernel stops it for the rest of a tick where there are too many (kernel.perf_event_max_sample_rate).
  */
 static inline bool is_due(struct touch *touch, __u64 now)
 {
@@ -296,7 +299,8 @@ static __always_inline void sample_touch(void *ctx, struct task_struct *task, st
 	got = bpf_get_stack(ctx, touch->frames, TOUCH_BYTES, BPF_F_USER_STACK);
 	touch->head.stack_bytes = bytes_got(got, TOUCH_BYTES);
 	touch->head.zero = 0;
-	send(&touch->head, sizeof(touch->head) + touch->head.stack_bytes);
+	send_sample(&touch->head, sizeof(touch->head) + touch->head.stack_bytes, sizeof(struct sample),
+		    &access_lost[NT_ACCESS_TOUCH_LOST], &access_lost[NT_ACCESS_TOUCH_LOST]);
 }
 
 SEC("perf_event")

@@ -335,6 +335,7 @@ enum nt_access_flags {
 enum nt_access_loss {
 	NT_ACCESS_RING_FULL, /* user space did not empty the ring in time */
 	NT_ACCESS_RING_BUSY, /* the ring was locked by what the sample interrupted */
+	NT_ACCESS_TOUCH_LOST, /* the same of first touches */
 	NT_ACCESS_LOSSES,
 };
 
@@ -383,7 +384,7 @@ struct nt_access_touch {
 	__u64 caller;      /* the innermost function returns to it if it has put nothing on the stack; 0: not known */
 	__u64 call;        /* the 8 bytes of code in front of that */
 	__u64 faults;      /* of the thread so far that read nothing from a disk, with this one */
-	__u64 hint_faults; /* of the thread, since numa_faults_locality[] was cleared */
+	__u64 hint_faults; /* another number after each hint fault of the thread; 0: none since they were cleared */
 	__u32 stack_bytes;
 	__u32 zero;
 };

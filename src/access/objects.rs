@@ -11,12 +11,10 @@ use crate::model::access::{ByNodes, add_by_nodes};
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;
 
-/// Beginnings of the names of mappings that look like files and are memory.
-const MEMORY: [&str; 5] = ["/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "/anon_hugepage"];
-
-/// Whether a mapping is of a file: who read that first says nothing of who wanted the memory.
-pub(super) fn is_file(mapping: &str) -> bool {
-    mapping.starts_with('/') && !MEMORY.iter().any(|memory| mapping.starts_with(memory))
+/// Whether a mapping is of a file or shared, as named ones are: each process has a fault of its own at a page of these, which
+/// another may have placed.
+pub(super) fn is_shared(mapping: &str) -> bool {
+    mapping.starts_with('/')
 }
 
 /// Samples in the memory of one object.
@@ -168,17 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_is_no_file() {
-        let files = ["/usr/lib/libc.so.6", "/var/lib/db/data", "/dev/nvme0n1"];
-        assert!(files.into_iter().all(is_file));
-        let memory = [
-            "",
-            "[heap]",
-            "[anon:jemalloc]",
-            "/dev/shm/ring",
-            "/memfd:buffers (deleted)",
-            "/SYSV0000 (deleted)",
-        ];
-        assert!(!memory.into_iter().any(is_file));
+    fn memory_of_files_and_shared_memory_is_told_by_its_name() {
+        let shared =
+            ["/usr/lib/libc.so.6", "/dev/shm/ring", "/memfd:buffers (deleted)", "/SYSV0000 (deleted)"];
+        assert!(shared.into_iter().all(is_shared));
+        assert!(!["", "[heap]", "[anon:jemalloc]"].into_iter().any(is_shared));
     }
 }

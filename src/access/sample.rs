@@ -65,7 +65,7 @@ pub struct Touch {
     pub stack: Vec<u64>,
     /// The address behind the call of the innermost function, if that has no frame and has put nothing on the stack.
     pub caller: Option<u64>,
-    /// Hint faults of the thread, since the kernel last cleared their number: unchanged since its touch before, this is none.
+    /// Another number after each hint fault of the thread, 0 without any: as at its touch before, this is none.
     pub hint_faults: u64,
     /// Faults of the thread so far, with this one: those since its touch before were not sampled.
     pub faults: u64,

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::sample::Touch;
@@ -20,10 +21,10 @@ use crate::model::units::NodeId;
 const HUGE_SHIFT: u32 = 21;
 /// Pages that touches of one function may span for each fault that they stand for.
 const SPAN_PER_FAULT: u64 = 2;
-/// Runs of pages that are kept, some 3 MB; without room those of one page go, and then all.
-const RUNS_MAX: usize = 64 * 1024;
-/// Touches that wait for names; those beyond are left out.
-const WAITING_MAX: usize = 4096;
+/// Runs of pages that are kept, some 0.7 MB; without room those of one page go, and then all.
+const RUNS_MAX: usize = 16 * 1024;
+/// Touches that wait for names, some 0.6 MB; those beyond are left out.
+const WAITING_MAX: usize = 1024;
 /// Stacks whose function is remembered, and functions. Beyond, stacks are named once more, and functions have no object.
 const STACKS_MAX: usize = 4096;
 const OBJECTS_MAX: usize = 1024;
@@ -95,10 +96,11 @@ pub struct Touched {
 pub struct Touches {
     runs: Runs,
     waiting: VecDeque<Waiting>,
-    /// Stacks whose functions were found; `None`: they have no name.
-    stacks: HashMap<TouchStack, Option<ObjectId>>,
+    /// Stacks whose functions are known, by their hash: two of a process that have the same would be one object.
+    stacks: HashMap<u64, ObjectId>,
     ids: HashMap<Vec<Arc<Function>>, ObjectId>,
     objects: Vec<Touched>,
+    count: u64,
     threads: HashMap<u32, LastTouch>,
 }
 
@@ -149,31 +151,40 @@ impl Touches {
         is_first.then_some(Brought { faults, each: if in_order { huge } else { 1 } })
     }
 
-    /// Places whose names are wanted, before [`Touches::settle`].
-    pub fn unnamed(&self) -> impl Iterator<Item = Place> + '_ {
-        let stacks =
-            self.waiting.iter().filter(|waiting| waiting.asked_ns.is_none()).map(|waiting| &waiting.stack);
-        let new = stacks.filter(|stack| !self.stacks.contains_key(stack));
-        new.flat_map(|stack| stack.places.iter().copied().chain(stack.caller))
+    /// Sampled first touches that have an object.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Places of touches that wait for names.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.waiting
+            .iter()
+            .flat_map(|waiting| waiting.stack.places.iter().copied().chain(waiting.stack.caller))
     }
 
     /// Takes the names that are known at `now_ns` of CLOCK_MONOTONIC.
     pub fn settle(&mut self, now_ns: u64, name: impl Fn(&Place) -> Option<Arc<Function>>) {
-        if self.stacks.len() >= STACKS_MAX {
-            self.stacks.clear();
-        }
         for mut waiting in std::mem::take(&mut self.waiting) {
-            let known = self.stacks.get(&waiting.stack).copied();
             let asked_ns = *waiting.asked_ns.get_or_insert(now_ns);
             let late = now_ns.saturating_sub(asked_ns) >= PATIENCE_NS;
-            let Some(object) = known.or_else(|| self.object_of(&waiting.stack, late, &name)) else {
+            let hash = hash(&waiting.stack);
+            let known = self.stacks.get(&hash).copied();
+            let Some(object) = known.map(Some).or_else(|| self.object_of(&waiting.stack, late, &name)) else {
                 self.waiting.push_back(waiting);
                 continue;
             };
-            if known.is_none() {
-                self.stacks.insert(waiting.stack, object);
-            }
             let Some(id) = object else { continue };
+            // Names that are late or were not found may come for the next touch.
+            let has_name =
+                |id: ObjectId| self.object(id).is_some_and(|object| object.functions[0].name.is_some());
+            if known.is_none() && !late && has_name(id) {
+                if self.stacks.len() >= STACKS_MAX {
+                    self.stacks.clear();
+                }
+                self.stacks.insert(hash, id);
+            }
+            self.count += 1;
             self.runs.insert(waiting.first, Run { object: id, ..waiting.run });
             if let (Some(node), Some(object)) = (waiting.node, self.objects.get_mut(id as usize)) {
                 *object.on.entry(node).or_default() += 1;
@@ -217,6 +228,12 @@ impl Touches {
     pub fn object(&self, id: ObjectId) -> Option<&Touched> {
         self.objects.get(id as usize)
     }
+}
+
+fn hash(stack: &TouchStack) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    stack.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn is_of_library(function: &Function) -> bool {
@@ -273,12 +290,11 @@ impl Runs {
     /// Adds a run of touched pages, which are its from then on, and what lies between it and its neighbours if these are of the
     /// same object and touched densely enough.
     fn insert(&mut self, mut first: u64, mut new: Run) {
-        // A page that is touched again inside brings nothing new.
         if let Some((from, run)) = self.before(first + 1)
             && run.object == new.object
             && new.last <= run.last
         {
-            self.0.insert(from, Run { brought: run.brought.saturating_add(new.brought), ..run });
+            self.0.insert(from, run.with(new.brought, from));
             return;
         }
         self.cut(first, new.last);
@@ -325,6 +341,13 @@ impl Runs {
 }
 
 impl Run {
+    /// With more faults, if it begins at `from`. They bring no more pages than there are: memory that is given back and touched over
+    /// and over says nothing of what is around it.
+    fn with(self, brought: u64, from: u64) -> Run {
+        let most = self.brought.max(self.last - from + 1);
+        Run { brought: self.brought.saturating_add(brought).min(most), ..self }
+    }
+
     /// Whether it and another run of the same object, which together go from `first` to `last`, were touched densely enough to
     /// be one.
     fn joins(&self, other: &Run, first: u64, last: u64) -> bool {
@@ -461,20 +484,42 @@ mod tests {
     fn touches_wait_for_names_and_not_for_ever() {
         let mut touches = Touches::default();
         touches.add(PROCESS, 8, &touch(1, &[200, 301], None), None, SHIFT);
-        let wanted: Vec<Place> = touches.unnamed().collect();
+        let wanted: Vec<Place> = touches.places().collect();
         assert_eq!(wanted, [Place::Address(PROCESS, 200), Place::Address(PROCESS, 300)]);
         let innermost = |place: &Place| name(place).filter(|_| *place == wanted[0]);
         for now_ns in [0, PATIENCE_NS - 1] {
             touches.settle(now_ns, innermost);
-            assert_eq!((touches.object_at(1), touches.unnamed().count()), (None, 0));
+            assert_eq!((touches.object_at(1), touches.places().count()), (None, 2));
         }
         touches.settle(PATIENCE_NS, innermost);
         assert_eq!(names(&touches, 1).as_deref(), Some("f2"));
-        // The stack is known from now on.
+        // A name that comes after all counts for the next touch, and is known from then on.
         touches.add(PROCESS, 8, &touch(9000, &[200, 301], None), None, SHIFT);
-        assert_eq!(touches.unnamed().count(), 0);
+        touches.settle(PATIENCE_NS, name);
+        assert_eq!(names(&touches, 9000).as_deref(), Some("f2 < f3"));
+        touches.add(PROCESS, 8, &touch(18_000, &[200, 301], None), None, SHIFT);
         touches.settle(PATIENCE_NS, |_| None);
+        assert_eq!(names(&touches, 18_000).as_deref(), Some("f2 < f3"));
+    }
+
+    #[test]
+    fn a_name_that_was_not_found_may_yet_come() {
+        let mut touches = Touches::default();
+        touches.add(PROCESS, 8, &touch(1, &[900], None), None, SHIFT);
+        touches.settle(0, name);
+        assert_eq!(names(&touches, 1).as_deref(), Some("? in app"));
+        touches.add(PROCESS, 8, &touch(9000, &[900], None), None, SHIFT);
+        touches.settle(1, |_| name(&Place::Address(PROCESS, 200)));
         assert_eq!(names(&touches, 9000).as_deref(), Some("f2"));
+    }
+
+    #[test]
+    fn memory_that_is_touched_over_and_over_says_nothing_of_the_rest() {
+        let mut all: Vec<Touch> = (0..1000).map(|_| touch(10, &[200], None)).collect();
+        all.push(touch(15_000, &[200], None));
+        let found = touched(&all);
+        assert_eq!([10, 11, 15_000].map(|page| found.object_at(page).is_some()), [true, false, true]);
+        assert_eq!(found.count(), 1001);
     }
 
     #[test]
@@ -482,7 +527,7 @@ mod tests {
         let mut touches = Touches::default();
         for page in 0..3 * RUNS_MAX as u64 {
             touches.add(PROCESS, 8, &touch(page, &[200 + page % 2 * 100], None), None, SHIFT);
-            if page % 1000 == 0 {
+            if page % 500 == 0 {
                 touches.settle(0, name);
             }
             assert!(touches.runs.0.len() <= RUNS_MAX && touches.waiting.len() <= WAITING_MAX);

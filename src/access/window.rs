@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::next_runs::NextRun;
-use super::objects::{PlacedObjects, is_file};
+use super::objects::{PlacedObjects, is_shared};
 use super::outcome::Outcome;
 use super::touches::Touches;
 use crate::model::access::answers::Answers;
@@ -139,7 +139,7 @@ impl Tally {
         pages
     }
 
-    /// Samples in pages whose first touch is known, by the code that made it. Memory of files is left out.
+    /// Samples in pages whose first touch is known, by the code that made it. Memory of files and shared memory is left out.
     pub fn by_object(&self, places: &Places, touches: &Touches) -> PlacedObjects {
         let mut placed = PlacedObjects::default();
         for (pages, followed) in [(&self.pages, false), (&self.next_pages, true)] {
@@ -147,7 +147,7 @@ impl Tally {
                 let Some(place) = places.pages.get(page) else { continue };
                 let Some((_, _, name)) = places.mappings.get(place.mapping) else { continue };
                 if let Some(object) = touches.object_at(*page)
-                    && !is_file(name)
+                    && !is_shared(name)
                 {
                     placed.add(object, name, (place.node, *cpu_node), *samples, followed);
                 }

@@ -20,6 +20,8 @@ pub struct Why<'a> {
     pub no_event: Option<&'a Missing>,
     /// Why its samples show no contended line, or not of all CPUs.
     pub no_lines: Option<&'a Missing>,
+    /// Why first touches are not sampled, though they were asked for.
+    pub no_touches: Option<&'a Missing>,
 }
 
 /// The samples of a process, on a machine with so many nodes.
@@ -84,17 +86,20 @@ pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
         object["missing"][key] = json!(why.to_string());
     }
     if found.objects.is_empty() {
-        object["missing"][OBJECTS] = json!(NO_TOUCH);
+        object["missing"][OBJECTS] = json!(why.no_touches.map_or(NO_TOUCH.into(), Missing::to_string));
     }
+    let wholes = (by_time.is_ok().then(|| found.placed()), by_count.then(|| found.placed_by_count()));
     if by_time.is_ok() || by_count || of_event {
-        let wholes = (by_time.is_ok().then(|| found.placed()), by_count.then(|| found.placed_by_count()));
         let listed = |mapping: &&MappingUse| {
             by_count || mapping.samples() > 0.0 || (of_event && mapping.answers.accesses() > 0)
         };
         let rows = found.mappings.iter().filter(listed).take(MAPPINGS_LISTED);
         object["mappings"] = rows.map(|mapping| row(mapping, wholes)).collect();
-        if !found.objects.is_empty() && (by_time.is_ok() || by_count) {
-            object[OBJECTS] = super::objects::rows(&found.objects, wholes);
+    }
+    if !found.objects.is_empty() {
+        match &by_time {
+            Err(why) if !by_count => object["missing"][OBJECTS] = json!(why.to_string()),
+            _ => object[OBJECTS] = super::objects::rows(&found.objects, wholes),
         }
     }
     object
@@ -181,6 +186,7 @@ mod tests {
     use super::*;
     use crate::model::access::class::AccessClass;
     use crate::model::access::lines::ContendedLines;
+    use crate::model::access::objects::Object;
     use crate::model::access::{AccessSource, ByNodes};
 
     #[test]
@@ -203,6 +209,18 @@ mod tests {
         assert_eq!((&mapping["name"], &mapping["pmu_samples"]), (&json!("[heap]"), &json!(200)), "{object}");
         assert!(mapping["use_pct"].is_null() && object["missing"]["use_pct"].is_string(), "{object}");
         assert_eq!(object["pmu"]["by_answer"], json!({ "remote_dram": 200 }));
+        assert!(object["missing"]["objects"].as_str().unwrap().starts_with("no first touch"), "{object}");
+        let refused = Missing::Unsupported("page faults: EACCES".into());
+        let why_not = Why { no_touches: Some(&refused), ..Why::default() };
+        assert_eq!(super::object(&sampled, 2, why_not)["missing"]["objects"], "page faults: EACCES");
+        // Objects without a share of time or of accesses have that reason.
+        let touched = MemoryUse { objects: vec![Object::default()], ..MemoryUse::clone(&sampled.found) };
+        let touched = SampledUse { found: Arc::new(touched), ..sampled.clone() };
+        let touched = super::object(&touched, 2, why_not);
+        assert!(
+            touched.get("objects").is_none()
+                && touched["missing"]["objects"] == touched["missing"]["use_pct"]
+        );
         // Without the event nothing is said of mappings.
         let none = SampledUse { event: None, ..sampled.clone() };
         let without = super::object(&none, 2, Why::default());

@@ -19,6 +19,7 @@ use crate::metric::{Metric, Value};
 use crate::metric::{balancing, on_cpus};
 use crate::metric::{identity, task};
 use crate::model::access::lines::CONTENDED_LINES;
+use crate::model::access::objects::OBJECTS;
 use crate::model::event::Event;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
@@ -186,6 +187,7 @@ fn task_object(
         let why = Why {
             no_event: snapshot.host_missing(DRAM_REMOTE_PCT.id),
             no_lines: snapshot.host_missing(CONTENDED_LINES),
+            no_touches: snapshot.host_missing(OBJECTS),
         };
         row.insert("access".into(), super::access::object(sampled, nodes, why));
     }

@@ -35,6 +35,9 @@ pub const EVENTS_LEFT_OUT: &str = "events_left_out";
 /// Samples of contended lines that were left out: they are in all other numbers.
 pub const LINES_LEFT_OUT: &str = "lines_left_out";
 
+/// First touches that were lost: no sample of memory use.
+pub const TOUCHES_LEFT_OUT: &str = "touches_left_out";
+
 /// Share of lost samples from which on shares say nothing.
 const LOST_MAX: f64 = 0.05;
 
@@ -300,7 +303,7 @@ impl MemoryUse {
     /// Too many were.
     pub fn complete(&self) -> Result<(), Missing> {
         self.has_all_but(|cause| {
-            cause.starts_with(OF_SPE) || [EVENTS_LEFT_OUT, LINES_LEFT_OUT].contains(&cause)
+            cause.starts_with(OF_SPE) || [EVENTS_LEFT_OUT, LINES_LEFT_OUT, TOUCHES_LEFT_OUT].contains(&cause)
         })
     }
 
@@ -309,7 +312,9 @@ impl MemoryUse {
     /// # Errors
     /// Too many were.
     pub fn events_complete(&self) -> Result<(), Missing> {
-        self.has_all_but(|cause| cause.starts_with(OF_SPE) || cause == LINES_LEFT_OUT)
+        self.has_all_but(|cause| {
+            cause.starts_with(OF_SPE) || [LINES_LEFT_OUT, TOUCHES_LEFT_OUT].contains(&cause)
+        })
     }
 
     fn has_all_but(&self, is_other: impl Fn(&str) -> bool) -> Result<(), Missing> {
@@ -398,6 +403,7 @@ mod tests {
         };
         assert_eq!(of("ring_full"), (false, false));
         assert_eq!(of("events_left_out"), (true, false));
-        assert_eq!([of("lines_left_out"), of("spe_left_out"), of("spe_no_task")], [(true, true); 3]);
+        let others = ["lines_left_out", "spe_left_out", "spe_no_task", "touches_left_out"];
+        assert_eq!(others.map(of), [(true, true); 4]);
     }
 }

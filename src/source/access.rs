@@ -33,6 +33,7 @@ use crate::collect::mm_reader::MmReader;
 use crate::collect::mm_reader::wire::{Job, Turn};
 use crate::collect::placement::draw::Random;
 use crate::host::clock::thread_time;
+use crate::host::kernel::numa_balancing;
 use crate::host::memory_blocks::MemoryBlocks;
 use crate::model::access::class::AccessClass;
 use crate::model::access::{EVENTS_LEFT_OUT, LINES_LEFT_OUT, MemoryUses, SampledEvent};
@@ -47,6 +48,8 @@ use crate::program::helper::OWN_PROGRAM;
 
 /// Where this machine's files are.
 const ROOT: &str = "/";
+/// Bit of kernel.numa_balancing: NUMA_BALANCING_MEMORY_TIERING.
+const BALANCING_TIERS: i64 = 2;
 /// Samples of events that are kept between two samples of ours: as many as there are in a minute, some 5 MB.
 const EVENTS_MAX: usize = 120_000;
 
@@ -84,8 +87,8 @@ pub struct Access {
     lines: Lines,
     objects: Objects,
     names: Names,
-    /// First touches are sampled, too.
-    has_touches: bool,
+    /// First touches are sampled, too; `Err`: they should be, and why they are not.
+    touches: Option<Result<(), Missing>>,
     /// The CPUs that are sampled.
     cpus: Vec<CpuId>,
     /// The processes whose pages are looked up first.
@@ -136,7 +139,7 @@ impl Access {
         };
         let event = sampled_event(&events, spe.as_ref());
         // Each page fault of the machine pays for it: not by default.
-        let has_touches = matches!(sampled, Sampled::All) && probe.follow_touches(cpus).is_ok();
+        let touches = matches!(sampled, Sampled::All).then(|| follow_touches(&mut probe, root, cpus));
         let budgeted = match sampled {
             Sampled::All => None,
             Sampled::Budgeted(wanted) => {
@@ -179,7 +182,7 @@ impl Access {
             lines: Lines::default(),
             objects: Objects::default(),
             names: Names::default(),
-            has_touches,
+            touches,
             cpus: cpus.to_vec(),
             first: Vec::new(),
             budgeted,
@@ -472,6 +475,11 @@ impl Access {
         self.spe.as_ref().and_then(Spe::no_lines)
     }
 
+    /// Why first touches are not sampled, though they were asked for.
+    pub fn no_touches(&self) -> Option<Missing> {
+        self.touches.as_ref().and_then(|touches| touches.as_ref().err().cloned())
+    }
+
     /// The sampler's programs.
     pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
         self.probe.programs()
@@ -500,8 +508,8 @@ impl Access {
                 self.stores = Vec::new();
             }
         }
-        if self.has_touches {
-            self.has_touches = self.probe.follow_touches(cpus).is_ok();
+        if let Some(touches) = &mut self.touches {
+            *touches = follow_touches(&mut self.probe, Path::new(ROOT), cpus);
         }
         if let Some(spe) = &mut self.spe {
             let followed = spe.follow(Path::new(ROOT), cpus);
@@ -523,6 +531,17 @@ fn with_a_row(known: &Arc<MemoryUses>, rows: HashSet<ProcessId>) -> Arc<MemoryUs
         Arc::make_mut(&mut uses).processes.retain(|process, _| rows.contains(process));
     }
     uses
+}
+
+/// Has first touches sampled on `cpus` of the machine below `root`.
+fn follow_touches(probe: &mut AccessProbe, root: &Path, cpus: &[CpuId]) -> Result<(), Missing> {
+    // With memory tiers the kernel does not count all faults that it asked for (task_numa_fault of kernel/sched/fair.c).
+    if numa_balancing(root).known().is_some_and(|mode| mode & BALANCING_TIERS != 0) {
+        let why =
+            "kernel.numa_balancing promotes pages of slow memory, and its faults look like first touches";
+        return Err(Missing::Unsupported(why.into()));
+    }
+    probe.follow_touches(cpus).map_err(|error| Missing::Unsupported(format!("page faults: {error:#}")))
 }
 
 /// Has events of a PMU sampled on `cpus`, or those of Arm's SPE, on the machine below `root`.

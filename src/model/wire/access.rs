@@ -4,6 +4,8 @@ use std::mem::size_of;
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::model::access::TOUCHES_LEFT_OUT;
+
 /// Bytes of code in a sample of memory use (`NT_ACCESS_CODE`).
 pub const ACCESS_CODE: usize = 128;
 /// Bytes of it in front of the instruction, and from it on (`NT_ACCESS_BEFORE`, `NT_ACCESS_FROM`).
@@ -35,7 +37,7 @@ pub const ACCESS_TOUCH: u32 = 512;
 pub const TOUCH_FRAMES: usize = 16;
 
 /// Causes for which a sample of memory use is missing (`enum nt_access_loss`), as they are called in JSON.
-pub const ACCESS_LOSSES: [&str; 2] = ["ring_full", "ring_busy"];
+pub const ACCESS_LOSSES: [&str; 3] = ["ring_full", "ring_busy", TOUCHES_LEFT_OUT];
 
 /// `struct nt_access`: followed by code, by registers, and by the top of the stack.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -69,7 +71,7 @@ pub struct TouchHead {
     pub call: [u8; 8],
     /// Faults of the thread so far that read nothing from a disk, with this one.
     pub faults: u64,
-    /// Hint faults of the thread, since the kernel last cleared their number.
+    /// Another number after each hint fault of the thread; 0: none since the kernel last cleared their number.
     pub hint_faults: u64,
     /// Bytes of addresses behind this.
     pub stack_bytes: u32,

@@ -10,8 +10,8 @@ use crate::model::access::objects::Object;
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;
 
-/// Processes whose first touches are kept: with runs for all pages of each they would take some 3 MB each.
-const PROCESSES_MAX: usize = 256;
+/// Processes whose first touches are kept, 1.5 MB of each at most: without room the one with the fewest touches goes.
+const PROCESSES_MAX: usize = 128;
 
 /// First touches by process, and samples of the last ten seconds in what was touched.
 #[derive(Default)]
@@ -29,9 +29,13 @@ impl Objects {
         node: Option<NodeId>,
         page_shift: u32,
     ) {
-        if self.touches.len() < PROCESSES_MAX || self.touches.contains_key(&process) {
-            self.touches.entry(process).or_default().add(process, tid, touch, node, page_shift);
+        if self.touches.len() >= PROCESSES_MAX && !self.touches.contains_key(&process) {
+            let fewest = self.touches.iter().min_by_key(|(_, touches)| touches.count());
+            if let Some(fewest) = fewest.map(|(process, _)| *process) {
+                self.touches.remove(&fewest);
+            }
         }
+        self.touches.entry(process).or_default().add(process, tid, touch, node, page_shift);
     }
 
     /// Takes the names that have come by `now_ns` of CLOCK_MONOTONIC, and asks for those of new stacks. Processes without a row
@@ -39,7 +43,7 @@ impl Objects {
     pub(super) fn settle(&mut self, rows: &HashSet<ProcessId>, now_ns: u64, names: &mut Names) {
         self.touches.retain(|process, _| rows.contains(process));
         for (process, touches) in &mut self.touches {
-            names.ask(touches.unnamed().map(|place| (place, *process)));
+            names.ask(touches.places().map(|place| (place, *process)));
             touches.settle(now_ns, |place| names.get(place));
         }
     }

@@ -12,6 +12,7 @@ use crate::host::fact::Fact;
 use crate::host::kernel;
 use crate::metric::needs;
 use crate::model::access::lines::CONTENDED_LINES;
+use crate::model::access::objects::OBJECTS;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 use crate::source::access::Access;
@@ -82,6 +83,8 @@ impl LiveSource {
         }
         let no_lines = self.accesses.running.as_ref().and_then(Access::no_lines);
         missing.extend(no_lines.map(|why| (CONTENDED_LINES.to_owned(), why)));
+        let no_touches = self.accesses.running.as_ref().and_then(Access::no_touches);
+        missing.extend(no_touches.map(|why| (OBJECTS.to_owned(), why)));
         let not_asked = Missing::NotCollected("not collected: no column asks for it".into());
         for probe in PROBES.iter().filter(|probe| !self.demand.includes(probe.facility)) {
             needs::add_missing(&mut missing, probe.facility, &not_asked);

@@ -20,6 +20,7 @@ use crate::metric::mempolicy;
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::{Metric, task};
 use crate::model::access::lines::CONTENDED_LINES;
+use crate::model::access::objects::OBJECTS;
 use crate::model::sample::Reading;
 use crate::model::units::NodeId;
 use crate::snapshot::{SmtNeighbour, Snapshot, Task};
@@ -125,7 +126,11 @@ pub(super) fn render(
         line_of_history(series, snapshot, task, history, theme, &mut pen);
     }
     match (&detail.list, &detail.maps) {
-        (Some((List::Objects, first)), _) => objects::render(task, *first, theme, threads_area, buf),
+        (Some((List::Objects, first)), _) => {
+            let refused = snapshot.host_missing(OBJECTS);
+            let refused = refused.map(|why| crate::text::clean_str(&why.to_string()));
+            objects::render(task, refused.as_deref(), *first, theme, threads_area, buf);
+        }
         (Some((List::Lines, first)), _) => {
             let no_lines = snapshot.host_missing(CONTENDED_LINES);
             let no_lines = no_lines.map(|why| crate::text::clean_str(&why.to_string()));

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::mappings::{self, ERROR, NODES, SHARE, Wholes};
-use crate::model::access::objects::{NO_TOUCH, Object};
+use crate::model::access::objects::{NO_TOUCH, OBJECTS_LISTED, Object};
 use crate::model::share::wilson_farther;
 use crate::snapshot::{SampledUse, Task};
 use crate::text::plural;
@@ -16,10 +16,10 @@ use crate::tui::widgets::pen::Pen;
 const WIDE: u16 = 100;
 
 /// The samples of the row, its objects, and what they are shares of; or why there are none.
-fn sampled(task: &Task) -> Result<(&SampledUse, Wholes), String> {
+fn sampled<'a>(task: &'a Task, refused: Option<&str>) -> Result<(&'a SampledUse, Wholes), String> {
     let used = task.memory_use().ok_or("not sampled: u samples which memory is used")?;
     if used.found.objects.is_empty() {
-        return Err(NO_TOUCH.into());
+        return Err(refused.unwrap_or(NO_TOUCH).into());
     }
     let wholes = Wholes::of(Some(&*used.found));
     match (wholes.placed, wholes.counted, used.found.sound()) {
@@ -30,13 +30,20 @@ fn sampled(task: &Task) -> Result<(&SampledUse, Wholes), String> {
 
 /// Rows in the list.
 pub(super) fn rows(task: Option<&Task>) -> usize {
-    task.and_then(|task| sampled(task).ok()).map_or(0, |(used, _)| used.found.objects.len())
+    task.and_then(|task| sampled(task, None).ok()).map_or(0, |(used, _)| used.found.objects.len())
 }
 
-/// A summary or the reason why nothing is known, titles, and rows from `offset` on.
-pub(super) fn render(task: &Task, offset: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
+/// A summary or the reason why nothing is known, titles, and rows from `offset` on. `refused`: first touches cannot be sampled.
+pub(super) fn render(
+    task: &Task,
+    refused: Option<&str>,
+    offset: usize,
+    theme: &Theme,
+    area: Rect,
+    buf: &mut Buffer,
+) {
     let ellipsis = theme.glyphs.ellipsis;
-    let (used, wholes) = match sampled(task) {
+    let (used, wholes) = match sampled(task, refused) {
         Ok(found) => found,
         Err(why) => {
             let text = format!("memory by first touch n/a: {why}");
@@ -74,7 +81,11 @@ fn summary(objects: &[Object], wholes: &Wholes) -> String {
         }
     };
     let known = 100.0 * part / whole.max(1.0);
-    format!("{}: {known:.0}% of {of} in memory whose first touch was seen", plural(objects.len(), "object"))
+    let more = if objects.len() >= OBJECTS_LISTED { "the first " } else { "" };
+    format!(
+        "{more}{}: {known:.0}% of {of} in memory whose first touch was seen",
+        plural(objects.len(), "object")
+    )
 }
 
 fn line(object: &Object, wholes: &Wholes, width: u16, theme: &Theme, pen: &mut Pen<'_>) {
