@@ -23,7 +23,7 @@ const HUGE_SHIFT: u32 = 21;
 const SPAN_PER_FAULT: u64 = 2;
 /// Runs of pages that are kept, some 0.7 MB; without room those of one page go, and then all.
 const RUNS_MAX: usize = 16 * 1024;
-/// Touches that wait for names, some 0.6 MB; those beyond are left out.
+/// Touches of new stacks that wait for names, some 0.6 MB; those beyond are left out.
 const WAITING_MAX: usize = 1024;
 /// Stacks whose function is remembered, and functions. Beyond, stacks are named once more, and functions have no object.
 const STACKS_MAX: usize = 4096;
@@ -118,9 +118,6 @@ impl Touches {
         let Some(pages) = self.brought(tid, touch, page, 1 << HUGE_SHIFT.saturating_sub(page_shift)) else {
             return;
         };
-        if self.waiting.len() >= WAITING_MAX {
-            return;
-        }
         // The object is that of the stack, once it has a name.
         let run =
             Run { last: page + pages.each - 1, object: 0, brought: pages.each.saturating_mul(pages.faults) };
@@ -131,7 +128,22 @@ impl Touches {
             places: touch.stack.iter().enumerate().map(|(at, address)| place(*address, at > 0)).collect(),
             caller: touch.caller.map(|behind| place(behind, true)),
         };
-        self.waiting.push_back(Waiting { first: page, run, node, stack, asked_ns: None });
+        match self.stacks.get(&hash(&stack)) {
+            Some(id) => self.take(page, Run { object: *id, ..run }, node),
+            None if self.waiting.len() < WAITING_MAX => {
+                self.waiting.push_back(Waiting { first: page, run, node, stack, asked_ns: None });
+            }
+            None => {}
+        }
+    }
+
+    /// Takes a touch whose object is known.
+    fn take(&mut self, first: u64, run: Run, node: Option<NodeId>) {
+        self.count += 1;
+        self.runs.insert(first, run);
+        if let (Some(node), Some(object)) = (node, self.objects.get_mut(run.object as usize)) {
+            *object.on.entry(node).or_default() += 1;
+        }
     }
 
     /// The faults that a touch stands for, those of the thread since its touch before, and the pages that each brought. `None`:
@@ -184,11 +196,7 @@ impl Touches {
                 }
                 self.stacks.insert(hash, id);
             }
-            self.count += 1;
-            self.runs.insert(waiting.first, Run { object: id, ..waiting.run });
-            if let (Some(node), Some(object)) = (waiting.node, self.objects.get_mut(id as usize)) {
-                *object.on.entry(node).or_default() += 1;
-            }
+            self.take(waiting.first, Run { object: id, ..waiting.run }, waiting.node);
         }
     }
 

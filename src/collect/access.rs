@@ -44,7 +44,7 @@ const HZ_MIN: u32 = 7;
 const FIRST_TOUCH: &str = "minor-faults";
 /// First touches that may be sampled for each sample of the clock, beyond a burst: memory is touched within seconds and used for
 /// hours.
-const TOUCHES_PER_SAMPLE: u32 = 5;
+const TOUCHES_PER_SAMPLE: u32 = 10;
 
 /// Room for two seconds of samples until the ring is half full: with the top of the stack one takes 1360 bytes.
 const RING_PER_CPU: u32 = 512 * 1024;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -14,8 +14,8 @@ use crate::workload::Workload;
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 /// The workload of this test.
 pub const NAME: &str = "first-touches";
-/// Bytes of a region: more than a cache holds.
-const REGION: usize = 64 << 20;
+/// Bytes of a region: more than a cache holds, and so many that what is touched behind the last sample is little.
+const REGION: usize = 192 << 20;
 const PAGE: usize = 4096;
 /// Tenths of the loads that go to each region.
 const TENTHS: [u64; 3] = [2, 5, 3];
@@ -61,6 +61,8 @@ pub fn run() {
     println!("{}", regions.map(|region| format!("{:x}", region as usize)).join(" "));
     let _ = std::io::stdin().read_line(&mut String::new());
     touched_by_a_loop(regions[1]);
+    // Touches that follow each other are sampled more often after a rest.
+    std::thread::sleep(Duration::from_secs(1));
     touched_by_memset(regions[2]);
     let mut state = 88_172_645_463_325_252_u64;
     loop {
