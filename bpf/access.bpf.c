@@ -267,7 +267,8 @@ static inline __u64 hint_faults(struct task_struct *task)
 }
 
 /*
- * The event comes with each fault, because a frequency would be that of the burst before: memory is touched in bursts.
+ * The event comes with a fixed part of faults, because a frequency would be that of the burst before: memory is touched in
+ * bursts.
  */
 static inline bool is_due(struct touch *touch, __u64 now)
 {

@@ -19,6 +19,7 @@ use crate::model::wire::Wire;
 use crate::model::wire::hot::{
     FRAME_HAS_ADDRESS, FRAME_HAS_BUILD_ID, HOT_FRAMES, HOT_LOSSES, HotHead, UserFrame,
 };
+use crate::pmu::open::Often;
 use crate::sys;
 
 /// Samples a second that all CPUs together may make: user space looks at each of them.
@@ -95,7 +96,8 @@ impl HotProbe {
     /// # Errors
     /// The event cannot be sampled on one of them.
     pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
-        self.links.follow(cpus, &self.sampling.event, Some(self.sampling.hz), &self.skel.progs.on_sample)
+        let often = Often::Hz(self.sampling.hz);
+        self.links.follow(cpus, &self.sampling.event, often, &self.skel.progs.on_sample)
     }
 
     /// Says whether tasks without a record are out of scope from now on.

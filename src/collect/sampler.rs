@@ -11,7 +11,7 @@ use crate::model::event::Event;
 use crate::model::sample::Missing;
 use crate::model::units::CpuId;
 use crate::pmu::memory_event::MemoryEvent;
-use crate::pmu::open::{OpenMemoryEvent, open_memory_event, open_sampling};
+use crate::pmu::open::{Often, OpenMemoryEvent, open_memory_event, open_sampling};
 use crate::sys;
 
 /// Bytes of a ring at least.
@@ -89,8 +89,7 @@ struct OnCpu {
 }
 
 impl CpuLinks {
-    /// Samples `event` on these CPUs, as far as it is there, and on those that went offline no longer: `hz` times a second,
-    /// or each time where that is `None`.
+    /// Samples `event` on these CPUs, as far as it is there, and on those that went offline no longer.
     ///
     /// # Errors
     /// The event cannot be sampled on one of them.
@@ -98,7 +97,7 @@ impl CpuLinks {
         &mut self,
         cpus: &[CpuId],
         event: &Event,
-        hz: Option<u32>,
+        often: Often,
         program: &ProgramMut<'_>,
     ) -> Result<()> {
         self.keep(cpus);
@@ -106,7 +105,7 @@ impl CpuLinks {
             if self.0.contains_key(cpu) {
                 continue;
             }
-            match open_sampling(event, *cpu, hz) {
+            match open_sampling(event, *cpu, often) {
                 Ok(fd) => self.attach(*cpu, program, (fd, None), &event.name)?,
                 Err(why) => bail!("{why}"),
             }

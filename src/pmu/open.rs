@@ -29,13 +29,24 @@ enum Target {
     Cpu(CpuId),
 }
 
-/// Opens an event that is sampled `hz` times a second on `cpu`, or each time where that is `None`, for a program to be
-/// attached to.
+/// How often an event is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Often {
+    /// So many times a second.
+    Hz(u32),
+    /// Once in so many times that it happens.
+    OnceIn(u32),
+}
+
+/// Opens an event that is sampled on `cpu`, for a program to be attached to.
 ///
 /// # Errors
 /// The reason, ready to be shown.
-pub fn open_sampling(event: &Event, cpu: CpuId, hz: Option<u32>) -> Result<OwnedFd, Missing> {
-    let rate = hz.map_or(Rate::Period(1), |hz| Rate::of(event, hz));
+pub fn open_sampling(event: &Event, cpu: CpuId, often: Often) -> Result<OwnedFd, Missing> {
+    let rate = match often {
+        Often::Hz(hz) => Rate::of(event, hz),
+        Often::OnceIn(times) => Rate::Period(times.into()),
+    };
     perf_event_open(event, Target::Cpu(cpu), Some(rate))
         .map_err(|error| refusal(event, &format!("sampling on CPU {cpu}"), &error))
 }
