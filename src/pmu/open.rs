@@ -29,7 +29,7 @@ enum Target {
     Cpu(CpuId),
 }
 
-/// How often an event is sampled.
+/// The rate of sampling an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Often {
     /// So many times a second.
