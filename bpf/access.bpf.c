@@ -272,7 +272,7 @@ static inline __u64 hint_faults(struct task_struct *task)
  */
 static inline bool is_due(struct touch *touch, __u64 now)
 {
-	__u64 more = (now - touch->refilled_ns) / (touch_interval_ns ? : 1);
+	__u64 more = (now - touch->refilled_ns) / (touch_interval_ns ?: 1);
 
 	if (more) {
 		touch->left = touch->left + more > NT_TOUCH_BURST ? NT_TOUCH_BURST : touch->left + more;

@@ -333,8 +333,8 @@ enum nt_access_flags {
 
 /* Causes of a missing sample of memory use. Indexes access_lost; names are in wire.rs. */
 enum nt_access_loss {
-	NT_ACCESS_RING_FULL, /* user space did not empty the ring in time */
-	NT_ACCESS_RING_BUSY, /* the ring was locked by what the sample interrupted */
+	NT_ACCESS_RING_FULL,  /* user space did not empty the ring in time */
+	NT_ACCESS_RING_BUSY,  /* the ring was locked by what the sample interrupted */
 	NT_ACCESS_TOUCH_LOST, /* the same of first touches */
 	NT_ACCESS_LOSSES,
 };
