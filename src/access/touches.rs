@@ -287,6 +287,20 @@ impl Run {
         let part = u128::from(self.brought) * pages(first, last) / pages(from, self.last);
         Run { last, brought: part as u64, ..self }
     }
+
+    /// With more faults, if it begins at `from`. They bring no more pages than there are: memory that is given back and touched over
+    /// and over says nothing of what is around it.
+    fn with(self, brought: u64, from: u64) -> Run {
+        let most = self.brought.max(self.last - from + 1);
+        Run { brought: self.brought.saturating_add(brought).min(most), ..self }
+    }
+
+    /// Whether it and another run of the same object, which together go from `first` to `last`, were touched densely enough to
+    /// be one.
+    fn joins(&self, other: &Run, first: u64, last: u64) -> bool {
+        let brought = self.brought.saturating_add(other.brought);
+        self.object == other.object && last - first < brought.saturating_mul(SPAN_PER_FAULT)
+    }
 }
 
 impl Runs {
@@ -345,22 +359,6 @@ impl Runs {
                 self.0.insert(from, run.part(from, from, first - 1));
             }
         }
-    }
-}
-
-impl Run {
-    /// With more faults, if it begins at `from`. They bring no more pages than there are: memory that is given back and touched over
-    /// and over says nothing of what is around it.
-    fn with(self, brought: u64, from: u64) -> Run {
-        let most = self.brought.max(self.last - from + 1);
-        Run { brought: self.brought.saturating_add(brought).min(most), ..self }
-    }
-
-    /// Whether it and another run of the same object, which together go from `first` to `last`, were touched densely enough to
-    /// be one.
-    fn joins(&self, other: &Run, first: u64, last: u64) -> bool {
-        let brought = self.brought.saturating_add(other.brought);
-        self.object == other.object && last - first < brought.saturating_mul(SPAN_PER_FAULT)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::access::follow::by_count::{ByTime, Evidence, by_count};
 use crate::model::access::answers::{Answers, MemoryAnswers};
 use crate::model::access::lines::CONTENDED_LINES;
 use crate::model::access::objects::{NO_TOUCH, OBJECTS};
-use crate::model::access::{MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent};
+use crate::model::access::{ByNodes, MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent, remote, sum};
 use crate::model::sample::Missing;
 use crate::model::share::wilson_farther;
 use crate::snapshot::SampledUse;
@@ -144,39 +144,50 @@ pub(super) fn rounded(pct: f64) -> f64 {
     (pct * 10.0).round() / 10.0
 }
 
-/// A mapping, with all samples by time and by count, where shares of them say something.
-fn row(mapping: &MappingUse, (placed, by_count): (Option<f64>, Option<f64>)) -> Json {
-    let time = placed.map(|placed| wilson_farther(mapping.samples(), placed).unwrap_or_default());
-    let mut by_node: BTreeMap<String, f64> = BTreeMap::new();
-    for ((page, _), samples) in &mapping.by_node {
+/// All samples of a process by time and by count, where shares of them say something.
+pub(super) type Wholes = (Option<f64>, Option<f64>);
+
+/// A mapping, with all samples of its process.
+fn row(mapping: &MappingUse, wholes: Wholes) -> Json {
+    let mut row = uses(&mapping.by_node, &mapping.next_by_node, wholes);
+    row.insert("start".into(), json!(format!("{:x}", mapping.start)));
+    row.insert("name".into(), json!(mapping.name));
+    row.insert("bytes".into(), json!(mapping.bytes));
+    if mapping.answers.accesses() > 0 {
+        row.insert("pmu_samples".into(), json!(mapping.answers.accesses()));
+        row.insert("latency_cycles".into(), latencies(&mapping.answers));
+    }
+    Json::Object(row)
+}
+
+/// Use of a part of memory with these samples, and followed samples.
+pub(super) fn uses(
+    by_node: &ByNodes,
+    next_by_node: &ByNodes,
+    (placed, by_count): Wholes,
+) -> Map<String, Json> {
+    let time = placed.map(|placed| wilson_farther(sum(by_node.values()), placed).unwrap_or_default());
+    let mut on_nodes: BTreeMap<String, f64> = BTreeMap::new();
+    for ((page, _), samples) in by_node {
         if let Some(page) = page {
-            *by_node.entry(page.to_string()).or_default() += samples;
+            *on_nodes.entry(page.to_string()).or_default() += samples;
         }
     }
-    let by_node: Map<String, Json> = by_node
+    let on_nodes: Map<String, Json> = on_nodes
         .into_iter()
-        .filter(|_| placed.is_some())
-        .map(|(node, samples)| (node, json!(percent(samples, placed.unwrap_or_default()))))
+        .filter_map(|(node, samples)| Some((node, json!(percent(samples, placed?)))))
         .collect();
-    let (remote, known) = mapping.remote();
-    let mut row = json!({
-        "start": format!("{:x}", mapping.start),
-        "name": mapping.name,
-        "bytes": mapping.bytes,
-        "use_pct": time.map(|(pct, _)| rounded(pct)),
-        "use_by_node": by_node,
-        "error_points": time.map(|(_, error)| rounded(error)),
-        "remote_pct": percent(remote, known).filter(|_| time.is_some()),
-    });
-    if let Some((pct, error)) = by_count.and_then(|all| wilson_farther(mapping.followed(), all)) {
-        row["accesses_pct"] = json!(rounded(pct));
-        row["accesses_error_points"] = json!(rounded(error));
+    let (remote, known) = remote(by_node);
+    let mut uses = Map::new();
+    uses.insert("use_pct".into(), json!(time.map(|(pct, _)| rounded(pct))));
+    uses.insert("error_points".into(), json!(time.map(|(_, error)| rounded(error))));
+    uses.insert("use_by_node".into(), Json::Object(on_nodes));
+    uses.insert("remote_pct".into(), json!(percent(remote, known).filter(|_| time.is_some())));
+    if let Some((pct, error)) = by_count.and_then(|all| wilson_farther(sum(next_by_node.values()), all)) {
+        uses.insert("accesses_pct".into(), json!(rounded(pct)));
+        uses.insert("accesses_error_points".into(), json!(rounded(error)));
     }
-    if mapping.answers.accesses() > 0 {
-        row["pmu_samples"] = json!(mapping.answers.accesses());
-        row["latency_cycles"] = latencies(&mapping.answers);
-    }
-    row
+    uses
 }
 
 #[cfg(test)]
@@ -184,10 +195,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::model::access::AccessSource;
     use crate::model::access::class::AccessClass;
     use crate::model::access::lines::ContendedLines;
     use crate::model::access::objects::Object;
-    use crate::model::access::{AccessSource, ByNodes};
 
     #[test]
     fn mappings_that_only_a_pmu_sampled_have_no_share_of_time() {

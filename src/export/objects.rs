@@ -1,20 +1,16 @@
 //! Memory by the code that touched it first, as JSON.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value as Json, json};
 
-use super::access::{percent, rounded};
+use super::access::{Wholes, percent, uses};
 use crate::model::access::objects::Object;
-use crate::model::share::wilson_farther;
 
-/// The objects of a process, the most used one first; all samples by time and by count, where shares of them say
-/// something.
-pub(super) fn rows(objects: &[Object], wholes: (Option<f64>, Option<f64>)) -> Json {
+/// The objects of a process with all its samples, the most used one first.
+pub(super) fn rows(objects: &[Object], wholes: Wholes) -> Json {
     objects.iter().map(|object| row(object, wholes)).collect()
 }
 
-fn row(object: &Object, (placed, by_count): (Option<f64>, Option<f64>)) -> Json {
+fn row(object: &Object, wholes: Wholes) -> Json {
     let functions: Json = object
         .functions
         .iter()
@@ -26,32 +22,12 @@ fn row(object: &Object, (placed, by_count): (Option<f64>, Option<f64>)) -> Json 
         .iter()
         .map(|(node, count)| (node.to_string(), json!(percent(*count as f64, touches as f64))))
         .collect();
-    let mut by_node: BTreeMap<String, f64> = BTreeMap::new();
-    for ((page, _), samples) in &object.by_node {
-        if let Some(page) = page {
-            *by_node.entry(page.to_string()).or_default() += samples;
-        }
-    }
-    let time = placed.and_then(|placed| wilson_farther(object.samples(), placed));
-    let by_node = by_node.into_iter().filter(|_| time.is_some());
-    let by_node: Map<String, Json> =
-        by_node.map(|(node, samples)| (node, json!(percent(samples, placed.unwrap_or_default())))).collect();
-    let (remote, known) = object.remote();
-    let mut row = json!({
-        "functions": functions,
-        "mapping": object.mapping,
-        "first_touches": touches,
-        "first_touched_on": touched_on,
-        "use_pct": time.map(|(pct, _)| rounded(pct)),
-        "error_points": time.map(|(_, error)| rounded(error)),
-        "use_by_node": by_node,
-        "remote_pct": percent(remote, known).filter(|_| time.is_some()),
-    });
-    if let Some((pct, error)) = by_count.and_then(|all| wilson_farther(object.followed(), all)) {
-        row["accesses_pct"] = json!(rounded(pct));
-        row["accesses_error_points"] = json!(rounded(error));
-    }
-    row
+    let mut row = uses(&object.by_node, &object.next_by_node, wholes);
+    row.insert("functions".into(), functions);
+    row.insert("mapping".into(), json!(object.mapping));
+    row.insert("first_touches".into(), json!(touches));
+    row.insert("first_touched_on".into(), Json::Object(touched_on));
+    Json::Object(row)
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ impl MappingUse {
 }
 
 /// The sum of numbers; that of none is 0, and not the -0 with which the standard library begins.
-fn sum<'a>(numbers: impl Iterator<Item = &'a f64>) -> f64 {
+pub fn sum<'a>(numbers: impl Iterator<Item = &'a f64>) -> f64 {
     0.0 + numbers.sum::<f64>()
 }
 
@@ -193,7 +193,7 @@ pub fn add_by_nodes(sum: &mut ByNodes, more: &ByNodes) {
 }
 
 /// Samples whose page is on another node than the CPU, and those of which both are known.
-fn remote(by_node: &ByNodes) -> (f64, f64) {
+pub fn remote(by_node: &ByNodes) -> (f64, f64) {
     let known = by_node.iter().map(|((page, cpu), samples)| (*page, *cpu, *samples));
     known.fold((0.0, 0.0), |(remote, all), (page, cpu, samples)| match (page, cpu) {
         (Some(page), Some(cpu)) if page != cpu => (remote + samples, all + samples),

@@ -392,9 +392,8 @@ impl Access {
         for (process, tally) in asked.batch {
             asked.found.insert(process, tally.place(&Places::default()));
         }
-        let of_lines = (asked.lines, asked.placed_lines);
         let (lines, left_out) =
-            self.lines.finish(asked.to_ns, of_lines.0, of_lines.1, self.page_shift, &mut self.names);
+            self.lines.finish(asked.to_ns, asked.lines, asked.placed_lines, self.page_shift, &mut self.names);
         let objects = self.objects.finish(asked.to_ns, asked.placed_objects);
         if left_out > 0 {
             *asked.lost.entry(LINES_LEFT_OUT).or_default() += left_out;

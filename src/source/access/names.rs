@@ -30,7 +30,7 @@ impl Names {
         Names { program, namer: None, known: KnownNames::default() }
     }
 
-    /// Takes the names that have come. Answers take longer than an interval has, and nobody waits for them.
+    /// Takes the names that have come, and waits for none: the others come with a later interval.
     pub(super) fn take(&mut self) {
         let answers = self.namer.as_mut().map(|namer| namer.answers(Duration::ZERO));
         self.known.extend(answers.into_iter().flatten());
@@ -59,7 +59,7 @@ impl Names {
         self.namer.is_some()
     }
 
-    /// Has names come.
+    /// Adds names as if they had come.
     #[cfg(test)]
     pub(super) fn learn(&mut self, names: impl IntoIterator<Item = (Place, Arc<Function>)>) {
         self.known.extend(names);
