@@ -1,12 +1,13 @@
 //! Samples of the memory that a process uses: an emulated CPU is no CPU that they say something about.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use vmtests_protocol::Plan;
 
 use super::{Case, Stop};
 use crate::intervals::Totals;
 use crate::report::Report;
-use crate::tool::Batch;
+use crate::tool::{Batch, seen_at};
 use crate::work::Work;
 
 pub const CASE: Case = Case {
@@ -36,10 +37,13 @@ const KNOWN_PCT: f64 = 80.0;
 const CLOSE: f64 = 5.0;
 /// Samples are followed for ten milliseconds of each interval, in which an emulator follows three or four: many intervals a second.
 const DELAY_S: &str = "0.1";
-/// Intervals within which a window of ten seconds has enough samples.
-const PATIENCE: usize = 1200;
-/// Five points are more than three standard deviations of a share of so many.
-const ENOUGH: u64 = 200;
+/// Samples are shown of so long, and this much of it may be of an interval that had begun.
+const WINDOW: SignedDuration = SignedDuration::from_millis(10_500);
+/// Time in which there are enough samples.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(150);
+/// Five points are more than four standard deviations of a share of so many; a window has two hundred, or half of it where
+/// the guest is slow.
+const ENOUGH: u64 = 400;
 /// Samples are followed to the next run of their instruction, and so counted, on this architecture alone.
 const IS_COUNTED: bool = cfg!(target_arch = "x86_64");
 
@@ -93,32 +97,64 @@ fn known(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         let remote = if is_near { cold } else { hot };
         let on = format!("of a process on node {node}");
         judge(report, &on, (is_near, 100.0 * remote / (hot + cold)), &shown);
-        judge_touches(report, &on, &node.to_string(), &shown);
+        judge_touches(report, &on, &node.to_string(), &shown.row);
     }
     Ok(())
 }
 
-/// The row of the process once there are enough samples, or the last one. It touches its memory while it is sampled.
-fn sampled(work: &mut Work) -> Result<Value, Stop> {
+/// Windows of a process that follow each other.
+#[derive(Default)]
+struct Shown {
+    /// Its row at the end of the last window.
+    row: Value,
+    /// Samples whose accesses are counted; all samples where none are.
+    samples: u64,
+    /// `remote_pct` of each window times its samples.
+    remote: f64,
+}
+
+impl Shown {
+    /// Takes a window, if it says as much as it is asked to.
+    fn add(&mut self, row: &Value) -> bool {
+        let used = &row["access"];
+        let samples = if IS_COUNTED { &used["followed"]["resolved"] } else { &used["samples"] };
+        let samples = samples.as_u64().unwrap_or(0);
+        if samples == 0 || IS_COUNTED && row["remote_source"] != "sampled" {
+            return false;
+        }
+        self.samples += samples;
+        self.remote += row["remote_pct"].as_f64().unwrap_or(f64::NAN) * samples as f64;
+        self.row = row.clone();
+        true
+    }
+}
+
+/// Windows of the process until there are enough samples, or patience ends. It touches its memory while it is sampled, and
+/// the windows are of the time behind that.
+fn sampled(work: &mut Work) -> Result<Shown, Stop> {
     let pid = work.pid();
     let mut batch = Batch::start_with(&["-d", DELAY_S, "--access"], &[UNCHECKED])?;
-    let mut row = Value::Null;
+    let mut shown = Shown::default();
     // The sampler is there with the first interval.
     batch.next()?;
     work.go();
-    for _ in 0..PATIENCE {
+    work.said()?;
+    let touched = Timestamp::now();
+    let (mut at, mut next) = (touched, touched + WINDOW);
+    while shown.samples < ENOUGH && at < touched + PATIENCE {
         // Intervals are not kept: so many of them are more than a node of some guests has.
         let interval = batch.next()?;
+        at = seen_at(&interval)?;
+        if at < next {
+            continue;
+        }
         let mut rows = interval["tasks"].as_array().into_iter().flatten();
-        row = rows.find(|row| row["pid"] == pid).cloned().unwrap_or_default();
-        let samples =
-            if IS_COUNTED { &row["access"]["followed"]["resolved"] } else { &row["access"]["samples"] };
-        if samples.as_u64() >= Some(ENOUGH) {
-            break;
+        if rows.find(|row| row["pid"] == pid).is_some_and(|row| shown.add(row)) {
+            next = at + WINDOW;
         }
     }
     batch.stop()?;
-    Ok(row)
+    Ok(shown)
 }
 
 /// Whether its memory was touched first by its own program, which has no names of functions here, on the node where that ran.
@@ -134,7 +170,8 @@ fn judge_touches(report: &mut Report, on: &str, node: &str, row: &Value) {
 
 /// Compares a process with the truth: whether each part of its memory is near or far, and the share of remote loads in per cent.
 /// Time at memory is another matter: an emulator, too, takes longer for pages that are seldom used.
-fn judge(report: &mut Report, on: &str, (is_near, truth): (bool, f64), row: &Value) {
+fn judge(report: &mut Report, on: &str, (is_near, truth): (bool, f64), shown: &Shown) {
+    let row = &shown.row;
     report.say(format_args!("samples {on}: {}", row["access"]));
     let mappings = row["access"]["mappings"].as_array().cloned().unwrap_or_default();
     for (mib, is_remote) in [(HOT_MIB, !is_near), (COLD_MIB, is_near)] {
@@ -148,13 +185,12 @@ fn judge(report: &mut Report, on: &str, (is_near, truth): (bool, f64), row: &Val
     if !IS_COUNTED {
         return;
     }
-    let number = |id: &str| row[id].as_f64().unwrap_or(f64::NAN);
-    let (pct, error) = (number("remote_pct"), number("remote_error_points"));
+    let pct = shown.remote / shown.samples as f64;
     // By where its memory is, it is 60 points and more off.
     report.check(
         (pct - truth).abs() <= CLOSE,
         format!("remote_pct {on}"),
         format_args!("{truth:.1} ± {CLOSE}"),
-        format_args!("{pct:.1} ± {error:.1}"),
+        format_args!("{pct:.1} of {} samples", shown.samples),
     );
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use super::pages::Pages;
-use super::{stop_flag, wait_for_go};
+use super::{say, stop_flag, wait_for_go};
 use crate::affinity;
 
 /// Loads between two looks at whether to stop.
@@ -133,6 +133,8 @@ pub fn run(cpu: u32, parts: [Part; 2], pct: u64) -> Result<Value, String> {
     pages.bind(first..first + second, parts[1].node)?;
     wait_for_go(&json!({"pid": std::process::id()}));
     pages.at().for_each(|page| pages.touch(page));
+    // Uses of another kind are over: those that follow are counted.
+    say(&json!({"touched": true}));
     let [first, second] = load(&pages, first, pct, &stop_flag());
     Ok(json!({"first": first, "second": second}))
 }
