@@ -44,6 +44,8 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(150);
 /// Five points are more than four standard deviations of a share of so many; a window has two hundred, or half of it where
 /// the guest is slow.
 const ENOUGH: u64 = 400;
+/// Pairs of next runs from which on a window is by count.
+const PAIRS_MIN: u64 = 100;
 /// Samples are followed to the next run of their instruction, and so counted, on this architecture alone.
 const IS_COUNTED: bool = cfg!(target_arch = "x86_64");
 
@@ -114,18 +116,26 @@ struct Shown {
 }
 
 impl Shown {
-    /// Takes a window, if it says as much as it is asked to.
+    /// Takes a window, if it has so many samples that it has to say something. Before the first, a row is kept as the reason.
     fn add(&mut self, row: &Value) -> bool {
         let used = &row["access"];
         let samples = if IS_COUNTED { &used["followed"]["resolved"] } else { &used["samples"] };
         let samples = samples.as_u64().unwrap_or(0);
-        if samples == 0 || IS_COUNTED && row["remote_source"] != "sampled" {
+        let is_thin = samples == 0 || IS_COUNTED && used["followed"]["pairs"].as_u64() < Some(PAIRS_MIN);
+        if !is_thin || self.samples == 0 {
+            self.row = row.clone();
+        }
+        if is_thin {
             return false;
         }
         self.samples += samples;
         self.remote += row["remote_pct"].as_f64().unwrap_or(f64::NAN) * samples as f64;
-        self.row = row.clone();
         true
+    }
+
+    /// Whether there are enough samples, or a window that is not by count, which is wrong.
+    fn is_done(&self) -> bool {
+        self.samples >= ENOUGH || self.samples > 0 && IS_COUNTED && self.row["remote_source"] != "sampled"
     }
 }
 
@@ -141,7 +151,7 @@ fn sampled(work: &mut Work) -> Result<Shown, Stop> {
     work.said()?;
     let touched = Timestamp::now();
     let (mut at, mut next) = (touched, touched + WINDOW);
-    while shown.samples < ENOUGH && at < touched + PATIENCE {
+    while !shown.is_done() && at < touched + PATIENCE {
         // Intervals are not kept: so many of them are more than a node of some guests has.
         let interval = batch.next()?;
         at = seen_at(&interval)?;
