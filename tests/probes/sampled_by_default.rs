@@ -150,6 +150,7 @@ fn memory() -> Result<Workload> {
         command.env("NUMATOP_NG_TEST_TENTHS", "9");
     })?;
     workload.line()?;
+    workload.go()?;
     Ok(workload)
 }
 
