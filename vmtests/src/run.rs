@@ -23,8 +23,10 @@ use crate::snapshots;
 use crate::summary::Sum;
 use crate::transcript::{Story, Tally};
 
-/// To the ready line. A boot takes 2 to 12 s on a quiet host.
+/// To the ready line. A boot takes 2 to 12 s on a quiet host with up to 16 CPUs.
 const BOOT: Duration = Duration::from_secs(180);
+/// The same for each CPU: one thread of the host brings all of them up, in 53 s for 128.
+const BOOT_OF_A_CPU: Duration = Duration::from_secs(3);
 /// Beyond the limit that the guest has for a case: it can say which one hangs.
 const CASE: Duration = CASE_LIMIT.saturating_add(Duration::from_secs(10));
 /// Console lines that are printed of a guest that failed.
@@ -195,7 +197,7 @@ impl Run<'_> {
             processor: &job.kernel.processor,
         };
         let guest = Guest { start, initramfs: &initramfs };
-        let limits = Limits { boot: BOOT, case: CASE };
+        let limits = Limits { boot: BOOT.max(BOOT_OF_A_CPU * plan.machine.cpus()), case: CASE };
         loop {
             let mut story = Story::new(self.options.verbose, &plan.cases);
             let mut trouble = None;
