@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use common::World;
+use common::{World, all_rows};
 use numatop_ng::analysis::filter::RowFilter;
+use numatop_ng::export::Selection;
 use numatop_ng::export::json::JsonLines;
-use numatop_ng::export::{Selection, all_columns};
-use numatop_ng::metric::task::by_id;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::sample::{HostFacts, Sample, TaskRaw};
 use numatop_ng::run::batch::{Counted, Pace, run};
@@ -97,17 +96,6 @@ impl Source for Counting<'_> {
         // A reader in time has the time to be that.
         std::thread::sleep(Duration::from_millis(1));
         Ok(false)
-    }
-}
-
-/// All rows and columns.
-fn all_rows() -> Selection {
-    Selection {
-        filter: RowFilter::default(),
-        columns: all_columns(),
-        sort: by_id("cpu_pct").unwrap(),
-        reversed: false,
-        asked: Default::default(),
     }
 }
 
@@ -202,14 +190,7 @@ fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reade
 fn asked(filter: RowFilter) -> (Option<Vec<u32>>, Vec<u32>) {
     let (never, _keep): (PipeReader, _) = std::io::pipe().unwrap();
     let mut source = Asked { world: World::intel(), processes: None, suspects: Vec::new() };
-    let sort = by_id("cpu_pct").unwrap();
-    let mut export = JsonLines::new(Selection {
-        filter,
-        columns: all_columns(),
-        sort,
-        reversed: false,
-        asked: Default::default(),
-    });
+    let mut export = JsonLines::new(Selection { filter, ..all_rows() });
     let pace = Pace {
         findings: true,
         interval: Duration::from_millis(1),

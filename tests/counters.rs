@@ -7,9 +7,8 @@ use std::sync::Arc;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use common::{Actor, App, World, screen};
-use numatop_ng::analysis::filter::RowFilter;
-use numatop_ng::export::{Export, Selection, all_columns, csv::Csv, json::JsonLines};
+use common::{Actor, App, World, all_rows, screen};
+use numatop_ng::export::{Export, Selection, csv::Csv, json::JsonLines};
 use numatop_ng::metric::task::by_id;
 use numatop_ng::model::event::TableInUse;
 use numatop_ng::model::event::{Event, Role, ShareOf};
@@ -85,16 +84,8 @@ impl Bench {
     }
 
     fn export(&self, export: &mut dyn FnMut(Selection) -> Box<dyn Export>) -> String {
-        let sort = by_id("cpu_pct").unwrap();
-        let selection = Selection {
-            filter: RowFilter::default(),
-            columns: all_columns(),
-            sort,
-            reversed: false,
-            asked: Default::default(),
-        };
         let mut out = Vec::new();
-        export(selection).write(&mut out, &self.snapshot()).unwrap();
+        export(all_rows()).write(&mut out, &self.snapshot()).unwrap();
         String::from_utf8(out).unwrap()
     }
 

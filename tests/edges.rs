@@ -8,10 +8,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use common::World;
-use numatop_ng::analysis::filter::RowFilter;
-use numatop_ng::export::json::JsonLines;
-use numatop_ng::export::{Export, Selection, all_columns};
-use numatop_ng::metric::task::by_id;
 use numatop_ng::model::sample::{HostFacts, Sample, TaskRaw};
 use numatop_ng::snapshot::{RowKind, derive};
 
@@ -19,6 +15,7 @@ use numatop_ng::snapshot::{RowKind, derive};
 const BEYOND_DOUBLES: u64 = (1 << 53) + 1;
 
 /// A made-up machine at two moments.
+#[derive(Clone)]
 struct Interval {
     host: Arc<HostFacts>,
     samples: [Sample; 2],
@@ -32,18 +29,8 @@ impl Interval {
     }
 
     fn json(&self, kind: RowKind) -> Value {
-        let selection = Selection {
-            filter: RowFilter::default(),
-            columns: all_columns(),
-            sort: by_id("cpu_pct").unwrap(),
-            reversed: false,
-            asked: Default::default(),
-        };
         let [before, after] = &self.samples;
-        let mut out = Vec::new();
-        let snapshot = derive(&self.host, Some(before), after, kind);
-        JsonLines::new(selection).write(&mut out, &snapshot).unwrap();
-        serde_json::from_slice(&out).unwrap()
+        common::json(&derive(&self.host, Some(before), after, kind))
     }
 
     /// Changes the tasks that are in both samples, ended ones in the second.
@@ -115,7 +102,8 @@ fn sums_that_wrap_change_no_rate() {
             let wanted = without(plain.json(kind), SUMS);
             // Each number that grew is the one that has just wrapped once.
             for number in &grown {
-                let wrapped = Interval { host: plain.host.clone(), samples: plain.samples.clone() }
+                let wrapped = plain
+                    .clone()
                     .each_task(|task| task.counts = task.counts.map(|now| now.wrapping_sub(*number)));
                 let found = without(wrapped.json(kind), SUMS);
                 assert_eq!(differences("", &found, &wanted), Vec::<String>::new(), "{number}");
@@ -126,12 +114,12 @@ fn sums_that_wrap_change_no_rate() {
 
 #[test]
 fn serials_at_their_end_change_nothing() {
-    let plain = || Interval::of(World::intel());
-    let most = plain().samples[1].tasks.iter().map(|task| task.serial).max().unwrap();
+    let plain = Interval::of(World::intel());
+    let most = plain.samples[1].tasks.iter().map(|task| task.serial).max().unwrap();
     // The last number of all is that of the row in which recordings sum up others.
-    let moved = plain().each_task(|task| task.serial += u64::MAX - 1 - most);
+    let moved = plain.clone().each_task(|task| task.serial += u64::MAX - 1 - most);
     for kind in [RowKind::Processes, RowKind::Threads] {
-        assert_eq!(differences("", &moved.json(kind), &plain().json(kind)), Vec::<String>::new());
+        assert_eq!(differences("", &moved.json(kind), &plain.json(kind)), Vec::<String>::new());
     }
 }
 
@@ -139,7 +127,7 @@ fn serials_at_their_end_change_nothing() {
 fn numbers_beyond_those_of_doubles_are_written_to_the_last_digit() {
     let plain = Interval::of(World::containers());
     // 104 days after the boot.
-    let mut late = Interval::of(World::containers()).each_task(|task| {
+    let mut late = plain.clone().each_task(|task| {
         task.start_ns += BEYOND_DOUBLES;
         task.leader_start_ns += BEYOND_DOUBLES;
         task.rss_bytes += BEYOND_DOUBLES;

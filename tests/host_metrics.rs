@@ -5,8 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::screen::{draw, text};
-use common::{World, app, press};
-use numatop_ng::analysis::filter::RowFilter;
+use common::{World, all_rows, app, press};
 use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::{Export, Selection};
 use numatop_ng::metric::container;
@@ -23,13 +22,7 @@ use serde_json::Value;
 fn json(world: &World, previous: Option<&Sample>, current: &Sample) -> Value {
     let snapshot = derive(&world.host, previous, current, RowKind::Processes);
     let cpu_pct = by_id("cpu_pct").unwrap();
-    let mut export = JsonLines::new(Selection {
-        filter: RowFilter::default(),
-        columns: vec![cpu_pct],
-        sort: cpu_pct,
-        reversed: false,
-        asked: Default::default(),
-    });
+    let mut export = JsonLines::new(Selection { columns: vec![cpu_pct], ..all_rows() });
     let mut out = Vec::new();
     export.write(&mut out, &snapshot).unwrap();
     serde_json::from_slice(&out).unwrap()

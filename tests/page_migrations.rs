@@ -2,10 +2,7 @@
 
 mod common;
 
-use common::{Actor, World};
-use numatop_ng::analysis::filter::RowFilter;
-use numatop_ng::export::json::JsonLines;
-use numatop_ng::export::{Export, Selection, all_columns};
+use common::{Actor, World, json};
 use numatop_ng::metric::task::by_id;
 use numatop_ng::metric::{Value, node};
 use numatop_ng::model::sample::Missing;
@@ -20,19 +17,6 @@ fn second() -> Snapshot {
 fn second_of(world: &mut World) -> Snapshot {
     let (first, last) = (world.tick(), world.tick());
     derive(&world.host, Some(&first), &last, RowKind::Processes)
-}
-
-fn json(snapshot: &Snapshot) -> serde_json::Value {
-    let mut out = Vec::new();
-    let selection = Selection {
-        columns: all_columns(),
-        filter: RowFilter::default(),
-        sort: by_id("pid").unwrap(),
-        reversed: false,
-        asked: Default::default(),
-    };
-    JsonLines::new(selection).write(&mut out, snapshot).unwrap();
-    serde_json::from_slice(&out).unwrap()
 }
 
 #[test]

@@ -11,8 +11,12 @@ use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseEvent};
 use ratatui::layout::Rect;
 
+use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
+use numatop_ng::export::json::JsonLines;
+use numatop_ng::export::{Export, Selection, all_columns};
+use numatop_ng::metric::task::by_id;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{
@@ -22,6 +26,7 @@ use numatop_ng::model::sample::{
 use numatop_ng::model::stacks::StackBatch;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::pmu::sets::Choice;
+use numatop_ng::snapshot::Snapshot;
 use numatop_ng::source::synthetic::BOOT_NS;
 pub use numatop_ng::source::synthetic::{Actor, Machine};
 use numatop_ng::tui::history::History;
@@ -49,6 +54,24 @@ impl DerefMut for World {
     fn deref_mut(&mut self) -> &mut Machine {
         &mut self.0
     }
+}
+
+/// All rows and columns.
+pub fn all_rows() -> Selection {
+    Selection {
+        filter: RowFilter::default(),
+        columns: all_columns(),
+        sort: by_id("cpu_pct").unwrap(),
+        reversed: false,
+        asked: Default::default(),
+    }
+}
+
+/// A snapshot as the line of JSON that has all of it.
+pub fn json(snapshot: &Snapshot) -> serde_json::Value {
+    let mut out = Vec::new();
+    JsonLines::new(all_rows()).write(&mut out, snapshot).unwrap();
+    serde_json::from_slice(&out).unwrap()
 }
 
 /// The tree of every world.
