@@ -45,16 +45,6 @@ struct Shares {
     timed: f64,
     /// Samples in both regions.
     samples: usize,
-    /// Share of the samples in user code that have no address, in per cent: they may be of either region.
-    unknown: f64,
-}
-
-impl Shares {
-    /// The least and the most that the first region may have: with none of the samples without an address, and with all.
-    fn bounds(&self) -> (f64, f64) {
-        let least = self.sampled * (1.0 - self.unknown / 100.0);
-        (least, least + self.unknown)
-    }
 }
 
 /// A sampler that is not attached yet, and what its self-check said.
@@ -113,12 +103,8 @@ fn compare(kind: &str, tenths: u32) -> Result<Option<Shares>> {
     let words = workload.line()?;
     let times: Vec<f64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
     let share = |of: &[f64]| 100.0 * of[0] / (of[0] + of[1]);
-    let shares = Shares {
-        sampled: share(&counts),
-        timed: share(&times),
-        samples: (counts[0] + counts[1]) as usize,
-        unknown: 100.0 * f64::from(user - known) / f64::from(user),
-    };
+    let shares =
+        Shares { sampled: share(&counts), timed: share(&times), samples: (counts[0] + counts[1]) as usize };
     println!(
         "{kind} {tenths}/10: {:.1} % of {} samples, {:.1} % of the time; {known} of {user} samples have an address, \
          {kernel} more are in the kernel; self-check {:.0} %",
@@ -128,12 +114,11 @@ fn compare(kind: &str, tenths: u32) -> Result<Option<Shares>> {
 }
 
 fn shares_by_time_are_right(kind: &str, tenths: u32) -> Result<()> {
-    if let Some(shares) = compare(kind, tenths)? {
-        ensure!(shares.samples >= SAMPLES, "{} samples", shares.samples);
-        let ((least, most), timed) = (shares.bounds(), shares.timed);
+    if let Some(Shares { sampled, timed, samples }) = compare(kind, tenths)? {
+        ensure!(samples >= SAMPLES, "{samples} samples");
         ensure!(
-            (least - TOLERANCE..=most + TOLERANCE).contains(&timed),
-            "{kind}: {least:.1} to {most:.1} % of samples, {timed:.1} % of the time"
+            (sampled - timed).abs() <= TOLERANCE,
+            "{kind}: {sampled:.1} % of samples, {timed:.1} % of the time"
         );
     }
     Ok(())
