@@ -25,6 +25,7 @@ mod machine;
 mod memory_use;
 mod names;
 mod objects;
+pub mod pack;
 pub mod payload;
 pub mod placement;
 mod policies;

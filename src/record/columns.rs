@@ -137,6 +137,11 @@ impl<R> Layout<R> {
         Ok(Layout { columns: recorded.iter().map(find).collect(), without })
     }
 
+    /// All columns that are known, as this version writes them.
+    pub fn own(known: &'static [Column<R>]) -> Layout<R> {
+        Layout { columns: known.iter().map(Some).collect(), without: Vec::new() }
+    }
+
     /// Facilities that it has not kept, because columns are not there.
     pub fn without(&self) -> &[Facility] {
         &self.without

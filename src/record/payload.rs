@@ -19,7 +19,7 @@ use super::{
     columns, groups, huge_pages, interrupts, limits, machine, memory_use, names, placement, policies, room,
     rows, stacks,
 };
-use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, VmStat};
+use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, TaskRows, VmStat};
 use crate::model::units::NodeId;
 
 /// The base of a delta.
@@ -44,14 +44,7 @@ pub fn id_of(payload: &[u8]) -> u32 {
 /// It is beyond the limits that readers keep.
 pub fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) -> Result<usize, TooLarge> {
     limits::check(sample)?;
-    let mut bytes = Vec::new();
-    for section in SECTIONS {
-        bytes.clear();
-        encode_section(&mut bytes, section, delta, sample);
-        out.push(section as u8);
-        put(out, bytes.len() as u64);
-        out.extend_from_slice(&bytes);
-    }
+    encode_unchecked(out, delta, sample);
     if out.len() > MAX_PAYLOAD {
         return Err(TooLarge("bytes"));
     }
@@ -60,6 +53,19 @@ pub fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) -> R
         return Err(TooLarge("memory"));
     }
     Ok(least_stored_for(needed))
+}
+
+/// The same for memory, where nobody else reads it: whether a reader of files would take it is not asked, which needs looks at all
+/// rows.
+pub fn encode_unchecked(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) {
+    let mut bytes = Vec::new();
+    for section in SECTIONS {
+        bytes.clear();
+        encode_section(&mut bytes, section, delta, sample);
+        out.push(section as u8);
+        put(out, bytes.len() as u64);
+        out.extend_from_slice(&bytes);
+    }
 }
 
 fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>, sample: &Sample) {
@@ -226,8 +232,33 @@ pub fn decode_with(
     mut room: Room,
     known: &mut KnownRows,
 ) -> Result<(Sample, u32), Malformed> {
-    let base = state.map(|state| state.key);
     let found = Sections::of(bytes)?;
+    state.map_or(Ok(()), |state| found.check_key(state.key_id))?;
+    let (tasks, tick) = rows::decode(found.get(Section::Tasks)?, &layouts.task, state, &mut room, known)?;
+    let rest = decode_rest(&found, layouts, state.map(|state| state.key), &mut room)?;
+    Ok((Sample { tasks: tasks.into(), ..rest }, tick))
+}
+
+/// The sample in `bytes` without rows of live tasks.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_without_tasks(
+    bytes: &[u8],
+    layouts: &Layouts,
+    key: Option<&Sample>,
+    mut room: Room,
+) -> Result<Sample, Malformed> {
+    decode_rest(&Sections::of(bytes)?, layouts, key, &mut room)
+}
+
+/// All of a sample but the rows of live tasks.
+fn decode_rest(
+    found: &Sections<'_>,
+    layouts: &Layouts,
+    base: Option<&Sample>,
+    room: &mut Room,
+) -> Result<Sample, Malformed> {
     let get = |section| found.get(section);
     // Recordings from before there were containers have none of these.
     let groups = get(Section::Groups).unwrap_or(groups::NOTHING);
@@ -242,43 +273,41 @@ pub fn decode_with(
     let handled = get(Section::Interrupts).unwrap_or(Bytes(&[]));
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
     let used = get(Section::MemoryUse).unwrap_or(Bytes(&[]));
-    state.map_or(Ok(()), |state| found.check_key(state.key_id))?;
 
     let mut times = get(Section::Times)?;
     let (wall_ns, mono_ns, boot_ns) = (times.number()? as i64, times.number()?, times.number()?);
     times.finish()?;
-    let (tasks, tick) = rows::decode(get(Section::Tasks)?, &layouts.task, state, &mut room, known)?;
 
     let mut input = get(Section::Exited)?;
     let count = input.count(MAX_ROWS)?;
-    let exited = columns::decode(&mut input, &layouts.task, count, |_| None, &mut room)?;
+    let exited = columns::decode(&mut input, &layouts.task, count, |_| None, room)?;
     input.finish()?;
 
     let mut input = get(Section::Cpus)?;
     let count = input.count(MAX_CPUS)?;
     let before = base.map_or(&[][..], |base| &base.cpus);
-    let cpus = columns::decode(&mut input, &layouts.cpu, count, |at| before.get(at), &mut room)?;
+    let cpus = columns::decode(&mut input, &layouts.cpu, count, |at| before.get(at), room)?;
     input.finish()?;
 
     let mut input = get(Section::Nodes)?;
     let count = input.count(MAX_NODES)?;
     let before = base.map_or(&[][..], |base| &base.nodes);
-    let nodes = columns::decode(&mut input, &layouts.node, count, |at| before.get(at), &mut room)?;
+    let nodes = columns::decode(&mut input, &layouts.node, count, |at| before.get(at), room)?;
     input.finish()?;
 
     let mut own = get(Section::Own)?;
     let own_usage = SelfUsage { cpu_ns: own.number()?, rss_bytes: own.number()?, sample_ns: own.number()? };
     own.finish()?;
 
-    let mut placement = placement::decode(places, base.map(|base| &base.placement), &mut room)?;
+    let mut placement = placement::decode(places, base.map(|base| &base.placement), room)?;
     policies::decode(owned, &mut placement)?;
     huge_pages::decode(huge, &mut placement)?;
 
-    let sample = Sample {
+    Ok(Sample {
         wall_ns,
         mono_ns,
         boot_ns,
-        tasks: tasks.into(),
+        tasks: TaskRows::default(),
         exited: exited.into_iter().map(Arc::new).collect(),
         cpus,
         nodes,
@@ -286,19 +315,18 @@ pub fn decode_with(
         machine: machine::decode(state_of_machine, base.and_then(|base| base.machine.as_ref()))?,
         flows: decode_flows(flows)?,
         page_flows: decode_flows(page_flows)?,
-        interrupts: interrupts::decode(handled, base.map(|base| &base.interrupts), &mut room)?,
-        lost: decode_lost(get(Section::Lost)?, base, &mut room)?,
+        interrupts: interrupts::decode(handled, base.map(|base| &base.interrupts), room)?,
+        lost: decode_lost(get(Section::Lost)?, base, room)?,
         exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
         own: own_usage,
-        names: names::decode_all(get(Section::Users)?, get(Section::Cgroups)?, groups, base, &mut room)?,
-        groups: groups::decode(limits, base.map(|base| &base.groups), &mut room)?,
+        names: names::decode_all(get(Section::Users)?, get(Section::Cgroups)?, groups, base, room)?,
+        groups: groups::decode(limits, base.map(|base| &base.groups), room)?,
         placement,
         about: Arc::default(),
-        memory_use: memory_use::decode(used, &mut room)?.map(Arc::new),
-        hot: stacks::decode(sampled, &mut room)?.map(Arc::new),
+        memory_use: memory_use::decode(used, room)?.map(Arc::new),
+        hot: stacks::decode(sampled, room)?.map(Arc::new),
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
-    };
-    Ok((sample, tick))
+    })
 }
 
 /// Adds the rows of a delta to those of the deltas behind it, which all have the same keyframe. Gives how far back it reaches in

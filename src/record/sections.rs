@@ -124,6 +124,16 @@ impl Layouts {
         })
     }
 
+    /// Of rows that this version writes.
+    pub fn own() -> Layouts {
+        Layouts {
+            task: Layout::own(columns::task()),
+            cpu: Layout::own(columns::cpu()),
+            node: Layout::own(columns::node()),
+            without: Vec::new(),
+        }
+    }
+
     /// Facilities that the version that made the recording did not keep.
     pub fn without(&self) -> impl Iterator<Item = Facility> {
         let columns = self.task.without().iter().chain(self.cpu.without()).chain(self.node.without());

@@ -1,0 +1,250 @@
+//! Samples of the recent past as bytes in memory: a tenth of their rows where there are many.
+//!
+//! A pack is a keyframe and samples that are told apart from it, without heads, checksums and copies: nothing damages memory.
+//! Each sample is read with the keyframe alone.
+
+use std::io;
+use std::sync::Arc;
+
+use super::changes::Changes;
+use super::payload::{self, Base, Delta, KnownRows, Layouts, Room};
+use super::rows;
+use super::varint::Malformed;
+use crate::model::access::MemoryUses;
+use crate::model::process::ProcFieldsOf;
+use crate::model::sample::{Sample, TaskRaw};
+
+/// zstd's level, as in a recording.
+const LEVEL: i32 = 1;
+
+/// A keyframe, and samples after it.
+#[derive(Clone, Debug)]
+pub struct Pack {
+    /// The keyframe's checksum.
+    key_id: u32,
+    samples: Vec<Packed>,
+    bytes: usize,
+}
+
+/// One sample.
+#[derive(Clone, Debug)]
+struct Packed {
+    /// Its payload, compressed.
+    stored: Arc<[u8]>,
+    /// Bytes of the payload.
+    raw: usize,
+    /// Parts that recordings do not keep, or not whole.
+    about: Arc<ProcFieldsOf>,
+    memory_use: Option<Arc<MemoryUses>>,
+}
+
+/// Why a sample was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    #[error("decompressing a sample: {0}")]
+    Zstd(#[from] io::Error),
+    #[error("{0}")]
+    Malformed(#[from] Malformed),
+}
+
+impl Pack {
+    /// The number of its samples.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// True before the first.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// Bytes of memory, without parts of its samples that are not packed.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The part of [`Pack::bytes`] that its keyframe has.
+    pub fn key_bytes(&self) -> usize {
+        self.samples.first().map_or(0, |key| key.stored.len())
+    }
+
+    fn push(&mut self, payload: &[u8], sample: &Sample) -> io::Result<()> {
+        let stored = Arc::<[u8]>::from(zstd::bulk::compress(payload, LEVEL)?);
+        self.bytes += stored.len() + size_of::<Packed>();
+        let (about, memory_use) = (Arc::clone(&sample.about), sample.memory_use.clone());
+        self.samples.push(Packed { stored, raw: payload.len(), about, memory_use });
+        Ok(())
+    }
+}
+
+/// Fills a pack.
+pub struct Packer {
+    key: Sample,
+}
+
+impl Packer {
+    /// Begins a pack with its keyframe.
+    ///
+    /// # Errors
+    /// zstd failed (out of memory).
+    pub fn begin(sample: &Sample) -> io::Result<(Packer, Pack)> {
+        let mut payload = Vec::new();
+        payload::encode_unchecked(&mut payload, None, &packed_parts(sample));
+        let mut pack = Pack { key_id: payload::id_of(&payload), samples: Vec::new(), bytes: 0 };
+        pack.push(&payload, sample)?;
+        // No sample is told apart from these.
+        let rest = Sample { exited: Vec::new(), hot: None, notes: Vec::new(), ..packed_parts(sample) };
+        Ok((Packer { key: rest }, pack))
+    }
+
+    /// Adds a sample to the pack that was begun. False when its tasks are in no order that tells them apart.
+    ///
+    /// # Errors
+    /// As [`Packer::begin`].
+    pub fn push(&mut self, pack: &mut Pack, sample: &Sample) -> io::Result<bool> {
+        let Some(changes) = Changes::since(&self.key).after(sample) else { return Ok(false) };
+        let changes = changes.of_the_last(1);
+        let mut payload = Vec::new();
+        let delta = Delta { key: &self.key, key_id: pack.key_id, changes };
+        payload::encode_unchecked(&mut payload, Some(delta), &packed_parts(sample));
+        pack.push(&payload, sample)?;
+        Ok(true)
+    }
+
+    /// The keyframe, which stays in memory while the pack is filled.
+    pub fn key(&self) -> &Sample {
+        &self.key
+    }
+}
+
+/// The parts that become bytes.
+fn packed_parts(sample: &Sample) -> Sample {
+    Sample { about: Arc::default(), memory_use: None, ..sample.clone() }
+}
+
+/// Rows that an [`Unpacker`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    All,
+    /// No rows of live tasks, which takes a fraction of the time.
+    NoTasks,
+}
+
+/// Reads the samples of a pack.
+pub struct Unpacker {
+    rows: Rows,
+    layouts: Layouts,
+    key: Sample,
+    known: KnownRows,
+    /// The payload read last.
+    raw: Vec<u8>,
+}
+
+impl Unpacker {
+    /// Reads the keyframe.
+    ///
+    /// # Errors
+    /// There is no memory, the pack is empty, or its keyframe is beyond the limits of a recording.
+    pub fn open(pack: &Pack, rows: Rows) -> Result<Unpacker, UnpackError> {
+        let (layouts, key) = (Layouts::own(), Sample::default());
+        let mut opened = Unpacker { rows, layouts, key, known: KnownRows::default(), raw: Vec::new() };
+        opened.key = opened.read(pack, 0, None)?;
+        Ok(opened)
+    }
+
+    /// Sample `at` of the pack that was opened.
+    ///
+    /// # Errors
+    /// There is no memory, there are not so many, or it is beyond the limits of a recording.
+    pub fn sample(&mut self, pack: &Pack, at: usize) -> Result<Sample, UnpackError> {
+        let key = self.key.clone();
+        let sample = if at == 0 { key } else { self.read(pack, at, Some(&key))? };
+        let Some(packed) = pack.samples.get(at) else { return Ok(sample) };
+        Ok(Sample { about: Arc::clone(&packed.about), memory_use: packed.memory_use.clone(), ..sample })
+    }
+
+    fn read(&mut self, pack: &Pack, at: usize, key: Option<&Sample>) -> Result<Sample, UnpackError> {
+        let packed = pack.samples.get(at).ok_or(Malformed("the pack has not so many samples"))?;
+        self.raw.resize(packed.raw, 0);
+        zstd::bulk::decompress_to_buffer(&packed.stored[..], &mut self.raw)?;
+        let (bytes, room) = (&self.raw, Room::endless());
+        if self.rows == Rows::NoTasks {
+            return Ok(payload::decode_without_tasks(bytes, &self.layouts, key, room)?);
+        }
+        let base = key.map(|key| Base { key, key_id: pack.key_id, tick: 0, tasks: &key.tasks });
+        Ok(payload::decode_with(bytes, &self.layouts, base, room, &mut self.known)?.0)
+    }
+}
+
+/// Has `sample` share the rows that are the same in the one beside it, as a source does. A row of its own counts as one that
+/// changed.
+pub fn share_rows(sample: &mut Sample, beside: &[Arc<TaskRaw>]) {
+    rows::share(beside, &mut sample.tasks);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::sample::TaskRows;
+    use crate::source::synthetic::demo_machine;
+
+    fn packed(samples: &[Sample]) -> Pack {
+        let (mut packer, mut pack) = Packer::begin(&samples[0]).unwrap();
+        for sample in &samples[1..] {
+            assert!(packer.push(&mut pack, sample).unwrap());
+        }
+        pack
+    }
+
+    fn samples(count: usize) -> Vec<Sample> {
+        let mut machine = demo_machine();
+        (0..count).map(|_| machine.tick()).collect()
+    }
+
+    #[test]
+    fn every_sample_comes_back_in_any_order() {
+        let samples = samples(70);
+        let pack = packed(&samples);
+        assert_eq!(pack.len(), samples.len());
+        let mut opened = Unpacker::open(&pack, Rows::All).unwrap();
+        let mut without_tasks = Unpacker::open(&pack, Rows::NoTasks).unwrap();
+        for at in (0..70).chain((0..70).rev().step_by(7)) {
+            assert_eq!(opened.sample(&pack, at).unwrap(), samples[at], "sample {at}");
+            let rest = Sample { tasks: TaskRows::default(), ..samples[at].clone() };
+            assert_eq!(without_tasks.sample(&pack, at).unwrap(), rest, "sample {at}");
+        }
+        assert!(opened.sample(&pack, 70).is_err());
+    }
+
+    #[test]
+    fn it_is_a_small_part_of_the_rows() {
+        let samples = samples(32);
+        let pack = packed(&samples);
+        let rows: usize = samples.iter().map(|sample| size_of::<TaskRaw>() * sample.tasks.len()).sum();
+        assert!(pack.bytes() * 4 < rows, "{} bytes for rows of {rows}", pack.bytes());
+        assert!(pack.key_bytes() < pack.bytes() / 2);
+    }
+
+    #[test]
+    fn tasks_in_another_order_are_not_told_apart() {
+        let samples = samples(2);
+        let (mut packer, mut pack) = Packer::begin(&samples[0]).unwrap();
+        let mut tasks = samples[1].tasks.to_vec();
+        tasks.swap(0, 1);
+        assert!(!packer.push(&mut pack, &Sample { tasks: tasks.into(), ..samples[1].clone() }).unwrap());
+        assert_eq!(pack.len(), 1);
+    }
+
+    #[test]
+    fn rows_of_a_sample_are_those_of_the_one_beside_it_where_they_are_the_same() {
+        let samples = samples(3);
+        let pack = packed(&samples);
+        let mut opened = Unpacker::open(&pack, Rows::All).unwrap();
+        let mut sample = opened.sample(&pack, 1).unwrap();
+        share_rows(&mut sample, &samples[2].tasks);
+        let is_same = |(row, beside): (&Arc<TaskRaw>, &Arc<TaskRaw>)| Arc::ptr_eq(row, beside);
+        let same: Vec<bool> = sample.tasks.iter().zip(&samples[2].tasks).map(is_same).collect();
+        let equal: Vec<bool> = samples[1].tasks.iter().zip(&samples[2].tasks).map(|(a, b)| a == b).collect();
+        assert_eq!((same, sample), (equal, samples[1].clone()));
+    }
+}
