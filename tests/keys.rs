@@ -13,6 +13,7 @@ use numatop_ng::model::process::ProcFields;
 use numatop_ng::model::process::Texts;
 use numatop_ng::model::sample::{Missing, Sample};
 use numatop_ng::model::units::NodeId;
+use numatop_ng::record::pack::Rows;
 use numatop_ng::snapshot::Task;
 use numatop_ng::tui::history::conclusions::Conclusions;
 use numatop_ng::tui::input::action::{Action, Effect, ScreenId, Seek};
@@ -663,18 +664,33 @@ fn the_wheel_scrolls_without_selecting() {
     assert_eq!((app.screens.tasks.list.cursor.offset(), selected_pid(&app)), (3, before));
 }
 
+/// A machine with so many busy tasks, each in its own way.
+fn busy_world(tasks: u32) -> World {
+    let share = |pid: u32| f64::from(pid.wrapping_mul(2_654_435_761) >> 12) / f64::from(1 << 24);
+    let busy = (1..tasks + 1).map(|pid| Actor::new(pid, "worker").runs(&[(0, share(pid))]));
+    World::new("intel-e5-2682v4", true, busy.collect())
+}
+
 #[test]
-fn the_ring_is_bounded_by_bytes_too() {
-    let busy = (1..20_001).map(|pid| Actor::new(pid, "worker").runs(&[(0, 0.1)]));
-    let mut world = World::new("intel-e5-2682v4", true, busy.collect());
+fn a_busy_machine_has_ten_minutes_to_go_back_to() {
+    let mut world = busy_world(250);
+    let samples: Vec<Sample> = (0..MAX_SAMPLES).map(|_| world.tick()).collect();
     let mut ring = Ring::default();
-    for _ in 0..4 {
-        ring.push(world.tick());
+    for sample in &samples {
+        ring.push(sample.clone());
+        ring.tidy();
     }
-    // 20,000 rows that all changed are more than is kept, but an interval needs two samples.
-    assert_eq!((ring.oldest(), ring.newest()), (Some(3), Some(3)));
-    assert!(ring.pair(3).is_some_and(|(previous, _)| previous.is_some()));
-    assert!(ring.pair(1).is_none());
+    // As they came, 250 rows in each of 600 samples would take 90 MB.
+    assert_eq!((ring.oldest(), ring.newest()), (Some(1), Some(599)));
+    for number in [1, 40, 300, 299, 298, 570, 590, 599] {
+        let (previous, sample) = ring.pair(number).unwrap();
+        assert_eq!(
+            (previous.as_deref(), &*sample),
+            (samples.get(number as usize - 1), &samples[number as usize])
+        );
+    }
+    assert!(ring.all(Rows::All).map(|sample| sample.mono_ns).eq(samples.iter().map(|sample| sample.mono_ns)));
+    assert!(ring.pair(600).is_none());
 }
 
 #[test]
@@ -694,8 +710,10 @@ fn texts_have_their_part_in_what_the_ring_may_hold() {
         let sample = world.tick();
         of_their_own.push(with(long(), sample.clone()));
         sharing.push(with(Arc::clone(&shared), sample));
+        of_their_own.tidy();
+        sharing.tidy();
     }
-    assert!(of_their_own.pair(39 - (MAX_BYTES >> 20) as u64).is_none(), "each has a MiB of its own");
+    assert!(of_their_own.pair(37 - (MAX_BYTES >> 20) as u64).is_none(), "each has a MiB of its own");
     assert!(sharing.pair(0).is_some());
 }
 

@@ -6,11 +6,12 @@ mod common;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
-use numatop_ng::model::sample::Sample;
 use numatop_ng::source::synthetic::demo_machine;
 use numatop_ng::tui::history::page::page;
+use numatop_ng::tui::history::{History, Want};
 use numatop_ng::tui::theme::Theme;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
@@ -130,8 +131,12 @@ fn compare(file: &str, made: &str) {
 #[test]
 fn the_page_in_docs_is_a_report() {
     let mut machine = demo_machine();
-    let samples: Vec<Sample> = (0..=90).map(|_| machine.step(10_000_000_000)).collect();
-    compare("docs/report.html", &page(&machine.host, &samples, TimeZone::UTC).unwrap());
+    let mut history = History::new(Want::default());
+    for _ in 0..=90 {
+        history.sample(Arc::clone(&machine.host), machine.step(10_000_000_000), 1);
+        history.tidy();
+    }
+    compare("docs/report.html", &page(history.kept().unwrap(), TimeZone::UTC).unwrap());
 }
 
 #[test]

@@ -197,6 +197,27 @@ proptest! {
     }
 }
 
+#[test]
+fn an_interval_of_the_past_is_what_it_was() {
+    let mut machine = demo_machine();
+    let mut history = History::new(Want::default());
+    let samples: Vec<Sample> = (0..300).map(|_| machine.tick()).collect();
+    for sample in &samples {
+        history.sample(machine.host.clone(), sample.clone(), 1);
+        history.tidy();
+    }
+    for number in (1..300).step_by(13).chain(280..300) {
+        for threads in [false, true] {
+            history.want(Want { number: Some(number as u64), threads, containers: true, ..Want::default() });
+            let shown = history.show().unwrap();
+            let grain = if threads { RowKind::Threads } else { RowKind::Processes };
+            let was = derive(&machine.host, Some(&samples[number - 1]), &samples[number], grain);
+            assert_eq!(shown.number, number as u64);
+            assert_eq!(format!("{:?}", shown.snapshot), format!("{was:?}"), "interval {number}");
+        }
+    }
+}
+
 /// The demo machine in the live view, some samples of it at once; rows of each interval that is shown, and its findings.
 fn shown(want: Want) -> Vec<(u64, String, String)> {
     let mut machine = demo_machine();

@@ -195,7 +195,9 @@ fn measure(nodes: u32, cpus: u32, intervals: usize, costs: &mut Costs) -> Result
         let sample = made_up.tick();
         let (of_rows, shown) = took(|| {
             history.sample(host.clone(), sample, 1);
-            history.show()
+            let shown = history.show();
+            history.tidy();
+            shown
         });
         ensure!(shown.is_some_and(|shown| shown.snapshot.tasks.len() >= TASKS as usize), "rows are missing");
         // The first ones fill tables.

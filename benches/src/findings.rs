@@ -143,6 +143,7 @@ fn measure_view(mut machine: Machine, intervals: usize) -> [Vec<f64>; 2] {
         let begin = Instant::now();
         history.sample(host.clone(), kept, 1);
         let shown = history.show();
+        history.tidy();
         times[1].push(begin.elapsed().as_secs_f64() * 1e6);
         drop(shown);
         previous = current;

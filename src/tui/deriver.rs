@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
@@ -10,10 +9,9 @@ use anyhow::{Context, Result, anyhow};
 use jiff::tz::TimeZone;
 
 use super::history::page::page;
-use super::history::{History, Want};
+use super::history::{History, KeptSamples, Want};
 use super::mail::{Closed, Inbox, Mail};
 use super::{Message, QUEUE};
-use crate::model::sample::{HostFacts, Sample};
 use crate::record::dir::Dir;
 use crate::text::rfc3339;
 
@@ -85,6 +83,7 @@ fn pass_on(received: &Receiver<Message>, inbox: &Inbox, want: Want, screen: &Mai
         if pauses {
             screen.send(Message::KeptMarks(Box::new(history.marks())))?;
         }
+        history.tidy();
     }
     Ok(())
 }
@@ -110,11 +109,11 @@ fn write_page(history: &History, screen: Mail) {
 }
 
 /// Writes the page to a new file in this directory. Its name.
-fn written(kept: Option<(Arc<HostFacts>, Vec<Sample>)>) -> Result<String, String> {
+fn written(kept: Option<KeptSamples>) -> Result<String, String> {
     let none = || "there is no interval yet".to_owned();
-    let (host, samples) = kept.ok_or_else(none)?;
-    let text = page(&host, &samples, TimeZone::system()).ok_or_else(none)?;
-    let moment = samples.last().map_or(0, |sample| sample.wall_ns);
+    let kept = kept.ok_or_else(none)?;
+    let moment = kept.wall_ns.last().copied().unwrap_or(0);
+    let text = page(kept, TimeZone::system()).ok_or_else(none)?;
     let name = format!("numatop-ng-{}.html", rfc3339(moment).get(..19).unwrap_or_default().replace(':', "-"));
     let made =
         Dir::for_file(Path::new(".")).and_then(|dir| Ok(dir.publish(Path::new(&name), text.as_bytes())?));
@@ -123,9 +122,11 @@ fn written(kept: Option<(Arc<HostFacts>, Vec<Sample>)>) -> Result<String, String
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
+    use crate::model::sample::Sample;
     use crate::model::stacks::StackBatch;
     use crate::tui::mail::tests::host;
 

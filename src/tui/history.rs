@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use self::conclusions::{Concluder, Conclusions};
 use self::process::{ProcessHistory, ProcessSnapshot};
-use super::ring::Ring;
+use super::ring::{Ring, Samples};
 use crate::analysis::highlights::{Finder, Highlights};
 use crate::analysis::summary::{Row, Summary};
 use crate::finding::{Engine, Severity};
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::program::pace;
+use crate::record::pack::Rows;
 use crate::snapshot::{RowKind, Snapshot, derive, derive_both, derive_tasks};
 use crate::text;
 
@@ -47,8 +48,9 @@ pub struct Kept {
 impl Kept {
     fn of(ring: &Ring) -> Kept {
         let (Some(oldest), Some(newest)) = (ring.oldest(), ring.newest()) else { return Kept::default() };
-        let samples = (oldest..=newest).filter_map(|number| ring.pair(number));
-        Kept { first: oldest, times: samples.map(|(_, sample)| (sample.wall_ns, sample.mono_ns)).collect() }
+        let ended = (newest + 1 - oldest) as usize;
+        let times: Vec<(i64, u64)> = ring.times().collect();
+        Kept { first: oldest, times: times[times.len() - ended..].to_vec() }
     }
 
     /// Numbers of the oldest and of the newest sample; `None` before the first.
@@ -106,6 +108,14 @@ impl Shown {
     }
 }
 
+/// All samples that are kept, for another thread.
+pub struct KeptSamples {
+    pub host: Arc<HostFacts>,
+    /// Wall clock of each, ns since 1970.
+    pub wall_ns: Vec<i64>,
+    pub samples: Samples,
+}
+
 /// The samples, and what is wanted of them.
 pub struct History {
     ring: Ring,
@@ -153,9 +163,10 @@ impl History {
     }
 
     /// The machine and all samples that are kept; `None` before the first.
-    pub fn kept(&self) -> Option<(Arc<HostFacts>, Vec<Sample>)> {
-        let samples = self.ring.samples().cloned().collect();
-        self.host.as_ref().map(|host| (Arc::clone(host), samples))
+    pub fn kept(&self) -> Option<KeptSamples> {
+        let host = Arc::clone(self.host.as_ref()?);
+        let wall_ns = self.ring.times().map(|(wall_ns, _)| wall_ns).collect();
+        Some(KeptSamples { host, wall_ns, samples: self.ring.all(Rows::All) })
     }
 
     /// The interval that is shown.
@@ -191,6 +202,7 @@ impl History {
     /// are derived together with them.
     fn conclude(&mut self, number: u64, is_shown: bool) {
         let (Some(host), Some((previous, current))) = (&self.host, self.ring.pair(number)) else { return };
+        let (previous, current) = (previous.as_deref(), &*current);
         let snapshot = if is_shown && self.want.number.is_none() && self.want.threads {
             let (threads, processes) = derive_both(host, previous, current, self.want.containers);
             self.derived = Some((number, self.want, Arc::new(threads)));
@@ -214,9 +226,9 @@ impl History {
     pub fn concluded(&mut self, engine: Engine, mono_ns: u64) -> bool {
         self.conclude_pending(false);
         let (Some(oldest), Some(newest)) = (self.ring.oldest(), self.ring.newest()) else { return false };
-        let is_it =
-            |number: &u64| self.ring.pair(*number).is_some_and(|(_, sample)| sample.mono_ns == mono_ns);
-        let Some(number) = (oldest..=newest).find(is_it) else { return false };
+        let mut times = Kept::of(&self.ring).times.into_iter();
+        let Some(at) = times.position(|(_, taken)| taken == mono_ns) else { return false };
+        let number = oldest + at as u64;
         self.concluder = Concluder::from(engine);
         let bytes = self.concluder.keep(number, mono_ns);
         self.ring.keep_beside(number, bytes);
@@ -252,7 +264,7 @@ impl History {
                 let (previous, current) = self.ring.pair(number)?;
                 let grain = if self.want.threads { RowKind::Threads } else { RowKind::Processes };
                 let derive = if self.want.containers { derive } else { derive_tasks };
-                Arc::new(derive(host, previous, current, grain))
+                Arc::new(derive(host, previous.as_deref(), &current, grain))
             }
         };
         if !self.derived.as_ref().is_some_and(|(_, _, known)| Arc::ptr_eq(known, &snapshot)) {
@@ -276,20 +288,18 @@ impl History {
         })
     }
 
+    /// Has older samples take less memory. It is for after the newest interval is on its way to the screen.
+    pub fn tidy(&mut self) {
+        self.ring.tidy();
+    }
+
     /// Moments of the kept samples that are worth a look.
     pub fn marks(&self) -> Highlights {
         let mut finder = Finder::default();
-        if let (Some(host), Some(oldest), Some(newest)) = (&self.host, self.ring.oldest(), self.ring.newest())
-        {
-            for number in oldest..=newest {
-                let Some((previous, current)) = self.ring.pair(number) else { continue };
-                // The first interval has its beginning kept, too.
-                if number == oldest
-                    && let Some(previous) = previous
-                {
-                    finder.take(host, process::without_tasks(previous), false, false);
-                }
-                finder.take(host, process::without_tasks(current), false, true);
+        if let Some(host) = &self.host {
+            // The first interval has its beginning kept, too.
+            for (at, sample) in self.ring.all(Rows::NoTasks).enumerate() {
+                finder.take(host, process::without_tasks(&sample), false, at > 0);
             }
         }
         let mut marks = finder.marks().clone();

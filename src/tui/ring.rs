@@ -1,83 +1,214 @@
 //! A bounded ring of recent samples, from which any recent interval can be shown again.
+//!
+//! The newest samples stay as they came, and older ones are packed: a machine with a thousand busy threads has minutes to go back to,
+//! and not seconds.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 
 use crate::collect::proc_fields;
 use crate::model::access::MemoryUse;
-use crate::model::sample::{GroupRaw, Names, PlacementRaw, Sample, TaskRaw};
+use crate::model::sample::{GroupRaw, Names, PlacementRaw, Sample, TaskRaw, TaskRows};
+use crate::record::pack::{Pack, Packer, Rows, UnpackError, Unpacker, share_rows};
 
 /// Samples kept at most: ten minutes at one a second.
 pub const MAX_SAMPLES: usize = 600;
-/// Bytes kept at most, as estimated; the two samples of the newest interval stay whatever they take.
-pub const MAX_BYTES: usize = 8 << 20;
+/// Bytes kept at most, as estimated, beside the two samples of the newest interval.
+pub const MAX_BYTES: usize = 5 << 20;
+/// Bytes of samples as they came from which on the oldest are packed.
+const MAX_LOOSE: usize = 1 << 20;
+/// Samples that are packed at once: the next refresh does not wait for more.
+const PACKED_AT_ONCE: usize = 4;
+/// Tasks of a sample that is packed, at most. The keyframe of more takes a good part of all bytes.
+const MAX_PACKED_TASKS: usize = 32_768;
+
+/// Samples of a pack at most. A keyframe takes as long as hundreds of samples where most tasks rest; its rows stay in memory until its
+/// pack is full.
+const FULL_LEN: usize = 128;
+/// Bytes beside its keyframe from which on a pack is full: what is dropped goes by packs.
+const FULL_BYTES: usize = 256 << 10;
+/// Bytes of its keyframe that no other sample has, from which on a pack is full.
+const FULL_HELD: usize = 1 << 20;
 
 /// Bytes that the allocator and a reference count add to a row.
 const PER_ROW: usize = 4 * size_of::<usize>();
 
-/// A sample, and the bytes that dropping it gives back. Parts that it shares with the one after it are that one's.
+/// A sample as it came, and the bytes that dropping it gives back. Parts that it shares with the one after it are that one's.
 #[derive(Debug)]
-struct Kept {
-    sample: Sample,
+struct Loose {
+    sample: Arc<Sample>,
     bytes: usize,
-    /// Bytes that others keep for it.
-    beside: usize,
+}
+
+/// A pack, and where it is among the samples.
+#[derive(Clone, Debug)]
+struct Stretch {
+    /// Number of its first sample.
+    first: u64,
+    pack: Arc<Pack>,
+    /// Bytes of parts that are not packed, and that only its samples have.
+    unpacked: usize,
+}
+
+impl Stretch {
+    fn end(&self) -> u64 {
+        self.first + self.pack.len() as u64
+    }
+
+    fn bytes(&self) -> usize {
+        self.pack.bytes() + self.unpacked
+    }
+
+    fn is_full(&self) -> bool {
+        self.pack.len() >= FULL_LEN || self.bytes() - self.pack.key_bytes() >= FULL_BYTES
+    }
+}
+
+/// The times of a sample, and the bytes that others keep as long as it is kept.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    wall_ns: i64,
+    mono_ns: u64,
+    conclusions: usize,
 }
 
 /// Samples by ascending number. Rows that did not change are shared between them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Ring {
-    samples: VecDeque<Kept>,
     /// Number of the oldest sample kept; numbers go up by one and are never used again.
     first: u64,
-    bytes: usize,
+    /// One for each sample.
+    entries: VecDeque<Entry>,
+    /// The oldest samples.
+    packed: VecDeque<Stretch>,
+    /// Fills the last of these.
+    packer: Option<Packer>,
+    /// Bytes that only it has.
+    held: usize,
+    /// A sample could not be packed: those after it are not tried.
+    is_refused: bool,
+    /// The samples after those that are packed.
+    loose: VecDeque<Loose>,
+    /// Bytes of all of these.
+    loose_bytes: usize,
+    /// Bytes of all entries.
+    conclusions: usize,
 }
 
 impl Ring {
-    /// Adds the newest sample and drops the oldest that there is no room for. Rows of the newest sample do not count: the
-    /// source has them, too.
+    /// Adds the newest sample. Rows of it do not count: the source has them, too.
     pub fn push(&mut self, sample: Sample) {
-        if let Some(before) = self.samples.back_mut() {
-            let more = last_of(&before.sample, &sample);
+        if let Some(before) = self.loose.back_mut() {
+            let more = last_of(&before.sample, &sample) + not_packed(&before.sample, &sample);
             before.bytes += more;
-            self.bytes += more;
+            self.loose_bytes += more;
         }
         let bytes = of_its_own(&sample);
-        self.bytes += bytes;
-        self.samples.push_back(Kept { sample, bytes, beside: 0 });
-        self.fit();
+        self.loose_bytes += bytes;
+        self.entries.push_back(Entry { wall_ns: sample.wall_ns, mono_ns: sample.mono_ns, conclusions: 0 });
+        self.loose.push_back(Loose { sample: Arc::new(sample), bytes });
+        while self.entries.len() > MAX_SAMPLES {
+            self.drop_before(self.first + 1);
+        }
     }
 
     /// Counts bytes that others keep as long as this sample is kept, in place of those that were counted for it before.
     pub fn keep_beside(&mut self, number: u64, bytes: usize) {
         let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        if let Some(kept) = at.and_then(|at| self.samples.get_mut(at)) {
-            self.bytes = self.bytes - kept.beside + bytes;
-            kept.beside = bytes;
-            self.fit();
+        if let Some(entry) = at.and_then(|at| self.entries.get_mut(at)) {
+            self.conclusions = self.conclusions - entry.conclusions + bytes;
+            entry.conclusions = bytes;
         }
     }
 
-    /// Drops the oldest samples that there is no room for.
-    fn fit(&mut self) {
-        while self.samples.len() > MAX_SAMPLES || (self.bytes > MAX_BYTES && self.samples.len() > 2) {
-            if let Some(kept) = self.samples.pop_front() {
-                self.bytes -= kept.bytes + kept.beside;
-                self.first += 1;
+    /// Bytes that dropping all but the newest interval would give back.
+    fn bytes(&self) -> usize {
+        let newest: usize = self.loose.iter().rev().take(2).map(|kept| kept.bytes).sum();
+        let packed: usize = self.packed.iter().map(Stretch::bytes).sum();
+        packed + self.held + self.conclusions + self.loose_bytes - newest
+    }
+
+    /// Drops samples with lower numbers than this one.
+    fn drop_before(&mut self, number: u64) {
+        while self.first < number
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.conclusions -= entry.conclusions;
+            self.first += 1;
+            if self.packed.is_empty()
+                && let Some(kept) = self.loose.pop_front()
+            {
+                self.loose_bytes -= kept.bytes;
+            }
+            if self.packed.front().is_some_and(|stretch| stretch.end() <= self.first) {
+                self.packed.pop_front();
             }
         }
+        if self.packed.is_empty() {
+            self.end_pack();
+        }
+    }
+
+    /// Packs the oldest samples that are not, as far as they take too much, and drops those that there is no room for. It is for
+    /// after the newest interval is on its way to the screen.
+    pub fn tidy(&mut self) {
+        for _ in 0..PACKED_AT_ONCE {
+            let Some(oldest) = self.loose.front().filter(|_| self.loose.len() > 2) else { break };
+            let is_small = oldest.sample.tasks.len() <= MAX_PACKED_TASKS;
+            if self.is_refused || !is_small || self.loose_bytes <= MAX_LOOSE {
+                break;
+            }
+            let sample = Arc::clone(&oldest.sample);
+            self.is_refused = self.pack(&sample).is_err();
+        }
+        while self.entries.len() > 2 && self.bytes() > MAX_BYTES {
+            // Samples of a pack take their bytes with them when all of them go.
+            self.drop_before(self.packed.front().map_or(self.first + 1, Stretch::end));
+        }
+    }
+
+    /// Packs the oldest sample that is not.
+    fn pack(&mut self, sample: &Sample) -> io::Result<()> {
+        let is_in = match (&mut self.packer, self.packed.back_mut()) {
+            (Some(packer), Some(stretch)) => packer.push(Arc::make_mut(&mut stretch.pack), sample)?,
+            _ => false,
+        };
+        if !is_in {
+            let first = self.first_loose();
+            let (packer, pack) = Packer::begin(sample)?;
+            self.packed.push_back(Stretch { first, pack: Arc::new(pack), unpacked: 0 });
+            self.packer = Some(packer);
+        }
+        if let Some(kept) = self.loose.pop_front() {
+            self.loose_bytes -= kept.bytes;
+        }
+        if let (Some(packer), Some(stretch), Some(after)) =
+            (&self.packer, self.packed.back_mut(), self.loose.front())
+        {
+            stretch.unpacked += not_packed(sample, &after.sample);
+            self.held = last_of(packer.key(), &after.sample);
+            if stretch.is_full() || self.held >= FULL_HELD {
+                self.end_pack();
+            }
+        }
+        Ok(())
+    }
+
+    /// The next sample to be packed begins a new pack.
+    fn end_pack(&mut self) {
+        (self.packer, self.held) = (None, 0);
     }
 
     /// Drops all samples; the numbers of those that follow go on.
     pub fn clear(&mut self) {
-        self.first += self.samples.len() as u64;
-        self.samples.clear();
-        self.bytes = 0;
+        let first = self.first + self.entries.len() as u64;
+        *self = Ring { first, ..Ring::default() };
     }
 
     /// Number of the newest sample, if there is one.
     pub fn newest(&self) -> Option<u64> {
-        (!self.samples.is_empty()).then(|| self.first + self.samples.len() as u64 - 1)
+        (!self.entries.is_empty()).then(|| self.first + self.entries.len() as u64 - 1)
     }
 
     /// Number of the oldest sample that ends an interval still known; of the only sample when there is one.
@@ -85,17 +216,94 @@ impl Ring {
         self.newest().map(|newest| (self.first + 1).min(newest))
     }
 
-    /// All samples, the oldest first.
-    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
-        self.samples.iter().map(|kept| &kept.sample)
+    /// Number of the oldest sample that is not packed.
+    fn first_loose(&self) -> u64 {
+        self.first + (self.entries.len() - self.loose.len()) as u64
     }
 
-    /// The sample of this number and the one before it.
-    pub fn pair(&self, number: u64) -> Option<(Option<&Sample>, &Sample)> {
-        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let current = &self.samples.get(at)?.sample;
-        let previous = at.checked_sub(1).map(|before| &self.samples[before].sample);
-        Some((previous, current))
+    /// Wall clock in ns since 1970 and CLOCK_MONOTONIC in ns of all samples, the oldest first.
+    pub fn times(&self) -> impl Iterator<Item = (i64, u64)> {
+        self.entries.iter().map(|entry| (entry.wall_ns, entry.mono_ns))
+    }
+
+    /// The sample of this number and the one before it; `None` where it is not kept, or there was no memory to unpack it.
+    pub fn pair(&self, number: u64) -> Option<(Option<Arc<Sample>>, Arc<Sample>)> {
+        if number < self.first {
+            return None;
+        }
+        let before = number.checked_sub(1).filter(|before| *before >= self.first);
+        let mut samples = self.samples(before.unwrap_or(number), Rows::All);
+        match before {
+            Some(_) => Some((Some(samples.next()?), samples.next()?)),
+            None => Some((None, samples.next()?)),
+        }
+    }
+
+    /// Samples from this number on, or from the oldest that is kept.
+    pub fn samples(&self, from: u64, rows: Rows) -> Samples {
+        let next = from.max(self.first);
+        let loose = usize::try_from(next.saturating_sub(self.first_loose())).unwrap_or(usize::MAX);
+        Samples {
+            rows,
+            next,
+            packed: self.packed.iter().filter(|stretch| stretch.end() > next).cloned().collect(),
+            loose: self.loose.iter().skip(loose).map(|kept| Arc::clone(&kept.sample)).collect(),
+            opened: None,
+            last: None,
+        }
+    }
+
+    /// All samples.
+    pub fn all(&self, rows: Rows) -> Samples {
+        self.samples(self.first, rows)
+    }
+}
+
+/// Samples in their order, of which one at a time is unpacked. They end early where there is no memory for that.
+pub struct Samples {
+    rows: Rows,
+    next: u64,
+    packed: VecDeque<Stretch>,
+    loose: VecDeque<Arc<Sample>>,
+    /// Of the first of `packed`.
+    opened: Option<Unpacker>,
+    /// Rows of the sample before, where that was unpacked.
+    last: Option<TaskRows>,
+}
+
+impl Samples {
+    fn unpack(&mut self, number: u64) -> Result<Option<Sample>, UnpackError> {
+        while self.packed.front().is_some_and(|stretch| stretch.end() <= number) {
+            self.packed.pop_front();
+            self.opened = None;
+        }
+        let Some(stretch) = self.packed.front() else { return Ok(None) };
+        let opened = match self.opened.take() {
+            Some(opened) => self.opened.insert(opened),
+            None => self.opened.insert(Unpacker::open(&stretch.pack, self.rows)?),
+        };
+        opened.sample(&stretch.pack, (number - stretch.first) as usize).map(Some)
+    }
+}
+
+impl Iterator for Samples {
+    type Item = Arc<Sample>;
+
+    fn next(&mut self) -> Option<Arc<Sample>> {
+        let mut sample = match self.unpack(self.next).ok()? {
+            Some(sample) => sample,
+            // Rows that were unpacked are not those of the sample that was packed.
+            None => match (self.loose.pop_front()?, &self.last) {
+                (sample, None) => return Some(sample),
+                (sample, Some(_)) => Sample::clone(&sample),
+            },
+        };
+        self.next += 1;
+        if let Some(last) = &self.last {
+            share_rows(&mut sample, last);
+        }
+        self.last = Some(sample.tasks.clone());
+        Some(Arc::new(sample))
     }
 }
 
@@ -133,6 +341,12 @@ fn last_of(sample: &Sample, after: &Sample) -> usize {
         let looks = gone(&sample.placement, &after.placement, |_| PLACEMENT_BYTES);
         placement = sample.placement.len() * PER_ENTRY + looks;
     }
+    let names = if Arc::ptr_eq(&sample.names, &after.names) { 0 } else { name_bytes(&sample.names) };
+    rows + groups + placement + names
+}
+
+/// The same for parts that are not packed.
+fn not_packed(sample: &Sample, after: &Sample) -> usize {
     let later = after.memory_use.as_ref();
     let memory_use = match &sample.memory_use {
         Some(uses) if !later.is_some_and(|later| Arc::ptr_eq(uses, later)) => {
@@ -142,8 +356,7 @@ fn last_of(sample: &Sample, after: &Sample) -> usize {
         }
         _ => 0,
     };
-    let names = if Arc::ptr_eq(&sample.names, &after.names) { 0 } else { name_bytes(&sample.names) };
-    rows + groups + placement + memory_use + names + proc_fields::own_bytes(&sample.about, Some(&after.about))
+    memory_use + proc_fields::own_bytes(&sample.about, Some(&after.about))
 }
 
 /// Bytes of an entry of a map: a key, a pointer, and the empty part of its node.
@@ -196,6 +409,11 @@ mod tests {
         serials.map(row).collect()
     }
 
+    fn push(ring: &mut Ring, sample: Sample) {
+        ring.push(sample);
+        ring.tidy();
+    }
+
     fn of(tasks: &[Arc<TaskRaw>]) -> Sample {
         Sample { tasks: tasks.to_vec().into(), ..sample(&[], &[], &[]) }
     }
@@ -205,28 +423,102 @@ mod tests {
         let mut ring = Ring::default();
         let (some, burst) = (rows(1..50), rows(50..50 + BURST));
         let all: Vec<Arc<TaskRaw>> = some.iter().chain(&burst).cloned().collect();
-        ring.push(of(&some));
+        push(&mut ring, of(&some));
         // The samples after the first share its rows: they keep them, whatever becomes of the first.
-        (0..5).for_each(|_| ring.push(of(&all)));
+        (0..5).for_each(|_| push(&mut ring, of(&all)));
         let watched = Arc::downgrade(&burst[0]);
         drop((all, burst));
-        ring.push(of(&some));
+        push(&mut ring, of(&some));
         assert!(watched.upgrade().is_some(), "the two samples of the newest interval stay");
-        ring.push(of(&some));
+        push(&mut ring, of(&some));
         assert!(watched.upgrade().is_none());
-        assert!(ring.bytes < MAX_BYTES / 8, "{} bytes", ring.bytes);
-        (0..100).for_each(|_| ring.push(of(&some)));
-        assert_eq!(ring.samples.len(), 102);
+        assert!(ring.bytes() < MAX_BYTES / 8, "{} bytes", ring.bytes());
+        (0..100).for_each(|_| push(&mut ring, of(&some)));
+        assert_eq!(ring.entries.len(), 108, "and yet the burst can be gone back to");
+    }
+
+    /// Rows with a number that nothing tells.
+    fn random_rows(random: &mut u64, count: u64) -> Vec<Arc<TaskRaw>> {
+        let row = |serial| {
+            *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            Arc::new(TaskRaw { serial, rss_bytes: *random, ..TaskRaw::default() })
+        };
+        (0..count).map(row).collect()
+    }
+
+    #[test]
+    fn rows_that_rest_are_the_same_in_both_samples_of_an_interval() {
+        let (mut ring, mut random) = (Ring::default(), 1);
+        let resting = rows(1000..1010);
+        for _ in 0..500 {
+            let tasks: Vec<_> = random_rows(&mut random, 400).into_iter().chain(resting.clone()).collect();
+            push(&mut ring, of(&tasks));
+        }
+        assert!(ring.packed.len() > 3 && ring.packer.is_some() && ring.loose.len() > 2);
+        let shared = |previous: &Sample, sample: &Sample| {
+            let is_same = |(row, before): &(&Arc<TaskRaw>, &Arc<TaskRaw>)| Arc::ptr_eq(row, before);
+            sample.tasks.iter().zip(&previous.tasks).filter(is_same).count()
+        };
+        for number in (1..500).step_by(3) {
+            let (previous, sample) = ring.pair(number).unwrap();
+            assert_eq!(shared(&previous.unwrap(), &sample), 10, "{number}");
+        }
+        let all: Vec<_> = ring.all(Rows::All).collect();
+        assert_eq!(all.len(), 500);
+        assert!(all.windows(2).all(|pair| shared(&pair[0], &pair[1]) == 10));
+    }
+
+    #[test]
+    fn packing_goes_on_where_it_left_off() {
+        let (mut ring, mut random) = (Ring::default(), 1);
+        let mut push_rows = |ring: &mut Ring, count| ring.push(of(&random_rows(&mut random, count)));
+        (0..100).for_each(|_| push_rows(&mut ring, 50));
+        assert!(ring.loose_bytes > 2 * MAX_LOOSE && ring.loose.len() == 100);
+        ring.tidy();
+        assert_eq!(ring.loose.len(), 100 - PACKED_AT_ONCE, "the next refresh does not wait for all");
+        (0..100).for_each(|_| ring.tidy());
+        assert!(ring.loose_bytes <= MAX_LOOSE && ring.entries.len() == 100);
+        // Samples of a large machine are kept as they come.
+        push_rows(&mut ring, MAX_PACKED_TASKS as u64 + 1);
+        (0..2).for_each(|_| push_rows(&mut ring, 10));
+        (0..100).for_each(|_| ring.tidy());
+        assert_eq!((ring.loose.len(), ring.entries.len()), (2, 2));
+    }
+
+    #[test]
+    fn it_is_bounded_by_bytes_where_all_rows_change() {
+        let (mut ring, mut random) = (Ring::default(), 1);
+        let mut sample_of_random_rows = |count| of(&random_rows(&mut random, count));
+        for _ in 0..500 {
+            push(&mut ring, sample_of_random_rows(2000));
+            assert!(ring.bytes() <= MAX_BYTES && ring.loose.len() <= 3, "{} bytes", ring.bytes());
+        }
+        // Eight bytes of each row say something new: 16 kB of each sample.
+        let oldest = ring.oldest().unwrap();
+        assert!((150..350).contains(&oldest), "{oldest}");
+        assert!(is_there_in(&ring, oldest) && !is_there_in(&ring, oldest - 1));
+        assert!(ring.pair(oldest - 1).is_some() && ring.pair(oldest - 2).is_none());
+        assert!(ring.pair(499).is_some() && ring.pair(500).is_none());
+        // One that is larger than all is kept as long as it is one of the newest two.
+        push(&mut ring, sample_of_random_rows(100_000));
+        push(&mut ring, sample_of_random_rows(100_000));
+        assert!(ring.loose_bytes > MAX_BYTES && is_there_in(&ring, 501));
+        (0..2).for_each(|_| push(&mut ring, sample_of_random_rows(10)));
+        assert!(ring.bytes() <= MAX_BYTES && ring.loose.len() <= 3, "{} bytes", ring.bytes());
+    }
+
+    fn is_there_in(ring: &Ring, number: u64) -> bool {
+        ring.pair(number).is_some_and(|(previous, _)| previous.is_some())
     }
 
     #[test]
     fn rows_that_the_newest_sample_has_take_no_room() {
         let mut ring = Ring::default();
         let many = rows(1..BURST);
-        (0..20).for_each(|_| ring.push(of(&many)));
+        (0..20).for_each(|_| push(&mut ring, of(&many)));
         // Only the lists of pointers are their own.
-        assert_eq!(ring.samples.len(), 20);
-        assert!(ring.bytes < 20 * (BURST as usize + 1_000) * size_of::<usize>(), "{} bytes", ring.bytes);
+        assert_eq!(ring.entries.len(), 20);
+        assert!(ring.bytes() < 20 * (BURST as usize + 1_000) * size_of::<usize>(), "{} bytes", ring.bytes());
     }
 
     #[test]
@@ -234,16 +526,17 @@ mod tests {
         let mut ring = Ring::default();
         let some = rows(1..5);
         for number in 0..30 {
-            ring.push(of(&some));
+            push(&mut ring, of(&some));
             // The second one takes the place of the first.
             ring.keep_beside(number, 1 << 20);
             ring.keep_beside(number, 1 << 20);
+            ring.tidy();
         }
-        assert_eq!(ring.samples.len(), 7);
+        assert_eq!(ring.entries.len(), 4);
         assert_eq!(ring.newest(), Some(29));
         ring.keep_beside(2, 1 << 20);
-        assert!(ring.bytes <= MAX_BYTES);
+        assert!(ring.bytes() <= MAX_BYTES);
         ring.clear();
-        assert_eq!(ring.bytes, 0);
+        assert_eq!(ring.bytes(), 0);
     }
 }

@@ -431,6 +431,7 @@ impl App {
     fn show(&mut self) -> Option<Effect> {
         let shown = self.history.show()?;
         let effect = self.inner.show(shown);
+        self.history.tidy();
         self.answer();
         effect
     }

@@ -7,6 +7,7 @@ use crate::analysis::filter::{self, RowFilter};
 use crate::metric::{Metric, Value, task};
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample, TaskRaw, TaskRows};
+use crate::record::pack::Rows;
 use crate::snapshot::{RowKind, SmtNeighbour, Snapshot, Task, beside, derive_tasks};
 use crate::tui::ring::Ring;
 
@@ -49,17 +50,26 @@ impl ProcessHistory {
     /// As much history as the ring has.
     pub fn open(process: ProcessId, host: &Arc<HostFacts>, ring: &Ring) -> ProcessHistory {
         let mut opened = ProcessHistory { process, points: VecDeque::new(), shown: None };
-        if let (Some(oldest), Some(newest)) = (ring.oldest(), ring.newest()) {
-            for number in oldest.max((newest + 1).saturating_sub(HISTORY as u64))..=newest {
-                opened.extend(host, ring, number);
-            }
+        let (Some(oldest), Some(newest)) = (ring.oldest(), ring.newest()) else { return opened };
+        let number = oldest.max((newest + 1).saturating_sub(HISTORY as u64));
+        let mut samples = ring.samples(number.saturating_sub(1), Rows::All);
+        // Before the only sample there is none.
+        let mut previous = if ring.times().nth(1).is_some() { samples.next() } else { None };
+        for (number, current) in (number..).zip(samples) {
+            opened.add(host, number, previous.as_deref(), &current);
+            previous = Some(current);
         }
         opened
     }
 
     /// Adds what happened in the interval that sample `number` ends.
     pub fn extend(&mut self, host: &Arc<HostFacts>, ring: &Ring, number: u64) {
-        let Some((previous, current)) = ring.pair(number) else { return };
+        if let Some((previous, current)) = ring.pair(number) {
+            self.add(host, number, previous.as_deref(), &current);
+        }
+    }
+
+    fn add(&mut self, host: &Arc<HostFacts>, number: u64, previous: Option<&Sample>, current: &Sample) {
         let snapshot = Pair::of(self.process, previous, current).derive(host, RowKind::Processes);
         let read = |metric: &Metric<Task>| {
             let task = own_row(&snapshot, self.process)?;
@@ -82,6 +92,7 @@ impl ProcessHistory {
             return Some(Arc::clone(known));
         }
         let (previous, current) = ring.pair(number)?;
+        let (previous, current) = (previous.as_deref(), &*current);
         let pair = Pair::of(self.process, previous, current);
         let whole = pair.derive(host, RowKind::Processes);
         let threads = pair.derive(host, RowKind::ThreadsOf(self.process.0));
