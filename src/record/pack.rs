@@ -1,6 +1,6 @@
 //! Samples of the recent past as bytes in memory: a tenth of their rows where there are many.
 //!
-//! A pack is a keyframe and samples that are told apart from it, without heads, checksums and copies: nothing damages memory.
+//! A pack is a keyframe and samples that are told apart from it, without heads and copies of frames: nothing damages memory.
 //! Each sample is read with the keyframe alone.
 
 use std::io;

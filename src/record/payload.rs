@@ -55,8 +55,7 @@ pub fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) -> R
     Ok(least_stored_for(needed))
 }
 
-/// The same for memory, where nobody else reads it: whether a reader of files would take it is not asked, which needs looks at all
-/// rows.
+/// The same for memory. Limits are not looked at, which takes a look at all rows: a sample beyond them is not decoded.
 pub fn encode_unchecked(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) {
     let mut bytes = Vec::new();
     for section in SECTIONS {

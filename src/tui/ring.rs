@@ -18,18 +18,18 @@ pub const MAX_SAMPLES: usize = 600;
 pub const MAX_BYTES: usize = 5 << 20;
 /// Bytes of samples as they came from which on the oldest are packed.
 const MAX_LOOSE: usize = 1 << 20;
-/// Samples that are packed at once: the next refresh does not wait for more.
+/// Samples that are packed at once where all are within their bytes: the next refresh does not wait for more.
 const PACKED_AT_ONCE: usize = 4;
-/// Tasks of a sample that is packed, at most. The keyframe of more takes a good part of all bytes.
+/// Tasks of a sample that is packed, at most: a keyframe of more takes tens of milliseconds.
 const MAX_PACKED_TASKS: usize = 32_768;
 
-/// Samples of a pack at most. A keyframe takes as long as hundreds of samples where most tasks rest; its rows stay in memory until its
-/// pack is full.
-const FULL_LEN: usize = 128;
-/// Bytes beside its keyframe from which on a pack is full: what is dropped goes by packs.
-const FULL_BYTES: usize = 256 << 10;
+/// Samples of a pack at most. Where most tasks rest a keyframe takes as long as hundreds of samples; but samples are dropped by packs,
+/// and a paused view jumps by as many.
+const FULL_LEN: usize = 64;
+/// Bytes beside its keyframe from which on a pack is full, with what others keep for its samples.
+const FULL_BYTES: usize = 512 << 10;
 /// Bytes of its keyframe that no other sample has, from which on a pack is full.
-const FULL_HELD: usize = 1 << 20;
+const FULL_HELD: usize = 2 << 20;
 
 /// Bytes that the allocator and a reference count add to a row.
 const PER_ROW: usize = 4 * size_of::<usize>();
@@ -49,6 +49,8 @@ struct Stretch {
     pack: Arc<Pack>,
     /// Bytes of parts that are not packed, and that only its samples have.
     unpacked: usize,
+    /// Bytes that others kept for these when they were packed.
+    conclusions: usize,
 }
 
 impl Stretch {
@@ -61,7 +63,7 @@ impl Stretch {
     }
 
     fn is_full(&self) -> bool {
-        self.pack.len() >= FULL_LEN || self.bytes() - self.pack.key_bytes() >= FULL_BYTES
+        self.pack.len() >= FULL_LEN || self.bytes() - self.pack.key_bytes() + self.conclusions >= FULL_BYTES
     }
 }
 
@@ -84,15 +86,15 @@ pub struct Ring {
     packed: VecDeque<Stretch>,
     /// Fills the last of these.
     packer: Option<Packer>,
-    /// Bytes that only it has.
+    /// Bytes of its keyframe that no other sample has, without lists of pointers.
     held: usize,
-    /// A sample could not be packed: those after it are not tried.
-    is_refused: bool,
+    /// Number of the last sample that could not be packed.
+    refused: Option<u64>,
     /// The samples after those that are packed.
     loose: VecDeque<Loose>,
     /// Bytes of all of these.
     loose_bytes: usize,
-    /// Bytes of all entries.
+    /// Bytes that others keep for all of them.
     conclusions: usize,
 }
 
@@ -110,6 +112,10 @@ impl Ring {
         self.loose.push_back(Loose { sample: Arc::new(sample), bytes });
         while self.entries.len() > MAX_SAMPLES {
             self.drop_before(self.first + 1);
+        }
+        // Samples of a recording that is read at full speed come in long rows.
+        if self.bytes() > MAX_BYTES {
+            self.tidy();
         }
     }
 
@@ -153,14 +159,18 @@ impl Ring {
     /// Packs the oldest samples that are not, as far as they take too much, and drops those that there is no room for. It is for
     /// after the newest interval is on its way to the screen.
     pub fn tidy(&mut self) {
-        for _ in 0..PACKED_AT_ONCE {
+        let mut packed = 0;
+        while packed < PACKED_AT_ONCE || self.bytes() > MAX_BYTES {
             let Some(oldest) = self.loose.front().filter(|_| self.loose.len() > 2) else { break };
             let is_small = oldest.sample.tasks.len() <= MAX_PACKED_TASKS;
-            if self.is_refused || !is_small || self.loose_bytes <= MAX_LOOSE {
+            if !is_small || self.refused == Some(self.first_loose()) || self.loose_bytes <= MAX_LOOSE {
                 break;
             }
             let sample = Arc::clone(&oldest.sample);
-            self.is_refused = self.pack(&sample).is_err();
+            if self.pack(&sample).is_err() {
+                self.refused = Some(self.first_loose());
+            }
+            packed += 1;
         }
         while self.entries.len() > 2 && self.bytes() > MAX_BYTES {
             // Samples of a pack take their bytes with them when all of them go.
@@ -177,9 +187,10 @@ impl Ring {
         if !is_in {
             let first = self.first_loose();
             let (packer, pack) = Packer::begin(sample)?;
-            self.packed.push_back(Stretch { first, pack: Arc::new(pack), unpacked: 0 });
+            self.packed.push_back(Stretch { first, pack: Arc::new(pack), unpacked: 0, conclusions: 0 });
             self.packer = Some(packer);
         }
+        let conclusions = self.entries[self.entries.len() - self.loose.len()].conclusions;
         if let Some(kept) = self.loose.pop_front() {
             self.loose_bytes -= kept.bytes;
         }
@@ -187,6 +198,7 @@ impl Ring {
             (&self.packer, self.packed.back_mut(), self.loose.front())
         {
             stretch.unpacked += not_packed(sample, &after.sample);
+            stretch.conclusions += conclusions;
             self.held = last_of(packer.key(), &after.sample);
             if stretch.is_full() || self.held >= FULL_HELD {
                 self.end_pack();
@@ -267,7 +279,7 @@ pub struct Samples {
     loose: VecDeque<Arc<Sample>>,
     /// Of the first of `packed`.
     opened: Option<Unpacker>,
-    /// Rows of the sample before, where that was unpacked.
+    /// Rows of the sample before, once one was unpacked.
     last: Option<TaskRows>,
 }
 
@@ -290,10 +302,15 @@ impl Iterator for Samples {
     type Item = Arc<Sample>;
 
     fn next(&mut self) -> Option<Arc<Sample>> {
-        let mut sample = match self.unpack(self.next).ok()? {
-            Some(sample) => sample,
+        let mut sample = match self.unpack(self.next) {
+            Err(_) => {
+                // Numbers would be wrong after it.
+                (self.packed, self.loose) = Default::default();
+                return None;
+            }
+            Ok(Some(sample)) => sample,
             // Rows that were unpacked are not those of the sample that was packed.
-            None => match (self.loose.pop_front()?, &self.last) {
+            Ok(None) => match (self.loose.pop_front()?, &self.last) {
                 (sample, None) => return Some(sample),
                 (sample, Some(_)) => Sample::clone(&sample),
             },
@@ -483,6 +500,30 @@ mod tests {
         (0..2).for_each(|_| push_rows(&mut ring, 10));
         (0..100).for_each(|_| ring.tidy());
         assert_eq!((ring.loose.len(), ring.entries.len()), (2, 2));
+    }
+
+    #[test]
+    fn samples_that_come_in_a_row_are_packed_before_any_is_dropped() {
+        let (mut ring, mut random) = (Ring::default(), 1);
+        for _ in 0..MAX_SAMPLES {
+            ring.push(of(&random_rows(&mut random, 900)));
+            assert!(ring.bytes() <= MAX_BYTES, "{} bytes", ring.bytes());
+        }
+        // Nobody tidies meanwhile. As they came, some ten would be kept.
+        assert!(ring.entries.len() > 300, "{}", ring.entries.len());
+    }
+
+    #[test]
+    fn what_others_keep_makes_packs_shorter() {
+        let (mut ring, mut random) = (Ring::default(), 1);
+        let mut least = MAX_SAMPLES;
+        for number in 0..300 {
+            ring.push(of(&random_rows(&mut random, 400)));
+            ring.keep_beside(number, 40 << 10);
+            ring.tidy();
+            least = if number < 200 { MAX_SAMPLES } else { least.min(ring.entries.len()) };
+        }
+        assert!(least > 70, "{least}: one pack at a time goes");
     }
 
     #[test]
