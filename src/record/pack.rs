@@ -6,13 +6,15 @@
 use std::io;
 use std::sync::Arc;
 
+use zstd::bulk::Decompressor;
+
 use super::changes::Changes;
 use super::payload::{self, Base, Delta, KnownRows, Layouts, Room};
-use super::rows;
-use super::varint::Malformed;
+pub use super::rows::share;
+pub use super::varint::Malformed;
 use crate::model::access::MemoryUses;
 use crate::model::process::ProcFieldsOf;
-use crate::model::sample::{Sample, TaskRaw};
+use crate::model::sample::Sample;
 
 /// zstd's level, as in a recording.
 const LEVEL: i32 = 1;
@@ -36,15 +38,6 @@ struct Packed {
     /// Parts that recordings do not keep, or not whole.
     about: Arc<ProcFieldsOf>,
     memory_use: Option<Arc<MemoryUses>>,
-}
-
-/// Why a sample was not read.
-#[derive(Debug, thiserror::Error)]
-pub enum UnpackError {
-    #[error("decompressing a sample: {0}")]
-    Zstd(#[from] io::Error),
-    #[error("{0}")]
-    Malformed(#[from] Malformed),
 }
 
 impl Pack {
@@ -88,13 +81,14 @@ impl Packer {
     /// # Errors
     /// zstd failed (out of memory).
     pub fn begin(sample: &Sample) -> io::Result<(Packer, Pack)> {
+        let key = packed_parts(sample);
         let mut payload = Vec::new();
-        payload::encode_unchecked(&mut payload, None, &packed_parts(sample));
+        payload::encode_unchecked(&mut payload, None, &key);
         let mut pack = Pack { key_id: payload::id_of(&payload), samples: Vec::new(), bytes: 0 };
         pack.push(&payload, sample)?;
         // No sample is told apart from these.
-        let rest = Sample { exited: Vec::new(), hot: None, notes: Vec::new(), ..packed_parts(sample) };
-        Ok((Packer { key: rest }, pack))
+        let key = Sample { exited: Vec::new(), hot: None, notes: Vec::new(), ..key };
+        Ok((Packer { key }, pack))
     }
 
     /// Adds a sample to the pack that was begun. False when its tasks are in no order that tells them apart.
@@ -136,6 +130,7 @@ pub struct Unpacker {
     layouts: Layouts,
     key: Sample,
     known: KnownRows,
+    zstd: Decompressor<'static>,
     /// The payload read last.
     raw: Vec<u8>,
 }
@@ -145,9 +140,15 @@ impl Unpacker {
     ///
     /// # Errors
     /// There is no memory, the pack is empty, or its keyframe is beyond the limits of a recording.
-    pub fn open(pack: &Pack, rows: Rows) -> Result<Unpacker, UnpackError> {
-        let (layouts, key) = (Layouts::own(), Sample::default());
-        let mut opened = Unpacker { rows, layouts, key, known: KnownRows::default(), raw: Vec::new() };
+    pub fn open(pack: &Pack, rows: Rows) -> Result<Unpacker, Malformed> {
+        let mut opened = Unpacker {
+            rows,
+            layouts: Layouts::own(),
+            key: Sample::default(),
+            known: KnownRows::default(),
+            zstd: Decompressor::new().map_err(|_| Malformed("zstd could not be set up"))?,
+            raw: Vec::new(),
+        };
         opened.key = opened.read(pack, 0, None)?;
         Ok(opened)
     }
@@ -156,36 +157,32 @@ impl Unpacker {
     ///
     /// # Errors
     /// There is no memory, there are not so many, or it is beyond the limits of a recording.
-    pub fn sample(&mut self, pack: &Pack, at: usize) -> Result<Sample, UnpackError> {
-        let key = self.key.clone();
-        let sample = if at == 0 { key } else { self.read(pack, at, Some(&key))? };
-        let Some(packed) = pack.samples.get(at) else { return Ok(sample) };
+    pub fn sample(&mut self, pack: &Pack, at: usize) -> Result<Sample, Malformed> {
+        let key = std::mem::take(&mut self.key);
+        let read = if at == 0 { Ok(key.clone()) } else { self.read(pack, at, Some(&key)) };
+        self.key = key;
+        let (sample, packed) = (read?, &pack.samples[at]);
         Ok(Sample { about: Arc::clone(&packed.about), memory_use: packed.memory_use.clone(), ..sample })
     }
 
-    fn read(&mut self, pack: &Pack, at: usize, key: Option<&Sample>) -> Result<Sample, UnpackError> {
+    fn read(&mut self, pack: &Pack, at: usize, key: Option<&Sample>) -> Result<Sample, Malformed> {
         let packed = pack.samples.get(at).ok_or(Malformed("the pack has not so many samples"))?;
         self.raw.resize(packed.raw, 0);
-        zstd::bulk::decompress_to_buffer(&packed.stored[..], &mut self.raw)?;
+        let decompressed = self.zstd.decompress_to_buffer(&packed.stored[..], &mut self.raw);
+        decompressed.map_err(|_| Malformed("it cannot be decompressed"))?;
         let (bytes, room) = (&self.raw, Room::endless());
         if self.rows == Rows::NoTasks {
-            return Ok(payload::decode_without_tasks(bytes, &self.layouts, key, room)?);
+            return payload::decode_without_tasks(bytes, &self.layouts, key, room);
         }
         let base = key.map(|key| Base { key, key_id: pack.key_id, tick: 0, tasks: &key.tasks });
         Ok(payload::decode_with(bytes, &self.layouts, base, room, &mut self.known)?.0)
     }
 }
 
-/// Has `sample` share the rows that are the same in the one beside it, as a source does. A row of its own counts as one that
-/// changed.
-pub fn share_rows(sample: &mut Sample, beside: &[Arc<TaskRaw>]) {
-    rows::share(beside, &mut sample.tasks);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::sample::TaskRows;
+    use crate::model::sample::{TaskRaw, TaskRows};
     use crate::source::synthetic::demo_machine;
 
     fn packed(samples: &[Sample]) -> Pack {
@@ -241,7 +238,7 @@ mod tests {
         let pack = packed(&samples);
         let mut opened = Unpacker::open(&pack, Rows::All).unwrap();
         let mut sample = opened.sample(&pack, 1).unwrap();
-        share_rows(&mut sample, &samples[2].tasks);
+        share(&samples[2].tasks, &mut sample.tasks);
         let is_same = |(row, beside): (&Arc<TaskRaw>, &Arc<TaskRaw>)| Arc::ptr_eq(row, beside);
         let same: Vec<bool> = sample.tasks.iter().zip(&samples[2].tasks).map(is_same).collect();
         let equal: Vec<bool> = samples[1].tasks.iter().zip(&samples[2].tasks).map(|(a, b)| a == b).collect();

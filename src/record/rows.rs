@@ -86,8 +86,8 @@ fn ascending(input: &mut Bytes<'_>) -> Result<Vec<u64>, Malformed> {
 }
 
 /// Puts rows of the sample before in the place of equal ones, as a live source does: a history of samples then takes little
-/// memory, and rows that did not change are known by their address.
-pub(super) fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
+/// memory, and rows that did not change are known by their address. A row of its own counts as one that changed.
+pub fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
     let mut before = before.iter().peekable();
     for task in tasks {
         while before.next_if(|old| old.serial < task.serial).is_some() {}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::collect::proc_fields;
 use crate::model::access::MemoryUse;
 use crate::model::sample::{GroupRaw, Names, PlacementRaw, Sample, TaskRaw, TaskRows};
-use crate::record::pack::{Pack, Packer, Rows, UnpackError, Unpacker, share_rows};
+use crate::record::pack::{Malformed, Pack, Packer, Rows, Unpacker, share};
 
 /// Samples kept at most: ten minutes at one a second.
 pub const MAX_SAMPLES: usize = 600;
@@ -284,7 +284,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    fn unpack(&mut self, number: u64) -> Result<Option<Sample>, UnpackError> {
+    fn unpack(&mut self, number: u64) -> Result<Option<Sample>, Malformed> {
         while self.packed.front().is_some_and(|stretch| stretch.end() <= number) {
             self.packed.pop_front();
             self.opened = None;
@@ -317,7 +317,7 @@ impl Iterator for Samples {
         };
         self.next += 1;
         if let Some(last) = &self.last {
-            share_rows(&mut sample, last);
+            share(last, &mut sample.tasks);
         }
         self.last = Some(sample.tasks.clone());
         Some(Arc::new(sample))
@@ -509,7 +509,7 @@ mod tests {
             ring.push(of(&random_rows(&mut random, 900)));
             assert!(ring.bytes() <= MAX_BYTES, "{} bytes", ring.bytes());
         }
-        // Nobody tidies meanwhile. As they came, some ten would be kept.
+        // Each sample takes half a megabyte before it is packed: ten would fit.
         assert!(ring.entries.len() > 300, "{}", ring.entries.len());
     }
 
