@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, SlavePty, native_pty_system};
 
+use crate::program;
+
 /// A limit for what hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -51,7 +53,7 @@ impl Terminal {
         rows: u16,
         cols: u16,
     ) -> Result<(Terminal, Box<dyn SlavePty + Send>)> {
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_numatop-ng"));
+        let mut command = CommandBuilder::new(program::path());
         command.args(words);
         // Settings of the user who runs the tests are none of theirs.
         command.env("NUMATOP_NG_CONFIG", "/nonexistent/config.toml");

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::command::Ours;
 use crate::hostile;
+use crate::program;
 use crate::workload::{ForEverybody, Workload};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 /// The user "nobody".
 const NOBODY: u32 = 65_534;
 /// Peak memory of the tool and of its symbolizer, each, in KiB.
@@ -101,7 +101,7 @@ fn peak_kib(pid: u32) -> u64 {
 
 /// Runs the tool until it ends, or until its output fulfils `enough`: then SIGTERM ends it, in good order.
 fn run_until(words: &[&str], enough: impl Fn(&[Value]) -> bool) -> Result<Run> {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program::path());
     let child = command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = Ours(child.context("starting numatop-ng")?);
     let (mut lines, mut rss_kib, mut told) = (Vec::new(), 0, false);
@@ -238,7 +238,7 @@ pub fn a_link_to_a_pipe_or_a_device_is_not_opened() -> Result<()> {
 pub fn names_are_found_under_low_limits_and_beside_inherited_descriptors() -> Result<()> {
     let innocent = Workload::start("shares")?;
     let pid = innocent.pid().to_string();
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program::path());
     command.args(["-b", "-n", "4", "-d", "0.5", "--format", "json", "--hot", "--hot-event", "cpu-clock"]);
     command.args(["--hot-rate", "997", "--events", "", "-p", &pid]).stdin(Stdio::null());
     let limit = libc::rlimit { rlim_cur: 48 << 20, rlim_max: 48 << 20 };

@@ -17,11 +17,10 @@ use portable_pty::{CommandBuilder, MasterPty, PtySize, native_pty_system};
 use serde_json::Value;
 
 use crate::command::Ours;
+use crate::program;
 use crate::recording::{Place, text};
 use crate::terminal::model;
 use crate::until::until;
-
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 
 /// From a signal to the end: documented are two seconds, and a machine with other work takes longer.
 const PROMPT: Duration = Duration::from_secs(5);
@@ -83,7 +82,7 @@ impl Unread {
         ensure!(slave >= 0, "opening the terminal: {}", std::io::Error::last_os_error());
         // SAFETY: open has just returned it.
         let slave = unsafe { OwnedFd::from_raw_fd(slave) };
-        let mut command = CommandBuilder::new(BINARY);
+        let mut command = CommandBuilder::new(program::path());
         command.args(words);
         command.env("TERM", "xterm-256color");
         let child = pty.slave.spawn_command(command)?;
@@ -181,7 +180,7 @@ pub fn a_terminal_that_is_never_read_is_restored_all_the_same() -> Result<()> {
 pub fn a_closed_terminal_ends_the_live_view_without_a_panic() -> Result<()> {
     let size = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
     let pty = native_pty_system().openpty(size)?;
-    let mut command = CommandBuilder::new(BINARY);
+    let mut command = CommandBuilder::new(program::path());
     command.args(["-d", "0.1"]);
     command.env("TERM", "xterm-256color");
     let mut child = pty.slave.spawn_command(command)?;
@@ -221,7 +220,7 @@ pub fn a_reader_that_takes_nothing_holds_up_no_recording() -> Result<()> {
     let place = Place::new("slow", None)?;
     let path = place.path.join("file");
     let words = ["-b", "-d", "0.1", "--format", "json", "--record", text(&path)?];
-    let mut child = Ours(Command::new(BINARY).args(words).stdout(Stdio::piped()).spawn()?);
+    let mut child = Ours(Command::new(program::path()).args(words).stdout(Stdio::piped()).spawn()?);
     until("the recording goes on", || Ok(samples(&path) >= SOME))?;
     let mut behind = false;
     let mut total = Duration::ZERO;
@@ -246,7 +245,7 @@ pub fn a_reader_that_takes_nothing_holds_up_no_recording() -> Result<()> {
 pub fn a_stopped_process_says_so_and_no_interval_is_short() -> Result<()> {
     const ASKED: Duration = Duration::from_millis(500);
     let words = ["-b", "-d", "0.5", "-n", "5", "--format", "json"];
-    let mut child = Ours(Command::new(BINARY).args(words).stdout(Stdio::piped()).spawn()?);
+    let mut child = Ours(Command::new(program::path()).args(words).stdout(Stdio::piped()).spawn()?);
     let mut intervals = lines(&mut child.0)?;
     let mut all = vec![intervals.next().context("it ended")??];
     child.signal(libc::SIGSTOP)?;
@@ -280,7 +279,8 @@ pub fn a_recording_has_the_samples_that_were_asked_for_while_its_notes_are_not_r
     ensure!(unsafe { libc::fcntl(notes.as_raw_fd(), libc::F_SETFL, 0) } == 0);
     let intervals = INTERVALS.to_string();
     let words = ["record", "-d", "0.2", "-n", &intervals, text(&path)?];
-    let mut child = Ours(Command::new(BINARY).args(words).stdin(Stdio::null()).stderr(notes).spawn()?);
+    let mut child =
+        Ours(Command::new(program::path()).args(words).stdin(Stdio::null()).stderr(notes).spawn()?);
     until("the recording has samples", || Ok(samples(&path) > 1))?;
     // A stop is a note.
     child.signal(libc::SIGSTOP)?;
@@ -294,7 +294,7 @@ pub fn a_recording_has_the_samples_that_were_asked_for_while_its_notes_are_not_r
 
 /// numatop-ng that may write files of so many bytes.
 fn limited(words: &[&str], bytes: u64) -> Result<Ours> {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program::path());
     command.args(words).stdin(Stdio::null()).stderr(Stdio::piped());
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: setrlimit may be called between fork and exec, and the struct outlives the call.
@@ -364,8 +364,8 @@ pub fn each_signal_ends_what_measures_with_its_code() -> Result<()> {
     let mut runs = Vec::new();
     for signal in ending() {
         let path = place.path.join(signal.to_string());
-        let batch = Command::new(BINARY).args(["-b", "-d", "0.2"]).stdout(Stdio::piped()).spawn()?;
-        let record = Command::new(BINARY).args(["record", "-d", "0.2", text(&path)?]).spawn()?;
+        let batch = Command::new(program::path()).args(["-b", "-d", "0.2"]).stdout(Stdio::piped()).spawn()?;
+        let record = Command::new(program::path()).args(["record", "-d", "0.2", text(&path)?]).spawn()?;
         runs.push((signal, path, Ours(batch), Ours(record)));
     }
     for (signal, path, mut batch, mut record) in runs {

@@ -11,13 +11,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::program;
 use crate::until::until;
 use crate::workload::{ForEverybody, Workload};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
-
 pub fn numatop(words: &[&str]) -> Result<Output> {
-    Command::new(BINARY).args(words).stdin(Stdio::null()).output().context("starting numatop-ng")
+    Command::new(program::path()).args(words).stdin(Stdio::null()).output().context("starting numatop-ng")
 }
 
 pub fn intervals(words: &[&str]) -> Result<Vec<Value>> {
@@ -146,7 +145,7 @@ pub fn hostile_names_reach_no_output() -> Result<()> {
 }
 
 pub fn without_capabilities_it_says_which_and_exits_3() -> Result<()> {
-    let copy = ForEverybody::copy(Path::new(BINARY))?;
+    let copy = ForEverybody::copy(Path::new(program::path()))?;
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&copy.program)
@@ -192,7 +191,8 @@ impl Drop for Ours {
 
 /// A run that has written its first line, of which nothing more is read.
 fn running(words: &[&str]) -> Result<Ours> {
-    let child = Command::new(BINARY).args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let child =
+        Command::new(program::path()).args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut child = Ours(child);
     let mut line = String::new();
     BufReader::new(child.0.stdout.as_mut().context("stdout")?).read_line(&mut line)?;
@@ -218,7 +218,7 @@ pub fn a_signal_ends_batch_mode_that_nobody_reads() -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let (_reader, writer) = std::io::pipe()?;
         let words = ["-b", "-d", "0.1", "--format", "json"];
-        let mut child = Ours(Command::new(BINARY).args(words).stdout(writer.try_clone()?).spawn()?);
+        let mut child = Ours(Command::new(program::path()).args(words).stdout(writer.try_clone()?).spawn()?);
         let mut room = libc::pollfd { fd: writer.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: one valid pollfd, of a pipe that is open.
         until("the pipe is full", || Ok(unsafe { libc::poll(&mut room, 1, 0) } == 0))?;

@@ -23,6 +23,7 @@ use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
 use crate::bounds::around;
+use crate::program;
 use crate::truth::{TICK_NS, schedstat, until_it_ran};
 use crate::until::{A_MOMENT, until};
 use crate::workload::Workload;
@@ -400,7 +401,7 @@ pub fn cgroups_whose_names_are_no_text_stay_apart() -> Result<()> {
     }
     let shown = [r"\xff", r"\xfe", r"\\xff"];
     let rows = |scope: &OsStr| -> Result<Vec<(u64, String, i64)>> {
-        let output = Command::new(env!("CARGO_BIN_EXE_numatop-ng"))
+        let output = Command::new(program::path())
             .args(["-b", "-n", "1", "-d", "0.1", "--format", "json", "--cgroup"])
             .arg(scope)
             .output()?;

@@ -21,6 +21,8 @@ use numatop_ng::model::units::CpuId;
 use numatop_ng::pmu::memory_event::MemoryEvent;
 use numatop_ng::symbolize::Namer;
 
+use crate::program;
+
 const PAGE: usize = 4096;
 /// Faults of each function.
 const FAULTS: usize = 4000;
@@ -99,8 +101,7 @@ pub fn both_sides_of_a_line_have_their_function() -> Result<()> {
     };
     let mut window = LineWindow::default();
     window.add(1, [(me, place(samples, &places, PAGE.trailing_zeros()))].into());
-    let mut namer =
-        Namer::start(PathBuf::from(env!("CARGO_BIN_EXE_numatop-ng"))).context("naming functions")?;
+    let mut namer = Namer::start(PathBuf::from(program::path())).context("naming functions")?;
     namer.ask(window.code().map(|(process, code)| (Place::Address(process, code), process)));
     let mut names = KnownNames::default();
     names.extend(namer.answers(Duration::from_secs(60)));

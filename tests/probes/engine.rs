@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::program;
 use crate::terminal::Terminal;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 const IMAGE: &str = "localhost/numatop-ng-test";
 /// Flags with which podman runs where there is no systemd, no network and no right to raise limits.
 const RUN: [&str; 6] = [
@@ -91,7 +91,7 @@ pub fn a_container_of_podman_is_watched_by_name() -> Result<()> {
     let spin = ["sh", "-c", "while :; do :; done"];
     let web = engine.run("web", &["--cpuset-cpus=0", "--memory=64m", "--cpus=0.5"], &spin)?;
     let other = engine.run("other", &[], &spin)?;
-    let output = Command::new(BINARY)
+    let output = Command::new(program::path())
         .args(["-b", "-n", "1", "-d", "2", "--format", "json", "--container", &web])
         .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -112,10 +112,12 @@ pub fn a_container_of_podman_is_watched_by_name() -> Result<()> {
     ensure!(cpu > 1.0 && cpu < 60.0, "{cpu}% with a quota of 50%");
 
     let id = podman(&["inspect", "--format", "{{.Id}}", &web])?;
-    let output =
-        Command::new(BINARY).args(["-b", "-n", "1", "-d", "0.2", "--container", &id[..10]]).output()?;
+    let output = Command::new(program::path())
+        .args(["-b", "-n", "1", "-d", "0.2", "--container", &id[..10]])
+        .output()?;
     ensure!(output.status.success(), "by the start of its id: {}", String::from_utf8_lossy(&output.stderr));
-    let output = Command::new(BINARY).args(["-b", "-n", "1", "--container", &format!("{web}x")]).output()?;
+    let output =
+        Command::new(program::path()).args(["-b", "-n", "1", "--container", &format!("{web}x")]).output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.code() == Some(2) && said.contains(&web), "{}: {said}", output.status);
     Ok(())

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::access::is_emulated;
+use crate::program;
 use crate::until::PATIENCE;
 use crate::workload::Workload;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 /// The workload of this test.
 pub const NAME: &str = "first-touches";
 /// Bytes of a region: more than a cache holds, and so many that what is touched behind the last sample is little.
@@ -83,7 +83,7 @@ pub fn memory_has_the_function_that_touched_it_first() -> Result<()> {
     let words = workload.line()?;
     let starts: Vec<&str> = words.split(' ').collect();
     let pid = workload.pid().to_string();
-    let mut child = Command::new(BINARY)
+    let mut child = Command::new(program::path())
         .args(["-b", "--format", "json", "--access", "-d", "0.5", "-p", &pid])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -12,9 +12,9 @@ use serde_json::Value;
 use numatop_ng::host::cgroups;
 
 use crate::containers::{Cgroup, unique};
+use crate::program;
 use crate::workload::{ForEverybody, Workload};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 /// A user that no machine of ours has.
 const USER: u32 = 412_345;
 
@@ -47,7 +47,7 @@ impl Host {
         let output = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
             .arg(&self.0)
-            .args([BINARY, "-b", "-n", "1", "-d", "0.3", "--format", "json"])
+            .args([program::path(), "-b", "-n", "1", "-d", "0.3", "--format", "json"])
             .args(words)
             .env_remove("NUMATOP_HOST_NAME")
             .stdin(Stdio::null())

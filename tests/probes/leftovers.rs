@@ -12,11 +12,10 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
 
 use crate::command::Ours;
+use crate::program;
 use crate::screen::send;
 use crate::terminal::Terminal;
 use crate::until::until;
-
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 
 /// Ids of what a process has in the kernel.
 #[derive(Debug, Default)]
@@ -103,7 +102,7 @@ pub fn a_start_that_fails_leaves_nothing_loaded() -> Result<()> {
     // From no descriptor for a program to enough for everything: it fails before, between and after loads.
     for limit in (8..4096).step_by(4) {
         let mut command = Command::new("prlimit");
-        command.arg(format!("--nofile={limit}")).args([BINARY, "-b", "-n", "1", "-d", "0.1"]);
+        command.arg(format!("--nofile={limit}")).args([program::path(), "-b", "-n", "1", "-d", "0.1"]);
         let mut child =
             Ours(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
         let mut held = Held::default();

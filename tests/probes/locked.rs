@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::command::Ours;
 use crate::locking::{Locked, NOBODY};
+use crate::program;
 use crate::until::until;
 use crate::workload::Workload;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 const INTERVAL_S: f64 = 0.5;
 /// No interval is longer than this times what was asked for.
 const LONGEST: f64 = 1.6;
@@ -38,7 +38,7 @@ fn readers(parent: u32) -> Vec<(u32, char)> {
 }
 
 fn start(words: &[&str]) -> Result<Ours> {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program::path());
     let child = command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     Ok(Ours(child.context("starting numatop-ng")?))
 }
@@ -134,7 +134,7 @@ pub fn memory_of_others_is_placed_beside_locked_processes() -> Result<()> {
     }
     let other = process(innocent.pid())?;
     all.push((other, 0));
-    let mut reader = MmReader::new(PathBuf::from(BINARY));
+    let mut reader = MmReader::new(PathBuf::from(program::path()));
     let (mut found, mut reasons) = (0, Vec::new());
     // Once one of them is known to be locked, others do not wait for the rest: each turn has a number for them, and
     // only then the next one that hangs.
@@ -160,7 +160,7 @@ pub fn memory_of_others_is_placed_beside_locked_processes() -> Result<()> {
 pub fn a_process_that_is_unlocked_has_values_again() -> Result<()> {
     let mut locked = Locked::start(1)?;
     let all = [(process(locked.pids[0])?, NOBODY)];
-    let mut reader = MmReader::new(PathBuf::from(BINARY));
+    let mut reader = MmReader::new(PathBuf::from(program::path()));
     turn(&mut reader, &all)?;
     until("the reader waits", || Ok(readers(std::process::id()).iter().any(|(_, state)| *state == 'D')))?;
     // Before it is given up.

@@ -25,6 +25,8 @@ mod memory_event;
 mod pages;
 mod placement;
 mod printed;
+#[path = "../common/program.rs"]
+mod program;
 mod raw_probes;
 mod reclaim;
 mod recording;

@@ -17,9 +17,8 @@ use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::recording::Recording;
 
 use crate::command::Ours;
+use crate::program;
 use crate::until::until;
-
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 
 /// A directory of this test's own, with a file system on it if it has a size.
 pub struct Place {
@@ -59,7 +58,7 @@ impl Drop for Place {
 }
 
 pub fn numatop(words: &[&str]) -> Result<String> {
-    let output = Command::new(BINARY).args(words).stdin(Stdio::null()).output()?;
+    let output = Command::new(program::path()).args(words).stdin(Stdio::null()).output()?;
     ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
@@ -175,7 +174,7 @@ pub fn a_recording_belongs_to_who_called_sudo() -> Result<()> {
     std::os::unix::fs::chown(&his, Some(USER), Some(USER))?;
     for (dir, owner) in [(&his, USER), (&ours, 0)] {
         for path in [dir.join("file"), dir.clone(), dir.join("ring/")] {
-            let status = Command::new(BINARY)
+            let status = Command::new(program::path())
                 .args(["record", "-n", "1", "-d", "0.1", text(&path)?])
                 .env("SUDO_UID", USER.to_string())
                 .env("SUDO_GID", USER.to_string())
@@ -210,7 +209,7 @@ pub fn the_documented_service_records_until_it_is_stopped() -> Result<()> {
     let words: Vec<&str> =
         words.map(|word| if word == FOLDER { text(&ring) } else { Ok(word) }).collect::<Result<_>>()?;
     ensure!(words.contains(&text(&ring)?), "{line} does not record into {FOLDER}");
-    let child = Command::new(BINARY).args(words).stdin(Stdio::null()).spawn()?;
+    let child = Command::new(program::path()).args(words).stdin(Stdio::null()).spawn()?;
     let mut child = Ours(child);
     let mut recorded = None;
     until("the service has recorded samples", || {
@@ -235,8 +234,10 @@ pub fn the_documented_service_records_until_it_is_stopped() -> Result<()> {
 pub fn a_signal_rotates_and_another_ends_a_recording() -> Result<()> {
     let place = Place::new("signals", None)?;
     let path = place.path.join("file");
-    let child =
-        Command::new(BINARY).args(["record", "-d", "0.1", text(&path)?]).stdin(Stdio::null()).spawn()?;
+    let child = Command::new(program::path())
+        .args(["record", "-d", "0.1", text(&path)?])
+        .stdin(Stdio::null())
+        .spawn()?;
     let mut child = Ours(child);
     let has_samples = |file: &Path| Ok(verify(file).is_ok_and(|report| report.samples > 1));
     until("the recording has samples", || has_samples(&path))?;

@@ -8,6 +8,7 @@ use portable_pty::CommandBuilder;
 
 use crate::attack::Attacker;
 use crate::locking::Locked;
+use crate::program;
 use crate::terminal::Terminal;
 use crate::until::PATIENCE;
 use crate::workload::{ForEverybody, Workload};
@@ -149,7 +150,7 @@ pub fn no_colour_means_no_colour() -> Result<()> {
 
 pub fn without_capabilities_the_screen_is_given_back_first() -> Result<()> {
     let mut command = CommandBuilder::new("setpriv");
-    let copy = ForEverybody::copy(Path::new(env!("CARGO_BIN_EXE_numatop-ng")))?;
+    let copy = ForEverybody::copy(Path::new(program::path()))?;
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     command.arg(&copy.program);
     let mut terminal = Terminal::run(command, 24, 80)?.0;

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
+use crate::program;
 
 /// The message of a start, in one line.
 fn said(output: &Output) -> String {
@@ -15,7 +15,7 @@ fn said(output: &Output) -> String {
 
 /// A short run under a limit.
 fn limited(resource: libc::__rlimit_resource_t, limit: u64) -> Result<Output> {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(program::path());
     command.args(["-b", "-n", "1", "-d", "0.1"]).stdin(Stdio::null()).stdout(Stdio::null());
     let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
     // SAFETY: setrlimit is async-signal-safe, and the struct is a copy of its own.
@@ -73,7 +73,7 @@ pub fn too_little_address_space_is_named_with_the_limit() -> Result<()> {
 pub fn an_empty_proc_is_named() -> Result<()> {
     ensure!(fs::exists("/proc/self")?, "this test has no /proc either");
     for words in [&["-b", "-n", "1", "-d", "0.1"][..], &["doctor"]] {
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(program::path());
         command.args(words).stdin(Stdio::null());
         // SAFETY: unshare and mount are system calls with constant arguments.
         unsafe {

@@ -9,11 +9,12 @@ use numatop_ng::record::format::{End, Kind};
 
 use crate::hostile::{Forged, Payload};
 use crate::machine::Machine;
+use crate::program;
 use crate::roundtrip::write;
 use crate::scratch::Scratch;
 
 fn numatop(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_numatop-ng"));
+    let mut command = Command::new(program::path());
     command.args(words).stdin(Stdio::null()).env("TZ", "UTC");
     command
 }

@@ -14,6 +14,7 @@ use numatop_ng::record::varint::{put, put_text};
 use numatop_ng::record::verify::verify;
 
 use crate::machine;
+use crate::program;
 use crate::scratch::Scratch;
 
 /// Memory that a reader may take for a file of some kilobytes, the program itself included, and time of a CPU: of a build
@@ -181,7 +182,7 @@ fn run(args: &[&str], path: &Path) -> Duration {
     let (command, rest) = args.split_first().unwrap();
     #[expect(clippy::zombie_processes, reason = "wait4 below is what says how long it ran")]
     let child = Command::new("sh")
-        .args(["-c", &format!("ulimit -d {MEMORY_KB}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_numatop-ng")])
+        .args(["-c", &format!("ulimit -d {MEMORY_KB}; exec \"$@\""), "sh", program::path()])
         .arg(command)
         .arg(path)
         .args(rest)

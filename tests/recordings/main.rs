@@ -11,6 +11,8 @@ mod hostile;
 mod killed;
 mod machine;
 mod memory_use;
+#[path = "../common/program.rs"]
+mod program;
 mod recorder;
 mod replay;
 mod roundtrip;

@@ -1,0 +1,231 @@
+//! The demo machine: its numbers agree, are the same every time, and show the examples that the README names.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use crate::common;
+use crate::program;
+use common::screen::{draw, text};
+use common::{Machine, press};
+
+use numatop_ng::metric::Value;
+use numatop_ng::model::counters::Counter;
+use numatop_ng::model::sample::{Counts, Flow, Sample};
+use numatop_ng::snapshot::{RowKind, derive};
+use numatop_ng::source::synthetic::demo_machine;
+use numatop_ng::tui::theme::Theme;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Everything that tasks did until a sample, ended ones included.
+fn all_of(sample: &Sample, ended: &mut Counts) -> Counts {
+    sample.exited.iter().for_each(|task| *ended += &task.counts);
+    let mut sum = ended.clone();
+    sample.tasks.iter().for_each(|task| sum += &task.counts);
+    sum
+}
+
+/// Samples over two minutes, in which the training job changes its node twice.
+fn samples(machine: &mut Machine) -> Vec<Sample> {
+    (0..130).map(|_| machine.tick()).collect()
+}
+
+#[test]
+fn cpus_do_what_tasks_do() {
+    let mut ended = Counts::default();
+    for sample in samples(&mut demo_machine()) {
+        let sum = all_of(&sample, &mut ended);
+        let rounding = 1000 * sample.cpus.len() as u64 * (sample.mono_ns / SECOND);
+        let busy: u64 = sample.cpus.iter().map(|cpu| cpu.busy_ns).sum();
+        assert!(sum.cpu_ns() - busy < rounding, "{} and {busy}", sum.cpu_ns());
+        for slot in 0..4 {
+            let counted: u64 = sample.cpus.iter().map(|cpu| cpu.slots[slot].count).sum();
+            let of_tasks = sum.slots[slot].count;
+            assert!(
+                of_tasks.abs_diff(counted) <= of_tasks / 1_000_000 + rounding,
+                "{of_tasks} and {counted}"
+            );
+        }
+        let switches: u64 = sample.cpus.iter().map(|cpu| cpu.switches).sum();
+        assert!(
+            switches.abs_diff(sum[Counter::RunCount]) <= sum[Counter::RunCount] / 100 + 2000,
+            "{switches}, {}",
+            sum[Counter::RunCount]
+        );
+    }
+}
+
+#[test]
+fn no_cpu_is_busier_than_time_passes() {
+    let samples = samples(&mut demo_machine());
+    for pair in samples.windows(2) {
+        for (before, cpu) in pair[0].cpus.iter().zip(&pair[1].cpus) {
+            assert!(cpu.busy_ns - before.busy_ns <= SECOND, "CPU {}", cpu.id);
+        }
+    }
+}
+
+#[test]
+fn one_compiler_works_after_the_other() {
+    let samples = samples(&mut demo_machine());
+    for sample in &samples[1..] {
+        let compilers = sample.tasks.iter().chain(&sample.exited).filter(|task| task.ppid == 9000);
+        assert_eq!(compilers.count(), 1);
+    }
+    let ended: Vec<u32> = samples.iter().flat_map(|sample| &sample.exited).map(|task| task.pid).collect();
+    assert!(ended.len() > 40 && ended.is_sorted_by(|a, b| a < b), "{ended:?}");
+}
+
+#[test]
+fn what_moves_between_nodes_is_what_tasks_moved() {
+    let mut ended = Counts::default();
+    for sample in samples(&mut demo_machine()) {
+        let sum = all_of(&sample, &mut ended);
+        let moved = |flows: &[Flow]| flows.iter().map(|flow| flow.count).sum::<u64>();
+        assert_eq!(moved(&sample.flows), sum[Counter::NodeMoves]);
+        assert_eq!(moved(&sample.page_flows), sum[Counter::BalancedPages]);
+        assert_eq!(sample.vm.unwrap().hints.unwrap().faults, sum[Counter::HintFaults]);
+    }
+}
+
+#[test]
+fn memory_of_nodes_is_that_of_processes_and_the_kernel() {
+    for sample in samples(&mut demo_machine()) {
+        for node in &sample.nodes {
+            let used = node.mem_anon_bytes + node.mem_file_bytes + node.mem_slab_bytes;
+            assert_eq!(node.mem_total_bytes, node.mem_free_bytes + used, "node {}", node.id);
+        }
+        for raw in sample.placement.values() {
+            let found = raw.found.as_ref().unwrap();
+            assert_eq!(found.by_node.iter().sum::<u32>(), found.asked);
+        }
+    }
+}
+
+#[test]
+fn accesses_are_as_remote_as_memory_is() {
+    let mut machine = demo_machine();
+    let mut before = machine.tick();
+    for _ in 0..70 {
+        let now = machine.tick();
+        let snapshot = derive(&machine.host, Some(&before), &now, RowKind::Processes);
+        for task in snapshot.tasks.iter().filter(|task| task.run_ns() > 0 && !task.exited) {
+            let Some((_, Ok(memory))) = task.memory() else { continue };
+            // Threads on slower nodes make fewer accesses in the same time.
+            let share = |node: usize| memory.bytes_by_node[node] / memory.bytes();
+            let ran = task.delta.run_ns.iter().map(|ns| *ns as f64).enumerate();
+            let elsewhere: f64 = ran.map(|(node, ns)| ns * (1.0 - share(node))).sum();
+            let estimate = elsewhere * 100.0 / task.run_ns() as f64;
+            let [local, remote] = [2, 3].map(|slot| task.delta.slots[slot].count as f64);
+            let counted = remote * 100.0 / (local + remote);
+            assert!((estimate - counted).abs() < 3.0, "{}: {estimate} and {counted}", task.raw.pid);
+        }
+        before = now;
+    }
+}
+
+#[test]
+fn it_is_the_same_every_time_and_in_steps_of_any_length() {
+    assert_eq!(samples(&mut demo_machine()), samples(&mut demo_machine()));
+    let (mut whole, mut quarters) = (demo_machine(), demo_machine());
+    let mut last = (whole.tick(), quarters.tick());
+    for _ in 0..10 {
+        last = (whole.tick(), (0..4).map(|_| quarters.step(SECOND / 4)).last().unwrap());
+    }
+    let (mut a, mut b) = (Counts::default(), Counts::default());
+    let (whole, quarters) = (all_of(&last.0, &mut a), all_of(&last.1, &mut b));
+    assert_eq!(last.0.mono_ns, last.1.mono_ns);
+    assert_eq!(whole[Counter::HintFaults], quarters[Counter::HintFaults]);
+    assert!(whole.cpu_ns().abs_diff(quarters.cpu_ns()) < 4 * SECOND, "a compiler that ended is not in both");
+}
+
+/// Examples that the README names.
+#[test]
+fn it_shows_what_it_is_there_to_show() {
+    let mut machine = demo_machine();
+    let (before, mut now) = (machine.tick(), machine.tick());
+    let snapshot = derive(&machine.host, Some(&before), &now, RowKind::Processes);
+    let read = |comm: &str, id: &str| {
+        let task =
+            snapshot.tasks.iter().find(|task| task.raw.comm.bytes() == comm.as_bytes() && task.run_ns() > 0);
+        let metric = numatop_ng::metric::task::by_id(id).unwrap();
+        match metric.read(task.unwrap(), &snapshot).unwrap() {
+            Value::F64(value) | Value::Share { pct: value, .. } => value,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(read("postgres", "remote_pct") > 90.0 && read("postgres", "ipc") < 0.6);
+    assert!(read("java", "node_migrations_per_s") > 30.0);
+    assert!(read("redis-server", "smt_busy_pct") > 90.0);
+    assert!(read("redis-server", "ipc_smt_idle") > 1.5 * read("redis-server", "ipc_smt_busy"));
+    assert!(read("train", "pages_migrated_balancing_per_s") > 10_000.0);
+    assert!(read("solver", "remote_pct") == 0.0 && read("solver", "ipc") > 2.0);
+    let report =
+        snapshot.containers.iter().find(|row| row.group.as_ref().is_some_and(|group| group.name == "report"));
+    let throttled = numatop_ng::metric::container::by_id("throttled_pct").unwrap();
+    let value = throttled.read(report.unwrap(), &snapshot).unwrap();
+    assert_eq!(format!("{value:?}"), "F64(64.0)");
+    // Its memory follows the training job.
+    let memory = |sample: &Sample| sample.placement[&6200].found.as_ref().unwrap().by_node[2];
+    let first = memory(&now);
+    (0..50).for_each(|_| now = machine.tick());
+    assert!(first < 100 && memory(&now) > 900, "{first} {}", memory(&now));
+}
+
+#[test]
+fn the_screen_says_that_it_is_a_demo() {
+    for size in [(80, 24), (160, 50)] {
+        let mut app = common::app(&mut demo_machine(), 4, size, Theme::new(false, false));
+        app.state.demo = true;
+        let shown = text(&draw(&app, size.0, size.1));
+        assert!(shown.lines().next().unwrap().contains("DEMO"), "{shown}");
+        assert!(shown.contains("postgres") && shown.contains("a made-up machine"), "{shown}");
+        press(&mut app, "E");
+        assert!(text(&draw(&app, size.0, size.1)).contains("cannot be chosen"));
+    }
+}
+
+/// No privilege, and nothing of BPF.
+#[test]
+fn everybody_may_run_it() {
+    let mut command = Command::new(program::path());
+    command.args(["--demo", "-b", "-n", "2"]).stdin(Stdio::null());
+    if rustix::process::geteuid().is_root() {
+        // "nobody" on all distributions.
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(shown.matches("solver").count(), 2, "{shown}");
+}
+
+#[test]
+fn without_a_number_of_intervals_it_runs_in_real_time() {
+    let mut command = Command::new(program::path());
+    let mut child = command
+        .args(["--demo", "-b", "-d", "0.1", "--format", "json", "--top", "1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = std::time::Instant::now();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let intervals: Vec<u64> = lines
+        .take(5)
+        .map(|line| {
+            let object: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+            object["interval_ns"].as_u64().unwrap()
+        })
+        .collect();
+    let took = began.elapsed();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told: u64 = intervals.iter().sum();
+    assert!(took.as_nanos() as u64 >= told - SECOND / 50, "{took:?} {intervals:?}");
+    assert!(intervals.iter().all(|ns| ns % 10_000_000 == 0), "{intervals:?}");
+}

@@ -1,0 +1,39 @@
+//! The program from outside: command line, output, pages, signals. `NUMATOP_NG` names another build of it.
+
+mod calibrate;
+mod cli;
+#[path = "../common/mod.rs"]
+mod common;
+mod demo;
+mod diff_page;
+mod diff_recorded;
+mod documents;
+mod followed;
+mod goldens;
+mod left_behind;
+mod packages;
+mod pages;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[path = "../worlds/pmu_tables/machine.rs"]
+#[allow(dead_code, reason = "one of several users")]
+mod pmu_machine;
+mod printed;
+#[path = "../common/program.rs"]
+mod program;
+#[path = "../recordings/machine.rs"]
+#[allow(dead_code, reason = "one of several users")]
+mod recorded_machine;
+mod report;
+#[path = "../common/scratch.rs"]
+#[allow(dead_code, reason = "one of several users")]
+mod scratch;
+mod settings;
+#[expect(unsafe_code, reason = "calls C")]
+mod signals;
+mod symbols;
+mod systemd;
+#[path = "../common/terminal.rs"]
+mod terminal;
+mod traces;
+mod units;

@@ -1,0 +1,139 @@
+//! The symbolizer as the tool starts it: names of this test's own functions, and what it may do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use numatop_ng::collect::proc_details;
+use numatop_ng::model::process::ProcessId;
+use numatop_ng::model::stacks::{BuildId, Function, Place};
+use numatop_ng::symbolize::{Namer, child, namer};
+
+use crate::program;
+
+/// Names are there long before, unless the machine is very busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn me() -> ProcessId {
+    let pid = std::process::id();
+    (pid, proc_details::start_ns(pid).unwrap())
+}
+
+fn namer() -> Namer {
+    Namer::start(PathBuf::from(program::path())).unwrap()
+}
+
+/// A function to be found: not one that is the same as another.
+#[inline(never)]
+fn a_function_of_this_test(seed: u64) -> u64 {
+    std::hint::black_box(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[test]
+fn a_function_of_this_process_has_its_name() {
+    let mut namer = namer();
+    let address = a_function_of_this_test as fn(u64) -> u64 as usize as u64;
+    let place = Place::Address(me(), address);
+    namer.ask([(place, me())].into_iter());
+    let answers = namer.answers(PATIENCE);
+    assert_eq!(answers.len(), 1);
+    let name = answers[0].1.name.as_deref().unwrap_or_default();
+    assert!(name.contains("a_function_of_this_test"), "{answers:?}");
+    // A place is asked for once.
+    namer.ask([(place, me())].into_iter());
+    assert!(namer.answers(Duration::ZERO).is_empty());
+}
+
+/// A function whose name stands for gigabytes: each type has nine of the one before in it. It does nothing else.
+#[expect(unsafe_code, reason = "a name of its own")]
+#[unsafe(export_name = "_Z1fSt5tupleIiE\
+     S_IS0_S0_S0_S0_S0_S0_S0_S0_S0_ES_IS1_S1_S1_S1_S1_S1_S1_S1_S1_E\
+     S_IS2_S2_S2_S2_S2_S2_S2_S2_S2_ES_IS3_S3_S3_S3_S3_S3_S3_S3_S3_E\
+     S_IS4_S4_S4_S4_S4_S4_S4_S4_S4_ES_IS5_S5_S5_S5_S5_S5_S5_S5_S5_E\
+     S_IS6_S6_S6_S6_S6_S6_S6_S6_S6_ES_IS7_S7_S7_S7_S7_S7_S7_S7_S7_E\
+     S_IS8_S8_S8_S8_S8_S8_S8_S8_S8_ES_IS9_S9_S9_S9_S9_S9_S9_S9_S9_E\
+     S_ISA_SA_SA_SA_SA_SA_SA_SA_SA_ES_ISB_SB_SB_SB_SB_SB_SB_SB_SB_E")]
+#[inline(never)]
+extern "C" fn a_name_of_gigabytes(seed: u64) -> u64 {
+    std::hint::black_box(seed).wrapping_add(0x1234_5678_9abc)
+}
+
+#[test]
+fn a_name_that_means_gigabytes_holds_up_no_other() {
+    let mut namer = namer();
+    let of = |address: usize| Place::Address(me(), address as u64);
+    let hostile = of(a_name_of_gigabytes as extern "C" fn(u64) -> u64 as usize);
+    let honest = of(a_function_of_this_test as fn(u64) -> u64 as usize);
+    namer.ask([hostile, honest].into_iter().map(|place| (place, me())));
+    let answers: BTreeMap<Place, Arc<Function>> = namer.answers(PATIENCE).into_iter().collect();
+    let name = |place| answers.get(place).and_then(|function| function.name.as_deref()).unwrap_or_default();
+    assert!(name(&honest).contains("a_function_of_this_test"), "{answers:?}");
+    assert!(name(&hostile).starts_with("f(std::tuple<int>, std::tuple<"), "{answers:?}");
+}
+
+#[test]
+fn a_place_without_a_name_says_why() {
+    let mut namer = namer();
+    let (pid, start_ns) = me();
+    let other = (pid, start_ns + 5_000_000_000);
+    let places = [Place::Address(other, 4096), Place::File(BuildId([7; 20]), 4096), Place::Address(me(), 1)];
+    namer.ask(places.into_iter().map(|place| (place, if place == places[0] { other } else { me() })));
+    let answers: BTreeMap<Place, Arc<Function>> = namer.answers(PATIENCE).into_iter().collect();
+    assert_eq!(answers[&places[0]].module, "[process has ended]");
+    assert!(answers[&places[1]].module.starts_with("[build id 0707"), "{answers:?}");
+    assert_eq!((answers[&places[2]].name.clone(), answers.len()), (None, 3));
+}
+
+#[test]
+fn without_a_symbolizer_names_are_missing_with_the_reason() {
+    let mut namer = Namer::start(PathBuf::from("/nonexistent")).unwrap();
+    let address = a_function_of_this_test as fn(u64) -> u64 as usize as u64;
+    namer.ask([(Place::Address(me(), address), me())].into_iter());
+    let answers = namer.answers(PATIENCE);
+    assert!(answers[0].1.module.contains("no symbolizer could be started"), "{answers:?}");
+}
+
+/// Processes of this name that one of these started, with what /proc says of them.
+fn started_by(parents: &[u32], name: &str) -> Vec<(u32, String)> {
+    let number = |status: &str, field: &str| -> Option<u32> {
+        status.lines().find_map(|line| line.strip_prefix(field))?.trim().parse().ok()
+    };
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("status")).ok())
+        .filter(|status| status.starts_with(&format!("Name:\t{name}\n")))
+        .filter(|status| number(status, "PPid:").is_some_and(|parent| parents.contains(&parent)))
+        .filter_map(|status| Some((number(&status, "Pid:")?, status)))
+        .collect()
+}
+
+#[test]
+fn the_symbolizer_has_no_capability_and_a_filter() {
+    let mut namer = namer();
+    let address = a_function_of_this_test as fn(u64) -> u64 as usize as u64;
+    namer.ask([(Place::Address(me(), address), me())].into_iter());
+    assert_eq!(namer.answers(PATIENCE).len(), 1);
+    // Tests of this file run side by side: each of their symbolizers is as good.
+    let children: Vec<String> = started_by(&[std::process::id()], "nng-names")
+        .into_iter()
+        .flat_map(|(pid, _)| started_by(&[pid], "nng-symbols"))
+        .map(|(_, status)| status)
+        .collect();
+    assert!(!children.is_empty(), "there is no symbolizer");
+    for line in ["CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "Seccomp:\t2", "NoNewPrivs:\t1"] {
+        assert!(children.iter().any(|status| status.contains(line)), "{line}: {children:?}");
+    }
+}
+
+#[test]
+fn started_by_hand_both_processes_say_what_they_are() {
+    for name in [child::NAME, namer::NAME] {
+        let output = Command::new(program::path()).arg0(name).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("is started by numatop-ng"));
+    }
+}
