@@ -268,12 +268,6 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } NT_RELOCATED;
 
-struct bpf_iter__bpf_map_elem {
-	struct bpf_iter_meta *meta;
-	void *key; /* with `value` not there at the end of the map */
-	void *value;
-} NT_RELOCATED;
-
 /*
  * Commit 3f0e6f2b41d3 (6.2): a kfunc finds the task with an id of the first pid namespace. User space leaves the program that
  * calls it out where BTF has no such function; that, and the walk over all tasks in its place, can be dropped when the

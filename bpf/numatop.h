@@ -22,7 +22,7 @@
 #define NT_MARKS_MAX 1024
 
 /* Threads that a short walk lists at a time. */
-#define NT_LIST_MAX 1024
+#define NT_LIST_MAX 256
 
 /* Each task is looked at in one of so many walks, whatever it does. */
 #define NT_LOOK_EVERY 8

@@ -261,66 +261,69 @@ static inline void take_mark(__u8 *mark)
 }
 
 /*
- * Hands out the row of a task in which something changed. When the buffer overflows the kernel takes the whole row back
- * and calls the program again for the same task: then nothing may be noted as sent.
+ * Fills the row of a task in which something changed, and says by which signature. NULL if there is nothing to send. After
+ * the row has gone to user space comes note_sent().
  */
-static __always_inline void tell_changes(struct seq_file *seq, struct task_struct *task)
+static __always_inline struct nt_rec *changed(struct task_struct *task, bool wanted, struct nt_task *row, __u64 *sig)
 {
-	bool wanted = nt_wanted(task);
-	struct nt_task row;
-	struct nt_rec *rec;
-	__u64 sig;
+	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 
-	rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	if (!rec || (wanted && rec->final == NT_FINAL_LEFT)) {
 		if (!wanted)
-			return;
+			return NULL;
 		rec = make_rec(task, task->se.sum_exec_runtime);
 		if (!rec) {
 			/* Also if it is not among those that are late: the next walk tries again. */
 			nt_mark_dirty(task->pid);
-			return;
+			return NULL;
 		}
 	}
 	if (rec->final == NT_FINAL_ENDED)
-		return;
+		return NULL;
 	if (!nt_scope_of(rec)) {
 		/* It is being made on another CPU: for the next walk. */
 		if (wanted)
 			nt_mark_dirty(task->pid);
-		return;
+		return NULL;
 	}
 	if (wanted && rec->scope_end_ns)
 		come_back(rec, task);
 	note_family(rec, task);
 	nt_add_hints(rec, task);
-	nt_describe(&row, task, rec);
-	row.cpu_nodes = cpu_nodes_of(task);
-	row.mem_nodes = nt_mems_allowed(task);
+	nt_describe(row, task, rec);
+	row->cpu_nodes = cpu_nodes_of(task);
+	row->mem_nodes = nt_mems_allowed(task);
 	if (!wanted)
-		row.flags |= NT_ROW_LEFT;
+		row->flags |= NT_ROW_LEFT;
 	/* Hinting faults may be told by a later look at a task that rests. */
-	sig = MIX(MIX(signature(&row), rec->exec_seen_ns), rec->counters[NT_HINT_FAULTS]);
-	if (sig == rec->sent && !tell_all)
-		return;
-	if (bpf_seq_write(seq, &row, sizeof(row)) || bpf_seq_write(seq, rec, rec_size)) {
-		nt_mark_dirty(task->pid);
-		return;
-	}
-	rec->sent = sig;
-	if (!wanted) {
-		rec->in_scope = 0;
-		/* After that for every CPU: one that sees it may put another record in its place. */
-		__sync_lock_test_and_set(&rec->final, NT_FINAL_LEFT);
-	}
+	*sig = MIX(MIX(signature(row), rec->exec_seen_ns), rec->counters[NT_HINT_FAULTS]);
+	return *sig == rec->sent && !tell_all ? NULL : rec;
 }
 
-/* The walk over all tasks. */
+static inline void note_sent(struct nt_rec *rec, bool wanted, __u64 sig)
+{
+	rec->sent = sig;
+	if (wanted)
+		return;
+	rec->in_scope = 0;
+	/* After that for every CPU: one that sees it may put another record in its place. */
+	__sync_lock_test_and_set(&rec->final, NT_FINAL_LEFT);
+}
+
+/*
+ * The walk over all tasks. When the buffer overflows the kernel takes the whole row back and calls the program again for
+ * the same task: then the row does not count as sent.
+ */
 SEC("iter/task")
 int on_task_walk(struct bpf_iter__task *ctx)
 {
+	struct seq_file *seq = ctx->meta->seq;
 	struct task_struct *task = ctx->task;
+	struct nt_task row;
+	struct nt_rec *rec;
+	bool wanted;
 	__u8 *mark;
+	__u64 sig;
 
 	if (!task)
 		return 0;
@@ -330,39 +333,46 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	if (nothing_new(task, mark))
 		return 0;
 	take_mark(mark);
-	tell_changes(ctx->meta->seq, task);
+	wanted = nt_wanted(task);
+	rec = changed(task, wanted, &row, &sig);
+	if (!rec)
+		return 0;
+	if (bpf_seq_write(seq, &row, sizeof(row)) || bpf_seq_write(seq, rec, rec_size))
+		nt_mark_dirty(task->pid);
+	else
+		note_sent(rec, wanted, sig);
 	return 0;
 }
 
-/* Ids of the threads that the short walk is for, written by user space before it. */
+/* Ids of the threads that the short walk is for, written by user space before it. The walk ends by setting it to 0. */
 __u32 listed[NT_LIST_MAX] = {};
 __u32 nr_listed = 0;
 
-/* The kernel's iterator over elements of a map is the loop over the list: only the index of an element is used. */
+/* Rows of the short walk, each with its record behind it. User space sets the size of an element, and maps it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, NT_LIST_MAX);
-	__type(key, __u32);
-	__type(value, __u32);
-} places_in_list SEC(".maps");
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct nt_task) + sizeof(struct nt_rec));
+} listed_rows SEC(".maps");
 
-/*
- * The short walk: over tasks that user space lists, because they are marked or due. A mark whose task is no more goes
- * before the task is looked for: one that is born with the same id sets it again once it can be found.
- */
-SEC("iter/bpf_map_elem")
-int on_listed_task(struct bpf_iter__bpf_map_elem *ctx)
+__u32 nr_listed_rows = 0;
+
+/* A mark whose task is gone goes before the task is looked for: one born with the same id sets it once it can be found. */
+static long on_listed(__u32 at, void *unused)
 {
-	__u32 *place = ctx->key;
+	__u32 to = nr_listed_rows, tid;
 	struct task_struct *task;
-	__u32 at, tid;
+	struct nt_task *row;
+	struct nt_rec *rec;
+	bool wanted;
 	__u8 *mark;
+	__u64 sig;
 
-	if (!place)
-		return 0;
-	at = *place;
-	if (at >= nr_listed || at >= NT_LIST_MAX)
-		return 0;
+	row = bpf_map_lookup_elem(&listed_rows, &to);
+	if (!row || at >= NT_LIST_MAX)
+		return 1;
 	tid = listed[at];
 	mark = nt_mark_of(tid);
 	task = bpf_task_from_pid(tid);
@@ -373,8 +383,28 @@ int on_listed_task(struct bpf_iter__bpf_map_elem *ctx)
 	if (!task)
 		return 0;
 	take_mark(mark);
-	tell_changes(ctx->meta->seq, task);
+	wanted = nt_wanted(task);
+	rec = changed(task, wanted, row, &sig);
+	if (rec) {
+		bpf_probe_read_kernel(row + 1, rec_size, rec);
+		nr_listed_rows = to + 1;
+		note_sent(rec, wanted, sig);
+	}
 	bpf_task_release(task);
+	return 0;
+}
+
+/*
+ * The short walk: over tasks that user space lists, because they are marked or due. An iterator over one thread of ours
+ * calls it once, inside of an RCU section, in which everything that a row is made of may be looked at.
+ */
+SEC("iter/task")
+int on_list_walk(struct bpf_iter__task *ctx)
+{
+	if (!ctx->task)
+		return 0;
+	bpf_loop(nr_listed < NT_LIST_MAX ? nr_listed : NT_LIST_MAX, on_listed, NULL, 0);
+	nr_listed = 0;
 	return 0;
 }
 

@@ -34,10 +34,12 @@ pub struct TaskProbe {
     _cgroup: Vec<Link>,
     whole_walk: Link,
     /// The walk over a list, or why there is none.
-    short_walk: Result<Link, String>,
+    short_walk: Result<ShortWalk, String>,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<u8>>>,
     buffer: Vec<u8>,
+    /// A row of the short walk.
+    row: Vec<u8>,
     rounds: Rounds,
     /// The next walk must look at every task: the scope was changed.
     look_at_all: bool,
@@ -45,6 +47,25 @@ pub struct TaskProbe {
     marks: Vec<u8>,
     nodes: u32,
     skel: TasksSkel<'static>,
+}
+
+/// The walk over listed threads, and the place of its rows.
+struct ShortWalk {
+    link: Link,
+    rows: sys::Mapping,
+    /// Bytes from one row to the next.
+    stride: usize,
+}
+
+impl ShortWalk {
+    fn attach(skel: &TasksSkel<'static>) -> Result<ShortWalk> {
+        // Of all threads of ours the one that lives as long as the process.
+        let link = sys::attach_to_thread(&skel.progs.on_list_walk, std::process::id())?;
+        let map = &skel.maps.listed_rows;
+        let stride = (map.value_size() as usize).next_multiple_of(8);
+        let rows = sys::Mapping::new(map, stride * LIST_MAX).context("mapping the rows of listed threads")?;
+        Ok(ShortWalk { link, rows, stride })
+    }
 }
 
 /// Cgroups as the programs find those of tasks.
@@ -120,9 +141,8 @@ impl TaskProbe {
         let newtask = skel.progs.on_task_newtask.attach().context("attaching to task_newtask")?;
         let whole_walk = skel.progs.on_task_walk.attach().context("attaching the task walk")?;
         let short_walk = findable.and_then(|()| {
-            let places = skel.maps.places_in_list.as_fd();
-            let link = skel.progs.on_listed_task.attach_iter(places);
-            link.map_err(|error| format!("attaching the walk over listed tasks: {error:#}"))
+            let walk = ShortWalk::attach(&skel);
+            walk.map_err(|error| format!("attaching the walk over listed tasks: {error:#}"))
         });
         Ok(TaskProbe {
             _newtask: newtask,
@@ -133,6 +153,7 @@ impl TaskProbe {
             ring,
             pending,
             buffer: vec![0; WALK_BUFFER],
+            row: Vec::new(),
             rounds: Rounds::default(),
             look_at_all: false,
             marks: vec![0; MARKS as usize],
@@ -157,7 +178,7 @@ impl TaskProbe {
         bss.walks = if walk == Walk::Whole { 0 } else { self.rounds.count() };
         bss.tell_all = u32::from(round.all);
         match &self.short_walk {
-            Ok(link) if walk == Walk::Short => {
+            Ok(short) if walk == Walk::Short => {
                 // First: they run on meanwhile.
                 let mut listed = list_marked(&self.skel, &mut self.marks)?;
                 listed.extend((round.beside)(self.rounds.turn()));
@@ -165,7 +186,14 @@ impl TaskProbe {
                     let bss = bss_of(&mut self.skel)?;
                     bss.listed[..piece.len()].copy_from_slice(piece);
                     bss.nr_listed = piece.len() as u32;
-                    read_walk(link, &mut self.buffer, &mut row)?;
+                    bss.nr_listed_rows = 0;
+                    read_walk(&short.link, &mut self.buffer, &mut row)?;
+                    let bss = bss_of(&mut self.skel)?;
+                    ensure!(sys::read_variable(&bss.nr_listed) == 0, "the walk over listed tasks did not run");
+                    for at in 0..sys::read_variable(&bss.nr_listed_rows) as usize {
+                        short.rows.copy_to(&mut self.row, at * short.stride, short.stride);
+                        row(Row::split(&self.row).context("the walk over listed tasks wrote half a row")?.0);
+                    }
                 }
                 Ok(())
             }
@@ -284,7 +312,10 @@ fn load(
     ] {
         program.set_autoload(cgroups.exist);
     }
-    open.progs.on_listed_task.set_autoload(short_walk);
+    open.progs.on_list_walk.set_autoload(short_walk);
+    open.maps.listed_rows.set_autocreate(short_walk)?;
+    let row_size = size_of::<types::nt_task>() as u32 + sched.layout().size();
+    open.maps.listed_rows.set_value_size(row_size)?;
     open.load().context("loading tasks.bpf.o")
 }
 

@@ -57,7 +57,7 @@ pub const MARKS: u32 = 4096;
 pub const MARKS_MAX: usize = 1024;
 
 /// Threads that a short walk lists at a time (`NT_LIST_MAX`).
-pub const LIST_MAX: usize = 1024;
+pub const LIST_MAX: usize = 256;
 
 /// Each task is looked at in one of so many walks, whatever it does (`NT_LOOK_EVERY`).
 pub const LOOK_EVERY: u32 = 8;

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
 use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{AsRawLibbpf, Link};
 
 use super::{checked_by_libbpf, owned};
 
@@ -43,6 +44,28 @@ pub fn bpf_program_info(program: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_inf
     let result = unsafe { sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
     checked_by_libbpf(result)?;
     Ok(info)
+}
+
+/// Attaches an `iter/task` program to one thread: each read of an iterator of the link calls the program for it, and once more
+/// without a task. `tid` is an id of our pid namespace, looked up when an iterator is made.
+///
+/// # Errors
+/// EINVAL before Linux 6.1, which iterates over all tasks only.
+pub fn attach_to_thread(program: &impl AsRawLibbpf<LibbpfType = sys::bpf_program>, tid: u32) -> io::Result<Link> {
+    let mut info = sys::bpf_iter_link_info::default();
+    info.task = sys::bpf_iter_link_info__bindgen_ty_3 { tid, pid: 0, pid_fd: 0 };
+    let options = sys::bpf_iter_attach_opts {
+        sz: size_of::<sys::bpf_iter_attach_opts>() as sys::size_t,
+        link_info: &raw mut info,
+        link_info_len: size_of::<sys::bpf_iter_link_info>() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the program is alive, and what the options point to outlives the call.
+    let link =
+        unsafe { sys::bpf_program__attach_iter(program.as_libbpf_object().as_ptr(), &raw const options) };
+    let link = NonNull::new(link).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: libbpf has just made it.
+    Ok(unsafe { Link::from_ptr(link) })
 }
 
 /// The ids of types for keys and values in a [`Btf`] that was loaded.

@@ -55,6 +55,22 @@ impl Mapping {
         }
         Some(value)
     }
+
+    /// Replaces `bytes` by a copy of `len` bytes from byte `at` on, which nothing writes to meanwhile. Nothing is copied
+    /// of what is beyond the end.
+    pub fn copy_to(&self, bytes: &mut Vec<u8>, at: usize, len: usize) {
+        bytes.clear();
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return;
+        }
+        bytes.reserve(len);
+        // SAFETY: the source is inside of the mapping, the place has room for it, and they are apart; the caller knows that
+        // the kernel is done with it.
+        unsafe {
+            ptr::copy_nonoverlapping(self.at.as_ptr().cast::<u8>().add(at), bytes.as_mut_ptr(), len);
+            bytes.set_len(len);
+        }
+    }
 }
 
 impl Drop for Mapping {

@@ -114,7 +114,7 @@ impl Watch {
     /// Runs of the programs of the walk over all, and of that over a list.
     fn runs(&mut self) -> Result<[u64; 2]> {
         let programs = self.0.statistics()?.context("statistics are on")?.programs;
-        Ok(["on_task_walk", "on_listed_task"].map(|name| programs.get(name).map_or(0, |runs| runs.count)))
+        Ok(["on_task_walk", "on_list_walk"].map(|name| programs.get(name).map_or(0, |runs| runs.count)))
     }
 }
 
