@@ -32,44 +32,23 @@ help:
 
 build:
 	scripts/install-deps build
+	@echo 'building target/release/numatop-ng: about three minutes on two CPUs'
 	$(CARGO) build --release --locked
 
 run: build
 	$(SUDO) target/release/numatop-ng
 
-# The debug build has Parquet and the optimised one is without, so that each is built and tested once.
-# Root tests run as root: through sudo where we are not. What users start is built without debug assertions: the command
-# line, recordings and signals are tested in such a build, too.
-AS_ROOT := $(SUDO:%=% --preserve-env=HOME,CARGO,CARGO_HOME,CARGO_INCREMENTAL,RUSTUP_HOME env "PATH=$$PATH")
-
-# Tests of what users start. All are built by the user who owns the rest of target/, before root runs some of them.
-RELEASED = --test cli --test goldens --test printed --test signals --test symbols --test recordings
 test-host: export CARGO := $(CARGO)
 test-host:
-	scripts/install-deps test
-	scripts/install-deps static
-	$(CARGO) fmt --all --check
-	clang-format --dry-run --Werror $(BPF_C)
-	$(CARGO) clippy --locked --workspace --all-targets --features numatop-ng/parquet -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --document-private-items --features parquet
-	$(CARGO) test --locked --workspace --exclude numatop-bench --features numatop-ng/parquet
-ifneq ($(SUDO),)
-	$(AS_ROOT) $(CARGO) test --locked --features parquet --test probes
-endif
-	scripts/test-released --no-run $(RELEASED) --test probes
-	scripts/test-released $(RELEASED)
-	$(AS_ROOT) scripts/test-released --test probes -- signal
-	$(AS_ROOT) scripts/test-released --test probes -- record
+	scripts/test --host
 
-# What could not be covered (3: no such kernel, no tools for the other architecture) is said in the last lines, and is no
-# failure of what was tested.
-test: test-host
-	vmtests/run --core || [ $$? = 3 ]
-	vmtests/run --layouts || [ $$? = 3 ]
+test: export CARGO := $(CARGO)
+test:
+	scripts/test
 
-test-all: test-host
-	vmtests/run --all
-	vmtests/run --layouts
+test-all: export CARGO := $(CARGO)
+test-all:
+	scripts/test --all
 
 format:
 	scripts/install-deps test
@@ -79,8 +58,8 @@ format:
 static:
 	scripts/install-deps static
 	[ $(ARCH) = "$$(uname -m)" ] || vmtests/install-deps static
-	vmtests/build-static --release $(ARCH)
-	@echo "target/static/release/$(ARCH)/numatop-ng"
+	vmtests/build-static --dist $(ARCH)
+	@echo "target/static/dist/$(ARCH)/numatop-ng"
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -117,7 +96,7 @@ traces: build
 	scripts/install-deps traces
 	scripts/check-traces
 
-bench: build
+bench:
 	scripts/install-deps bench
 	benches/run
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
-use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, MapFlags, Program};
 
 use super::object;
@@ -87,7 +87,7 @@ impl AccessProbe {
         let mut open = object::open("access", AccessSkelBuilder::default())?;
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.samples.set_max_entries(ring_bytes(cpus, RING_PER_CPU, RING_MAX))?;
-        let skel = open.load().context("loading access.bpf.o")?;
+        let skel = object::load("access", open)?;
         let ring = SampleRing::new(&skel.maps.samples, "memory samples", parse)?;
         Ok(AccessProbe {
             links: CpuLinks::default(),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::Program;
-use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::skel::Skel;
 
 use super::object;
 use super::sampler::{CpuLinks, SampleRing, ring_bytes};
@@ -83,7 +83,7 @@ impl HotProbe {
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.samples.set_max_entries(ring_bytes(cpus.len() as u32, RING_PER_CPU, RING_MAX))?;
-        let skel = open.load().context("loading hot.bpf.o")?;
+        let skel = object::load("hot", open)?;
         let ring = SampleRing::new(&skel.maps.samples, "stacks", parse)?;
         let mut probe = HotProbe { links: CpuLinks::default(), ring, sampling, skel };
         probe.set_scoped(scoped);

@@ -1,9 +1,10 @@
 //! BPF objects: storage for them, and the programs of a loaded one.
 
+use std::ffi::OsString;
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result};
-use libbpf_rs::skel::SkelBuilder;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, Object, OpenObject, Program, ProgramMut};
 
 /// Opens the skeleton of `name`.bpf.o.
@@ -18,6 +19,30 @@ use libbpf_rs::{Link, Object, OpenObject, Program, ProgramMut};
 pub(super) fn open<B: SkelBuilder<'static>>(name: &str, builder: B) -> Result<B::Output> {
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     builder.open(place).with_context(|| format!("opening {name}.bpf.o"))
+}
+
+/// Programs that debug builds refuse to load, as a kernel does that keeps them from being loaded: a variable with their names,
+/// separated by commas. For tests of what is left without them.
+const REFUSE: &str = "NUMATOP_NG_REFUSE";
+
+/// Loads the programs of an open skeleton that are not left out.
+///
+/// # Errors
+/// The kernel refused one: its errno is in the chain.
+pub(super) fn load<S: OpenSkel<'static>>(name: &str, open: S) -> Result<S::Output> {
+    let loaded = match refused(open.open_object()) {
+        Some(_) => Err(libbpf_rs::Error::from_raw_os_error(libc::EPERM)),
+        None => open.load(),
+    };
+    loaded.with_context(|| format!("loading {name}.bpf.o"))
+}
+
+/// The first program to load that [`REFUSE`] names.
+fn refused(object: &OpenObject) -> Option<OsString> {
+    let names = std::env::var(REFUSE).ok().filter(|_| cfg!(debug_assertions))?;
+    let mut wanted =
+        object.progs().filter(|program| program.autoload()).map(|program| program.name().to_owned());
+    wanted.find(|program| names.split(',').any(|name| program == name))
 }
 
 /// The programs of an object that are loaded.

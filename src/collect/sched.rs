@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
-use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput};
 
 use super::cpu_states::CpuStates;
@@ -88,7 +88,7 @@ impl SchedProbe {
         open.maps.moves.set_max_entries(NodeMatrix::entries(topology.possible_nodes))?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
         open.maps.dirty_tasks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
-        let mut skel = open.load().context("loading sched.bpf.o")?;
+        let mut skel = object::load("sched", open)?;
 
         let states = CpuStates::new(skel.maps.cpus.as_fd(), cpus).context("mapping the per-CPU state")?;
         let moves = NodeMatrix::new(skel.maps.moves.as_fd(), topology.possible_nodes)?;

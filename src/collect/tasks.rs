@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::skel::Skel;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Program, RingBuffer, RingBufferBuilder};
 
 use super::cpu_masks::CpuMasks;
@@ -189,7 +189,10 @@ impl TaskProbe {
                     bss.nr_listed_rows = 0;
                     read_walk(&short.link, &mut self.buffer, &mut row)?;
                     let bss = bss_of(&mut self.skel)?;
-                    ensure!(sys::read_variable(&bss.nr_listed) == 0, "the walk over listed tasks did not run");
+                    ensure!(
+                        sys::read_variable(&bss.nr_listed) == 0,
+                        "the walk over listed tasks did not run"
+                    );
                     for at in 0..sys::read_variable(&bss.nr_listed_rows) as usize {
                         short.rows.copy_to(&mut self.row, at * short.stride, short.stride);
                         row(Row::split(&self.row).context("the walk over listed tasks wrote half a row")?.0);
@@ -316,7 +319,7 @@ fn load(
     open.maps.listed_rows.set_autocreate(short_walk)?;
     let row_size = size_of::<types::nt_task>() as u32 + sched.layout().size();
     open.maps.listed_rows.set_value_size(row_size)?;
-    open.load().context("loading tasks.bpf.o")
+    object::load("tasks", open)
 }
 
 fn bss_of<'a>(skel: &'a mut TasksSkel<'static>) -> Result<&'a mut types::bss> {

@@ -51,7 +51,10 @@ pub fn bpf_program_info(program: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_inf
 ///
 /// # Errors
 /// EINVAL before Linux 6.1, which iterates over all tasks only.
-pub fn attach_to_thread(program: &impl AsRawLibbpf<LibbpfType = sys::bpf_program>, tid: u32) -> io::Result<Link> {
+pub fn attach_to_thread(
+    program: &impl AsRawLibbpf<LibbpfType = sys::bpf_program>,
+    tid: u32,
+) -> io::Result<Link> {
     let mut info = sys::bpf_iter_link_info::default();
     info.task = sys::bpf_iter_link_info__bindgen_ty_3 { tid, pid: 0, pid_fd: 0 };
     let options = sys::bpf_iter_attach_opts {

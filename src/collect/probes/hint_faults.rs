@@ -33,7 +33,7 @@ fn attach(shared: &Shared<'_>, method: AttachMethod) -> Result<Attached<HintFaul
     let mut open = object::open("hint_faults", HintFaultsSkelBuilder::default())?;
     open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
     method.select(open.open_object_mut());
-    let skel = open.load().context("loading hint_faults.bpf.o")?;
+    let skel = object::load("hint_faults", open)?;
     Attached::all(skel, method.name())
 }
 

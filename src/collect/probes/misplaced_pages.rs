@@ -60,7 +60,7 @@ fn attach(
         let target = open.progs.on_misplaced.set_attach_target(0, Some(function.into()));
         target.with_context(|| format!("finding {function}"))?;
     }
-    let skel = open.load().context("loading misplaced_pages.bpf.o")?;
+    let skel = object::load("misplaced_pages", open)?;
     let link = match method {
         AttachMethod::Fentry => skel.progs.on_misplaced.attach(),
         AttachMethod::Kprobe => skel.progs.on_misplaced_kprobe.attach_kprobe(false, function),

@@ -26,6 +26,6 @@ fn attach(shared: &Shared<'_>, method: AttachMethod) -> Result<Attached<NumabTim
     let mut open = object::open("numab_time", NumabTimeSkelBuilder::default())?;
     open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
     method.select(open.open_object_mut());
-    let skel = open.load().context("loading numab_time.bpf.o")?;
+    let skel = object::load("numab_time", open)?;
     Attached::all(skel, method.name())
 }

@@ -6,7 +6,6 @@ use std::cell::RefCell;
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
-use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 use self::pace::Pace;
@@ -49,7 +48,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     open.maps.cpu_topo.reuse_fd(maps.cpu_topo).context("sharing the places of CPUs")?;
     open.maps.alloc_pace.set_max_entries(maps.possible_cpus)?;
     open.maps.alloc_shifts.set_max_entries(maps.possible_cpus)?;
-    let skel = open.load().context("loading page_allocs.bpf.o")?;
+    let skel = object::load("page_allocs", open)?;
     let bytes = maps.possible_cpus as usize * size_of::<AllocPace>();
     let paces =
         Mapping::new(skel.maps.alloc_pace.as_fd(), bytes).context("mapping the counts of allocations")?;

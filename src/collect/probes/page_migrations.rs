@@ -4,7 +4,6 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::Object;
-use libbpf_rs::skel::OpenSkel;
 
 use super::{Attached, Probe, Readings, Running, Shared};
 use crate::collect::node_matrix::NodeMatrix;
@@ -35,7 +34,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let rodata = open.maps.rodata_data.as_deref_mut().context("page_migrations.bpf.o has no .rodata")?;
     (rodata.nr_nodes, rodata.reason_at) = (nodes, arguments as u32 - 1);
     open.maps.moves.set_max_entries(NodeMatrix::entries(nodes))?;
-    let skel = open.load().context("loading page_migrations.bpf.o")?;
+    let skel = object::load("page_migrations", open)?;
     let pairs = NodeMatrix::new(skel.maps.moves.as_fd(), nodes)?;
     let programs = Attached::all(skel, "loaded, attached to the migration of pages")?;
     Ok(Box::new(BalanceProbe { pairs, programs }))

@@ -5,7 +5,6 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
 use libbpf_rs::Object;
-use libbpf_rs::skel::OpenSkel;
 
 use super::{Attached, Probe, Readings, Running, Shared};
 use crate::collect::object;
@@ -40,7 +39,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let nodes = shared.layout.nodes;
     let mut open = object::open("reclaim", ReclaimSkelBuilder::default())?;
     open.maps.reclaim.set_max_entries(nodes)?;
-    let skel = open.load().context("loading reclaim.bpf.o")?;
+    let skel = object::load("reclaim", open)?;
     let counts = Mapping::new(skel.maps.reclaim.as_fd(), size_of::<Reclaim>() * nodes as usize)
         .context("mapping the counters of reclaim")?;
     let programs = Attached::all(skel, "loaded, attached to reclaim")?;

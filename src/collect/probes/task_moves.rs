@@ -3,7 +3,6 @@
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
-use libbpf_rs::skel::OpenSkel;
 
 use super::{Attached, Probe, Running, Shared};
 use crate::collect::object;
@@ -19,6 +18,6 @@ pub(super) static PROBE: Probe = Probe {
 fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let mut open = object::open("task_moves", TaskMovesSkelBuilder::default())?;
     open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
-    let skel = open.load().context("loading task_moves.bpf.o")?;
+    let skel = object::load("task_moves", open)?;
     Ok(Box::new(Attached::all(skel, "loaded, attached to moves, swaps and what came to nothing")?))
 }

@@ -198,7 +198,7 @@ fn a_disk_that_is_full_leaves_nothing_behind() {
     let (machine, out) = (demo(&scratch, "60", "1"), scratch.join("out"));
     // A limit of the size of files is an error of the write, as a full disk is: 16 KiB.
     let command = "ulimit -f 16; exec \"$0\" export \"$1\" --format parquet -o \"$2/\"";
-    let binary = program::path();
+    let binary = program::beside_tests();
     let output = Command::new("bash").args(["-c", command, binary]).arg(&machine).arg(&out).output().unwrap();
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
@@ -217,7 +217,7 @@ fn a_disk_that_is_full_leaves_nothing_behind() {
 fn a_signal_leaves_nothing_that_is_not_whole() {
     let scratch = Scratch::new();
     let (machine, out) = (demo(&scratch, "560", "20"), scratch.join("out"));
-    let mut command = Command::new(program::path());
+    let mut command = Command::new(program::beside_tests());
     command.args(["export", machine.to_str().unwrap(), "--format", "parquet", "--tables", "tasks", "-o"]);
     let mut child = command.arg(format!("{}/", out.display())).stderr(Stdio::null()).spawn().unwrap();
     let begun = || out.exists() && !files_below(&out).is_empty();

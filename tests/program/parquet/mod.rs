@@ -22,7 +22,7 @@ use scratch::Scratch;
 type Row = BTreeMap<String, Field>;
 
 fn numatop(words: &[&str]) -> Output {
-    Command::new(program::path()).args(words).output().unwrap()
+    Command::new(program::beside_tests()).args(words).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
