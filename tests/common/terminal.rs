@@ -111,6 +111,31 @@ impl Terminal {
         Ok(())
     }
 
+    /// The line that is shown in reverse: the selected row.
+    pub fn selected(&self) -> Option<String> {
+        let screen = self.screen.screen();
+        let (rows, cols) = screen.size();
+        let is_reverse = |row: &u16| screen.cell(*row, 2).is_some_and(vt100::Cell::inverse);
+        (0..rows.get()).filter(is_reverse).last().map(|row| screen.contents_between(row, 0, row, cols.get()))
+    }
+
+    /// Presses a key until the selected row is a wanted one, and gives up where the selection does not move any more.
+    pub fn select(&mut self, key: &str, wanted: impl Fn(&str) -> bool) -> Result<bool> {
+        loop {
+            let before = self.selected();
+            if before.as_deref().is_some_and(&wanted) {
+                return Ok(true);
+            }
+            self.press(key)?;
+            let started = Instant::now();
+            while self.selected() == before {
+                if !self.take_in(Duration::from_millis(500)) || started.elapsed() > Duration::from_secs(5) {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
     pub fn press(&mut self, keys: &str) -> Result<()> {
         self.keys.write_all(keys.as_bytes())?;
         self.keys.flush().context("pressing a key")

@@ -22,6 +22,7 @@ mod leftovers;
 mod locked;
 mod locking;
 mod memory_event;
+mod needs;
 mod pages;
 mod placement;
 mod printed;
@@ -43,6 +44,9 @@ mod truth;
 mod until;
 mod workload;
 
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::sync::Mutex;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -109,6 +113,17 @@ fn summary(retried: &[&str]) -> Option<String> {
     (!tests.is_empty()).then(|| format!("{} {were} tried again: {}", tests.len(), tests.join("; ")))
 }
 
+/// Prints the tests that cannot run here with their reasons, and appends them to the file that `NUMATOP_IGNORED` names.
+fn list_ignored(lacking: &BTreeMap<&str, String>) {
+    let lines: String = lacking.iter().map(|(test, why)| format!("ignored {test}: {why}\n")).collect();
+    print!("{lines}");
+    if let Some(path) = std::env::var_os("NUMATOP_IGNORED") {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.and_then(|mut file| file.write_all(lines.as_bytes()))
+            .expect("the list of ignored tests is written");
+    }
+}
+
 fn main() {
     // A live source of a test starts its reader from this program, as it does from the tool.
     if std::env::args_os().next().is_some_and(|name| name == mm_reader::child::NAME) {
@@ -126,38 +141,11 @@ fn main() {
     if !root {
         eprintln!("tests/probes: not root, so no probe can be loaded: all of them are ignored");
     }
+    let lacking = if root { needs::lacking() } else { BTreeMap::new() };
     let trial = |name: &'static str, run: fn() -> anyhow::Result<()>| {
-        Trial::test(name, move || attempt(name, run)).with_ignored_flag(!root)
+        Trial::test(name, move || attempt(name, run)).with_ignored_flag(!root || lacking.contains_key(name))
     };
-    let no_engine = engine::obstacle();
-    if let Some(why) = no_engine {
-        eprintln!("tests/probes: {why}: tests with a real engine are ignored");
-    }
-    let with_engine = |name: &'static str, run: fn() -> anyhow::Result<()>| {
-        trial(name, run).with_ignored_flag(!root || no_engine.is_some())
-    };
-    let no_reclaim = reclaim::obstacle();
-    if let Some(why) = no_reclaim {
-        eprintln!("tests/probes: {why}: its test is ignored");
-    }
-    let with_reclaim = |name: &'static str, run: fn() -> anyhow::Result<()>| {
-        trial(name, run).with_ignored_flag(!root || no_reclaim.is_some())
-    };
-    let no_v1 = containers::no_memory_of_v1();
-    if let Some(why) = no_v1 {
-        eprintln!("tests/probes: {why}: its test is ignored");
-    }
-    let with_v1 = |name: &'static str, run: fn() -> anyhow::Result<()>| {
-        trial(name, run).with_ignored_flag(!root || no_v1.is_some())
-    };
-    let no_hugetlb = hugetlb::obstacle();
-    if let Some(why) = &no_hugetlb {
-        eprintln!("tests/probes: {why}: its test is ignored");
-    }
-    let with_hugetlb = |name: &'static str, run: fn() -> anyhow::Result<()>| {
-        trial(name, run).with_ignored_flag(!root || no_hugetlb.is_some())
-    };
-    let mut tests = tests![
+    let tests = tests![
         trial:
         balancing::the_probe_of_tasks_that_are_sent_loads,
         balancing::hinting_faults_are_attached_and_say_why_not_in_a_better_way,
@@ -281,62 +269,19 @@ fn main() {
         attack::a_recording_goes_on_beside_a_library_that_is_truncated,
         attack::a_link_to_a_pipe_or_a_device_is_not_opened,
         attack::names_are_found_under_low_limits_and_beside_inherited_descriptors,
-    ];
-    let no_lock = locking::obstacle();
-    if let Some(why) = &no_lock {
-        eprintln!("tests/probes: {why}: tests beside a locked address space are ignored");
-    }
-    let beside_lock = |name: &'static str, run: fn() -> anyhow::Result<()>| {
-        trial(name, run).with_ignored_flag(!root || no_lock.is_some())
-    };
-    tests.extend(tests![
-        beside_lock:
         locked::no_interval_waits_for_a_locked_process,
         locked::a_signal_ends_batch_mode_while_a_locked_process_is_read,
         locked::memory_of_others_is_placed_beside_locked_processes,
         locked::a_process_that_is_unlocked_has_values_again,
         screen::a_locked_process_is_looked_at_closely_and_the_screen_goes_on,
-    ]);
-    let no_sibling = smt::obstacle();
-    if let Some(why) = no_sibling {
-        eprintln!("tests/probes: {why}: the test of two busy siblings is ignored");
-    }
-    let with_sibling = |name: &'static str, run: fn() -> anyhow::Result<()>| {
-        trial(name, run).with_ignored_flag(!root || no_sibling.is_some())
-    };
-    tests.extend(tests![
-        with_sibling:
         smt::counts_by_sibling_follow_what_it_does,
-    ]);
-    tests.extend(tests![
-        with_reclaim:
         reclaim::reclaimed_pages_are_counted_on_their_node,
-    ]);
-    tests.extend(tests![
-        with_v1:
         containers::the_root_of_v1_has_the_memory_of_the_kernel,
-    ]);
-    tests.extend(tests![
-        with_hugetlb:
         hugetlb::pages_of_hugetlbfs_are_found_and_weigh_what_they_hold,
-    ]);
-    tests.extend(tests![
-        with_engine:
         engine::a_container_of_podman_is_watched_by_name,
         engine::a_container_of_podman_is_chosen_on_the_screen,
         printed::podman_does_what_is_printed_about_a_quota,
         printed::podman_does_what_is_printed_about_lists,
-    ]);
-    let no_x86 =
-        (!cfg!(target_arch = "x86_64")).then_some("the workloads of memory use are written for x86-64");
-    if let Some(why) = no_x86 {
-        eprintln!("tests/probes: {why}: their tests are ignored");
-    }
-    let with_x86 = |name: &'static str, run: fn() -> anyhow::Result<()>| {
-        trial(name, run).with_ignored_flag(!root || no_x86.is_some())
-    };
-    tests.extend(tests![
-        with_x86:
         access::random_loads_have_the_share_of_their_time,
         access::dependent_loads_have_the_share_of_their_time,
         access::stores_have_the_share_of_their_time,
@@ -350,26 +295,17 @@ fn main() {
         first_touches::memory_has_the_function_that_touched_it_first,
         memory_event::addresses_of_page_faults_are_on_the_node_of_their_page,
         contended_lines::both_sides_of_a_line_have_their_function,
-    ]);
-    let no_binutils = hot::no_binutils();
-    if let Some(why) = no_binutils {
-        eprintln!("tests/probes: {why}: tests with programs of their own are ignored");
-    }
-    let with_binutils = |name: &'static str, run: fn() -> anyhow::Result<()>| {
-        trial(name, run).with_ignored_flag(!root || no_binutils.is_some())
-    };
-    tests.extend(tests![
-        with_binutils:
         hot::functions_are_named_inside_another_root,
         hot::a_stripped_program_has_the_names_of_its_debug_file,
         hot::a_stripped_program_has_the_names_of_the_file_it_is_linked_to,
-    ]);
-    for (name, _) in RACES {
-        assert!(tests.iter().any(|test| test.name() == *name), "RACES names {name}, which is no test");
+    ];
+    for name in RACES.iter().map(|(name, _)| *name).chain(needs::named()) {
+        assert!(tests.iter().any(|test| test.name() == name), "{name} is no test");
     }
     let conclusion = libtest_mimic::run(&arguments, tests);
     if let Some(summary) = summary(&RETRIED.lock().unwrap()) {
         println!("{summary}");
     }
+    list_ignored(&lacking);
     conclusion.exit();
 }
