@@ -165,7 +165,7 @@ fn probe(facility: Facility) -> Result<()> {
     let probe = of(facility).context("no such probe")?;
     let root = Path::new("/");
     let topology = Topology::read(root)?;
-    let layout = Layout::new(topology.possible_nodes, topology.smt(), &[]);
+    let layout = Layout { pages: true, ..Layout::new(topology.possible_nodes, topology.smt(), &[]) };
     let store = records::create(layout)?;
     // Some count in the state of CPUs, which these programs have.
     let sched = SchedProbe::start(&topology, (&store, layout), Vec::new(), Scoped::Not, None)?;
