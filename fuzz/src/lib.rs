@@ -1,4 +1,4 @@
-//! All of the fuzz targets but their calls. Tests of the crate above have these modules too (`tests/fuzzed.rs`,
+//! All of the fuzz targets but their calls. Tests of the crate above have these modules too (`tests/worlds/fuzzed.rs`,
 //! `tests/recordings/fuzzed.rs`).
 
 pub mod access;

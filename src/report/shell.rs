@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 /// The style, and the script with its hash for the policy of the page. Beside the data, the only text that is not escaped.
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
-/// SHA-256 of the script; tests/report.rs compares them.
+/// SHA-256 of the script; tests/program/report.rs compares them.
 pub const SCRIPT_HASH: &str = include_str!("script.sha256");
 
 /// A part of a page.

@@ -1,7 +1,7 @@
 //! Output that users and other programs rely on, byte for byte: each file of tests/goldens is the standard output of a
 //! command, and `wrong_usage.txt` holds messages and exit codes.
 //!
-//! A change of output that is meant is accepted with `NUMATOP_ACCEPT_GOLDENS=1 cargo test --test goldens`, and read in
+//! A change of output that is meant is accepted with `NUMATOP_ACCEPT_GOLDENS=1 cargo test --test program goldens`, and read in
 //! `git diff` before it is committed.
 
 use std::collections::BTreeSet;
@@ -202,7 +202,7 @@ fn compare(name: &str, actual: &[u8]) -> Option<String> {
         return None;
     }
     let golden = fs::read(&path).unwrap_or_default();
-    (golden != actual).then(|| format!("tests/goldens/{name}: {}", first_difference(&golden, actual)))
+    (golden != actual).then(|| format!("tests/program/goldens/{name}: {}", first_difference(&golden, actual)))
 }
 
 /// The first line that is not the same, cut to what is around the difference.
@@ -221,7 +221,7 @@ fn first_difference(golden: &[u8], actual: &[u8]) -> String {
 fn check(differences: Vec<String>) {
     assert!(
         differences.is_empty(),
-        "{}\nif this is meant: {ACCEPT}=1 cargo test --test goldens, then read git diff tests/goldens",
+        "{}\nif this is meant: {ACCEPT}=1 cargo test --test program goldens, then read git diff tests/goldens",
         differences.join("\n")
     );
 }

@@ -9,7 +9,7 @@ use crate::scratch::Scratch;
 // `fuzz/` is a workspace of its own, which no other test builds.
 #[path = "../../fuzz/src/lib.rs"]
 #[expect(unsafe_code, reason = "calls C")]
-#[allow(dead_code, reason = "the other targets are run by tests/fuzzed.rs")]
+#[allow(dead_code, reason = "the other targets are run by tests/worlds/fuzzed.rs")]
 mod target;
 
 #[test]
