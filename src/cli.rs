@@ -390,9 +390,9 @@ pub struct DiagnoseArgs {
     )]
     pub path: Option<PathBuf>,
 
-    /// Watch for so many seconds: most rules need 30 to 60.
-    #[arg(long = "for", id = "seconds", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub seconds: u64,
+    /// Watch for this many seconds. By default as long as the slowest rule needs that can reach --fail-on: 95 for warnings.
+    #[arg(long = "for", id = "seconds", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: Option<u64>,
 
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub format: ReportFormat,
@@ -405,7 +405,11 @@ pub struct DiagnoseArgs {
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelArg::Warning)]
     pub fail_on: LevelArg,
 
-    /// Show infos, findings that another one explains, and what held for too short a time, too.
+    /// Exit with 0, not with 1, if nothing was found and something was not decided: a rule needed longer, or an input is missing.
+    #[arg(long)]
+    pub allow_undecided: bool,
+
+    /// Show infos, findings that another one explains, and suspected infos, too.
     #[arg(long)]
     pub all: bool,
 

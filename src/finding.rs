@@ -21,6 +21,7 @@ pub mod rule;
 pub mod rules;
 pub mod sorted;
 pub mod text;
+pub mod verdict;
 pub mod view;
 
 use std::fmt;

@@ -25,7 +25,8 @@ use std::sync::Arc;
 
 use regex_lite::Regex;
 
-use crate::finding::{Blind, Finding, Summary};
+use crate::finding::verdict::Verdict;
+use crate::finding::{Blind, Finding};
 use crate::model::sample::HostFacts;
 use crate::text::one_line;
 use buckets::Grid;
@@ -114,8 +115,8 @@ pub struct Report {
     pub containers: Table,
     /// See [`fold`]: causes before symptoms, the gravest first.
     pub findings: Vec<Finding>,
-    /// Numbers of rules that could look, at the end.
-    pub summary: Summary,
+    /// The verdict at the end.
+    pub verdict: Verdict,
     pub blind: Vec<Blind>,
     pub hot: Option<Hot>,
     pub missing: Missing,

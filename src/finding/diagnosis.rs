@@ -1,8 +1,11 @@
 //! The output of `diagnose`: findings with their commands, and the rules that could not look.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value as Json, json};
 
 use super::details::{Content, Paragraph, Section, details, short};
+use super::verdict::{Verdict, Why};
 use super::{Blind, Engine, Finding, Severity, State, json as objects, text};
 use crate::model::sample::HostFacts;
 use crate::text::{clean_str, hanging, one_line, plural, rfc3339, words};
@@ -13,13 +16,11 @@ pub const SCHEMA: u32 = 1;
 /// Columns of the words in front of paragraphs.
 const INDENT: usize = 9;
 
-/// Findings of a report: those that count, or all, with what held for too short a time.
+/// Findings of a report: those that count, or all; below them those that are suspected.
 fn shown(engine: &Engine, all: bool) -> Vec<Finding> {
     let mut shown: Vec<Finding> =
         engine.findings().iter().filter(|finding| all || finding.counts()).cloned().collect();
-    if all {
-        shown.extend(engine.pending());
-    }
+    shown.extend(engine.pending().into_iter().filter(|finding| all || finding.severity > Severity::Info));
     shown
 }
 
@@ -40,14 +41,14 @@ pub fn render_text(engine: &Engine, host: &HostFacts, all: bool, width: usize) -
     let shown = shown(engine, all);
     for finding in &shown {
         out.push('\n');
-        push(&mut out, finding, all, width);
+        push(&mut out, engine, finding, all, width);
     }
     out.push('\n');
     out += &summary(engine, all, width);
     out
 }
 
-fn push(out: &mut String, finding: &Finding, all: bool, width: usize) {
+fn push(out: &mut String, engine: &Engine, finding: &Finding, all: bool, width: usize) {
     let rank = match (finding.rank, finding.state) {
         (Some(rank), _) => format!("{rank} "),
         (None, State::Pending) => "? ".to_owned(),
@@ -55,7 +56,10 @@ fn push(out: &mut String, finding: &Finding, all: bool, width: usize) {
     };
     let severity = finding.severity.name().to_uppercase();
     let held = match finding.state {
-        State::Pending => format!("held {}, too short to be sure", text::duration(finding.held_ns)),
+        State::Pending => {
+            let needs = text::duration(engine.needs_ns(finding.key.id));
+            format!("held {} of {needs}", text::duration(finding.held_ns))
+        }
         _ => format!("held {}", text::duration(finding.held_ns)),
     };
     let whose = one_line(&finding.identity.label);
@@ -94,28 +98,21 @@ fn push(out: &mut String, finding: &Finding, all: bool, width: usize) {
     }
 }
 
-/// The last paragraph: numbers of findings, and the rules that could not look, never without each other.
+/// The last paragraph: the verdict, and the rules that lack data, never without each other.
 fn summary(engine: &Engine, all: bool, width: usize) -> String {
-    let summary = engine.summary();
-    let counted = summary.critical + summary.warning;
+    let verdict = Verdict::of(engine);
     let over: Vec<&Finding> = engine.ended().filter(|finding| finding.severity > Severity::Info).collect();
-    let mut text = match counted {
-        0 if over.is_empty() => format!("No finding in {}.", text::duration(engine.watched_ns())),
-        0 => format!("No finding at the end of {}.", text::duration(engine.watched_ns())),
-        _ => format!("{}, {} explained.", plural(counted, "finding"), summary.explained),
-    };
-    if !over.is_empty() {
-        text += &format!(" {} ended before.", over.len());
+    let mut text = verdict.words();
+    if verdict.summary.info > 0 {
+        text += &format!(" {}{}.", plural(verdict.summary.info, "info"), if all { "" } else { " (--all)" });
     }
-    if summary.info > 0 {
-        text += &format!(" {}{}.", plural(summary.info, "info"), if all { "" } else { " (--all)" });
-    }
-    text += &format!(" {} of {} rules could look", summary.could_look, summary.rules);
-    let all_blind: Vec<&Blind> = engine.wholly_blind().collect();
-    text += if all_blind.is_empty() { "." } else { "; not:" };
+    text += &format!(" {}", verdict.rules());
     let mut out = hanging("", words(&text), width);
-    for blind in all_blind {
+    for blind in engine.wholly_blind() {
         out += &hanging("  ", words(&one_line(&format!("{}: {}", blind.id, blind.words))), width);
+    }
+    for line in undecided(&verdict, all) {
+        out += &hanging("  ", words(&one_line(&line)), width);
     }
     if !over.is_empty() {
         out += "Ended before:\n";
@@ -148,11 +145,34 @@ fn summary(engine: &Engine, all: bool, width: usize) -> String {
     out
 }
 
+/// Lines on what was not decided. Rules that were watched for too short a time share lines by the time that they need.
+fn undecided(verdict: &Verdict, all: bool) -> Vec<String> {
+    let mut by_need: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    for rule in verdict.undecided.iter().filter(|rule| rule.why == Why::TooShort) {
+        if all || rule.gravest > Severity::Info {
+            by_need.entry(rule.needs_ns).or_default().push(rule.id);
+        }
+    }
+    let short = by_need
+        .iter()
+        .map(|(needs, ids)| format!("not decided, {} needed: {}", text::duration(*needs), ids.join(", ")));
+    let doubts = verdict.doubts.iter().map(|doubt| {
+        format!(
+            "{}: {:.0} +-{:.0} % of the accesses of {} are remote ({}): {}",
+            doubt.rule, doubt.remote_pct, doubt.error, doubt.identity.label, doubt.source, doubt.because
+        )
+    });
+    short.chain(doubts).collect()
+}
+
 /// The report as one JSON object. `exit` is the exit code.
 pub fn render_json(engine: &Engine, host: &HostFacts, all: bool, wall_ns: i64, exit: u8) -> Json {
     let shown = shown(engine, all);
-    let mut summary = objects::summary(&engine.summary());
+    let verdict = Verdict::of(engine);
+    let mut summary = objects::summary(&verdict.summary);
     summary["exit"] = json!(exit);
+    summary["undecided"] = objects::undecided(&verdict);
+    summary["verdict"] = json!(verdict.words());
     json!({
         "schema": SCHEMA,
         "time": rfc3339(wall_ns),

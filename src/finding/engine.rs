@@ -7,6 +7,7 @@ mod most;
 mod over;
 mod rows;
 mod state;
+mod undecided;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -14,10 +15,12 @@ use std::sync::{Arc, OnceLock};
 use self::over::{look_over, trend};
 pub(super) use self::rows::Uses;
 use self::state::{Episode, Past};
+use self::undecided::{Asked, Stretch};
 use super::fit::Near;
 use super::history::{MachineSums, RowSums, Series, machine_over};
 use super::hold;
 use super::rule::{Blindness, Look, Rule};
+use super::verdict::Doubt;
 use super::view::{Rows, View};
 use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, causes, rollup, rules};
 use crate::model::sample::HostFacts;
@@ -53,6 +56,16 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options { scale: 1.0, only: None, without: BTreeSet::new() }
+    }
+}
+
+impl Options {
+    /// Rules that look.
+    pub fn rules(&self) -> impl Iterator<Item = &'static Rule> {
+        let wanted = |rule: &&'static Rule| {
+            self.only.as_ref().is_none_or(|only| only.contains(rule.id)) && !self.without.contains(rule.id)
+        };
+        rules::RULES.iter().copied().filter(wanted)
     }
 }
 
@@ -100,6 +113,13 @@ pub struct Engine {
     reasons: Option<look::Reasons>,
     /// By the place of the rule.
     states: Vec<States>,
+    /// Time without a gap that each rule was watched for, by its place.
+    stretches: Vec<Stretch>,
+    /// What rules about places of memory found wanting in processes of this interval.
+    asked: BTreeMap<Subject, Asked>,
+    /// Since when accesses of processes leave their node without a finding, ns.
+    doubted: BTreeMap<Subject, u64>,
+    doubts: Vec<Doubt>,
     past: BTreeMap<Key, Past>,
     findings: Vec<Finding>,
     ended: VecDeque<Finding>,
@@ -134,13 +154,13 @@ struct Interval {
 impl Engine {
     /// An engine that has seen nothing.
     pub fn new(options: Options) -> Engine {
-        let wanted = |rule: &&'static Rule| {
-            options.only.as_ref().is_none_or(|only| only.contains(rule.id))
-                && !options.without.contains(rule.id)
-        };
-        let rules: Vec<&'static Rule> = rules::RULES.iter().copied().filter(wanted).collect();
+        let rules: Vec<&'static Rule> = options.rules().collect();
         Engine {
             states: rules.iter().map(|_| States::new()).collect(),
+            stretches: vec![Stretch::default(); rules.len()],
+            asked: BTreeMap::new(),
+            doubted: BTreeMap::new(),
+            doubts: Vec::new(),
             rules,
             options,
             machine: Series::default(),
@@ -179,7 +199,9 @@ impl Engine {
         let shown = std::mem::take(&mut self.findings);
         self.note_ended(&shown, self.last_ns);
         let watched_before_ns = self.watched_ns();
+        let stretches = self.stretches.iter().map(|stretch| stretch.interrupted()).collect();
         *self = Engine {
+            stretches,
             ended: std::mem::take(&mut self.ended),
             gravest_ended: self.gravest_ended,
             watched_before_ns,
@@ -212,11 +234,14 @@ impl Engine {
         rows.hints = self.uses.hints();
         (rows.uses, rows.tracked) = (Arc::clone(&self.uses), tracked);
         rows.near = self.near_of(&snapshot.host);
+        self.stretch(interval);
         let looks = self.look(snapshot, &rows, interval);
         self.hold(snapshot, &rows, looks, interval);
         self.keep_sums(snapshot, &rows, interval);
         self.judge(snapshot, &rows, interval);
-        self.list(snapshot, &rows, interval)
+        let changes = self.list(snapshot, &rows, interval);
+        self.doubt(snapshot, &rows, interval);
+        changes
     }
 
     /// Findings that are active or clearing: causes by rank, each followed by its symptoms, infos last.
@@ -269,7 +294,8 @@ impl Engine {
         summary
     }
 
-    /// Conditions that held all of the time that was watched, which was too short: suspected.
+    /// Conditions that have held in most of the time that was watched, and not yet for long enough: suspected. Each has the
+    /// severity that it would have.
     pub fn pending(&self) -> Vec<Finding> {
         let mut pending = Vec::new();
         for (rule, states) in self.rules.iter().zip(&self.states) {
@@ -281,11 +307,9 @@ impl Engine {
                 {
                     let finding = episode.finding(rule, subject, self.last_ns);
                     // It may be over in a moment: no more than suspected.
-                    pending.extend(finding.map(|finding| Finding {
-                        severity: Severity::Info,
-                        confidence: Confidence::Suspected,
-                        ..finding
-                    }));
+                    pending.extend(
+                        finding.map(|finding| Finding { confidence: Confidence::Suspected, ..finding }),
+                    );
                 }
             }
         }
@@ -341,7 +365,7 @@ impl Engine {
                     }
                     continue;
                 }
-                Look::Quiet => false,
+                Look::Quiet | Look::Excused(_) => false,
                 Look::Seen(_) => true,
             };
             let episode = self.states[at].entry(subject).or_insert_with(|| Episode::new(interval.from_ns));

@@ -247,7 +247,7 @@ pub fn kernel_places(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
 const HINTS_LEAST: u64 = 100;
 
 /// The share of remote accesses of a process in percent, with its error in points, where accesses were counted or sampled.
-fn remote_accesses(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
+pub fn remote_accesses(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
     let Of::Process(task) = of else { return None };
     let source = REMOTE_SOURCE.read(task, view.window);
     if !matches!(&source, Ok(Value::Text(source)) if matches!(source.as_str(), "counted" | "sampled")) {

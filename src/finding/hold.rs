@@ -22,6 +22,11 @@ pub(super) fn length(seconds: f64, scale: f64, usual_ns: u64) -> u64 {
     if wanted == 0 { 0 } else { wanted.max(usual_ns.saturating_mul(INTERVALS)) }
 }
 
+/// Whether an interval of this length is a gap for what must hold for `needs_ns`.
+pub(super) fn is_gap(length_ns: u64, needs_ns: u64) -> bool {
+    length_ns as f64 > needs_ns as f64 / 3.0 * GAP_THIRDS && needs_ns > 0
+}
+
 impl Trail {
     /// Adds an interval and forgets those that ended `keep_ns` before.
     pub(super) fn add(&mut self, from_ns: u64, to_ns: u64, so: bool, keep_ns: u64) {

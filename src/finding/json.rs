@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use super::verdict::{Undecided, Verdict};
 use super::{Arithmetic, Blind, Check, Command, Engine, Evidence, Finding, Gain, Subject, Summary};
 use crate::text::rfc3339;
 
@@ -149,6 +150,21 @@ pub fn findings(engine: &Engine) -> Json {
 /// The list of rules that could not look.
 pub fn blinds(engine: &Engine) -> Json {
     engine.blind().iter().map(blind).collect()
+}
+
+/// What was not decided: rules that needed longer, conditions that have not held for long enough, and subjects in doubt.
+pub fn undecided(verdict: &Verdict) -> Json {
+    let one = |rule: &Undecided| {
+        json!({
+            "id": rule.id,
+            "why": rule.why.id(),
+            "severity": rule.gravest.name(),
+            "needs_s": round(rule.needs_ns as f64 / 1e9),
+            "had_s": round(rule.had_ns as f64 / 1e9),
+            "subjects": rule.subjects,
+        })
+    };
+    verdict.undecided.iter().map(one).collect()
 }
 
 /// Numbers of findings and rules.

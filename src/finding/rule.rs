@@ -13,8 +13,10 @@ use crate::model::units::NodeId;
 pub enum Look {
     /// An input is missing: which, and why.
     Blind(Blindness),
-    /// The inputs are there and the condition does not hold, or a guard says so.
+    /// The inputs are there and the condition does not hold.
     Quiet,
+    /// The condition holds as far as it goes, and this guard of the rule excuses it.
+    Excused(&'static str),
     /// The condition holds.
     Seen(Box<Seen>),
 }
@@ -256,6 +258,16 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether it is about processes whose memory is on other nodes than they run on.
+    pub fn of_places(&self) -> bool {
+        matches!(self.id, "memory-on-other-node" | "spread-over-nodes" | "remote-after-pin")
+    }
+
+    /// A guard of this name in words.
+    pub fn guard(&self, name: &str) -> Option<&'static str> {
+        self.not_when.iter().find(|(guard, _)| *guard == name).map(|(_, words)| *words)
+    }
+
     /// The limit with this name, from where on the condition holds or, with `over`, is not over yet. Infinite where the
     /// rule has no such limit, so that its condition never holds; a test looks for that.
     pub fn limit(&self, name: &str, over: bool) -> f64 {

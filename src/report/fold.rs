@@ -11,6 +11,7 @@ use super::matrix::Matrices;
 use super::programs::{Columns, Rows, add_at, parts_of};
 use super::{About, Options, Report};
 use crate::entity::container_name;
+use crate::finding::verdict::Verdict;
 use crate::finding::{Blind, Engine, Finding};
 use crate::hot::profile::Profile;
 use crate::metric::container::CONTAINER_METRICS;
@@ -264,7 +265,7 @@ impl Fold {
         };
         let engine = self.engine.unwrap_or_default();
         let findings = found(&engine);
-        let (summary, blind) = (engine.summary(), engine.blind().to_vec());
+        let (verdict, blind) = (Verdict::of(&engine), engine.blind().to_vec());
         for lane in &mut self.lanes {
             if about.host.topology.nodes.len() == 1 && lane.id.needs_nodes() {
                 lane.missing = Some("the machine has one node".into());
@@ -286,7 +287,7 @@ impl Fold {
             lanes: self.lanes,
             matrices: self.matrices,
             findings,
-            summary,
+            verdict,
             blind: blind.into_iter().map(|blind| Blind { words: one_line(&blind.words), ..blind }).collect(),
             hot: Hot::of(&self.profile),
             missing: self.missing,

@@ -49,7 +49,7 @@ pub fn object(report: &Report, clock: &Clock) -> Json {
         "matrix": matrices(report),
         "findings": report.findings.iter().map(findings::finding).collect::<Vec<Json>>(),
         "findings_blind": report.blind.iter().map(findings::blind).collect::<Vec<Json>>(),
-        "findings_summary": findings::summary(&report.summary),
+        "findings_summary": findings::summary(&report.verdict.summary),
         "programs": table(report, &report.programs),
         "containers": table(report, &report.containers),
         "hot": hot(report),

@@ -6,6 +6,7 @@ use super::lanes::Id;
 use super::programs::{Row, Sums};
 use super::track::Track;
 use super::{About, Report};
+use crate::finding::verdict::Verdict;
 use crate::finding::{Finding, Severity};
 use crate::metric::{Unit, Witness};
 use crate::text::{plural, quantity};
@@ -179,7 +180,7 @@ pub fn lede(report: &Report) -> String {
     if !report.has_nodes() {
         said.push("With one node all memory is local, so this report is about CPU time and waiting.".into());
     }
-    said.push(findings_sentence(&report.findings));
+    said.push(findings_sentence(&report.findings, &report.verdict));
     said.join(" ")
 }
 
@@ -263,7 +264,7 @@ pub fn and(names: &[String]) -> String {
 }
 
 /// The number of findings, and of those for which a command can be typed now.
-pub fn findings_sentence(findings: &[Finding]) -> String {
+pub fn findings_sentence(findings: &[Finding], verdict: &Verdict) -> String {
     let asks = |finding: &&Finding| !finding.is_symptom() && finding.severity > Severity::Info;
     let grave: Vec<&Finding> = findings.iter().filter(asks).collect();
     let now = |finding: &&&Finding| {
@@ -271,7 +272,7 @@ pub fn findings_sentence(findings: &[Finding]) -> String {
     };
     let can = grave.iter().filter(now).count();
     match (grave.len(), can) {
-        (0, _) => "No finding needs action.".into(),
+        (0, _) => verdict.words(),
         (1, 1) => "One finding has a command that can be typed now.".into(),
         (1, _) => "One finding.".into(),
         (all, 0) => format!("{} findings.", number(all)),
@@ -397,17 +398,13 @@ pub fn who(sums: &Sums) -> String {
     }
 }
 
-/// The sentence on rules: never a number of findings without that of the rules that could look.
+/// The sentence on rules: never a number of findings without that of the rules that ran.
 pub fn rules(report: &Report) -> String {
-    let grave = report.findings.iter().any(|finding| finding.counts());
-    let looked = format!("{} of {} rules could look.", report.summary.could_look, report.summary.rules);
-    if report.findings.is_empty() {
-        format!("No finding. {looked}")
-    } else if grave {
-        looked
-    } else {
-        format!("No finding needs action. {looked}")
+    let rules = report.verdict.rules();
+    if report.findings.iter().any(Finding::counts) {
+        return rules;
     }
+    format!("{} {rules}", report.verdict.words())
 }
 
 /// The sign and the word of a severity.

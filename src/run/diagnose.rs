@@ -1,6 +1,5 @@
 //! Watching for findings: this machine for a while, or a recording; what was found, and an exit code that says it.
 
-use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,6 +16,7 @@ use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiagnoseArgs, LevelArg, ReportFormat};
 use crate::error::Exit;
 use crate::finding::redact::Redactor;
+use crate::finding::verdict::{Verdict, Why};
 use crate::finding::{Engine, Options, Severity, diagnosis, rules};
 use crate::list::findings::explain;
 use crate::model::event::Role;
@@ -30,6 +30,7 @@ use crate::report::fold::Fold;
 use crate::report::page::{self, View};
 use crate::source::recording::Recording;
 use crate::source::{Focus, Source};
+use crate::text::plural;
 
 pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     if let Some(id) = &args.explain {
@@ -44,7 +45,11 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     let mut folded = Folded { engine: Engine::new(chosen.clone()), deriving, page: None };
     match &args.path {
         Some(path) => fold_recording(path, args, &mut folded, stop)?,
-        None => fold_machine(args, &mut folded, stop)?,
+        None => {
+            let seconds = seconds(args, &chosen);
+            warn_of_short(&chosen, least(args), seconds, &format!("--for {seconds}"));
+            fold_machine(args, seconds, &mut folded, stop)?;
+        }
     }
     if signals::ended_by().is_some_and(|signal| signal != libc::SIGINT) {
         return Ok(ran());
@@ -53,6 +58,10 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
         say::message("numatop-ng: nothing was measured");
         return Ok(Exit::CouldNotMeasure.into());
     };
+    if args.path.is_some() {
+        let had_s = folded.engine.watched_ns().div_ceil(1_000_000_000);
+        warn_of_short(&chosen, least(args), had_s, &format!("The recording has {had_s} s, which"));
+    }
     let exit = exit(args, &chosen, &folded.engine);
     match args.format {
         ReportFormat::Text => {
@@ -125,15 +134,15 @@ fn fold_recording(path: &Path, args: &DiagnoseArgs, folded: &mut Folded, stop: B
 }
 
 /// Folds intervals of this machine for as long as was asked for.
-fn fold_machine(args: &DiagnoseArgs, folded: &mut Folded, stop: BorrowedFd<'_>) -> Result<()> {
+fn fold_machine(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded, stop: BorrowedFd<'_>) -> Result<()> {
     let live = options::watched(&args.scope, &args.measure, &options::user_names(&args.measure)?)?;
     let mut source = start(live)?;
     source.focus(Focus { asked: asked(&source.host()), ..Focus::default() });
-    say::message(format!("numatop-ng: watching for {} s", args.seconds));
+    say::message(format!("numatop-ng: watching for {seconds} s"));
     let (begin, interval) = (Instant::now(), args.measure.interval());
-    let end = begin + Duration::from_secs(args.seconds);
+    let end = begin + Duration::from_secs(seconds);
     let mut due = begin;
-    let seconds_ns = i64::try_from(args.seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000);
+    let seconds_ns = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000);
     while let Some(sample) = source.next()? {
         let host = source.host();
         if args.report.is_some() && folded.page.is_none() {
@@ -158,21 +167,56 @@ pub(super) fn asked(host: &HostFacts) -> Asked {
     Asked { texts: true, huge: host.slots(Role::Dtlb).next().is_some() }
 }
 
-/// 1 where every rule or one that was named could not look; 5 where a finding is grave enough; else 0.
-fn exit(args: &DiagnoseArgs, chosen: &Options, engine: &Engine) -> Exit {
-    let least = match args.fail_on {
+/// The severity from which on a finding is a failure.
+fn least(args: &DiagnoseArgs) -> Severity {
+    match args.fail_on {
         LevelArg::Info => Severity::Info,
         LevelArg::Warning => Severity::Warning,
         LevelArg::Critical => Severity::Critical,
+    }
+}
+
+/// Rules that are asked and can be a failure, and the seconds that each needs.
+fn needs(chosen: &Options, least: Severity) -> impl Iterator<Item = u64> {
+    chosen.rules().filter(move |rule| rule.gravest >= least).map(|rule| rule.hold.on_s.ceil() as u64)
+}
+
+/// Seconds beside those that a rule needs: samples before the first interval, and one that comes late.
+const MARGIN_S: u64 = 5;
+
+/// Seconds to watch for.
+fn seconds(args: &DiagnoseArgs, chosen: &Options) -> u64 {
+    let all = chosen.rules().map(|rule| rule.hold.on_s.ceil() as u64);
+    let longest = needs(chosen, least(args)).max().or(all.max()).unwrap_or(0);
+    args.seconds.unwrap_or(longest.max(MARGIN_S) + MARGIN_S)
+}
+
+/// Says of how many rules it cannot be decided whether they are right.
+fn warn_of_short(chosen: &Options, least: Severity, seconds: u64, what: &str) {
+    let short: Vec<u64> = needs(chosen, least).filter(|needs| *needs > seconds).collect();
+    let (Some(from), Some(to)) = (short.iter().min(), short.iter().max()) else { return };
+    let range = if from == to { format!("{from} s") } else { format!("{from} to {to} s") };
+    let (number, all) = (short.len(), chosen.rules().count());
+    say::message(format!(
+        "numatop-ng: {what} is too short for {number} of {}: they need {range}, so that their findings can only be suspected",
+        plural(all, "rule")
+    ));
+}
+
+/// The exit code. First comes what was asked for by name and not decided, then what was found, then what is open.
+fn exit(args: &DiagnoseArgs, chosen: &Options, engine: &Engine) -> Exit {
+    let least = least(args);
+    let verdict = Verdict::of(engine);
+    let open = |id: &str| {
+        engine.wholly_blind().any(|blind| blind.id == id)
+            || verdict.undecided.iter().any(|rule| rule.id == id && rule.why != Why::Excused)
     };
-    let blind: BTreeSet<&str> = engine.wholly_blind().map(|blind| blind.id).collect();
-    let named = chosen.only.iter().flatten().any(|id| blind.contains(id.as_str()));
-    let found = diagnosis::is_found(engine, least);
-    let nothing = engine.summary().could_look == 0;
+    let named = chosen.only.iter().flatten().any(|id| open(id));
     match () {
-        () if named => Exit::CouldNotMeasure,
-        () if found => Exit::Found,
-        () if nothing => Exit::CouldNotMeasure,
+        () if named && !args.allow_undecided => Exit::CouldNotMeasure,
+        () if diagnosis::is_found(engine, least) => Exit::Found,
+        () if verdict.summary.could_look == 0 => Exit::CouldNotMeasure,
+        () if !verdict.decides(least) && !args.allow_undecided => Exit::CouldNotMeasure,
         () => Exit::Ok,
     }
 }

@@ -26,4 +26,5 @@ mod scheduling;
 mod sick_rest;
 mod sick_worlds;
 mod tiers;
+mod verdict;
 mod world;

@@ -6,6 +6,7 @@ use super::super::rule::{Blindness, Look, Reason, Rule};
 use super::super::view::{Of, Rows, View};
 use super::super::{Blind, Kind, Subject, rules};
 use super::state::Episode;
+use super::undecided::Asked;
 use super::{Engine, Interval, rows};
 use crate::model::sample::{HostFacts, Missing};
 use crate::snapshot::Snapshot;
@@ -38,6 +39,7 @@ impl Engine {
         let kinds = Together::of(&subjects, &uses);
         let mut looks = Vec::new();
         self.blind.clear();
+        self.asked.clear();
         for (at, rule) in self.rules.iter().enumerate() {
             let (never, states) = (&reasons[at], &self.states[at]);
             let cannot = never.is_some() || (rule.group.needs_nodes() && nodes < 2);
@@ -67,6 +69,9 @@ impl Engine {
                         }
                         None => Look::Quiet,
                     };
+                    if rule.of_places() {
+                        Asked::note(&mut self.asked, rule, subject, &look);
+                    }
                     if let (Look::Blind(why), None) = (&look, never) {
                         blind += 1;
                         first.get_or_insert_with(|| why.clone());

@@ -28,7 +28,7 @@ pub(super) fn look_over(
             Ok((*seen, told, view.identity(of)))
         }
         Look::Blind(why) => Err(Some(why)),
-        Look::Quiet => Err(None),
+        Look::Quiet | Look::Excused(_) => Err(None),
     };
     match subject {
         Subject::Host => look(&Of::Host),

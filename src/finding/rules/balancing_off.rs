@@ -45,7 +45,7 @@ fn sees(view: &View<'_>, rule: &'static Rule, task: &Task) -> Result<bool, ()> {
     let view = View { rule, ..waiting::now(view) };
     match (rule.look)(&view, &Of::Process(task)) {
         Look::Seen(seen) => Ok(seen.confidence > Confidence::Suspected),
-        Look::Quiet => Ok(false),
+        Look::Quiet | Look::Excused(_) => Ok(false),
         Look::Blind(_) => Err(()),
     }
 }

@@ -65,8 +65,11 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let best = view.number(&REMOTE_BEST_PCT, of).unwrap_or(0.0);
     let remote = view.number(&REMOTE_PCT, of).unwrap_or(outside);
-    if remote - best < view.limit("remote") || !guards::is_default(task.raw.mempolicy) {
+    if remote - best < view.limit("remote") {
         return Ok(Look::Quiet);
+    }
+    if !guards::is_default(task.raw.mempolicy) {
+        return Ok(Look::Excused("policy"));
     }
     let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
@@ -74,10 +77,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if !whole.iter().all(|node| node.0 < 64 && cpus >> node.0 & mems >> node.0 & 1 == 1)
         || !whole.contains(&home)
     {
-        return Ok(Look::Quiet);
+        return Ok(Look::Excused("bound"));
     }
-    if guards::is_own_memory(view, of) != Some(true) || guards::is_moving(view, of, &placed) {
-        return Ok(Look::Quiet);
+    if guards::is_own_memory(view, of) != Some(true) {
+        return Ok(Look::Excused("shared"));
+    }
+    if guards::is_moving(view, of, &placed) {
+        return Ok(Look::Excused("balancing-repairs"));
     }
     if guards::is_cold(view, of, &placed) {
         return Ok(guards::cold());
@@ -87,7 +93,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let from: Vec<NodeId> =
         placed.holders(&here, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
     if away > room || from.is_empty() {
-        return Ok(Look::Quiet);
+        return Ok(Look::Excused("no-room"));
     }
     let witness = guards::witness(view, of, &placed);
     let sure = remote - placed.error - best >= view.limit("remote") && witness.is_some();

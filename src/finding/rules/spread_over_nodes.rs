@@ -80,8 +80,11 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if view.container_of(of).is_some_and(|row| spread_containers::has_cpuset(view, row)) {
         return Ok(Look::Quiet);
     }
-    if guards::is_own_memory(view, of) != Some(true) || guards::is_moving(view, of, &placed) {
-        return Ok(Look::Quiet);
+    if guards::is_own_memory(view, of) != Some(true) {
+        return Ok(Look::Excused("shared"));
+    }
+    if guards::is_moving(view, of, &placed) {
+        return Ok(Look::Excused("converging"));
     }
     let Some(witness) = guards::witness(view, of, &placed) else { return Ok(Look::Quiet) };
     let Some(set) = best_set(view, of, &placed, used.len(), &whole) else { return Ok(Look::Quiet) };
@@ -91,7 +94,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let accesses = [&LMA_PER_S, &RMA_PER_S].map(|metric| view.number(metric, of).unwrap_or(0.0));
     if accesses.iter().sum::<f64>() >= view.limit("accesses") * set.len() as f64 {
-        return Ok(Look::Quiet);
+        return Ok(Look::Excused("bandwidth"));
     }
     let sure = remote - placed.error - rest >= view.limit("remote");
     let is_machine = task.raw.comm.bytes().starts_with(b"qemu-");

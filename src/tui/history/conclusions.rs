@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::finding::{Blind, Engine, Finding, Severity, Subject, Summary};
+use crate::finding::verdict::Verdict;
+use crate::finding::{Blind, Engine, Finding, Severity, Subject};
 use crate::model::process::ProcessId;
 use crate::snapshot::Snapshot;
 
@@ -22,9 +23,8 @@ pub struct Conclusions {
     /// before, which are shared: ten minutes of copies would be megabytes.
     pub ended: Arc<Vec<Finding>>,
     pub blind: Arc<Vec<Blind>>,
-    pub summary: Summary,
-    /// Time that was watched up to here, ns.
-    pub watched_ns: u64,
+    /// See [`Verdict`].
+    pub verdict: Verdict,
     /// Processes whose accesses rules would like to know, those with findings first.
     pub asks: Vec<ProcessId>,
     /// See [`Engine::suspects`].
@@ -50,8 +50,7 @@ impl Conclusions {
             ),
             blind: same_blind
                 .map_or_else(|| Arc::new(engine.blind().to_vec()), |before| Arc::clone(&before.blind)),
-            summary: engine.summary(),
-            watched_ns: engine.watched_ns(),
+            verdict: Verdict::of(engine),
             asks: engine.asks(),
             suspects: engine.suspects(),
         }

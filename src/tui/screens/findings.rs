@@ -96,6 +96,7 @@ impl Findings {
             Order::Since => rows.sort_by_key(|row| std::cmp::Reverse(row.since_mono_ns)),
             Order::Subject => rows.sort_by(|a, b| a.key.subject.cmp(&b.key.subject)),
         }
+        rows.extend(now.verdict.suspected().filter(|row| !is_aside(row)).cloned());
         rows.extend(now.ended.iter().cloned());
         rows
     }

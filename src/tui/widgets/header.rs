@@ -257,8 +257,9 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
         let text = format!("in {} out {}", rate(swapped.pages_in), rate(swapped.pages_out));
         pen.write("SWAP/s ", dim).write(&text, theme.style(Role::Warn)).gap(2);
     }
-    let summary = &state.conclusions.summary;
-    if summary.critical + summary.warning > 0 {
+    let verdict = &state.conclusions.verdict;
+    let (summary, suspected) = (&verdict.summary, verdict.suspected().count());
+    if summary.critical + summary.warning + suspected > 0 {
         pen.write("FINDINGS", dim);
         for (number, severity) in
             [(summary.critical, Severity::Critical), (summary.warning, Severity::Warning)]
@@ -266,6 +267,9 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
             if number > 0 {
                 pen.gap(1).write(&format!("{number}{}", severity.mark()), theme.style(Role::of(severity)));
             }
+        }
+        if suspected > 0 {
+            pen.gap(1).write(&format!("{suspected}?"), theme.style(Role::Warn));
         }
         pen.gap(2);
     }

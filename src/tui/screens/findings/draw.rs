@@ -24,8 +24,6 @@ const WIDE: u16 = 120;
 const WHERE_WIDE: u16 = 30;
 /// Cells of the id of a rule among the blind spots.
 const RULE: usize = 25;
-/// Until so long, most rules have not had their time, ns.
-const SOON_NS: u64 = 30_000_000_000;
 /// The order in which the parts of the selected finding get room below the list.
 const BY_WEIGHT: [Section; 9] = [
     Section::Head,
@@ -68,7 +66,7 @@ pub(super) fn list(rows: &[Finding], cursor: &Cursor<u64>, state: &State, area: 
         write_lines(&lines, 0, theme, Rect { y: below.y + 1, height: room, ..below }, buf);
     }
     let mut pen = Pen::new(buf, below, below.height - 1, theme.glyphs.ellipsis);
-    pen.gap(1).write(&could_look(now), theme.style(Role::Dim));
+    pen.gap(1).write(&ran(now), theme.style(Role::Dim));
 }
 
 /// The parts of a finding without its evidence, those that must not be cut first.
@@ -78,23 +76,16 @@ fn in_short(finding: &Finding) -> Vec<Paragraph> {
     BY_WEIGHT.into_iter().flat_map(of).collect()
 }
 
-/// Said where there is no finding.
+/// The text of an empty list.
 fn nothing(now: &Conclusions) -> String {
-    let watched = words::duration(now.watched_ns);
-    if now.watched_ns < SOON_NS {
-        return format!("Looking, for {watched}: most rules need 30 to 60 s.");
-    }
-    format!("No finding in {watched}. {}", could_look(now))
+    format!("{} {}", now.verdict.words(), ran(now))
 }
 
-fn could_look(now: &Conclusions) -> String {
-    let (rules, could) = (now.summary.rules, now.summary.could_look);
-    match rules.saturating_sub(could) {
-        0 => format!("All {} could look.", plural(rules, "rule")),
-        others => {
-            format!("{could} of {} could look. v shows the other {others} and why.", plural(rules, "rule"))
-        }
-    }
+/// The rules that ran, and the way to those that lack data.
+fn ran(now: &Conclusions) -> String {
+    let verdict = &now.verdict;
+    let more = if verdict.summary.could_look < verdict.summary.rules { " v lists why." } else { "" };
+    format!("{}{more}", verdict.rules())
 }
 
 fn titles(theme: &Theme, area: Rect, buf: &mut Buffer) {
@@ -124,7 +115,12 @@ fn one(finding: &Finding, selected: bool, theme: &Theme, area: Rect, row: u16, b
     if selected {
         pen.repeat(' ', area.width, style).column(area.x, 0);
     }
-    let mark = if ended || symptom { ' ' } else { finding.severity.mark() };
+    let suspected = finding.state == Stage::Pending;
+    let mark = match (suspected, ended || symptom) {
+        (true, _) => '?',
+        (_, true) => ' ',
+        _ => finding.severity.mark(),
+    };
     let of_mark = if selected { Role::Selected } else { Role::of(finding.severity) };
     pen.repeat(mark, 1, theme.style(of_mark)).gap(1);
     let title = match (ended, symptom) {
@@ -176,10 +172,10 @@ pub(super) fn blind_spots(now: &Conclusions, first: usize, theme: &Theme, area: 
 
 /// The lines of [`blind_spots`].
 pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
-    let (rules, could) = (now.summary.rules, now.summary.could_look);
+    let (rules, could) = (now.verdict.summary.rules, now.verdict.summary.could_look);
     let mut title = match rules.saturating_sub(could) {
-        0 => format!("BLIND SPOTS - all {} could look", plural(rules, "rule")),
-        others => format!("BLIND SPOTS - {others} of {} could not look", plural(rules, "rule")),
+        0 => format!("BLIND SPOTS - all {} ran", plural(rules, "rule")),
+        others => format!("BLIND SPOTS - {others} of {} lack data", plural(rules, "rule")),
     };
     match now.blind.iter().filter(|blind| blind.subjects.is_some()).count() {
         0 => {}
