@@ -1,5 +1,6 @@
 //! Containers, pods, machines and services: what a cgroup is, and what people call it.
 
+pub mod asked;
 mod component;
 mod disks;
 mod files;
@@ -7,9 +8,11 @@ pub mod glob;
 pub mod group;
 pub mod groups;
 pub mod limits;
+pub mod lookup;
 pub mod names;
 pub mod patterns;
 pub mod runtime;
 pub mod scope;
 pub mod select;
+mod tree_reader;
 pub mod visible;

@@ -1,6 +1,7 @@
 //! Facts about this machine, read below an injectable root. No decisions.
 
 pub mod btf;
+pub mod cgroup_walk;
 pub mod cgroups;
 pub mod clock;
 pub mod fact;

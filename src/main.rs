@@ -6,6 +6,7 @@ use std::thread;
 use numatop_ng::calibrate;
 use numatop_ng::cli::{self, Cli};
 use numatop_ng::collect::{libbpf_log, mm_reader};
+use numatop_ng::container::lookup;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
 use numatop_ng::program::{say, signals, systemd};
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     match std::env::args_os().next() {
         Some(name) if name == symbolize::child::NAME => return symbolize::child::main(),
         Some(name) if name == symbolize::namer::NAME => return symbolize::namer::main(),
+        Some(name) if name == lookup::NAME => return lookup::main(),
         Some(name) if name == mm_reader::child::NAME => return mm_reader::child::main(),
         Some(name) if name == calibrate::child::NAME => return calibrate::child::main(),
         _ => {}

@@ -4,6 +4,7 @@
 
 mod bpf;
 mod chain;
+mod handles;
 mod heap;
 mod memory;
 mod pages;
@@ -18,6 +19,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 pub use bpf::*;
 pub use chain::*;
+pub use handles::*;
 pub use heap::*;
 pub use memory::*;
 pub use pages::*;

@@ -2,10 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::process::geteuid;
 
 /// The content of the regular file `name` below the directory `dir`, at most `max` bytes long. The way to
 /// `dir` itself is trusted (administrators move it with links); nothing below it may be a link.
@@ -22,6 +23,26 @@ pub(super) fn read_below(dir: &Path, name: &str, max: u64) -> io::Result<Vec<u8>
     }
     let mut bytes = Vec::with_capacity(meta.len() as usize);
     // It may grow while it is read.
+    file.take(max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// As [`read_below`], for a file in the home of the user `uid`: it belongs to that user, and a list that is longer than
+/// `max` bytes is an error of its own. Waits for filesystems of that user.
+///
+/// # Errors
+/// As those of [`read_below`]; `FileTooLarge` for a file that is too long, `PermissionDenied` for one of another user.
+pub(super) fn read_of_user(home: &Path, name: &str, max: u64, uid: u32) -> io::Result<Vec<u8>> {
+    let dir = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(home)?;
+    let file = open_below(&dir, Path::new(name))?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || ![0, uid, geteuid().as_raw()].contains(&meta.uid()) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a regular file of this user"));
+    }
+    if meta.len() > max {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
+    let mut bytes = Vec::with_capacity(meta.len() as usize);
     file.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

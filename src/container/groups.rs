@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use super::limits::LimitReader;
 use super::scope::Scope;
-use crate::container::group::describe;
-use crate::container::names::ContainerNames;
+use super::tree_reader::{Reading, TreeReader};
+use crate::container::asked::AskedNames;
+use crate::container::group::{Makers, describe_made};
 use crate::container::select::{Tree, Unmatched, Want, Wants};
 use crate::host::cgroups::Hierarchy;
 use crate::host::roots::Roots;
 use crate::model::group::Group;
 use crate::model::sample::{GroupRaw, Missing, Names, TaskRaw};
+use crate::program::signals;
 
 /// After a reading that took a time t the next one comes after this many times t, so that thousands of
 /// cgroups that come and go cost a small share of one CPU.
@@ -30,6 +32,15 @@ const APART_NS: u64 = 2_500_000_000;
 const NEW_NS: u64 = 10_000_000_000;
 /// Names of removed cgroups are kept as long: tasks that ended in them are still shown.
 const KEEP_REMOVED: Duration = Duration::from_secs(60);
+
+/// A reading of the tree that takes longer is taken in with a later sample.
+const READING: Duration = Duration::from_millis(20);
+/// The first one is waited for, as are names that are asked for on the command line.
+const FIRST_READING: Duration = Duration::from_secs(10);
+const FIRST_NAMES: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(5);
+/// Different notes on what was left out.
+const NOTES_MAX: usize = 20;
 
 /// When settings of a group were read, CLOCK_MONOTONIC, ns.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +68,8 @@ impl SettingsRead {
 
 /// The tree of one hierarchy.
 pub struct CgroupTracker {
-    hierarchy: Hierarchy,
-    book: ContainerNames,
+    reader: TreeReader,
+    book: AskedNames,
     pub wants: Wants,
     /// From the command line.
     asked: Wants,
@@ -66,6 +77,12 @@ pub struct CgroupTracker {
     base: Scope,
     scope: Scope,
     paths: BTreeMap<u64, String>,
+    makers: BTreeMap<u64, u32>,
+    /// The last reading left cgroups out.
+    is_cut: bool,
+    notes: Vec<String>,
+    /// Notes that were made already.
+    noted: BTreeSet<String>,
     /// The ids of `paths`, and of cgroups whose names are kept: asked for with each row of each sample.
     named: HashSet<u64>,
     removed: Vec<(Instant, u64)>,
@@ -91,7 +108,7 @@ impl CgroupTracker {
     pub fn new(
         roots: Roots<'_>,
         hierarchy: Hierarchy,
-        book: ContainerNames,
+        book: AskedNames,
         wants: Wants,
         base: Scope,
     ) -> CgroupTracker {
@@ -104,13 +121,17 @@ impl CgroupTracker {
             next: 0,
             next_in_view: 0,
             in_view: BTreeSet::new(),
-            hierarchy,
+            reader: TreeReader::new(&hierarchy),
             book,
             asked: wants.clone(),
             wants,
             scope: base.clone(),
             base,
             paths: BTreeMap::new(),
+            makers: BTreeMap::new(),
+            is_cut: false,
+            notes: Vec::new(),
+            noted: BTreeSet::new(),
             named: HashSet::new(),
             removed: Vec::new(),
             changes: None,
@@ -123,9 +144,9 @@ impl CgroupTracker {
         &self.scope
     }
 
-    /// True when it is time to read again: the kernel counted `changes`, a task is in an `unknown` cgroup, or names of cgroups
-    /// that were removed have been kept long enough.
-    pub fn is_due(&self, changes: u32, unknown: bool) -> bool {
+    /// True when it is time to read again: the kernel counted `changes`, a task is in an `unknown` cgroup, or names have come or
+    /// have been kept long enough.
+    fn is_due(&mut self, changes: u32, unknown: bool) -> bool {
         let stale = unknown || self.changes != Some(changes) || self.has_stale_names();
         stale && self.not_before.is_none_or(|at| Instant::now() >= at)
     }
@@ -135,24 +156,77 @@ impl CgroupTracker {
         self.named.contains(&cgroup)
     }
 
-    /// Reads the tree, completes `names`, and finds what is wanted. `changes` is the kernel's count from
-    /// before, so that nothing that changes meanwhile is missed. Returns what is wanted and not there.
-    pub fn read(&mut self, changes: u32, names: &mut Arc<Names>) -> Vec<Unmatched> {
-        let began = Instant::now();
-        let paths = self.hierarchy.paths();
-        self.changes = Some(changes);
-        if paths != self.paths || names.groups.is_empty() || self.has_stale_names() {
-            self.rename(&paths, names);
+    /// Reads the tree where it may have changed, completes `names`, and finds what is wanted: at once, or with a later call
+    /// where reading takes a while. `changes` is the kernel's count from before, so that nothing that changes meanwhile is
+    /// missed; `unknown` are cgroups of tasks that have no name. True when the scope may be another.
+    pub fn follow(&mut self, changes: u32, unknown: &[u64], names: &mut Arc<Names>) -> bool {
+        if !self.reader.is_reading() {
+            if !self.is_due(changes, !unknown.is_empty()) {
+                return false;
+            }
+            self.reader.begin(changes, unknown);
         }
-        self.paths = paths;
+        let reading = self.reader.take(READING);
+        reading.map(|reading| self.apply(reading, names)).is_some()
+    }
+
+    /// As [`CgroupTracker::follow`], and waits: to be called before sampling begins. Returns what is wanted and not there.
+    pub fn read(&mut self, changes: u32, names: &mut Arc<Names>) -> Vec<Unmatched> {
+        self.reader.begin(changes, &[]);
+        let until = Instant::now() + FIRST_READING;
+        let mut reading = None;
+        while reading.is_none() && self.reader.is_reading() && is_waited_for(until) {
+            reading = self.reader.take(STEP);
+        }
+        if let Some(reading) = reading {
+            self.apply(reading, names);
+        }
         let unmatched = self.resolve(names);
-        self.not_before = Some(Instant::now() + began.elapsed() * PAUSE);
-        unmatched
+        // A name that is asked for on the command line may be in a file.
+        let until = Instant::now() + FIRST_NAMES;
+        while !self.wants.wants.is_empty() && self.book.is_waiting() && is_waited_for(until) {
+            std::thread::sleep(STEP);
+            self.book.is_due();
+        }
+        if unmatched.is_empty() || !self.book.is_due() {
+            return unmatched;
+        }
+        let paths = std::mem::take(&mut self.paths);
+        self.rename(&paths, names);
+        self.paths = paths;
+        self.resolve(names)
+    }
+
+    fn apply(&mut self, reading: Reading, names: &mut Arc<Names>) {
+        let began = Instant::now();
+        let Reading { walk, changes, took } = reading;
+        self.changes = Some(changes);
+        self.is_cut = !walk.notes.is_empty();
+        for note in walk.notes {
+            if self.noted.len() < NOTES_MAX && self.noted.insert(note.clone()) {
+                self.notes.push(note);
+            }
+        }
+        let is_other = walk.paths != self.paths || walk.makers != self.makers;
+        self.makers = walk.makers;
+        if is_other || names.groups.is_empty() || self.has_stale_names() {
+            self.rename(&walk.paths, names);
+        }
+        self.paths = walk.paths;
+        self.resolve(names);
+        self.not_before = Some(Instant::now() + (took + began.elapsed()) * PAUSE);
+    }
+
+    /// Whether cgroups were left out when the tree was read last, so that tasks may be in one without a name.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Troubles while names were looked for, since the call before.
     pub fn take_troubles(&mut self) -> Vec<String> {
-        self.book.take_troubles()
+        let mut troubles = std::mem::take(&mut self.notes);
+        troubles.extend(self.book.take_troubles());
+        troubles
     }
 
     /// Finds what is wanted among the cgroups known.
@@ -229,7 +303,7 @@ impl CgroupTracker {
 
     /// Whether names are to be looked up again, or those of removed cgroups are kept that need not be any more. These would stay
     /// until cgroups change again: on a quiet machine for good.
-    fn has_stale_names(&self) -> bool {
+    fn has_stale_names(&mut self) -> bool {
         self.book.is_due() || self.removed.first().is_some_and(|(at, _)| at.elapsed() >= KEEP_REMOVED)
     }
 
@@ -249,6 +323,7 @@ impl CgroupTracker {
             keep
         });
         // A path may change with a renaming, and a name may have been written after its cgroup was made.
+        self.book.begin();
         let stale = |id: &u64, group: &Group| {
             group.is_nameless() || paths.get(id).is_some_and(|path| names.cgroups.get(id) != Some(path))
         };
@@ -258,10 +333,18 @@ impl CgroupTracker {
             .filter(|(id, group)| !stale(id, group))
             .map(|(id, group)| (*id, Arc::clone(group)))
             .collect();
-        names.groups.extend(describe(paths, &keep, &mut self.book));
+        let users = names.users.clone();
+        let makers = Makers { of: &self.makers, users: &users };
+        names.groups.extend(describe_made(paths, makers, &keep, &mut self.book));
+        self.book.end();
         names.cgroups.extend(paths.iter().map(|(id, path)| (*id, path.clone())));
         self.named = names.cgroups.keys().copied().collect();
     }
+}
+
+/// Whether there is time left, and nothing has asked the program to end.
+fn is_waited_for(until: Instant) -> bool {
+    Instant::now() < until && signals::ended_by().is_none()
 }
 
 /// Up to `count` of those `ids` that are `wanted`, from `next` on and around, and moves `next` behind them.
@@ -286,7 +369,7 @@ mod tests {
         fs::create_dir_all(mount.join("job")).unwrap();
         let hierarchy = Hierarchy { mode: Mode::Unified, controller: None, mount: Some(mount.clone()) };
         let roots = Roots { own: Path::new("/"), host: Path::new("/") };
-        let book = ContainerNames::new(Path::new("/nowhere"));
+        let book = AskedNames::new("/nowhere".into(), Path::new("/nowhere"));
         let mut tracker = CgroupTracker::new(roots, hierarchy, book, Wants::default(), Scope::default());
         let mut names = Arc::default();
         let is_named = |names: &Names| names.cgroups.values().any(|path| path == "/job");

@@ -2,29 +2,36 @@
 //! has named its socket. All of it is written by strangers: sizes are limited and text is cleaned.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use serde::Deserialize;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::component::capped;
-use super::files::{list, read_below};
+use super::files::{list, read_below, read_of_user};
 use super::runtime::Runtime;
 use crate::host::{roots, users};
 use crate::model::group::Engine;
 use crate::model::group::is_id;
 
-/// Bytes of a file about one container, and of a file about all of them.
+/// Bytes of a file about one container, and of an engine's list of all its containers.
 const ONE_MAX: u64 = 1 << 20;
 const ALL_MAX: u64 = 16 << 20;
+/// Bytes read in one home for one question: a list has some 500 bytes for each container.
+const HOME_MAX: u64 = 1 << 20;
+/// Entries kept of lists that have not changed.
+const KEPT_MAX: usize = 4096;
 /// Entries of a directory looked at.
 const ENTRIES_MAX: usize = 20_000;
 /// containerd's namespaces.
 const NAMESPACES_MAX: usize = 64;
 
 /// A name that was found. All text is clean and at most 128 characters long.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Name {
     pub name: String,
     pub pod: Option<String>,
@@ -39,11 +46,17 @@ impl Name {
     }
 }
 
-/// Names of containers below one root. Lists of all containers are kept until their file changes.
+/// Names of containers below one root. Reads files of users and waits for runtimes: only a helper process may use it on
+/// this machine (`lookup.rs`).
 pub struct ContainerNames {
     root: PathBuf,
-    lists: HashMap<PathBuf, Kept<HashMap<String, Name>>>,
+    /// Names by the directory of logs, until it changes.
+    logs: HashMap<PathBuf, Kept<HashMap<String, Name>>>,
+    /// What lists say of the ids that were looked for, until the list changes.
+    lists: HashMap<PathBuf, Kept<HashMap<String, Option<Name>>>>,
     homes: Option<Vec<(u32, PathBuf)>>,
+    /// Bytes that may still be read of each home.
+    left: HashMap<u32, u64>,
     runtimes: Vec<Runtime>,
     troubles: Vec<String>,
 }
@@ -73,8 +86,10 @@ impl ContainerNames {
     pub fn new(root: &Path) -> ContainerNames {
         ContainerNames {
             root: root.to_owned(),
+            logs: HashMap::new(),
             lists: HashMap::new(),
             homes: None,
+            left: HashMap::new(),
             runtimes: Vec::new(),
             troubles: Vec::new(),
         }
@@ -91,17 +106,38 @@ impl ContainerNames {
         self.runtimes.iter().any(Runtime::is_due)
     }
 
-    /// Why runtimes could not be asked, since the call before.
+    /// Why names are missing, since the call before: a runtime was not asked, or a home has too much to read.
     pub fn take_troubles(&mut self) -> Vec<String> {
         std::mem::take(&mut self.troubles)
     }
 
-    /// The name of a container by its full id; `uid` is whose it is when its engine runs rootless.
+    /// The name of a container by its full id, wherever it is found; `uid` is whose it is when its engine runs rootless.
     pub fn container(&mut self, engine: Engine, id: &str, uid: Option<u32>) -> Option<Name> {
+        self.in_files(engine, id, None)
+            .or_else(|| self.in_files(engine, id, Some(uid?)))
+            .or_else(|| self.of_runtimes(id))
+    }
+
+    /// The name of a container as files have it. Of a user's container only those in the home of that user are read.
+    pub fn in_files(&mut self, engine: Engine, id: &str, uid: Option<u32>) -> Option<Name> {
         if !is_id(id) {
             return None;
         }
-        self.filed(engine, id, uid).or_else(|| self.asked(id))
+        match uid.filter(|uid| *uid != 0) {
+            Some(uid) => self.in_home(engine, id, uid),
+            None => self.filed(engine, id),
+        }
+    }
+
+    /// The name of a container as runtimes have it.
+    pub fn of_runtimes(&mut self, id: &str) -> Option<Name> {
+        if is_id(id) { self.asked(id) } else { None }
+    }
+
+    /// Homes may be read again as much as at first.
+    pub fn renew_budgets(&mut self) {
+        self.left.clear();
+        self.homes = None;
     }
 
     fn asked(&mut self, id: &str) -> Option<Name> {
@@ -115,15 +151,15 @@ impl ContainerNames {
         None
     }
 
-    fn filed(&mut self, engine: Engine, id: &str, uid: Option<u32>) -> Option<Name> {
+    fn filed(&mut self, engine: Engine, id: &str) -> Option<Name> {
         match engine {
-            Engine::Docker => self.docker(id, uid).or_else(|| self.log(id)),
-            Engine::Podman => self.podman(id, uid),
-            Engine::CriO => self.crio(id).or_else(|| self.podman(id, None)).or_else(|| self.log(id)),
+            Engine::Docker => self.docker(id).or_else(|| self.log(id)),
+            Engine::Podman => self.podman(id),
+            Engine::CriO => self.crio(id).or_else(|| self.podman(id)).or_else(|| self.log(id)),
             Engine::Containerd | Engine::Nerdctl => self.containerd(id).or_else(|| self.log(id)),
             Engine::Unknown => self
-                .docker(id, uid)
-                .or_else(|| self.podman(id, uid))
+                .docker(id)
+                .or_else(|| self.podman(id))
                 .or_else(|| self.containerd(id))
                 .or_else(|| self.log(id)),
             _ => None,
@@ -132,50 +168,78 @@ impl ContainerNames {
 
     /// Name and namespace of a pod by its uid, from the directories of /var/log/pods.
     pub fn pod(&mut self, uid: &str) -> Option<Name> {
-        self.listed(&self.below("var/log/pods"), pod_logs)?.get(uid).cloned()
+        self.logged(&self.below("var/log/pods"), pod_logs)?.get(uid).cloned()
     }
 
     /// `config.v2.json` of docker, where `/etc/docker/daemon.json` or its default says.
-    fn docker(&mut self, id: &str, uid: Option<u32>) -> Option<Name> {
+    fn docker(&mut self, id: &str) -> Option<Name> {
         #[derive(Deserialize)]
         struct Daemon {
             #[serde(rename = "data-root")]
             data_root: Option<String>,
         }
-        #[derive(Deserialize)]
-        struct Container {
-            #[serde(rename = "Name", default)]
-            name: String,
-        }
         let moved = parse::<Daemon>(&self.below("etc/docker"), "daemon.json", ONE_MAX)
             .and_then(|daemon| daemon.data_root)
             .map(|data| self.below(&data));
-        let home = self.below_home(uid, ".local/share/docker");
-        let roots = [moved, Some(self.below("var/lib/docker")), home];
+        let roots = [moved, Some(self.below("var/lib/docker"))];
         let file = format!("{id}/config.v2.json");
         let found = roots
             .into_iter()
             .flatten()
-            .find_map(|root| parse::<Container>(&root.join("containers"), &file, ONE_MAX))?;
+            .find_map(|root| parse::<DockerContainer>(&root.join("containers"), &file, ONE_MAX))?;
         Name::new(&found.name)
     }
 
     /// The lists that podman and CRI-O keep of their containers.
-    fn podman(&mut self, id: &str, uid: Option<u32>) -> Option<Name> {
-        let home = self.below_home(uid, ".local/share/containers/storage");
-        let storage = [Some(self.below("var/lib/containers/storage")), home];
-        for storage in storage.into_iter().flatten() {
-            for driver in ["overlay", "vfs", "btrfs", "zfs"] {
-                // Containers that are removed when they end are in the second one only.
-                for file in ["containers.json", "volatile-containers.json"] {
-                    let path = storage.join(format!("{driver}-containers")).join(file);
-                    if let Some(name) = self.listed(&path, storage_list).and_then(|all| all.get(id)) {
-                        return Some(name.clone());
-                    }
-                }
-            }
+    fn podman(&mut self, id: &str) -> Option<Name> {
+        let storage = self.below("var/lib/containers/storage");
+        storage_lists().find_map(|file| {
+            self.in_list(&storage.join(&file), id, || read_below(&storage, &file, ALL_MAX).ok())
+        })
+    }
+
+    /// The name of a user's container: in the files of an engine that runs rootless.
+    fn in_home(&mut self, engine: Engine, id: &str, uid: u32) -> Option<Name> {
+        let home = self.home(uid)?;
+        let docker = |book: &mut ContainerNames| {
+            let file = format!(".local/share/docker/containers/{id}/config.v2.json");
+            let bytes = book.read_home(&home, &file, uid)?;
+            Name::new(&serde_json::from_slice::<DockerContainer>(&bytes).ok()?.name)
+        };
+        let podman = |book: &mut ContainerNames| {
+            storage_lists().find_map(|list| {
+                let file = format!(".local/share/containers/storage/{list}");
+                find_in_list(&book.read_home(&home, &file, uid)?, id)
+            })
+        };
+        match engine {
+            Engine::Docker => docker(self),
+            Engine::Podman => podman(self),
+            Engine::Unknown => docker(self).or_else(|| podman(self)),
+            _ => None,
         }
-        None
+    }
+
+    /// A file of a user, within what may be read of the home.
+    fn read_home(&mut self, home: &Path, file: &str, uid: u32) -> Option<Vec<u8>> {
+        let left = *self.left.entry(uid).or_insert(HOME_MAX);
+        match read_of_user(home, file, left, uid) {
+            Ok(bytes) => {
+                self.left.insert(uid, left - bytes.len() as u64);
+                Some(bytes)
+            }
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                let why = format!(
+                    "containers of user {uid} have no names: their lists are longer than {} KiB together",
+                    HOME_MAX >> 10
+                );
+                if !self.troubles.contains(&why) {
+                    self.troubles.push(why);
+                }
+                None
+            }
+            Err(_) => None,
+        }
     }
 
     /// Annotations in the OCI configuration that CRI-O runs a container with.
@@ -213,18 +277,18 @@ impl ContainerNames {
 
     /// The links in /var/log/containers that the kubelet makes.
     fn log(&mut self, id: &str) -> Option<Name> {
-        self.listed(&self.below("var/log/containers"), container_logs)?.get(id).cloned()
+        self.logged(&self.below("var/log/containers"), container_logs)?.get(id).cloned()
     }
 
-    /// The result of `read` on `path`, which is read again only when the file has changed.
-    fn listed(
+    /// The result of `read` on the directory `path`, which is read again only when it has changed.
+    fn logged(
         &mut self,
         path: &Path,
         read: fn(&Path) -> HashMap<String, Name>,
     ) -> Option<&HashMap<String, Name>> {
         let changed = Some(fs::metadata(path).ok()?.modified().ok()?);
         let kept = self
-            .lists
+            .logs
             .entry(path.to_owned())
             .or_insert_with(|| Kept { changed: None, value: HashMap::new() });
         if kept.changed != changed {
@@ -233,17 +297,53 @@ impl ContainerNames {
         Some(&kept.value)
     }
 
+    /// What the list at `path` says of one id. The list is read when it has changed, or was not read for this id.
+    fn in_list(
+        &mut self,
+        path: &Path,
+        id: &str,
+        read: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> Option<Name> {
+        let changed = Some(fs::metadata(path).ok()?.modified().ok()?);
+        let kept = self
+            .lists
+            .entry(path.to_owned())
+            .or_insert_with(|| Kept { changed: None, value: HashMap::new() });
+        if kept.changed != changed || kept.value.len() >= KEPT_MAX {
+            *kept = Kept { changed, value: HashMap::new() };
+        }
+        if let Some(known) = kept.value.get(id) {
+            return known.clone();
+        }
+        let found = read().and_then(|bytes| find_in_list(&bytes, id));
+        kept.value.insert(id.to_owned(), found.clone());
+        found
+    }
+
     fn below(&self, path: impl AsRef<Path>) -> PathBuf {
         roots::below(&self.root, path)
     }
 
-    /// The place of `path` below the home of this user.
-    fn below_home(&mut self, uid: Option<u32>, path: &str) -> Option<PathBuf> {
-        let uid = uid?;
+    /// The home of this user.
+    fn home(&mut self, uid: u32) -> Option<PathBuf> {
         let homes = self.homes.get_or_insert_with(|| users::homes(&self.root));
-        let home = homes.iter().find(|(user, _)| *user == uid).map(|(_, home)| home.join(path))?;
+        let home = homes.iter().find(|(user, _)| *user == uid).map(|(_, home)| home.clone())?;
         Some(self.below(home))
     }
+}
+
+/// What docker keeps of a container.
+#[derive(Deserialize)]
+struct DockerContainer {
+    #[serde(rename = "Name", default)]
+    name: String,
+}
+
+/// Lists of containers/storage. Containers that are removed when they end are in the second of each driver only.
+fn storage_lists() -> impl Iterator<Item = String> {
+    ["overlay", "vfs", "btrfs", "zfs"].into_iter().flat_map(|driver| {
+        ["containers.json", "volatile-containers.json"].map(|file| format!("{driver}-containers/{file}"))
+    })
 }
 
 fn parse<T: for<'a> Deserialize<'a>>(dir: &Path, name: &str, max: u64) -> Option<T> {
@@ -270,20 +370,61 @@ fn of_annotations(found: &HashMap<String, String>, name: &str, pod: &str, namesp
     })
 }
 
-/// `containers.json` of containers/storage.
-fn storage_list(path: &Path) -> HashMap<String, Name> {
+/// The name of one container in a list of containers/storage. Nothing else of the list is kept.
+fn find_in_list(bytes: &[u8], id: &str) -> Option<Name> {
+    struct First(Option<String>);
+
+    impl<'de> Deserialize<'de> for First {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<First, D::Error> {
+            struct Names;
+            impl<'de> Visitor<'de> for Names {
+                type Value = First;
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("names")
+                }
+                fn visit_unit<E>(self) -> Result<First, E> {
+                    Ok(First(None))
+                }
+                fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<First, A::Error> {
+                    let first = all.next_element()?;
+                    while all.next_element::<IgnoredAny>()?.is_some() {}
+                    Ok(First(first))
+                }
+            }
+            deserializer.deserialize_any(Names)
+        }
+    }
+
     #[derive(Deserialize)]
     struct Entry {
         #[serde(default)]
         id: String,
-        #[serde(default)]
-        names: Vec<String>,
+        #[serde(default = "none")]
+        names: First,
     }
-    let (Some(dir), Some(file)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return HashMap::new();
-    };
-    let entries: Vec<Entry> = parse(dir, file, ALL_MAX).unwrap_or_default();
-    entries.into_iter().filter_map(|entry| Some((entry.id, Name::new(entry.names.first()?)?))).collect()
+
+    fn none() -> First {
+        First(None)
+    }
+
+    struct Wanted<'a>(&'a str);
+    impl<'de> Visitor<'de> for Wanted<'_> {
+        type Value = Option<Name>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of containers")
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Option<Name>, A::Error> {
+            let mut found = None;
+            // To the end: half of a list is none.
+            while let Some(entry) = all.next_element::<Entry>()? {
+                if entry.id == self.0 {
+                    found = entry.names.0.as_deref().and_then(Name::new);
+                }
+            }
+            Ok(found)
+        }
+    }
+    serde_json::Deserializer::from_slice(bytes).deserialize_seq(Wanted(id)).ok().flatten()
 }
 
 /// `<pod>_<namespace>_<container>-<id>.log`.

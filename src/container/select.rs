@@ -123,8 +123,14 @@ impl Want {
                 if !exact.is_empty() {
                     return exact;
                 }
+                // The id of a container of a user is followed by the user, too.
                 tops(tree, |_, group| {
-                    is_container(group) && group.id.as_ref().is_some_and(|id| id.starts_with(name.as_str()))
+                    let id = match &group.user {
+                        None => Some(name.as_str()),
+                        Some(user) => name.strip_suffix(user.as_str()).and_then(|id| id.strip_suffix('@')),
+                    };
+                    is_container(group)
+                        && id.zip(group.id.as_ref()).is_some_and(|(start, id)| id.starts_with(start))
                 })
             }
             Want::Pod { namespace, name } => tops(tree, |_, group| {
@@ -133,14 +139,20 @@ impl Want {
             }),
             Want::Namespace(name) => tops(tree, |_, group| group.namespace.as_ref() == Some(name)),
             Want::Unit(name) => {
-                let service = format!("{name}.service");
+                let service = match name.rsplit_once('@') {
+                    // Of a user: `nginx@alice`. A template of the system has its `@` before the ending.
+                    Some((unit, user)) if !user.contains('.') => {
+                        vec![format!("{unit}.service@{user}"), format!("{name}.service")]
+                    }
+                    _ => vec![format!("{name}.service")],
+                };
                 tree.paths
                     .iter()
                     .filter(|(id, path)| {
                         let unit = tree.groups.get(id).and_then(|group| group.unit.as_ref());
                         let last = path.rsplit('/').next().unwrap_or_default();
                         // The unit's own group, not what is below it: that one is included anyway.
-                        unit.is_some_and(|unit| *unit == *name || *unit == service) && last.contains('.')
+                        unit.is_some_and(|unit| *unit == *name || service.contains(unit)) && last.contains('.')
                     })
                     .map(|(id, _)| *id)
                     .collect()

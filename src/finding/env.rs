@@ -52,6 +52,8 @@ pub fn env(group: Option<&Group>, path: Option<&str>) -> Env {
         if id.contains('\\') || id.chars().count() >= NAME_CUT { String::new() } else { id }
     };
     match (group.kind, group.engine) {
+        // The engine of the system knows it not, or knows another by its id.
+        (Kind::Container | Kind::Machine | Kind::Pod, _) if group.user.is_some() => Env::Managed,
         (Kind::Container, _) if group.pod_uid.is_some() => Env::Pod(id()),
         (Kind::Container, Some(Engine::Docker)) => Env::Docker(id()),
         (Kind::Container, Some(Engine::Podman)) => Env::Podman(id()),
@@ -280,6 +282,7 @@ mod tests {
             id: id.map(str::to_owned),
             pod: None,
             pod_uid: None,
+            user: None,
             namespace: None,
             unit: None,
             top: 1,

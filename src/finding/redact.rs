@@ -117,6 +117,7 @@ impl Redactor {
         };
         Group {
             name: self.path_of(kind, &group.name),
+            user: self.optional("user", group.user.as_ref()),
             id: self.optional("id", group.id.as_ref()),
             pod: self.optional("pod", group.pod.as_ref()),
             pod_uid: self.optional("id", group.pod_uid.as_ref()),

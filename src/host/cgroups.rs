@@ -1,19 +1,13 @@
 //! The cgroup hierarchy that tells tasks apart here, and the paths of its ids.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::roots::Roots;
-use crate::model::cgroup_path;
 use crate::model::sample::{CgroupFacts, CgroupMode};
-
-/// Directories visited at most when the tree is read.
-const WALK_LIMIT: usize = 100_000;
 
 /// The way cgroups are mounted, in the words of systemd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,7 +158,7 @@ fn parse_mounts(mountinfo: &str) -> Vec<Mount> {
 }
 
 /// mountinfo writes space, tab, newline and backslash as octal escapes.
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
@@ -174,30 +168,6 @@ impl Hierarchy {
     pub fn is_partial(&self) -> bool {
         let ino = |at: &PathBuf| fs::metadata(at).map(|meta| meta.ino()).ok();
         self.mount.as_ref().and_then(ino).is_some_and(|ino| ino != 1)
-    }
-
-    /// Id → path (as [`crate::model::cgroup_path`] writes it) for every cgroup that exists now. The id is the directory's inode number; the root is "/".
-    pub fn paths(&self) -> BTreeMap<u64, String> {
-        let mut paths = BTreeMap::new();
-        let Some(mount) = &self.mount else { return paths };
-        let mut stack = vec![(mount.clone(), String::new())];
-        while let Some((dir, below)) = stack.pop() {
-            let Ok(meta) = fs::symlink_metadata(&dir) else { continue };
-            paths.insert(meta.ino(), if below.is_empty() { "/".to_string() } else { below.clone() });
-            if paths.len() >= WALK_LIMIT {
-                break;
-            }
-            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    let name = entry.file_name();
-                    stack.push((
-                        entry.path(),
-                        format!("{below}/{}", cgroup_path::from_bytes(name.as_bytes())),
-                    ));
-                }
-            }
-        }
-        paths
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The maker of a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
     /// Docker.
@@ -99,8 +99,12 @@ pub struct Group {
     pub kind: Kind,
     /// The maker of the container; `None` for what is in none.
     pub engine: Option<Engine>,
-    /// The name people use; else the short id; else the last component of the path.
+    /// The name people use; else the short id; else the last component of the path. With `@` and [`Group::user`] where that
+    /// is known, so that it is no name of the system.
     pub name: String,
+    /// The user who made it, by name or number; `None`: the system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Full id of the container.
     pub id: Option<String>,
     /// Name of the pod, or its uid.
@@ -118,9 +122,20 @@ pub struct Group {
 }
 
 impl Group {
-    /// True for a container that goes by its id because no file named it.
+    /// True for a container that goes by its id, or a pod that goes by its uid, because no file named it.
     pub fn is_nameless(&self) -> bool {
-        self.kind == Kind::Container && self.id.as_ref().is_some_and(|id| short(id) == self.name)
+        let own_name = |id: &String| named(&short(id), self.user.as_deref());
+        let is_container =
+            self.kind == Kind::Container && self.id.as_ref().is_some_and(|id| own_name(id) == self.name);
+        is_container || self.pod_uid.is_some() && self.pod == self.pod_uid
+    }
+}
+
+/// The name of what `user` made: no name of the system or of another user is the same.
+pub fn named(name: &str, user: Option<&str>) -> String {
+    match user {
+        Some(user) => format!("{}@{user}", name.replace('@', "_")),
+        None => name.to_owned(),
     }
 }
 

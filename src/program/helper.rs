@@ -135,6 +135,21 @@ impl HelperProcess {
         file: Option<&File>,
         most: Duration,
     ) -> Result<A, Failure> {
+        self.ask_blaming(question, file, most, None)
+    }
+
+    /// As [`HelperProcess::ask_within`]. Should the process not end when it is left, `to_blame` is: a user or a device
+    /// (see [`HelperProcess::left_behind`]).
+    ///
+    /// # Errors
+    /// There is no answer. The process begins anew with the next question.
+    pub fn ask_blaming<A: DeserializeOwned>(
+        &mut self,
+        question: &impl Serialize,
+        file: Option<&File>,
+        most: Duration,
+        to_blame: Option<u32>,
+    ) -> Result<A, Failure> {
         self.tell(question, file)?;
         let (mut since, mut was_ready) = (Instant::now(), self.is_ready());
         loop {
@@ -148,7 +163,7 @@ impl HelperProcess {
             let Some(running) = &self.running else { return Err(Failure::NotStarted) };
             let most = if was_ready { most } else { READY_MAX };
             if !until_heard(&running.socket, most.saturating_sub(since.elapsed())) && was_ready {
-                self.leave(None);
+                self.leave(to_blame);
                 return Err(Failure::Slow);
             }
         }
@@ -201,7 +216,7 @@ impl HelperProcess {
 
     /// Starts it where it is not there.
     fn start(&mut self) -> io::Result<&mut Running> {
-        self.ending.retain_mut(|(child, _)| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
+        self.reap();
         if self.running.is_none() {
             let too_soon = self.not_before.is_some_and(|moment| Instant::now() < moment);
             if too_soon || self.ending.len() >= self.left_behind_max {
@@ -245,6 +260,11 @@ impl HelperProcess {
     /// Processes that were left and had not ended when one was asked last: all, or those that this user is to blame for.
     pub fn left_behind(&self, user: Option<u32>) -> usize {
         self.ending.iter().filter(|(_, blamed)| user.is_none() || *blamed == user).count()
+    }
+
+    /// Forgets those that were left and have ended.
+    pub fn reap(&mut self) {
+        self.ending.retain_mut(|(child, _)| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
     }
 
     /// CPU time that it and those before it took, in ns. Of those that were left, as long as it was asked for.

@@ -24,9 +24,9 @@ pub(super) trait Entry: Serialize + DeserializeOwned + PartialEq {
 
 impl Entry for Group {
     fn texts(&self) -> Vec<&String> {
-        let Group { name, id, pod, pod_uid, namespace, unit, .. } = self;
+        let Group { name, user, id, pod, pod_uid, namespace, unit, .. } = self;
         let mut texts = vec![name];
-        texts.extend([id, pod, pod_uid, namespace, unit].into_iter().flatten());
+        texts.extend([user, id, pod, pod_uid, namespace, unit].into_iter().flatten());
         texts
     }
 }

@@ -159,14 +159,15 @@ pub struct LiveSource {
 
 impl LiveSource {
     /// Reads the cgroup tree again when it changed, and has the scope follow.
-    fn follow_cgroups(&mut self, unknown: bool) -> Result<()> {
+    /// `unknown`: cgroups of tasks that have no name.
+    fn follow_cgroups(&mut self, unknown: &[u64]) -> Result<()> {
         let changes = self.tasks.cgroup_changes();
-        if !self.groups.is_due(changes, unknown) {
+        let before = self.groups.scope().clone();
+        let is_read = self.groups.follow(changes, unknown, &mut self.names);
+        self.notes.extend(self.groups.take_troubles());
+        if !is_read {
             return Ok(());
         }
-        let before = self.groups.scope().clone();
-        self.groups.read(changes, &mut self.names);
-        self.notes.extend(self.groups.take_troubles());
         self.sched.set_scoped(self.groups.scope().at_switches());
         self.tasks.set_scope(&before, self.groups.scope())
     }

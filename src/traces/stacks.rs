@@ -394,6 +394,7 @@ mod tests {
                 id: None,
                 pod: pod.and_then(text),
                 pod_uid: None,
+                user: None,
                 namespace: pod.and_then(|_| text("shop")),
                 unit: None,
                 top: 0,

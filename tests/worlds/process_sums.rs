@@ -68,6 +68,7 @@ fn samples(threads: &[Thread], placed: bool) -> [Sample; 2] {
     let group = |top, parent| Group {
         kind: Kind::Group,
         engine: None,
+        user: None,
         name: String::new(),
         id: None,
         pod: None,

@@ -24,8 +24,8 @@ use crate::collect::self_usage;
 use crate::collect::spared::Spared;
 use crate::collect::table::TaskTable;
 use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
+use crate::container::asked::AskedNames;
 use crate::container::groups::CgroupTracker;
-use crate::container::names::ContainerNames;
 use crate::container::select::Unmatched;
 use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
@@ -161,7 +161,8 @@ fn watch_groups(
     hierarchy: &Hierarchy,
     names: &mut Arc<Names>,
 ) -> Result<(CgroupTracker, Vec<String>)> {
-    let book = ContainerNames::new(options.roots().host).asking(&options.runtime_sockets);
+    let book =
+        AskedNames::new(PathBuf::from(OWN_PROGRAM), options.roots().host).asking(&options.runtime_sockets);
     let (wants, scope) = (options.wants.clone(), options.scope.clone());
     let mut groups = CgroupTracker::new(options.roots(), hierarchy.clone(), book, wants, scope);
     let unmatched = groups.read(0, names);

@@ -1,6 +1,6 @@
 //! A sample of the running machine: the order in which its parts are read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
@@ -31,7 +31,7 @@ impl LiveSource {
         let mut cpus = self.sched.states().rows(&self.host.topology, &self.online, &machine.cpu_times);
         self.watch_multiplexing(&cpus);
 
-        self.follow_cgroups(false)?;
+        self.follow_cgroups(&[])?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
         let page_size = self.page_size;
         self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
@@ -60,10 +60,11 @@ impl LiveSource {
         for cpu in &mut cpus {
             cpu.hints = hints.get(cpu.id as usize).copied();
         }
-        let unknown = ends.iter().chain(&walk).any(|row| !self.groups.knows(row.task.cgroup_id));
+        let ids = ends.iter().chain(&walk).map(|row| row.task.cgroup_id);
+        let unknown: BTreeSet<u64> = ids.filter(|id| !self.groups.knows(*id)).collect();
         self.table.apply(ends, walk, std::mem::take(&mut self.forget));
         self.spared.forget(self.table.given_up());
-        self.follow_cgroups(unknown)?;
+        self.follow_cgroups(&unknown.into_iter().collect::<Vec<_>>())?;
         let (tasks, exited) = self.table.snapshot();
         let groups = match self.group_limits {
             true => self.groups.limits(&tasks, &self.names, mono_ns),
