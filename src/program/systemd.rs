@@ -3,9 +3,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use sd_notify::NotifyState;
 
 use crate::sys;
@@ -16,11 +20,18 @@ static HANDED_OVER: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 /// Status lines follow each other at this distance at least: each wakes the service manager.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
 
+/// Messages that wait to be sent; others are dropped.
+const MESSAGES_MAX: usize = 16;
+/// The last message is waited for this long.
+const LAST_WORD: Duration = Duration::from_millis(200);
+/// Signs of life follow each other at this distance at least.
+const SIGN_EVERY: Duration = Duration::from_millis(20);
+
 /// Makes the sockets that the service manager handed over those of this process. To be called before anything else opens a
 /// descriptor.
 ///
 /// # Errors
-/// LISTEN_PID or LISTEN_FDS is no number, or a descriptor that they name is not open.
+/// LISTEN_PID is this process and LISTEN_FDS is no number, or a descriptor that it names is not open.
 pub fn take_over() -> io::Result<()> {
     let sockets = sys::inherited_sockets()?;
     *HANDED_OVER.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
@@ -34,16 +45,55 @@ pub fn sockets() -> Vec<OwnedFd> {
 
 /// Says that the service does its work. A manager that is gone misses nothing.
 pub fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    let _ = tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Says that the service is ending.
 pub fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    if let Some(sent) = tell(&[NotifyState::Stopping]) {
+        // The process may end before the thread that sends has its turn.
+        let _ = sent.recv_timeout(LAST_WORD);
+    }
 }
 
-fn tell(states: &[NotifyState<'_>]) {
-    let _ = sd_notify::notify(states);
+/// A message, and whom to tell that it was sent or dropped.
+type Message = (String, Sender<()>);
+
+/// Messages to the service manager. The thread behind it is the only one that touches the socket: the manager may not read it,
+/// and its path may be on a file system that does not answer.
+static MESSAGES: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
+
+/// Hands a message on, and waits for nothing. Returns what receives once it was sent or dropped.
+fn tell(states: &[NotifyState<'_>]) -> Option<Receiver<()>> {
+    let messages = MESSAGES.get_or_init(start_sender).as_ref()?;
+    let text: String = states.iter().map(|state| format!("{state}\n")).collect();
+    let (sent, receiver) = channel();
+    messages.try_send((text, sent)).ok().map(|()| receiver)
+}
+
+/// `None` without a manager.
+fn start_sender() -> Option<SyncSender<Message>> {
+    let name = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty())?;
+    let address = match name.as_bytes() {
+        [b'@', abstract_name @ ..] => SocketAddrUnix::new_abstract_name(abstract_name),
+        path => SocketAddrUnix::new(path),
+    };
+    let address = address.ok()?;
+    let (messages, received) = sync_channel::<Message>(MESSAGES_MAX);
+    let work = move || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok(socket) = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) else {
+            return;
+        };
+        for (text, sent) in received {
+            // A manager that does not read misses it.
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let _ = rustix::net::sendto(&socket, text.as_bytes(), flags, &address);
+            let _ = sent.send(());
+        }
+    };
+    thread::Builder::new().name("notify".into()).spawn(work).ok()?;
+    Some(messages)
 }
 
 /// Signs of life for a unit with `WatchdogSec=`, and its status line.
@@ -62,7 +112,9 @@ impl Watchdog {
 
     fn within(period: Option<Duration>) -> Watchdog {
         let now = Instant::now();
-        Watchdog { every: period.map(|period| period / 3), due: now, status_due: now }
+        // A period of 0 is an error to sd_watchdog_enabled(3), which sd_notify hands on.
+        let every = period.filter(|period| !period.is_zero()).map(|period| (period / 3).max(SIGN_EVERY));
+        Watchdog { every, due: now, status_due: now }
     }
 
     /// Gives a sign of life if it is time, and the status.
@@ -71,14 +123,14 @@ impl Watchdog {
         self.sign(now);
         if now >= self.status_due {
             self.status_due = now + STATUS_EVERY;
-            tell(&[NotifyState::Status(&status())]);
+            let _ = tell(&[NotifyState::Status(&status())]);
         }
     }
 
     fn sign(&mut self, now: Instant) {
         if let Some(every) = self.every.filter(|_| now >= self.due) {
             self.due = now + every;
-            tell(&[NotifyState::Watchdog]);
+            let _ = tell(&[NotifyState::Watchdog]);
         }
     }
 
@@ -143,5 +195,12 @@ mod tests {
             Ok::<_, ()>(calls == 2)
         });
         assert_eq!((stopped, calls), (Ok(true), 2));
+    }
+
+    #[test]
+    fn a_period_of_nothing_is_none_and_a_short_one_keeps_no_cpu_busy() {
+        let every = |us| Watchdog::within(Some(Duration::from_micros(us))).every;
+        assert_eq!((every(0), every(1)), (None, Some(SIGN_EVERY)));
+        assert!(every(u64::MAX).is_some());
     }
 }

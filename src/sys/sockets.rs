@@ -11,10 +11,15 @@ use super::owned;
 /// inherited, whatever the environment says.
 ///
 /// # Errors
-/// LISTEN_PID or LISTEN_FDS is no number, or a descriptor that they name is not open.
+/// LISTEN_PID is this process and LISTEN_FDS is no number, or a descriptor that it names is not open.
 pub fn inherited_sockets() -> io::Result<Vec<OwnedFd>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::SeqCst) {
+        return Ok(Vec::new());
+    }
+    // Whatever else it says is not about this process.
+    let own = std::process::id().to_string();
+    if std::env::var_os("LISTEN_PID").is_none_or(|pid| pid != own.as_str()) {
         return Ok(Vec::new());
     }
     // SAFETY: the descriptors are open, or listen_fds had failed, and they are from 3 on; they were inherited, so that nothing
