@@ -22,7 +22,7 @@ use crate::export::Export;
 use crate::export::notices::Quiet;
 use crate::finding::Engine;
 use crate::model::process::Asked;
-use crate::program::whole_file;
+use crate::program::guard;
 use crate::snapshot::Snapshot;
 use crate::text::clean_str;
 
@@ -105,7 +105,7 @@ impl Exporter {
         let Some(path) = &self.textfile else { return Ok(()) };
         families.retain(|family| !family.name.starts_with("process_"));
         let text = page::render(&families, dropped, Form::Text);
-        let failed = whole_file::replace(path, &text).err().map(|error| error.to_string());
+        let failed = guard::replace(path, &text).err().map(|error| error.to_string());
         if let Some(why) = failed.as_ref().filter(|why| self.failed.as_ref() != Some(why)) {
             let path = clean_str(&path.to_string_lossy());
             writeln!(out, "numatop-ng: writing {path}: {why}; it is tried again at each interval")?;

@@ -9,7 +9,7 @@ use numatop_ng::collect::{libbpf_log, mm_reader};
 use numatop_ng::container::lookup;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
-use numatop_ng::program::{say, signals, systemd};
+use numatop_ng::program::{asked_file, say, signals, systemd};
 use numatop_ng::run;
 use numatop_ng::{symbolize, sys};
 
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
     match std::env::args_os().next() {
         Some(name) if name == symbolize::child::NAME => return symbolize::child::main(),
         Some(name) if name == symbolize::namer::NAME => return symbolize::namer::main(),
+        Some(name) if name == asked_file::NAME => return asked_file::main(),
         Some(name) if name == lookup::NAME => return lookup::main(),
         Some(name) if name == mm_reader::child::NAME => return mm_reader::child::main(),
         Some(name) if name == calibrate::child::NAME => return calibrate::child::main(),

@@ -1,5 +1,7 @@
-//! This program as a process: its pace, its signals, its messages, its service manager, files it replaces, its heap, its helper processes, and what it costs.
+//! This program as a process: its pace, its signals, its messages, its service manager, files that others may have prepared, its heap, its helper processes, and what it costs.
 
+pub mod asked_file;
+pub mod guard;
 pub mod helper;
 pub mod overhead;
 pub mod pace;
@@ -7,5 +9,5 @@ pub mod reopened;
 pub mod say;
 pub mod signals;
 pub mod slack;
+pub mod sockets;
 pub mod systemd;
-pub mod whole_file;

@@ -1,15 +1,15 @@
 //! The profile on the disk: where it is looked for, how it is read, and how it takes the place of an older one.
 
 use std::env;
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::Mode;
 use rustix::process::geteuid;
 use serde::Serialize;
 
@@ -17,6 +17,8 @@ use super::machine;
 use crate::host::kernel::read_trimmed;
 use crate::model::profile::{Profile, SCHEMA};
 use crate::model::topology::{Calibration, Topology};
+use crate::program::guard::{self, Folder, Owner};
+use crate::program::sockets;
 
 /// The name of the file.
 const NAME: &str = "machine.json";
@@ -27,8 +29,7 @@ const OF_MACHINE: &str = "/var/lib/numatop-ng";
 /// A file that is larger is none of ours: 16 nodes take 20 kB.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Readable by everybody: it names no host, no user and no program.
-const MODE: u32 = 0o644;
+/// Files and their folder are readable by everybody: they name no host, no user and no program.
 const FOLDER_MODE: u32 = 0o755;
 
 /// Files in which a profile is looked for, in this order: of the service that we are, of the machine, of the user.
@@ -90,15 +91,7 @@ pub fn read(path: &Path) -> Result<Profile> {
 /// # Errors
 /// There is no such file, or it is none, or too large.
 pub fn text_of(path: &Path) -> Result<String> {
-    let reading = || format!("reading {}", path.display());
-    // A pipe has no writer, and would be waited for.
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let file = opened.with_context(reading)?;
-    ensure!(file.metadata().with_context(reading)?.is_file(), "{} is no file", path.display());
-    let mut text = String::new();
-    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(reading)?;
-    ensure!(read as u64 <= MOST_BYTES, "{} is too large to be one of ours", path.display());
-    Ok(text)
+    guard::read_text(path, MOST_BYTES, Owner::OfFolder).with_context(|| format!("reading {}", path.display()))
 }
 
 /// A stored profile, and whether it is about this machine.
@@ -183,26 +176,26 @@ pub fn boot_id() -> String {
 /// As those of [`write()`].
 pub fn prepare(path: &Path) -> Result<()> {
     let folder = path.parent().context("a profile needs a folder")?;
+    let making = || format!("making {}", folder.display());
     let is_new = !folder.exists();
-    // Whatever the umask: others read it, and do not write to it.
-    let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
-    made.and_then(|()| match is_new {
-        true => fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE)),
-        false => Ok(()),
-    })
-    .with_context(|| format!("making {}", folder.display()))?;
+    let mode = Mode::from_raw_mode(FOLDER_MODE);
+    let held = Folder::make(folder, mode, Owner::Caller).with_context(making)?;
+    if is_new {
+        // Whatever the umask: others read it, and do not write to it.
+        rustix::fs::fchmod(&held, mode).map_err(io::Error::from).with_context(making)?;
+    }
     ours(folder)?;
     if path.symlink_metadata().is_ok() {
         ours(path)?;
     }
     let beside = beside(path);
-    let tried = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&beside);
-    tried.and_then(|_| fs::remove_file(&beside)).with_context(|| format!("making {}", beside.display()))
+    let tried = held.create_new(&beside, Mode::RUSR | Mode::WUSR);
+    tried.and_then(|_| held.remove(&beside)).with_context(making)
 }
 
-/// The name under which a file is written before it takes the place of another.
-fn beside(path: &Path) -> PathBuf {
-    path.with_extension(format!("new-{}", std::process::id()))
+/// The name under which it is tried whether a file can be made.
+fn beside(path: &Path) -> OsString {
+    path.with_extension(format!("new-{}", std::process::id())).file_name().unwrap_or_default().to_owned()
 }
 
 /// Writes a profile, or another value as JSON, beside `path` and gives it that name. The folder is made if it is not there.
@@ -213,22 +206,7 @@ pub fn write(path: &Path, stored: &impl Serialize) -> Result<()> {
     prepare(path)?;
     let mut text = serde_json::to_string(stored).context("writing JSON")?;
     text.push('\n');
-    let beside = beside(path);
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(MODE)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(&beside);
-    let mut file = made.with_context(|| format!("making {}", beside.display()))?;
-    // The umask takes permissions away that readers need.
-    let readable = file.set_permissions(Permissions::from_mode(MODE));
-    let written = readable.and_then(|()| file.write_all(text.as_bytes())).and_then(|()| file.sync_all());
-    let named = written.and_then(|()| fs::rename(&beside, path));
-    if named.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    named.with_context(|| format!("storing {}", path.display()))
+    guard::replace(path, &text).with_context(|| format!("storing {}", path.display()))
 }
 
 /// Refuses what another user made or may write to.
@@ -249,16 +227,25 @@ fn ours(path: &Path) -> Result<()> {
 }
 
 /// Held while the machine is loaded, so that two calibrations do not measure each other.
-pub struct Lock(#[expect(dead_code, reason = "closed when it is dropped")] UnixListener);
+pub struct Lock(#[expect(dead_code, reason = "closed when it is dropped")] Option<UnixListener>);
 
 impl Lock {
-    /// Takes it. The lock is an abstract socket: every user of the machine sees it, and no file is left.
+    /// Takes it. The lock is an abstract socket: every user of the machine sees it, and no file is left. One that another user
+    /// who is not root has is not believed: anybody can make it.
     ///
     /// # Errors
-    /// Another process has it: [`io::ErrorKind::AddrInUse`].
+    /// Another process of this user or of root has it: [`io::ErrorKind::AddrInUse`].
     pub fn take() -> io::Result<Lock> {
-        let address = SocketAddr::from_abstract_name("numatop-ng-known-load")?;
-        UnixListener::bind_addr(&address).map(Lock)
+        const NAME: &str = "numatop-ng-known-load";
+        match UnixListener::bind_addr(&SocketAddr::from_abstract_name(NAME)?) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                match sockets::owner_of_abstract(NAME) {
+                    Some(uid) if uid == 0 || uid == geteuid().as_raw() => Err(error),
+                    _ => Ok(Lock(None)),
+                }
+            }
+            taken => Ok(Lock(Some(taken?))),
+        }
     }
 }
 

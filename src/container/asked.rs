@@ -195,14 +195,15 @@ impl AskedNames {
         if let Some(asking) = lane.as_ref().map_or(Some(asking.clone()), |lane| lane.ask(asking)) {
             let failed = Told { asking, answer: Answer::default(), pause: None };
             self.take(failed);
-            self.say("names of containers are missing: no thread could be started that looks for them".into());
+            self.say(
+                "names of containers are missing: no thread could be started that looks for them".into(),
+            );
         }
     }
 
     fn receive(&mut self) {
         let lanes = [&self.system, &self.homes, &self.runtimes];
-        let told: Vec<Told> =
-            lanes.into_iter().flatten().flat_map(|lane| lane.answers.try_iter()).collect();
+        let told: Vec<Told> = lanes.into_iter().flatten().flat_map(|lane| lane.answers.try_iter()).collect();
         told.into_iter().for_each(|told| self.take(told));
     }
 
@@ -260,7 +261,8 @@ impl AskedNames {
             return None;
         }
         let now = Instant::now();
-        let asked = self.asked.entry(key.clone()).or_insert(Asked { seen: 0, open: false, next: now, pause: AGAIN });
+        let asked =
+            self.asked.entry(key.clone()).or_insert(Asked { seen: 0, open: false, next: now, pause: AGAIN });
         asked.seen = self.tree;
         if !asked.open && asked.next <= now {
             asked.open = true;
@@ -340,14 +342,18 @@ struct Desk {
 
 impl Desk {
     fn new(program: PathBuf) -> Desk {
-        let helper = HelperProcess::new(program, lookup::NAME, SYSTEM_MAX).with_left_behind_max(LEFT_BEHIND_MAX);
+        let helper =
+            HelperProcess::new(program, lookup::NAME, SYSTEM_MAX).with_left_behind_max(LEFT_BEHIND_MAX);
         Desk { helper, hung: HashMap::new(), resting: HashMap::new() }
     }
 
     fn answer(&mut self, asking: Asking) -> Told {
         let question = &asking.question;
         let now = Instant::now();
-        let device = question.owner.filter(|_| question.sockets.is_empty()).and_then(|uid| device(&question.root, uid));
+        let device = question
+            .owner
+            .filter(|_| question.sockets.is_empty())
+            .and_then(|uid| device(&question.root, uid));
         if let Some(pause) = self.wait_for(question.owner, device, now) {
             return Told { asking, answer: Answer::default(), pause: Some(pause) };
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::component::capped;
 use super::asked::Book;
+use super::component::capped;
 use super::patterns::identify;
 use crate::model::group::{Group, Kind, named, short};
 
@@ -50,13 +50,7 @@ fn label(uid: u32, users: &BTreeMap<u32, String>) -> String {
     users.get(&uid).map_or_else(|| uid.to_string(), |name| capped(name).chars().take(32).collect())
 }
 
-fn group(
-    id: u64,
-    path: &str,
-    ids: &BTreeMap<&str, u64>,
-    makers: Makers<'_>,
-    book: &mut impl Book,
-) -> Group {
+fn group(id: u64, path: &str, ids: &BTreeMap<&str, u64>, makers: Makers<'_>, book: &mut impl Book) -> Group {
     let found = identify(path);
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let at = |level: usize| ids.get(format!("/{}", parts[..level].join("/")).as_str()).copied();

@@ -287,10 +287,8 @@ impl ContainerNames {
         read: fn(&Path) -> HashMap<String, Name>,
     ) -> Option<&HashMap<String, Name>> {
         let changed = Some(fs::metadata(path).ok()?.modified().ok()?);
-        let kept = self
-            .logs
-            .entry(path.to_owned())
-            .or_insert_with(|| Kept { changed: None, value: HashMap::new() });
+        let kept =
+            self.logs.entry(path.to_owned()).or_insert_with(|| Kept { changed: None, value: HashMap::new() });
         if kept.changed != changed {
             *kept = Kept { changed, value: read(path) };
         }
@@ -298,12 +296,7 @@ impl ContainerNames {
     }
 
     /// What the list at `path` says of one id. The list is read when it has changed, or was not read for this id.
-    fn in_list(
-        &mut self,
-        path: &Path,
-        id: &str,
-        read: impl FnOnce() -> Option<Vec<u8>>,
-    ) -> Option<Name> {
+    fn in_list(&mut self, path: &Path, id: &str, read: impl FnOnce() -> Option<Vec<u8>>) -> Option<Name> {
         let changed = Some(fs::metadata(path).ok()?.modified().ok()?);
         let kept = self
             .lists

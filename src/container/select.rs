@@ -152,7 +152,8 @@ impl Want {
                         let unit = tree.groups.get(id).and_then(|group| group.unit.as_ref());
                         let last = path.rsplit('/').next().unwrap_or_default();
                         // The unit's own group, not what is below it: that one is included anyway.
-                        unit.is_some_and(|unit| *unit == *name || service.contains(unit)) && last.contains('.')
+                        unit.is_some_and(|unit| *unit == *name || service.contains(unit))
+                            && last.contains('.')
                     })
                     .map(|(id, _)| *id)
                     .collect()

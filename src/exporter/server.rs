@@ -1,10 +1,8 @@
 //! The sockets that serve the page: one thread, bounded in connections, bytes and time.
 
-use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -15,6 +13,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::Shared;
 use super::request::{REQUEST_MAX, answer};
+use crate::program::sockets::Bound;
 
 /// Connections at a time; others wait in the queue of the kernel.
 const CONNECTIONS: usize = 16;
@@ -33,20 +32,7 @@ pub enum Address {
 enum Listener {
     Net(TcpListener),
     /// With its place, if it is ours to remove.
-    Unix(UnixListener, Option<Place>),
-}
-
-/// The file of a socket: its path, device and number. Another socket may have the path since.
-struct Place {
-    path: PathBuf,
-    file: (u64, u64),
-}
-
-impl Place {
-    fn of(path: &Path) -> io::Result<Place> {
-        let found = path.symlink_metadata()?;
-        Ok(Place { path: path.to_owned(), file: (found.dev(), found.ino()) })
-    }
+    Unix(UnixListener, #[expect(dead_code, reason = "removes the file when it is dropped")] Option<Bound>),
 }
 
 impl Listener {
@@ -70,16 +56,6 @@ impl Listener {
                 Box::new(stream)
             }
         })
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix(_, Some(place)) = self
-            && Place::of(&place.path).is_ok_and(|now| now.file == place.file)
-        {
-            let _ = fs::remove_file(&place.path);
-        }
     }
 }
 
@@ -255,18 +231,6 @@ fn net(address: SocketAddr) -> io::Result<Listener> {
 }
 
 fn unix(path: &Path) -> io::Result<Listener> {
-    let is_left_behind = || {
-        let connected = UnixStream::connect(path);
-        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
-    };
-    if path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket()) && is_left_behind() {
-        fs::remove_file(path)?;
-    }
-    let listener = UnixListener::bind(path)?;
-    let listener = Listener::Unix(listener, Some(Place::of(path)?));
-    fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-    if let Listener::Unix(listener, _) = &listener {
-        listener.set_nonblocking(true)?;
-    }
-    Ok(listener)
+    let (listener, bound) = Bound::listen(path, 0o660)?;
+    Ok(Listener::Unix(listener, Some(bound)))
 }

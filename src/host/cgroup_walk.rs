@@ -199,7 +199,10 @@ pub fn walk(mount: &Path, budget: Budget) -> Walk {
     }
     if let Some(path) = unread {
         let path = if path.is_empty() { "/" } else { &path };
-        found.notes.push(format!("some cgroups below {} have no names: too many directories are large", cgroup_path::show(path)));
+        found.notes.push(format!(
+            "some cgroups below {} have no names: too many directories are large",
+            cgroup_path::show(path)
+        ));
     }
     found
 }

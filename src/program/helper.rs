@@ -233,9 +233,12 @@ impl HelperProcess {
             // Descriptors that the tool was started with and does not know of would be in reach of the child, and
             // count against its limits.
             sys::close_on_exec();
+            // Whose files they are to be (`guard.rs`).
+            let caller = ["SUDO_UID", "SUDO_GID"].map(|name| Some((name, std::env::var_os(name)?)));
             let child = Command::new(&self.program)
                 .arg0(self.name)
                 .env_clear()
+                .envs(caller.into_iter().flatten())
                 .stdin(Stdio::from(theirs))
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())

@@ -1,20 +1,19 @@
 //! Recordings on the disk: files that are ours, how they are made, and the ones that may go.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, linkat, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, linkat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::format::Kind;
 use super::frame::{FrameHead, HEAD_LEN};
-use crate::sys;
+use crate::program::guard::{Folder, Owner};
 
 /// Recordings hold names of other people's programs: for their owner only.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -22,19 +21,24 @@ const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// The end of the name of a file in a ring.
 const SUFFIX: &str = ".nrec";
 
+/// The file that is locked in the directory of a ring which other users can read.
+const LOCK: &str = ".numatop-ng.lock";
+
 /// A directory that recordings are made in, held open so that nobody can put another in its place.
 pub struct Dir {
-    fd: OwnedFd,
-    path: PathBuf,
-    /// Whose files they are to be: the user behind sudo in his own directory, and nobody else.
-    owner: Option<(u32, u32)>,
+    folder: Folder,
+    /// Whoever can read the directory can lock it: then a file in it is locked that only its owner opens.
+    lock: Option<File>,
 }
 
 impl Drop for Dir {
     /// A process that looks at `/proc/PID/fd` holds the open directory for a moment (fs/proc/fd.c), and the lock of a ring
     /// would outlive the close by as much: the next recorder would be refused.
     fn drop(&mut self) {
-        let _ = flock(&self.fd, FlockOperation::Unlock);
+        let _ = flock(&self.folder, FlockOperation::Unlock);
+        if let Some(lock) = &self.lock {
+            let _ = flock(lock, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -54,25 +58,34 @@ impl Dir {
     /// # Errors
     /// It cannot be opened or is not such a directory.
     pub fn for_ring(path: &Path) -> Result<Dir> {
-        let dir = Dir::open(path)?;
-        let meta = File::from(dir.fd.try_clone()?).metadata()?;
+        let mut dir = Dir::open(path)?;
+        let stat = fstat(&dir.folder)?;
+        let (owner, mode) = (stat.st_uid, stat.st_mode);
         let euid = geteuid().as_raw();
-        let user = dir.owner.map_or(euid, |(uid, _)| uid);
-        if meta.uid() != euid && meta.uid() != user {
+        let user = dir.folder.owner().map_or(euid, |(uid, _)| uid);
+        if owner != euid && owner != user {
             bail!(
-                "{} belongs to user {}, not to user {euid} who records: choose a directory of your own",
+                "{} belongs to user {owner}, not to user {euid} who records: choose a directory of your own",
                 path.display(),
-                meta.uid()
             );
         }
-        if meta.mode() & 0o022 != 0 {
+        if mode & 0o022 != 0 {
             bail!(
                 "other users can write to {} (mode {:04o}): chmod go-w it, or choose another",
                 path.display(),
-                meta.mode() & 0o7777
+                mode & 0o7777
             );
         }
-        match flock(&dir.fd, FlockOperation::NonBlockingLockExclusive) {
+        let locking = || format!("locking {}", path.display());
+        let locked = if mode & 0o055 == 0 {
+            flock(&dir.folder, FlockOperation::NonBlockingLockExclusive)
+        } else {
+            let lock = dir.lock_file().with_context(locking)?;
+            let locked = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+            dir.lock = Some(lock);
+            locked
+        };
+        match locked {
             Ok(()) => Ok(dir),
             Err(Errno::WOULDBLOCK) => {
                 bail!(
@@ -80,8 +93,14 @@ impl Dir {
                     path.display()
                 )
             }
-            Err(error) => Err(io::Error::from(error)).with_context(|| format!("locking {}", path.display())),
+            Err(error) => Err(io::Error::from(error)).with_context(locking),
         }
+    }
+
+    fn lock_file(&self) -> io::Result<File> {
+        let _identity = self.folder.identity();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(File::from(openat(&self.folder, LOCK, flags, MODE)?))
     }
 
     /// Makes the directory of a ring unless it is there: for its owner only, who is the user behind sudo in his own
@@ -93,25 +112,21 @@ impl Dir {
         let making = || format!("making the directory {}", path.display());
         let Some(name) = path.file_name().filter(|_| !path.is_dir()) else { return Ok(()) };
         let parent = Dir::for_file(path.parent().unwrap_or(Path::new("."))).with_context(making)?;
-        let _identity = parent.owner.map(FsIdentity::take);
-        match mkdirat(&parent.fd, name, Mode::RWXU) {
+        let _identity = parent.folder.identity();
+        match mkdirat(&parent.folder, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(io::Error::from(error)).with_context(making),
         }
     }
 
     fn open(path: &Path) -> Result<Dir> {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
-            .open(path)
-            .with_context(|| format!("opening the directory {}", path.display()))?;
-        let owner = sudo_user().filter(|(uid, _)| file.metadata().is_ok_and(|meta| meta.uid() == *uid));
-        Ok(Dir { fd: file.into(), path: path.to_owned(), owner })
+        let opened = Folder::open(path, Owner::Caller);
+        let folder = opened.with_context(|| format!("opening the directory {}", path.display()))?;
+        Ok(Dir { folder, lock: None })
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
     }
 
     /// Makes a file that did not exist, for its owner only, and locks it for as long as it is open.
@@ -120,9 +135,9 @@ impl Dir {
     /// The errno of openat(2); `AlreadyExists` for whatever is there, symbolic links included.
     pub fn create(&self, name: &Path) -> io::Result<File> {
         let name = plain(name)?;
-        let _identity = self.owner.map(FsIdentity::take);
+        let _identity = self.folder.identity();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(openat(&self.fd, name, flags, MODE)?);
+        let file = File::from(openat(&self.folder, name, flags, MODE)?);
         // The lock tells readers that more will come; without locks they only cannot tell.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(file)
@@ -134,16 +149,17 @@ impl Dir {
     /// The errno of openat(2), write(2) or linkat(2); `AlreadyExists` for whatever is there, symbolic links included.
     pub fn publish(&self, name: &Path, content: &[u8]) -> io::Result<()> {
         let name = plain(name)?;
-        let _identity = self.owner.map(FsIdentity::take);
+        let _identity = self.folder.identity();
         let mut begun = name.as_os_str().to_owned();
         begun.push(format!(".{}.part", std::process::id()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = MODE | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-        let mut file = File::from(openat(&self.fd, &begun, flags, mode)?);
+        let mut file = File::from(openat(&self.folder, &begun, flags, mode)?);
         let written = file.write_all(content).and_then(|()| file.sync_data());
-        let made = written.and_then(|()| Ok(linkat(&self.fd, &begun, &self.fd, name, AtFlags::empty())?));
+        let made =
+            written.and_then(|()| Ok(linkat(&self.folder, &begun, &self.folder, name, AtFlags::empty())?));
         // It has its name, or nothing refers to it.
-        unlinkat(&self.fd, &begun, AtFlags::empty())?;
+        unlinkat(&self.folder, &begun, AtFlags::empty())?;
         made
     }
 
@@ -155,7 +171,7 @@ impl Dir {
     pub fn recordings(&self) -> io::Result<Vec<Entry>> {
         let mut found = Vec::new();
         // Not through the path: another directory may be there by now.
-        for entry in std::fs::read_dir(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))? {
+        for entry in std::fs::read_dir(self.folder.held_path())? {
             let name = PathBuf::from(entry?.file_name());
             if is_ring_name(&name)
                 && let Ok(entry) = self.look(name)
@@ -169,7 +185,7 @@ impl Dir {
 
     fn look(&self, name: PathBuf) -> io::Result<Option<Entry>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = File::from(openat(&self.fd, plain(&name)?, flags, Mode::empty())?);
+        let file = File::from(openat(&self.folder, plain(&name)?, flags, Mode::empty())?);
         let meta = file.metadata()?;
         let ours = meta.is_file() && begins_as_recording(&file);
         Ok(ours.then_some(Entry { name, bytes: meta.len(), modified_s: meta.mtime() }))
@@ -181,8 +197,8 @@ impl Dir {
     /// The errno of unlinkat(2).
     pub fn remove(&self, name: &Path) -> io::Result<()> {
         let name = plain(name)?;
-        let _identity = self.owner.map(FsIdentity::take);
-        unlinkat(&self.fd, name, AtFlags::empty())?;
+        let _identity = self.folder.identity();
+        unlinkat(&self.folder, name, AtFlags::empty())?;
         Ok(())
     }
 }
@@ -244,38 +260,10 @@ fn plain(name: &Path) -> io::Result<&Path> {
     Ok(name)
 }
 
-/// The user and group who called sudo, when we are root through it.
-fn sudo_user() -> Option<(u32, u32)> {
-    if !geteuid().is_root() {
-        return None;
-    }
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-    let (uid, gid) = (number("SUDO_UID")?, number("SUDO_GID")?);
-    (uid != 0).then_some((uid, gid))
-}
-
-/// While it lives, this thread meets the file system as another user: files it makes are his, and what he
-/// may not do fails. Changing the owner afterwards would follow whatever he put there meanwhile.
-struct FsIdentity {
-    uid: u32,
-    gid: u32,
-}
-
-impl FsIdentity {
-    fn take((uid, gid): (u32, u32)) -> FsIdentity {
-        let (uid, gid) = sys::set_fs_ids(uid, gid);
-        FsIdentity { uid, gid }
-    }
-}
-
-impl Drop for FsIdentity {
-    fn drop(&mut self) {
-        sys::set_fs_ids(self.uid, self.gid);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     #[test]
@@ -283,7 +271,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("numatop-dir-{}", std::process::id()));
         Dir::make(&path).unwrap();
         let first = Dir::for_ring(&path).unwrap();
-        let _held = first.fd.try_clone().unwrap();
+        let _held = first.folder.as_fd().try_clone_to_owned().unwrap();
         assert!(Dir::for_ring(&path).is_err());
         drop(first);
         let second = Dir::for_ring(&path).map(drop);
@@ -311,5 +299,21 @@ mod tests {
         ] {
             assert!(!is_ring_name(Path::new(name)), "{name}");
         }
+    }
+
+    #[test]
+    fn a_reader_of_the_directory_locks_nobody_out() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("numatop-dir-lock-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let reader = File::open(&path).unwrap();
+        flock(&reader, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let first = Dir::for_ring(&path);
+        let second = Dir::for_ring(&path).is_err();
+        let is_first = first.is_ok();
+        drop(first);
+        std::fs::remove_dir_all(&path).unwrap();
+        assert!(is_first && second);
     }
 }

@@ -1,7 +1,7 @@
 //! `calibrate`: a plan, a look at whether the machine is idle, the measurement, and the profile that is stored.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,6 +25,7 @@ use crate::known::quiet::{Usage, too_busy};
 use crate::model::profile::Profile;
 use crate::model::topology::Topology;
 use crate::options::BadValue;
+use crate::program::guard;
 use crate::program::say::{self, Form};
 use crate::source::poll;
 
@@ -57,7 +58,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     }
     let compared = args.compare.as_deref().map(store::read).transpose()?;
     if let Some(path) = &args.output {
-        new_file(path).and_then(|_| fs::remove_file(path).context("removing it again"))?;
+        new_file(path).and_then(|_| guard::remove(path).context("removing it again"))?;
     }
     let before = (Usage::read(Path::new("/"), &[]), std::mem::take(&mut facts.interrupts));
     let begin = Instant::now();
@@ -231,8 +232,7 @@ pub(super) fn lock() -> Result<Lock> {
 
 /// Makes a file that is not there yet.
 fn new_file(path: &Path) -> Result<File> {
-    let made = OpenOptions::new().write(true).create_new(true).open(path);
-    made.with_context(|| format!("making {}", path.display()))
+    guard::create_new(path).with_context(|| format!("making {}", path.display()))
 }
 
 fn asked(args: &CalibrateArgs) -> Asked {

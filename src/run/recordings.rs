@@ -1,7 +1,6 @@
 //! Modes for recordings: shown, written in another format, checked.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +13,7 @@ use crate::cli::{ExportArgs, ExportFormat, ReplayArgs};
 use crate::error::{self, Exit};
 use crate::export::Format;
 use crate::options;
+use crate::program::guard;
 use crate::program::say::{self, Cleaned, Form};
 use crate::program::signals;
 use crate::record::verify;
@@ -81,13 +81,22 @@ fn export_batch(args: &ExportArgs, format: &Format) -> Result<ExitCode> {
     };
     let stop = stop_signals()?;
     let sink: Box<dyn Write> = match &args.output {
-        Some(path) => Box::new(File::create_new(path).with_context(|| {
+        Some(path) => Box::new(guard::create_new(path).with_context(|| {
             format!("making {}, which must be a new file in a directory that exists", path.display())
         })?),
         None => Box::new(output(stop)?),
     };
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), format.form);
-    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell);
+    let written = match (written, &args.output) {
+        (Err(error), Some(path)) => {
+            // Half of an export would look like a whole one.
+            let removed = guard::remove(path);
+            removed.with_context(|| format!("removing {}, which is not whole: {error:#}", path.display()))?;
+            return Err(error.context(format!("writing {}", path.display())));
+        }
+        (written, _) => written?,
+    };
     Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
 }
 

@@ -1,16 +1,15 @@
 //! The file of settings: where it is, and how it is read and written.
 
 use std::env;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::wants_batch;
 use crate::cli::{Cli, Command, ScreenArgs};
 use crate::options;
-use crate::program::{say, whole_file};
+use crate::program::{asked_file, say};
 use crate::settings::{self, Setting, Value};
 use crate::text::clean_str;
 use crate::tui::Keeper;
@@ -52,10 +51,10 @@ pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
         let why = "settings have no place: neither XDG_CONFIG_HOME nor HOME is set; --config names a file";
         return Keeper { keep: Box::new(move |_| anyhow::bail!(why)), told: None };
     };
-    let told = match read(&path) {
+    let told = match read_whole(&path) {
         Err(error) => Some(format!("{error:#}; the defaults are used")),
         // A variable may name the place of all users of a machine, and most of them keep nothing there.
-        Ok(_) if screen.config.is_some() && !path.exists() => {
+        Ok(None) if screen.config.is_some() => {
             let name = clean_str(&path.to_string_lossy());
             Some(format!("there is no file {name}: the defaults are used, and W makes it"))
         }
@@ -79,27 +78,33 @@ fn place(screen: &ScreenArgs) -> Option<PathBuf> {
 
 /// The settings of a file, checked; none of one that is not there.
 fn read(path: &Path) -> Result<Vec<Setting>> {
+    Ok(read_whole(path)?.map(|(_, settings)| settings).unwrap_or_default())
+}
+
+/// The text of a file, and its settings, checked; `None` where there is no file.
+fn read_whole(path: &Path) -> Result<Option<(String, Vec<Setting>)>> {
     let name = || clean_str(&path.to_string_lossy());
-    let bytes = match fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        bytes => bytes.with_context(|| format!("reading settings of {}", name()))?,
+    let text = match asked_file::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        text => text.with_context(|| format!("reading settings of {}", name()))?,
     };
-    let settings = settings::parse_bytes(&bytes).with_context(name)?;
+    let settings = settings::parse_bytes(text.as_bytes()).with_context(name)?;
     options::check_settings(&settings).with_context(name)?;
-    Ok(settings)
+    Ok(Some((text, settings)))
 }
 
 /// Writes what was chosen, beside the settings that the file has already.
 fn keep(path: &Path, chosen: &[(&'static str, Option<Value>)]) -> Result<String> {
-    // A link stays one, for those who keep their settings elsewhere.
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = || clean_str(&path.to_string_lossy());
     // A file with a mistake is the user's to mend.
-    let settings = settings::changed(read(&real)?, chosen);
-    if let Some(folder) = real.parent() {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("making {}", clean_str(&folder.to_string_lossy())))?;
-    }
-    let name = clean_str(&real.to_string_lossy());
-    whole_file::replace(&real, &settings::render(&settings)).with_context(|| format!("writing {name}"))?;
-    Ok(name)
+    let (text, settings) = read_whole(path)?.unwrap_or_default();
+    ensure!(
+        !settings.is_empty() || text.trim().is_empty(),
+        "{} has no setting of numatop-ng in it, and is left as it is: add one, or choose another file (--config)",
+        name()
+    );
+    let settings = settings::changed(settings, chosen);
+    let place = asked_file::replace(path, &settings::render(&settings));
+    let place = place.with_context(|| format!("writing {}", name()))?;
+    Ok(clean_str(&place.to_string_lossy()))
 }

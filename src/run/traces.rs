@@ -1,6 +1,5 @@
 //! Exports for other tools: a trace is written as it is made, a profile when it is whole.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -16,6 +15,7 @@ use crate::cli::ExportArgs;
 use crate::error::Exit;
 use crate::model::sample::{HostFacts, Sample};
 use crate::options::{self, TraceChoice};
+use crate::program::guard;
 use crate::program::say::{self, Form};
 use crate::program::signals;
 use crate::snapshot::{RowKind, Snapshot, derive};
@@ -83,7 +83,7 @@ fn trace(asked: &Asked<'_>, recording: Recording, out: &Out) -> Result<ExitCode>
     }
     let sink: Box<dyn Write> = match out {
         Out::Standard => Box::new(output(asked.stop)?),
-        Out::File(path) => Box::new(File::create_new(path).with_context(|| {
+        Out::File(path) => Box::new(guard::create_new(path).with_context(|| {
             format!("making {}, which must be a new file in a directory that exists", path.display())
         })?),
     };
@@ -93,7 +93,7 @@ fn trace(asked: &Asked<'_>, recording: Recording, out: &Out) -> Result<ExitCode>
         (Err(error), Out::Standard) => Err(error),
         (Err(error), Out::File(path)) => {
             // Half a trace would look like a whole one.
-            let removed = fs::remove_file(path);
+            let removed = guard::remove(path);
             removed.with_context(|| format!("removing {}, which is not whole: {error:#}", path.display()))?;
             Err(error.context(format!("writing {}", path.display())))
         }

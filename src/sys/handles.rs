@@ -25,12 +25,7 @@ pub fn open_cgroup(mount: impl AsFd, id: u64) -> io::Result<OwnedFd> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the handle has the length that it says, and outlives the call.
     let fd = checked(unsafe {
-        libc::syscall(
-            libc::SYS_open_by_handle_at,
-            mount.as_fd().as_raw_fd(),
-            &raw mut handle,
-            flags,
-        )
+        libc::syscall(libc::SYS_open_by_handle_at, mount.as_fd().as_raw_fd(), &raw mut handle, flags)
     })?;
     // SAFETY: the call has made it.
     Ok(unsafe { owned(fd as libc::c_int) })

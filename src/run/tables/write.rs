@@ -1,15 +1,18 @@
 //! Files while they are written: each has its name when it is whole, because without its footer nothing of it can be read.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Error, Result};
 use parquet::errors::ParquetError;
+use rustix::fs::Mode;
 
 use super::parts::WantedPart;
 use crate::options::Tables;
+use crate::program::guard::{Folder, Owner};
 use crate::tables::{Fold, Table, parquet as format};
 use crate::text::clean_str;
 
@@ -29,7 +32,8 @@ struct Begun {
 
 /// A name in front of which there is a dot, which engines leave out; the file goes with it unless it is kept.
 struct Temporary {
-    path: PathBuf,
+    folder: Folder,
+    name: OsString,
     target: PathBuf,
     is_kept: bool,
 }
@@ -37,7 +41,7 @@ struct Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_kept {
-            let _ = fs::remove_file(&self.path);
+            let _ = self.folder.remove(&self.name);
         }
     }
 }
@@ -118,28 +122,29 @@ impl Temporary {
     /// Makes the file beside its target, in a folder that is made, too.
     fn make(target: &Path) -> Result<(File, Temporary)> {
         let making = || format!("making {}", target.display());
-        let folder = target.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).with_context(making)?;
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let path = folder.join(format!(".tmp-{}-{name}", std::process::id()));
-        let make = || OpenOptions::new().write(true).create_new(true).open(&path);
+        let parent = target.parent().unwrap_or(Path::new("."));
+        let folder = Folder::make(parent, Mode::from_raw_mode(0o777), Owner::Caller).with_context(making)?;
+        let mut name = OsString::from(format!(".tmp-{}-", std::process::id()));
+        name.push(target.file_name().unwrap_or_default());
+        let make = || folder.create_new(&name, Mode::from_raw_mode(0o666));
         let file = match make() {
             // Of a process with the same id that was killed; a link of others is removed and not followed.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&path).with_context(making)?;
+                folder.remove(&name).with_context(making)?;
                 make()
             }
             made => made,
         };
-        Ok((file.with_context(making)?, Temporary { path, target: target.to_owned(), is_kept: false }))
+        let file = file.with_context(making)?;
+        Ok((file, Temporary { folder, name, target: target.to_owned(), is_kept: false }))
     }
 
     /// Gives the file its name, for good.
     fn keep(mut self) -> Result<()> {
         let keeping = || format!("making {}", self.target.display());
-        fs::rename(&self.path, &self.target).with_context(keeping)?;
-        let folder = self.target.parent().unwrap_or(Path::new("."));
-        File::open(folder).and_then(|folder| folder.sync_all()).with_context(keeping)?;
+        let name = self.target.file_name().unwrap_or_default();
+        self.folder.rename(&self.name, name).with_context(keeping)?;
+        rustix::fs::fsync(&self.folder).map_err(io::Error::from).with_context(keeping)?;
         self.is_kept = true;
         Ok(())
     }

@@ -1,0 +1,85 @@
+//! Small files that are read and replaced by a helper process: their file system may not answer, and then there is a reason
+//! instead of them.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::guard::{self, Owner};
+use super::helper::{self, Failure, HelperProcess, OWN_PROGRAM};
+
+/// The name under which the tool starts itself to read and replace files.
+pub const NAME: &str = "numatop-ng-files";
+
+/// Bytes of a file.
+pub const FILE_MAX: u64 = 64 << 10;
+
+/// A file system that takes longer does not answer.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Serialize, Deserialize)]
+struct Question {
+    path: PathBuf,
+    /// What the file is to be; `None`: read it.
+    text: Option<String>,
+}
+
+/// The text of the file and the place that it is at, or an errno and what is wrong.
+type Answer = Result<(String, PathBuf), (Option<i32>, String)>;
+
+/// Answers until no more is asked.
+pub fn main() -> ExitCode {
+    let _ = rustix::thread::set_name(c"nng-files");
+    helper::serve(NAME, || Ok(()), |question: Question, _| answer(question))
+}
+
+fn answer(Question { path, text }: Question) -> Answer {
+    let done = match text {
+        Some(text) => {
+            guard::replace_in_place(&path, &text, Owner::OfFolder).map(|place| (String::new(), place))
+        }
+        None => read_here(&path).map(|text| (text, path)),
+    };
+    done.map_err(|error| (error.raw_os_error(), error.to_string()))
+}
+
+fn read_here(path: &Path) -> io::Result<String> {
+    let text = guard::read_text(path, FILE_MAX, Owner::OfFolder)?;
+    // Others would be six bytes each on the way back.
+    if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is no text"));
+    }
+    Ok(text)
+}
+
+fn ask(path: &Path, text: Option<&str>) -> io::Result<(String, PathBuf)> {
+    let question = Question { path: path.to_owned(), text: text.map(str::to_owned) };
+    let mut helper = HelperProcess::new(PathBuf::from(OWN_PROGRAM), NAME, ANSWER_MAX);
+    match helper.ask::<Answer>(&question, None) {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err((Some(errno), _))) => Err(io::Error::from_raw_os_error(errno)),
+        Ok(Err((None, why))) => Err(io::Error::other(why)),
+        Err(Failure::Slow) => Err(io::Error::new(ErrorKind::TimedOut, "its file system does not answer")),
+        Err(_) => Err(io::Error::other("no process could be started that reads it")),
+    }
+}
+
+/// The text of a file that may be another user's.
+///
+/// # Errors
+/// The errno of openat(2) or read(2); `TimedOut` where the file system does not answer; else why it is none of ours.
+pub fn read(path: &Path) -> io::Result<String> {
+    ask(path, None).map(|(text, _)| text)
+}
+
+/// Puts a file of `text` in the place of `path`, and makes the folders that it is in. A link of the caller stays one. Returns
+/// the place.
+///
+/// # Errors
+/// As those of [`read`].
+pub fn replace(path: &Path, text: &str) -> io::Result<PathBuf> {
+    ask(path, Some(text)).map(|(_, place)| place)
+}
