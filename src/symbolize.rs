@@ -19,6 +19,7 @@ mod objects;
 mod open;
 pub mod process;
 mod queue;
+mod reach;
 pub mod sections;
 mod split;
 pub mod table;
@@ -34,8 +35,9 @@ use std::time::{Duration, Instant};
 
 use self::allotment::Allotment;
 use self::ledger::{DEATH, Ledger};
-use self::names::Answers;
-use self::queue::{Queue, Turn};
+use self::names::{Answers, Said};
+use self::queue::{Batch, Queue, Turn};
+use self::reach::Reach;
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};
 use crate::program::helper::{Failure, HelperProcess};
@@ -117,25 +119,47 @@ impl Namer {
 
 /// A batch of places that takes longer has no names: a file takes two seconds at most, so this is one that cannot be opened.
 const BATCH_MAX: Duration = Duration::from_secs(5);
-/// Processes that wait for files which do not answer: a user has two of them at most (`symbolize/ledger.rs`), so that it
-/// takes many users before no names are looked for.
-const LEFT_BEHIND_MAX: usize = 16;
+/// The time that opening a file which others serve may take.
+const OPENING_MAX: Duration = Duration::from_secs(1);
+/// Processes that wait for files which do not answer, after which none is opened that others serve, and after which no names are
+/// looked for: files that nobody serves answer.
+const LEFT_SERVED_MAX: usize = 16;
+const LEFT_BEHIND_MAX: usize = 24;
 /// Processes whose files did not answer that are remembered.
 const HUNG_MAX: usize = 4096;
+
+/// The kernel's places are looked up for root, and so are files of its processes.
+const ROOT: u32 = 0;
+
+/// Asks about a batch. Where there is no answer: why, and which device did not answer.
+fn ask(namer: &mut HelperProcess, batch: &Batch) -> Result<Answers, (Failure, Option<String>)> {
+    namer.tell(batch, None).map_err(|failure| (failure, None))?;
+    let (mut device, mut is_opening) = (None, false);
+    loop {
+        let most = if is_opening { OPENING_MAX } else { BATCH_MAX };
+        match namer.next_within(most, None) {
+            Ok(Said::Names(answers)) => return Ok(answers),
+            Ok(Said::Opens(what)) => (device, is_opening) = (Some(what), true),
+            Ok(Said::Opened) => is_opening = false,
+            Err(failure) => return Err((failure, device)),
+        }
+    }
+}
 
 /// Answers questions until no more can come.
 fn work(program: PathBuf, asked: &Receiver<Asked>, answers: &Sender<Named>) {
     let mut namer = HelperProcess::new(program, namer::NAME, BATCH_MAX).with_left_behind_max(LEFT_BEHIND_MAX);
     let mut ledger = Ledger::default();
-    let mut queue = Queue::default();
+    let (mut queue, mut served) = (Queue::default(), Queue::default());
     let mut allotment = Allotment::default();
     let mut hung: HashSet<ProcessId> = HashSet::new();
     loop {
         // Requests that came meanwhile are in the queue before a turn is given.
-        let more = match queue.turn(&ledger, Instant::now()) {
-            Turn::Empty => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Turn::Later => asked.recv_timeout(AGAIN),
-            Turn::Now => asked.recv_timeout(Duration::ZERO),
+        let now = Instant::now();
+        let more = match (queue.turn(&ledger, now), served.turn(&ledger, now)) {
+            (Turn::Empty, Turn::Empty) => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            (Turn::Now, _) | (_, Turn::Now) => asked.recv_timeout(Duration::ZERO),
+            _ => asked.recv_timeout(AGAIN),
         };
         match more {
             Ok(Asked { questions, anew }) => {
@@ -151,27 +175,48 @@ fn work(program: PathBuf, asked: &Receiver<Asked>, answers: &Sender<Named>) {
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        let Some(batch) = queue.next(&ledger, Instant::now()) else { continue };
+        let now = Instant::now();
+        let (mut batch, is_served) = match queue.next(&ledger, now) {
+            Some(batch) => (batch, false),
+            None => match served.next(&ledger, now) {
+                Some(batch) => (batch, true),
+                None => continue,
+            },
+        };
+        namer.reap();
+        let may_wait = namer.left_behind(None) < LEFT_SERVED_MAX && ledger.may_have_served(batch.owner);
+        batch.reach =
+            Reach { served: is_served, paths: may_wait || batch.owner == ROOT, refused: ledger.refused() };
         let began = Instant::now();
-        let is_hung =
-            batch.process.is_some_and(|process| hung.contains(&process) || ledger.is_given_up(batch.owner));
-        let told = if is_hung { Err(Failure::GivenUp) } else { namer.ask::<Answers>(&batch, None) };
-        let found = told.unwrap_or_else(|failure| {
-            if failure == Failure::Slow
-                && let Some(process) = batch.process
-            {
-                if hung.len() >= HUNG_MAX {
-                    hung.clear();
+        let is_hung = is_served && !may_wait
+            || batch
+                .process
+                .is_some_and(|process| hung.contains(&process) || ledger.is_given_up(batch.owner));
+        let told = if is_hung { Err((Failure::GivenUp, None)) } else { ask(&mut namer, &batch) };
+        let mut found = told.unwrap_or_else(|(failure, device)| {
+            match (failure, device, batch.process) {
+                (Failure::Slow, Some(device), _) => ledger.device_hung(batch.owner, device),
+                (Failure::Slow, None, Some(process)) => {
+                    if hung.len() >= HUNG_MAX {
+                        hung.clear();
+                    }
+                    hung.insert(process);
+                    ledger.hung(batch.owner);
                 }
-                hung.insert(process);
-                ledger.hung(batch.owner);
+                _ => {}
             }
             Answers::without(&batch.places, "[files of the process]", failure)
         });
+        if let Some(process) = batch.process {
+            served.add_later(batch.owner, process, std::mem::take(&mut found.later));
+        }
         let took = began.elapsed() + if found.died { DEATH } else { Duration::ZERO };
         ledger.charge(batch.owner, took, Instant::now());
         let share = |(place, function)| (place, allotment.share(batch.owner, function));
         let named = Named { names: found.names.into_iter().map(share).collect(), again: found.again };
+        if named.names.is_empty() && named.again.is_empty() {
+            continue;
+        }
         if answers.send(named).is_err() {
             return;
         }

@@ -151,6 +151,18 @@ impl HelperProcess {
         to_blame: Option<u32>,
     ) -> Result<A, Failure> {
         self.tell(question, file)?;
+        self.next_within(most, to_blame)
+    }
+
+    /// The next answer to what was told ([`HelperProcess::tell`]): waits for it.
+    ///
+    /// # Errors
+    /// There is no answer. The process begins anew with the next question.
+    pub fn next_within<A: DeserializeOwned>(
+        &mut self,
+        most: Duration,
+        to_blame: Option<u32>,
+    ) -> Result<A, Failure> {
         let (mut since, mut was_ready) = (Instant::now(), self.is_ready());
         loop {
             if let Some(answer) = self.heard()? {

@@ -15,12 +15,20 @@ pub(super) const DEATH: Duration = Duration::from_millis(500);
 /// long as it does not answer, and their owner can have any number.
 const HANGS_MAX: u32 = 2;
 
+/// Times that devices with files of a user did not answer, after which no such file is opened for that user.
+const SERVED_MAX: u32 = 4;
+/// Devices that are remembered.
+const DEVICES_MAX: usize = 1024;
+
 /// Time that was taken for each user, and is not paid back yet.
 #[derive(Default)]
 pub(super) struct Ledger {
     debts: HashMap<u32, (Duration, Instant)>,
     /// Times that files of a user did not answer.
     hangs: HashMap<u32, u32>,
+    /// Times that a device, or paths of a user, did not answer; and times for the users who own the processes.
+    devices: HashMap<String, u32>,
+    served: HashMap<u32, u32>,
 }
 
 impl Ledger {
@@ -50,6 +58,25 @@ impl Ledger {
     /// Whether no file of this user is opened any more.
     pub(super) fn is_given_up(&self, user: u32) -> bool {
         self.hangs.get(&user).is_some_and(|hangs| *hangs >= HANGS_MAX)
+    }
+
+    /// Notes that a device did not answer, which a process of this user has files of.
+    pub(super) fn device_hung(&mut self, user: u32, device: String) {
+        if self.devices.len() < DEVICES_MAX || self.devices.contains_key(&device) {
+            *self.devices.entry(device).or_default() += 1;
+        }
+        *self.served.entry(user).or_default() += 1;
+    }
+
+    /// Devices of which no file is opened any more, for anybody.
+    pub(super) fn refused(&self) -> Vec<String> {
+        let refused = self.devices.iter().filter(|(_, hangs)| **hangs >= HANGS_MAX);
+        refused.map(|(device, _)| device.clone()).collect()
+    }
+
+    /// Whether files that others serve are opened for this user. Root runs files of anybody, and is not to blame.
+    pub(super) fn may_have_served(&self, user: u32) -> bool {
+        user == 0 || self.served.get(&user).is_none_or(|hangs| *hangs < SERVED_MAX)
     }
 
     /// Notes that it took so long.
@@ -89,5 +116,20 @@ mod tests {
         ledger.hung(7);
         assert!(ledger.is_given_up(7));
         assert!(!ledger.is_last(8) && !ledger.is_given_up(8));
+    }
+
+    #[test]
+    fn a_device_that_does_not_answer_is_refused_for_all() {
+        let mut ledger = Ledger::default();
+        for (user, device) in [(7, "00:2d"), (7, "00:2e"), (8, "00:2d")] {
+            ledger.device_hung(user, device.into());
+        }
+        assert_eq!(ledger.refused(), ["00:2d"]);
+        assert!(ledger.may_have_served(7) && !ledger.is_given_up(7));
+        for number in 0..4 {
+            ledger.device_hung(7, format!("00:{number}"));
+            ledger.device_hung(0, format!("00:{number}"));
+        }
+        assert!(!ledger.may_have_served(7) && ledger.may_have_served(8) && ledger.may_have_served(0));
     }
 }

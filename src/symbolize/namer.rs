@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::names::{Answers, Names};
+use super::names::{Answers, Names, Said, Say};
 use super::queue::Batch;
 use crate::program::helper::{self, OWN_PROGRAM};
 
@@ -18,16 +18,21 @@ pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-names");
     // Not before the first question: what was inherited is closed until then.
     let mut names: Option<Names> = None;
-    helper::serve(
+    helper::serve_many(
         NAME,
         || Ok(()),
-        |batch: Batch, _| answer(names.get_or_insert_with(|| Names::new(PathBuf::from(OWN_PROGRAM))), &batch),
+        |batch: Batch, _, reply| {
+            let names = names.get_or_insert_with(|| Names::new(PathBuf::from(OWN_PROGRAM)));
+            // Whoever asked is gone where this fails, and then so is this process.
+            let say = |said: &Said| drop(reply.send(said));
+            reply.send(&Said::Names(answer(names, &batch, &say)))
+        },
     )
 }
 
-fn answer(names: &mut Names, batch: &Batch) -> Answers {
+fn answer(names: &mut Names, batch: &Batch, say: Say<'_>) -> Answers {
     match batch.process {
-        Some(process) => names.in_process(process, &batch.places),
+        Some(process) => names.in_process(process, &batch.places, &batch.reach, say),
         None => names.in_kernel(&batch.kernel_addresses()),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -10,8 +10,9 @@ use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
 use super::client::Client;
-use super::objects::{Object, Objects};
+use super::objects::{Object, Objects, Scan, Scanned};
 use super::process::{Mapping, Process};
+use super::reach::{Mounts, Reach};
 use super::wire::{Answer, Found, PLACES_MAX, Question};
 use crate::model::process::ProcessId;
 use crate::model::stacks::{BuildId, Function, Place};
@@ -27,9 +28,24 @@ pub(super) struct Answers {
     pub names: Vec<(Place, Function)>,
     /// Places that are worth asking for once more.
     pub again: Vec<Place>,
+    /// Places in files that others serve: they come after all that nobody serves.
+    pub later: Vec<Place>,
     /// Whether a file made the symbolizer end.
     pub died: bool,
 }
+
+/// What the process that opens files says.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Said {
+    /// It opens a file of this device, or follows paths of a user: that may take for ever.
+    Opens(String),
+    /// That is done.
+    Opened,
+    Names(Answers),
+}
+
+/// The way to say it.
+pub(super) type Say<'a> = &'a dyn Fn(&Said);
 
 /// Functions of places that lie together, or what is there and why it says nothing.
 type Told = Result<Vec<Function>, (String, Option<Failure>)>;
@@ -63,6 +79,7 @@ pub(super) struct Names {
     objects: Objects,
     kallsyms: Option<File>,
     vdso: Option<File>,
+    mounts: Mounts,
 }
 
 impl Names {
@@ -73,13 +90,14 @@ impl Names {
             objects: Objects::default(),
             kallsyms: File::open("/proc/kallsyms").ok(),
             vdso: own_vdso(),
+            mounts: Mounts::default(),
         }
     }
 
     /// Names of addresses of the kernel.
     pub(super) fn in_kernel(&mut self, addresses: &[u64]) -> Answers {
         let found = match &self.kallsyms {
-            Some(file) => ask(&mut self.client, addresses, Question::Kernel, file).unwrap_or_default(),
+            Some(file) => ask(&mut self.client, addresses, Question::Kernel, file, false).unwrap_or_default(),
             None => Vec::new(),
         };
         let mut found = found.into_iter();
@@ -93,7 +111,13 @@ impl Names {
     }
 
     /// Names of places that were seen in one process.
-    pub(super) fn in_process(&mut self, id: ProcessId, places: &[Place]) -> Answers {
+    pub(super) fn in_process(
+        &mut self,
+        id: ProcessId,
+        places: &[Place],
+        reach: &Reach,
+        say: Say<'_>,
+    ) -> Answers {
         let mut by_file: BTreeMap<BuildId, Vec<u64>> = BTreeMap::new();
         let mut addresses = Vec::new();
         for place in places {
@@ -105,37 +129,64 @@ impl Names {
         }
         let mut answers = Answers::default();
         for (file, offsets) in by_file {
-            let told = self.in_file(file, &offsets, id);
             let places: Vec<Place> = offsets.iter().map(|offset| Place::File(file, *offset)).collect();
-            answers.add(&places, told);
+            match self.in_file(file, &offsets, id, reach, say) {
+                Some(told) => answers.add(&places, told),
+                None => answers.later.extend(places),
+            }
         }
         if !addresses.is_empty() {
-            self.at_addresses(id, addresses, &mut answers);
+            self.at_addresses(id, addresses, reach, say, &mut answers);
         }
         answers
     }
 
-    /// Functions at offsets into the file with this build id. Else the name of the file, and why it says nothing.
-    fn in_file(&mut self, id: BuildId, offsets: &[u64], seen_in: ProcessId) -> Told {
+    /// Functions at offsets into the file with this build id. Else the name of the file, and why it says nothing. `None`: it
+    /// may be one that others serve, which this reach leaves out.
+    fn in_file(
+        &mut self,
+        id: BuildId,
+        offsets: &[u64],
+        seen_in: ProcessId,
+        reach: &Reach,
+        say: Say<'_>,
+    ) -> Option<Told> {
         let unknown = || format!("[build id {id}]");
-        if self.objects.known(id).is_none() && self.objects.try_again(id) {
-            let process = Process::open(seen_in).ok_or_else(|| (unknown(), None))?;
+        if self.objects.known(id).is_none() && self.objects.may_try(id) {
+            let Some(process) = Process::open(seen_in) else { return Some(Err((unknown(), None))) };
             let owner = process.owner().unwrap_or(u32::MAX);
-            let scanned = self.objects.scan(&mut self.client, &process, owner);
-            if let (Err(failure), None) = (scanned, self.objects.known(id)) {
-                return Err((unknown(), Some(failure)));
+            let scan = Scan { client: &mut self.client, mounts: &mut self.mounts, reach, say };
+            let scanned = self.objects.scan(scan, &process, owner);
+            if self.objects.known(id).is_none() {
+                match scanned {
+                    Ok(Scanned { left_out: true }) if !reach.served => return None,
+                    Ok(_) => self.objects.tried(id),
+                    Err(failure) => {
+                        self.objects.tried(id);
+                        return Some(Err((unknown(), Some(failure))));
+                    }
+                }
             }
         }
-        let object = self.objects.known(id).ok_or_else(|| (unknown(), None))?;
-        let found = in_object(&mut self.client, object, offsets);
-        let found = found.map_err(|failure| (object.name.clone(), Some(failure)))?;
+        let Some(object) = self.objects.known(id) else { return Some(Err((unknown(), None))) };
+        let found = match in_object(&mut self.client, object, offsets) {
+            Ok(found) => found,
+            Err(failure) => return Some(Err((object.name.clone(), Some(failure)))),
+        };
         let function =
             |found: Found| Function { name: found.name, module: object.name.clone(), kernel: false };
-        Ok(found.into_iter().map(function).collect())
+        Some(Ok(found.into_iter().map(function).collect()))
     }
 
     /// Compiled as it runs, the vDSO, or files without a build id: only while the process is there.
-    fn at_addresses(&mut self, id: ProcessId, mut addresses: Vec<u64>, answers: &mut Answers) {
+    fn at_addresses(
+        &mut self,
+        id: ProcessId,
+        mut addresses: Vec<u64>,
+        reach: &Reach,
+        say: Say<'_>,
+        answers: &mut Answers,
+    ) {
         let places = |addresses: &[u64]| -> Vec<Place> {
             addresses.iter().map(|address| Place::Address(id, *address)).collect()
         };
@@ -149,27 +200,72 @@ impl Names {
             if within.is_empty() {
                 continue;
             }
-            let told = self.in_mapping(&process, &mapping, &within);
+            let Some(told) = self.in_mapping(&process, &mapping, &within, reach, say) else {
+                answers.later.extend(places(&within));
+                continue;
+            };
             // Had the id changed hands meanwhile, the names would be another's.
             answers.add(&places(&within), if process.is_there() { told } else { gone() });
         }
         answers.add(&places(&addresses), Err(("[unknown]".into(), None)));
     }
 
-    fn in_mapping(&mut self, process: &Process, mapping: &Mapping<'_>, addresses: &[u64]) -> Told {
+    /// `None`: others serve the file, which this reach leaves out.
+    fn in_mapping(
+        &mut self,
+        process: &Process,
+        mapping: &Mapping<'_>,
+        addresses: &[u64],
+        reach: &Reach,
+        say: Say<'_>,
+    ) -> Option<Told> {
+        let served = mapping.is_file() && !self.mounts.has(mapping.device());
+        if served && !reach.served {
+            return None;
+        }
+        if served && reach.refuses(mapping.device()) {
+            return Some(Err((text::clean_str(mapping.file_name()), Some(Failure::GivenUp))));
+        }
+        Some(self.in_open_mapping(process, mapping, addresses, served, reach, say))
+    }
+
+    fn in_open_mapping(
+        &mut self,
+        process: &Process,
+        mapping: &Mapping<'_>,
+        addresses: &[u64],
+        served: bool,
+        reach: &Reach,
+        say: Say<'_>,
+    ) -> Told {
         let client = &mut self.client;
+        let opened = || {
+            let file = if served {
+                say(&Said::Opens(mapping.device().to_owned()));
+                let file = process.mapped(mapping, reach.paths);
+                say(&Said::Opened);
+                file
+            } else {
+                process
+                    .mapped(mapping, false)
+                    .or_else(|_| by_path(process, reach, say, |process| process.mapped(mapping, true)))
+            };
+            file.ok()
+        };
         let (module, found) = if mapping.path == "[vdso]" {
             let offsets: Vec<u64> = addresses.iter().map(|at| at - mapping.start).collect();
             let same = |vdso: &&File| vdso.metadata().is_ok_and(|m| m.len() == mapping.end - mapping.start);
             let vdso = self.vdso.as_ref().filter(same).ok_or_else(|| ("[vdso]".to_string(), None))?;
-            ("[vdso]".into(), ask(client, &offsets, Question::Offsets, vdso))
-        } else if let Some(file) = mapping.is_file().then(|| process.mapped(mapping).ok()).flatten() {
+            ("[vdso]".into(), ask(client, &offsets, Question::Offsets, vdso, false))
+        } else if let Some(file) = mapping.is_file().then(opened).flatten() {
             let offset = |at: &u64| (at - mapping.start).saturating_add(mapping.offset);
             let offsets: Vec<u64> = addresses.iter().map(offset).collect();
-            (text::clean_str(mapping.file_name()), ask(client, &offsets, Question::Offsets, &file))
+            (text::clean_str(mapping.file_name()), ask(client, &offsets, Question::Offsets, &file, served))
         } else {
-            let map = process.perf_map().ok_or_else(|| ("[unknown]".to_string(), None))?;
-            ("[jit]".into(), ask(client, addresses, Question::PerfMap, &map))
+            let map =
+                by_path(process, reach, say, |process| process.perf_map().ok_or(ErrorKind::NotFound.into()));
+            let map = map.map_err(|_| ("[unknown]".to_string(), None))?;
+            ("[jit]".into(), ask(client, addresses, Question::PerfMap, &map, true))
         };
         let found = found.map_err(|failure| (module.clone(), Some(failure)))?;
         // Memory that is no file and not in the map either is not known to be compiled code.
@@ -184,13 +280,31 @@ impl Names {
     }
 }
 
+/// Opens something by a path in the root of a process, whose user chooses what is mounted there.
+pub(super) fn by_path<T>(
+    process: &Process,
+    reach: &Reach,
+    say: Say<'_>,
+    open: impl FnOnce(&Process) -> io::Result<T>,
+) -> io::Result<T> {
+    let what = format!("paths of user {}", process.owner().unwrap_or(u32::MAX));
+    if !reach.paths || reach.refuses(&what) {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    say(&Said::Opens(what));
+    let opened = open(process);
+    say(&Said::Opened);
+    opened
+}
+
 /// Functions at offsets into a file: by its own symbols, or by those that were split from it.
 fn in_object(client: &mut Client, object: &Object, offsets: &[u64]) -> Result<Vec<Found>, Failure> {
-    let mut found = ask(client, offsets, Question::Offsets, &object.file)?;
+    let mut found = ask(client, offsets, Question::Offsets, &object.file, object.served)?;
     if let Some(debug) = &object.debug {
         let without = |found: &Found| found.name.is_none().then_some(found.address).flatten();
         let addresses: Vec<u64> = found.iter().filter_map(without).collect();
-        let mut split = ask(client, &addresses, Question::Addresses, debug).unwrap_or_default().into_iter();
+        let mut split =
+            ask(client, &addresses, Question::Addresses, debug, true).unwrap_or_default().into_iter();
         for found in found.iter_mut().filter(|found| without(found).is_some()) {
             found.name = split.next().and_then(|found| found.name);
         }
@@ -204,10 +318,11 @@ fn ask(
     places: &[u64],
     question: fn(Vec<u64>) -> Question,
     file: &File,
+    served: bool,
 ) -> Result<Vec<Found>, Failure> {
     let mut all = Vec::with_capacity(places.len());
     for places in places.chunks(PLACES_MAX) {
-        match client.ask(&question(places.to_vec()), file)? {
+        match client.ask(&question(places.to_vec()), file, served)? {
             Answer::Found(found) if found.len() == places.len() => all.extend(found),
             _ => return Err(Failure::Died),
         }

@@ -8,8 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::process::{Resource, getrlimit};
 
 use super::client::Client;
+use super::names::{Said, Say, by_path};
 use super::open::{self, LastLink, below};
 use super::process::{Mapping, Process};
+use super::reach::{Mounts, Reach};
 use super::split;
 use super::wire::{Answer, Question};
 use crate::model::stacks::BuildId;
@@ -34,8 +36,24 @@ pub(super) struct Object {
     pub name: String,
     /// The file with its symbols, where they were split from it.
     pub debug: Option<File>,
+    /// Others serve its filesystem.
+    pub served: bool,
     /// The user who runs it.
     owner: u32,
+}
+
+/// What a scan opens files with.
+pub(super) struct Scan<'a> {
+    pub client: &'a mut Client,
+    pub mounts: &'a mut Mounts,
+    pub reach: &'a Reach,
+    pub say: Say<'a>,
+}
+
+/// Files of a process that were looked at.
+pub(super) struct Scanned {
+    /// Files that others serve were not.
+    pub left_out: bool,
 }
 
 impl Object {
@@ -67,21 +85,26 @@ impl Objects {
     }
 
     /// Whether this build id is worth looking for once more.
-    pub(super) fn try_again(&mut self, id: BuildId) -> bool {
+    pub(super) fn may_try(&self, id: BuildId) -> bool {
+        self.tried.get(&id).is_none_or(|tries| *tries < TRIES)
+    }
+
+    /// Notes that it was looked for in vain.
+    pub(super) fn tried(&mut self, id: BuildId) {
         if self.tried.len() >= TRIED_MAX {
             self.tried.clear();
         }
-        let tries = self.tried.entry(id).or_default();
-        *tries += 1;
-        *tries <= TRIES
+        *self.tried.entry(id).or_default() += 1;
     }
 
     /// Opens what `process`, which belongs to `owner`, has mapped for execution and is not known yet.
     ///
     /// # Errors
     /// A file could not be read; the others were looked at.
-    pub(super) fn scan(&mut self, client: &mut Client, process: &Process, owner: u32) -> Result<(), Failure> {
-        let (Ok(maps), root) = (process.maps(), process.root().ok()) else { return Ok(()) };
+    pub(super) fn scan(&mut self, scan: Scan<'_>, process: &Process, owner: u32) -> Result<Scanned, Failure> {
+        let Scan { client, mounts, reach, say } = scan;
+        let mut scanned = Scanned { left_out: false };
+        let (Ok(maps), root) = (process.maps(), process.root().ok()) else { return Ok(scanned) };
         let roots: Vec<OwnedFd> = root.into_iter().chain(open::host_root()).collect();
         let mut seen = HashSet::new();
         let mut failed = Ok(());
@@ -90,8 +113,22 @@ impl Objects {
             if seen.len() >= MAPPINGS_MAX || !seen.insert(mapping.inode) {
                 continue;
             }
-            let Ok(file) = process.mapped(&mapping) else { continue };
-            let identity = match client.ask(&Question::Identify, &file) {
+            let served = !mounts.has(mapping.device());
+            if served && (!reach.served || reach.refuses(mapping.device())) {
+                scanned.left_out = true;
+                continue;
+            }
+            let opened = if served {
+                say(&Said::Opens(mapping.device().to_owned()));
+                let opened = process.mapped(&mapping, reach.paths);
+                say(&Said::Opened);
+                opened
+            } else {
+                let again = |_| by_path(process, reach, say, |process| process.mapped(&mapping, true));
+                process.mapped(&mapping, false).or_else(again)
+            };
+            let Ok(file) = opened else { continue };
+            let identity = match client.ask(&Question::Identify, &file, served) {
                 Ok(Answer::Identity(Some(identity))) => identity,
                 Ok(_) => continue,
                 Err(failure) => {
@@ -104,13 +141,15 @@ impl Objects {
                 continue;
             }
             let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(mapping.path);
-            let debug = find_split(client, id, path, identity.link.as_deref(), &roots);
+            let link = identity.link.as_deref();
+            let split = by_path(process, reach, say, |_| Ok(find_split(client, id, path, link, &roots)));
+            let debug = split.ok().flatten();
             let name = text::clean_str(mapping.file_name());
             self.make_room();
             self.tried.remove(&id);
-            self.known.insert(id, Object { file, name, debug, owner });
+            self.known.insert(id, Object { file, name, debug, served, owner });
         }
-        failed
+        failed.map(|()| scanned)
     }
 
     /// Sees to it that one more file can be held.
@@ -140,7 +179,7 @@ fn find_split(
     let places = split::places(id, path, link);
     roots.iter().flat_map(|root| places.iter().map(move |place| (root, place))).find_map(|(root, place)| {
         let file = below(root.as_fd(), place, LastLink::Followed).ok()?;
-        match client.ask(&Question::Identify, &file) {
+        match client.ask(&Question::Identify, &file, true) {
             Ok(Answer::Identity(Some(found))) if found.build_id == id.0 => Some(file),
             _ => None,
         }
@@ -164,7 +203,7 @@ mod tests {
             objects.make_room();
             let owner = if number < 10 { 0 } else { 1000 };
             let debug = (number % 2 == 0).then(null);
-            let object = Object { file: null(), name: String::new(), debug, owner };
+            let object = Object { file: null(), name: String::new(), debug, served: false, owner };
             objects.known.insert(id(number), object);
             let held: usize = objects.known.values().map(Object::descriptors).sum();
             assert!(held <= objects.most, "{held}");
@@ -175,7 +214,13 @@ mod tests {
     #[test]
     fn a_build_id_is_looked_for_three_times() {
         let mut objects = Objects::default();
-        let tries: Vec<bool> = (0..5).map(|_| objects.try_again(BuildId([1; 20]))).collect();
+        let id = BuildId([1; 20]);
+        let mut once = || {
+            let may = objects.may_try(id);
+            objects.tried(id);
+            may
+        };
+        let tries: Vec<bool> = (0..5).map(|_| once()).collect();
         assert_eq!(tries, [true, true, true, false, false]);
     }
 }

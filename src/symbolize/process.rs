@@ -68,14 +68,18 @@ impl Process {
         open::directory(&held(&self.dir).join("root"))
     }
 
-    /// The file of a mapping. The file itself, even when it was removed, needs CAP_CHECKPOINT_RESTORE; the path is one
-    /// in the container of the process.
+    /// The file of a mapping. The file itself, even when it was removed, needs CAP_CHECKPOINT_RESTORE; the path, which is
+    /// tried with `by_path`, is one in the container of the process.
     ///
     /// # Errors
     /// It cannot be opened, or is not regular.
-    pub fn mapped(&self, mapping: &Mapping<'_>) -> io::Result<File> {
-        open::mapped(&held(&self.dir).join("map_files").join(mapping.map_file()))
-            .or_else(|_| below(self.root()?.as_fd(), Path::new(mapping.path), LastLink::Followed))
+    pub fn mapped(&self, mapping: &Mapping<'_>, by_path: bool) -> io::Result<File> {
+        open::mapped(&held(&self.dir).join("map_files").join(mapping.map_file())).or_else(|error| {
+            if !by_path {
+                return Err(error);
+            }
+            below(self.root()?.as_fd(), Path::new(mapping.path), LastLink::Followed)
+        })
     }
 
     /// The perf map of a process that compiles as it runs, as the process sees it. It has to belong to the user of the
@@ -118,6 +122,11 @@ impl<'a> Mapping<'a> {
             inode: (device, inode),
             path,
         })
+    }
+
+    /// The device that it is on, in the words of `/proc/PID/maps`.
+    pub fn device(&self) -> &'a str {
+        self.inode.0
     }
 
     /// Whether it is a file with a path.
@@ -177,7 +186,7 @@ mod tests {
         let maps = me.maps().unwrap();
         let code: Vec<Mapping<'_>> = maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse).collect();
         let exe = code.iter().find(|mapping| mapping.is_file()).unwrap();
-        assert!(me.mapped(exe).is_ok());
+        assert!(me.mapped(exe, true).is_ok());
         assert!(Process::open((pid, start + 5_000_000_000)).is_none());
     }
 }

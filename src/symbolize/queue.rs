@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Question;
 use super::ledger::Ledger;
 use super::process::Process;
+use super::reach::Reach;
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};
 
@@ -36,6 +37,7 @@ pub(super) struct Batch {
     /// `None`: the kernel.
     pub process: Option<ProcessId>,
     pub places: Vec<Place>,
+    pub reach: Reach,
 }
 
 impl Batch {
@@ -86,6 +88,16 @@ impl Queue {
         refused
     }
 
+    /// Takes in places of one process that are looked up after those of all others.
+    pub(super) fn add_later(&mut self, owner: u32, process: ProcessId, places: Vec<Place>) {
+        if places.is_empty() {
+            return;
+        }
+        *self.by_owner.entry(owner).or_default() += places.len();
+        let waiting = self.waiting.entry(Some(process));
+        waiting.or_insert_with(|| Waiting { owner, places: VecDeque::new() }).places.extend(places);
+    }
+
     pub(super) fn turn(&self, ledger: &Ledger, now: Instant) -> Turn {
         match (self.waiting.is_empty(), self.first(ledger, now)) {
             (true, _) => Turn::Empty,
@@ -109,7 +121,12 @@ impl Queue {
         if let Some(left) = self.by_owner.get_mut(&waiting.owner) {
             *left = left.saturating_sub(count);
         }
-        let batch = Batch { owner: waiting.owner, process, places: waiting.places.drain(..count).collect() };
+        let batch = Batch {
+            owner: waiting.owner,
+            process,
+            places: waiting.places.drain(..count).collect(),
+            reach: Reach::default(),
+        };
         if waiting.places.is_empty() {
             self.waiting.remove(&process);
         }
