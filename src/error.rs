@@ -11,7 +11,7 @@ use crate::collect::check::HostCheck;
 use crate::collect::plan::{Advice, Hindrance, plan};
 use crate::host::rlimit;
 use crate::model::sample::Missing;
-use crate::text::{hanging, printable, words};
+use crate::text::{hanging, one_line, printable, words};
 
 /// Width that messages on stderr are wrapped at.
 const WIDTH: usize = 80;
@@ -188,7 +188,8 @@ pub fn message(error: &Error) -> String {
     let refusal = error.downcast_ref::<Refusal>().cloned();
     match refusal.or_else(|| limited(&chain(error))) {
         Some(refusal) => Refusal { what: format!("numatop-ng: {}", refusal.what), ..refusal }.to_string(),
-        None => format!("numatop-ng: {}", chain(error)),
+        // A line feed of a name is no line of ours.
+        None => format!("numatop-ng: {}", one_line(&chain(error))),
     }
 }
 

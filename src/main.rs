@@ -1,5 +1,7 @@
 //! The program: reads what was typed, does it, and turns failures into messages and exit codes.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
@@ -9,7 +11,7 @@ use numatop_ng::collect::{libbpf_log, mm_reader};
 use numatop_ng::container::lookup;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
-use numatop_ng::program::{asked_file, say, signals, systemd};
+use numatop_ng::program::{asked_file, guard, say, signals, systemd};
 use numatop_ng::run;
 use numatop_ng::{symbolize, sys};
 
@@ -59,11 +61,15 @@ fn run() -> ExitCode {
                 let _ = error.print();
                 return Exit::Ok.into();
             }
-            say::message(error.render());
+            say::lines(error.render());
             return Exit::Usage.into();
         }
     };
     libbpf_log::keep();
+    if let Some(word) = silent_word() {
+        say::message(format!("numatop-ng: {}: its file system does not answer", word.to_string_lossy()));
+        return Exit::CouldNotMeasure.into();
+    }
     match run::run(&cli) {
         Ok(code) => code,
         Err(error) => {
@@ -72,8 +78,21 @@ fn run() -> ExitCode {
                 (_, Some(refusal)) => refusal.exit,
                 _ => Exit::CouldNotMeasure,
             };
-            say::message(error::message(&error));
+            say::lines(error::message(&error));
             exit.into()
         }
     }
+}
+
+/// A word of the command line that names a place on a file system which does not answer: nothing could end a process that waits
+/// for it.
+fn silent_word() -> Option<OsString> {
+    let is_silent = |word: &OsString| {
+        let text = word.to_string_lossy();
+        let value = text.split_once('=').map_or("", |(_, value)| value);
+        let socket = text.strip_prefix("unix:").unwrap_or_default();
+        let paths = [text.as_ref(), value, socket];
+        paths.iter().any(|path| !path.is_empty() && guard::is_silent(Path::new(path)))
+    };
+    std::env::args_os().skip(1).filter(|word| !word.is_empty()).find(is_silent)
 }

@@ -7,6 +7,7 @@ pub mod overhead;
 pub mod pace;
 pub mod reopened;
 pub mod say;
+pub mod served;
 pub mod signals;
 pub mod slack;
 pub mod sockets;

@@ -91,7 +91,14 @@ pub fn read(path: &Path) -> Result<Profile> {
 /// # Errors
 /// There is no such file, or it is none, or too large.
 pub fn text_of(path: &Path) -> Result<String> {
-    guard::read_text(path, MOST_BYTES, Owner::OfFolder).with_context(|| format!("reading {}", path.display()))
+    guard::read_text(path, MOST_BYTES, Owner::OfFolder).map_err(|error| {
+        let name = path.display();
+        match error.kind() {
+            io::ErrorKind::InvalidInput => anyhow::anyhow!("{name} is no file"),
+            io::ErrorKind::FileTooLarge => anyhow::anyhow!("{name} is too large to be one of ours"),
+            _ => anyhow::Error::from(error).context(format!("reading {name}")),
+        }
+    })
 }
 
 /// A stored profile, and whether it is about this machine.

@@ -4,7 +4,6 @@
 //! not answer delays no other. A home that did not answer is left alone for a while, and for longer each time.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -16,8 +15,12 @@ use super::runtime;
 use crate::host::users;
 use crate::model::group::Engine;
 use crate::program::helper::{Failure, HelperProcess};
+use crate::program::served;
 
-/// What knows names of containers and pods.
+/// The stack of the thread: the usual one would count 2 MiB against a limit on data.
+const STACK_BYTES: usize = 512 << 10;
+
+/// A source of names of containers and pods.
 pub trait Book {
     /// The name of a container by its full id; `owner` is the user who made its cgroup, `None` for the system.
     fn container(&mut self, engine: Engine, id: &str, owner: Option<u32>) -> Option<Name>;
@@ -40,7 +43,7 @@ impl Book for ContainerNames {
 const OF_A_USER_MAX: usize = 256;
 /// Containers and pods of the system without a name that are asked about.
 const OF_SYSTEM_MAX: usize = 20_000;
-/// What is not found is asked for again after this, then after twice as long each time.
+/// A name that is not found is asked for again after this, then after twice as long each time.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(64);
 /// An answer from files of the system, and from a home, takes this at most.
@@ -54,6 +57,10 @@ const REST: u32 = 20;
 const OF_A_DEVICE_MAX: usize = 2;
 /// Processes left behind for all: of these many filesystems no more are asked.
 const LEFT_BEHIND_MAX: usize = 16;
+
+/// The same trouble is told again after this, and so many different ones meanwhile.
+const SAY_AGAIN: Duration = Duration::from_secs(600);
+const SAID_MAX: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
@@ -97,6 +104,7 @@ pub struct AskedNames {
     /// Names have come that nobody has taken yet.
     fresh: bool,
     troubles: Vec<String>,
+    said: HashMap<String, Instant>,
 }
 
 impl AskedNames {
@@ -117,6 +125,7 @@ impl AskedNames {
             tree: 0,
             fresh: false,
             troubles: Vec::new(),
+            said: HashMap::new(),
         }
     }
 
@@ -241,7 +250,13 @@ impl AskedNames {
     }
 
     fn say(&mut self, trouble: String) {
-        if !self.troubles.contains(&trouble) {
+        let is_old = |said: &Instant| said.elapsed() >= SAY_AGAIN;
+        if self.said.get(&trouble).is_some_and(|said| !is_old(said)) {
+            return;
+        }
+        self.said.retain(|_, said| !is_old(said));
+        if self.said.len() < SAID_MAX {
+            self.said.insert(trouble.clone(), Instant::now());
             self.troubles.push(trouble);
         }
     }
@@ -316,7 +331,7 @@ impl Lane {
                 }
             }
         };
-        thread::Builder::new().name("containers".into()).spawn(work).ok()?;
+        thread::Builder::new().name("containers".into()).stack_size(STACK_BYTES).spawn(work).ok()?;
         Some(Lane { questions, answers })
     }
 
@@ -380,7 +395,7 @@ impl Desk {
         }
     }
 
-    /// How long there is no use in a question; `None`: it may be put.
+    /// Time in which a question is of no use; `None`: it may be put.
     fn wait_for(&mut self, owner: Option<u32>, device: Option<u32>, now: Instant) -> Option<Duration> {
         self.helper.reap();
         let left = |until: Instant| until.saturating_duration_since(now);
@@ -421,22 +436,7 @@ fn device(root: &Path, uid: u32) -> Option<u32> {
     let homes = users::homes(root);
     let home = homes.iter().find(|(user, _)| *user == uid)?.1.strip_prefix("/").ok()?.to_owned();
     let place = root.join(home).join(".local/share/containers/storage");
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let mut best: Option<(usize, u32)> = None;
-    for line in mounts.lines() {
-        let mut words = line.split(' ');
-        let (Some(device), Some(at)) = (words.nth(2), words.nth(1)) else { continue };
-        let at = PathBuf::from(crate::host::cgroups::unescape(at));
-        let depth = at.components().count();
-        // Of two mounts at one place the later one is seen.
-        if place.starts_with(&at) && best.is_none_or(|(most, _)| depth >= most) {
-            best = number(device).map(|device| (depth, device)).or(best);
-        }
-    }
-    best.map(|(_, device)| device)
-}
-
-fn number(device: &str) -> Option<u32> {
-    let (major, minor) = device.split_once(':')?;
-    Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
+    let mounts = served::own_mounts();
+    let (major, minor) = served::mount_of(&place, &mounts)?.device;
+    Some(major << 20 | minor)
 }

@@ -35,9 +35,10 @@ const KEEP_REMOVED: Duration = Duration::from_secs(60);
 
 /// A reading of the tree that takes longer is taken in with a later sample.
 const READING: Duration = Duration::from_millis(20);
-/// The first one is waited for, as are names that are asked for on the command line.
+/// The first one is waited for; and names, for longer where one is on the command line.
 const FIRST_READING: Duration = Duration::from_secs(10);
-const FIRST_NAMES: Duration = Duration::from_secs(1);
+const FIRST_NAMES: Duration = Duration::from_millis(200);
+const ASKED_NAMES: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(5);
 /// Different notes on what was left out.
 const NOTES_MAX: usize = 20;
@@ -181,20 +182,21 @@ impl CgroupTracker {
         if let Some(reading) = reading {
             self.apply(reading, names);
         }
-        let unmatched = self.resolve(names);
-        // A name that is asked for on the command line may be in a file.
-        let until = Instant::now() + FIRST_NAMES;
-        while !self.wants.wants.is_empty() && self.book.is_waiting() && is_waited_for(until) {
+        let mut unmatched = self.resolve(names);
+        // Names come from a helper. One of the command line is waited for, as long as there is nothing of it.
+        let patience = if self.wants.wants.is_empty() { FIRST_NAMES } else { ASKED_NAMES };
+        let until = Instant::now() + patience;
+        let lacks = |unmatched: &[Unmatched], wants: &Wants| wants.wants.is_empty() || !unmatched.is_empty();
+        while lacks(&unmatched, &self.wants) && self.book.is_waiting() && is_waited_for(until) {
             std::thread::sleep(STEP);
-            self.book.is_due();
+            if self.book.is_due() {
+                let paths = std::mem::take(&mut self.paths);
+                self.rename(&paths, names);
+                self.paths = paths;
+                unmatched = self.resolve(names);
+            }
         }
-        if unmatched.is_empty() || !self.book.is_due() {
-            return unmatched;
-        }
-        let paths = std::mem::take(&mut self.paths);
-        self.rename(&paths, names);
-        self.paths = paths;
-        self.resolve(names)
+        unmatched
     }
 
     fn apply(&mut self, reading: Reading, names: &mut Arc<Names>) {

@@ -17,7 +17,7 @@ pub const NAME: &str = "numatop-ng-containers";
 /// Containers asked about together: their names fit one packet.
 pub(super) const BATCH: usize = 64;
 
-/// What is looked for: containers and pods of one owner.
+/// Containers and pods of one owner that are looked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Question {
     /// The root that files are below.
@@ -31,7 +31,7 @@ pub(super) struct Question {
     pub pods: Vec<String>,
 }
 
-/// What was found, by place in the lists of the question.
+/// Names that were found, by place in the lists of the question.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
     pub containers: Vec<Option<Name>>,

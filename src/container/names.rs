@@ -52,7 +52,7 @@ pub struct ContainerNames {
     root: PathBuf,
     /// Names by the directory of logs, until it changes.
     logs: HashMap<PathBuf, Kept<HashMap<String, Name>>>,
-    /// What lists say of the ids that were looked for, until the list changes.
+    /// Names in lists, by the ids that were looked for, until the list changes.
     lists: HashMap<PathBuf, Kept<HashMap<String, Option<Name>>>>,
     homes: Option<Vec<(u32, PathBuf)>>,
     /// Bytes that may still be read of each home.
@@ -295,7 +295,7 @@ impl ContainerNames {
         Some(&kept.value)
     }
 
-    /// What the list at `path` says of one id. The list is read when it has changed, or was not read for this id.
+    /// The name that the list at `path` has for one id. The list is read when it has changed, or was not read for this id.
     fn in_list(&mut self, path: &Path, id: &str, read: impl FnOnce() -> Option<Vec<u8>>) -> Option<Name> {
         let changed = Some(fs::metadata(path).ok()?.modified().ok()?);
         let kept = self
@@ -325,7 +325,7 @@ impl ContainerNames {
     }
 }
 
-/// What docker keeps of a container.
+/// Docker's file about a container.
 #[derive(Deserialize)]
 struct DockerContainer {
     #[serde(rename = "Name", default)]

@@ -315,6 +315,41 @@ mod tests {
         }
     }
 
+    /// A user can make a cgroup with any id, and a unit with any name.
+    #[test]
+    fn the_same_name_of_a_user_is_another_one() {
+        let manager = "/user.slice/user-1000.slice/user@1000.service/app.slice";
+        let paths: BTreeMap<u64, String> = [
+            (1, "/".to_string()),
+            (2, format!("/docker/{ID}")),
+            (3, format!("{manager}/docker-{ID}.scope")),
+            (4, format!("{manager}/nginx.service")),
+            (5, "/system.slice/nginx.service".to_string()),
+            (6, format!("{manager}/libpod-{}.scope", ID.replace('3', "5"))),
+        ]
+        .into();
+        let mut groups =
+            describe(&paths, &BTreeMap::new(), &mut ContainerNames::new("/nonexistent".as_ref()));
+        for (id, name) in [(2, "web"), (3, "web@1000")] {
+            Arc::make_mut(groups.get_mut(&id).unwrap()).name = name.into();
+        }
+        let world = World(paths, groups);
+        for (want, ids) in [
+            (Want::Container("web".into()), vec![2]),
+            (Want::Container("web@1000".into()), vec![3]),
+            (Want::Container("3c0f".into()), vec![2]),
+            (Want::Container("3c0f@1000".into()), vec![3]),
+            (Want::Container("5c0f".into()), vec![]),
+            (Want::Container("3c0f@2000".into()), vec![]),
+            (Want::Unit("nginx".into()), vec![5]),
+            (Want::Unit("nginx@1000".into()), vec![4]),
+            (Want::Unit("nginx.service@1000".into()), vec![4]),
+        ] {
+            let name = want.to_string();
+            assert_eq!(resolve(&world, want).0, ids.into_iter().collect(), "{name}");
+        }
+    }
+
     #[test]
     fn an_unknown_name_offers_those_like_it() {
         let (found, unmatched) = resolve(&world(), Want::Unit("ngimx".into()));

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use crate::host::cgroup_walk::{Budget, Walk, find_ids, walk};
 use crate::host::cgroups::Hierarchy;
 
+/// The stack of the thread: the usual one would count 2 MiB against a limit on data.
+const STACK_BYTES: usize = 512 << 10;
+
 /// Cgroups that are looked up by id, in one reading.
 const IDS_MAX: usize = 4096;
 
@@ -59,7 +62,7 @@ impl TreeReader {
                     }
                 }
             };
-            let started = thread::Builder::new().name("cgroups".into()).spawn(work);
+            let started = thread::Builder::new().name("cgroups".into()).stack_size(STACK_BYTES).spawn(work);
             self.thread = started.is_ok().then_some((wanted, readings));
         }
         let ids = ids.iter().copied().take(IDS_MAX).collect();

@@ -1,7 +1,7 @@
 //! The sockets that serve the page: one thread, bounded in connections, bytes and time.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,18 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, Shutdown, SocketType, sockopt};
 
 use super::Shared;
 use super::request::{REQUEST_MAX, answer};
 use crate::program::sockets::Bound;
 
-/// Connections at a time; others wait in the queue of the kernel.
-const CONNECTIONS: usize = 16;
+/// Connections at a time, and those of one peer (an address, or a user of this machine); one of a peer that has more is closed.
+const CONNECTIONS: usize = 64;
+const OF_A_PEER: usize = 8;
+/// Bytes that are still read behind a request, and time for them: closing with unread bytes would take the answer back.
+const REST_MAX: usize = 1 << 20;
+const REST_WITHIN: Duration = Duration::from_secs(2);
 /// Time in which a request has to be there, and its answer taken.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 const WRITE_WITHIN: Duration = Duration::from_secs(10);
@@ -43,17 +47,18 @@ impl Listener {
         }
     }
 
-    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+    fn accept(&self) -> io::Result<(Box<dyn Stream>, Peer)> {
         Ok(match self {
             Listener::Net(listener) => {
-                let (stream, _) = listener.accept()?;
+                let (stream, from) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                Box::new(stream)
+                (Box::new(stream), Peer::Address(network(from.ip())))
             }
             Listener::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                Box::new(stream)
+                let user = sockopt::socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
+                (Box::new(stream), Peer::User(user))
             }
         })
     }
@@ -64,17 +69,34 @@ trait Stream: Read + Write + AsFd + Send {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Peer {
+    Address(IpAddr),
+    /// A user of this machine; `None`: not known.
+    User(Option<u32>),
+}
+
 struct Connection {
+    peer: Peer,
     stream: Box<dyn Stream>,
     received: Vec<u8>,
     /// The rest of the answer; `None` until the request is whole.
     answer: Option<(Vec<u8>, usize)>,
+    /// The answer is written: bytes that may still be read.
+    rest: Option<usize>,
     until: Instant,
 }
 
 impl Connection {
     /// Reads or writes what can be now. False: it is over.
     fn go_on(&mut self, page: &Shared) -> io::Result<bool> {
+        if let Some(rest) = &mut self.rest {
+            let mut bytes = [0; 4096];
+            let count = self.stream.read(&mut bytes)?;
+            *rest = rest.saturating_sub(count);
+            return Ok(count > 0 && *rest > 0);
+        }
         if self.answer.is_none() {
             let mut bytes = [0; 4096];
             let room = (REQUEST_MAX - self.received.len()).min(bytes.len());
@@ -90,7 +112,13 @@ impl Connection {
         }
         let Some((bytes, written)) = &mut self.answer else { return Ok(true) };
         *written += self.stream.write(&bytes[*written..])?;
-        Ok(*written < bytes.len())
+        if *written < bytes.len() {
+            return Ok(true);
+        }
+        rustix::net::shutdown(&self.stream, Shutdown::Write)?;
+        self.rest = Some(REST_MAX);
+        self.until = Instant::now() + REST_WITHIN;
+        Ok(true)
     }
 }
 
@@ -155,14 +183,14 @@ impl Server {
             let now = Instant::now();
             connections.retain(|connection| connection.until > now);
             let until = connections.iter().map(|connection| connection.until).min();
-            let accepts = connections.len() < CONNECTIONS;
             let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
-            for listener in self.listeners.iter().filter(|_| accepts) {
+            for listener in &self.listeners {
                 fds.push(PollFd::from_borrowed_fd(listener.fd(), PollFlags::IN));
             }
             let listening = fds.len();
             for connection in &connections {
-                let flags = if connection.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+                let writes = connection.answer.is_some() && connection.rest.is_none();
+                let flags = if writes { PollFlags::OUT } else { PollFlags::IN };
                 fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), flags));
             }
             let wait = until.and_then(|until| Timespec::try_from(until.saturating_duration_since(now)).ok());
@@ -184,12 +212,50 @@ impl Server {
             for (listener, _) in self.listeners.iter().zip(&ready[1..listening]).filter(|(_, ready)| **ready)
             {
                 // The peer may have gone again, or descriptors are short: the next round tells.
-                if let Ok(stream) = listener.accept() {
+                if let Ok((stream, peer)) = listener.accept() {
+                    make_room(&mut connections, peer);
                     let until = Instant::now() + READ_WITHIN;
-                    connections.push(Connection { stream, received: Vec::new(), answer: None, until });
+                    let (received, answer, rest) = (Vec::new(), None, None);
+                    connections.push(Connection { peer, stream, received, answer, rest, until });
                 }
             }
         }
+    }
+}
+
+/// The network of an address that one reader may have: all of IPv4, the first 64 bits of IPv6.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => IpAddr::V4(v4),
+            None => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
+        },
+        v4 => v4,
+    }
+}
+
+/// Closes a connection where there are too many: one of `peer` if that has many, or of the peer that has most.
+fn make_room(connections: &mut Vec<Connection>, peer: Peer) {
+    let count = |peer: Peer| connections.iter().filter(|connection| connection.peer == peer).count();
+    let closed = if count(peer) >= OF_A_PEER {
+        Some(peer)
+    } else if connections.len() >= CONNECTIONS {
+        connections.iter().map(|connection| connection.peer).max_by_key(|peer| count(*peer))
+    } else {
+        None
+    };
+    // A reader asks at once, and is answered at once: those that have not asked yet go first.
+    let rank = |one: &Connection| match (&one.answer, one.rest) {
+        (None, _) => 0,
+        (Some(_), Some(_)) => 1,
+        (Some(_), None) => 2,
+    };
+    let of_peer = |peer| {
+        let own = connections.iter().enumerate().filter(|(_, one)| one.peer == peer);
+        own.min_by_key(|(at, one)| (rank(one), *at)).map(|(at, _)| at)
+    };
+    if let Some(at) = closed.and_then(of_peer) {
+        connections.remove(at);
     }
 }
 

@@ -302,6 +302,9 @@ mod tests {
         };
         let docker = group(Kind::Container, Some(Engine::Docker), "web", Some("3c0f"));
         assert_eq!(bound(&docker), ["docker update --cpuset-cpus 0-1 --cpuset-mems 0 3c0f"]);
+        // The engine of the system may have another container of that id.
+        let of_user = Group { user: Some("alice".into()), ..docker.clone() };
+        assert_eq!(env(Some(&of_user), Some("/user.slice/x")), Env::Managed);
         let pod = Group { pod_uid: Some("uid".into()), ..docker };
         assert_eq!(bound(&pod), ["crictl update --cpuset-cpus 0-1 --cpuset-mems 0 3c0f"]);
         let unit = group(Kind::Unit, None, "mysql.service", None);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::model::cgroup_path;
 use crate::sys;
 
-/// What is kept of a tree at most, in units of a cgroup with a path of [`UNIT_BYTES`].
+/// The largest part of a tree that is kept, in units of a cgroup with a path of [`UNIT_BYTES`].
 const TREE_MAX: usize = 100_000;
 /// The same of cgroups that one user made.
 const OF_A_USER_MAX: usize = 16_384;
@@ -36,7 +36,7 @@ impl Default for Budget {
     }
 }
 
-/// What was found.
+/// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walk {
     /// Id → path (as [`cgroup_path`] writes it). The id is the directory's inode number; the root is "/".
@@ -47,7 +47,7 @@ pub struct Walk {
     pub notes: Vec<String>,
 }
 
-/// Who may make cgroups in a directory besides the owner of the hierarchy.
+/// Users who may make cgroups in a directory besides the owner of the hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Makers {
     Nobody,
@@ -325,8 +325,8 @@ mod tests {
 
     #[test]
     fn paths_that_are_long_count_more() {
-        let tree = with("cgroup-long", [["x".repeat(200); 8].join("/")]);
-        assert_eq!(walk(tree.root(), Budget { tree: 9, of_a_user: 9 }).paths.len(), 5);
+        let tree = with("cgroup-long", [vec!["x".repeat(200); 8].join("/")]);
+        assert_eq!(walk(tree.root(), Budget { tree: 9, of_a_user: 9 }).paths.len(), 4);
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn parse_mounts(mountinfo: &str) -> Vec<Mount> {
 }
 
 /// mountinfo writes space, tab, newline and backslash as octal escapes.
-pub(crate) fn unescape(text: &str) -> String {
+fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 

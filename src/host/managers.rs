@@ -1,6 +1,7 @@
 //! Programs that manage the cgroups of a host.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::model::sample::Managers;
@@ -11,11 +12,16 @@ pub fn read(root: &Path) -> Managers {
     let runs = |pid: &Path, name: &str| {
         fs::read_to_string(pid.join("comm")).is_ok_and(|comm| comm.trim_end_matches('\n') == name)
     };
+    let user = |pid: &Path| fs::metadata(pid).ok().map(|meta| meta.uid());
+    let system = user(&proc.join("1"));
     let is_process = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
     let mut processes = fs::read_dir(&proc).into_iter().flatten().flatten();
     Managers {
         systemd: runs(&proc.join("1"), "systemd"),
-        kubelet: processes.any(|entry| is_process(&entry.file_name()) && runs(&entry.path(), "kubelet")),
+        // Anybody may call a process so: it has the user of process 1.
+        kubelet: processes.any(|entry| {
+            is_process(&entry.file_name()) && user(&entry.path()) == system && runs(&entry.path(), "kubelet")
+        }),
     }
 }
 
@@ -37,6 +43,10 @@ mod tests {
         process("1", "systemd\n");
         process("812", "kubelet\n");
         assert_eq!(read(&root), Managers { systemd: true, kubelet: true });
+        // Handing it over needs a privilege.
+        if std::os::unix::fs::chown(root.join("proc/812"), Some(54_321), None).is_ok() {
+            assert_eq!(read(&root), Managers { systemd: true, kubelet: false }, "a name that a user chose");
+        }
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(read(&root), Managers::default());
     }

@@ -1,9 +1,7 @@
 //! Event tables of this CPU, with each event as its kernel takes it.
 
 use crate::model::event::TableInUse;
-use std::fs::{self, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +13,7 @@ use super::table::{Entry, Fallback, Table};
 use crate::model::event::{Event, Role, ShareOf, Tested};
 use crate::model::sample::{Missing, Reading};
 use crate::model::units::CpuId;
+use crate::program::guard::{self, Owner};
 
 /// Bytes of an event table of the user: a hundred times what the longest built-in one has.
 const TABLE_MAX: u64 = 1 << 20;
@@ -212,25 +211,13 @@ fn read_tables(dir: &Path) -> Result<Vec<(String, String, Table)>> {
     ensure!(!paths.is_empty(), "there is no event table (*.toml) in {}", dir.display());
     paths.sort_unstable();
     let read = |path: &std::path::PathBuf| {
-        let text = read_text(path).with_context(|| format!("reading {}", path.display()))?;
+        let text = guard::read_text(path, TABLE_MAX, Owner::Caller)
+            .with_context(|| format!("reading {}", path.display()))?;
         let table = Table::parse(&text).with_context(|| format!("event table {}", path.display()))?;
         let id = path.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
         Ok((id, path.display().to_string(), table))
     };
     paths.iter().map(read).collect()
-}
-
-/// The content of a regular file of at most [`TABLE_MAX`] bytes. A FIFO is not waited for, and a device not opened.
-fn read_text(path: &Path) -> Result<String> {
-    ensure!(path.metadata()?.is_file(), "it is no regular file");
-    // It may have become something else since.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    ensure!(file.metadata()?.is_file(), "it is no regular file");
-    let mut text = String::new();
-    // One byte more than may be: it may grow while it is read.
-    file.take(TABLE_MAX + 1).read_to_string(&mut text)?;
-    ensure!(text.len() as u64 <= TABLE_MAX, "it is longer than {TABLE_MAX} bytes");
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -21,10 +21,12 @@ pub const FILE_MAX: u64 = 64 << 10;
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Serialize, Deserialize)]
-struct Question {
-    path: PathBuf,
-    /// What the file is to be; `None`: read it.
-    text: Option<String>,
+enum Question {
+    Read(PathBuf),
+    /// A file that is to have this text.
+    Replace(PathBuf, String),
+    /// Whether the file system of this path answers.
+    Probe(PathBuf),
 }
 
 /// The text of the file and the place that it is at, or an errno and what is wrong.
@@ -33,15 +35,21 @@ type Answer = Result<(String, PathBuf), (Option<i32>, String)>;
 /// Answers until no more is asked.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-files");
+    guard::wait_for_all();
     helper::serve(NAME, || Ok(()), |question: Question, _| answer(question))
 }
 
-fn answer(Question { path, text }: Question) -> Answer {
-    let done = match text {
-        Some(text) => {
+fn answer(question: Question) -> Answer {
+    let done = match question {
+        Question::Replace(path, text) => {
             guard::replace_in_place(&path, &text, Owner::OfFolder).map(|place| (String::new(), place))
         }
-        None => read_here(&path).map(|text| (text, path)),
+        Question::Read(path) => read_here(&path).map(|text| (text, path)),
+        Question::Probe(path) => {
+            let _ = std::fs::symlink_metadata(&path);
+            let _ = std::fs::read_dir(&path).map(|mut entries| entries.next());
+            Ok((String::new(), path))
+        }
     };
     done.map_err(|error| (error.raw_os_error(), error.to_string()))
 }
@@ -55,10 +63,9 @@ fn read_here(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn ask(path: &Path, text: Option<&str>) -> io::Result<(String, PathBuf)> {
-    let question = Question { path: path.to_owned(), text: text.map(str::to_owned) };
+fn ask(question: &Question) -> io::Result<(String, PathBuf)> {
     let mut helper = HelperProcess::new(PathBuf::from(OWN_PROGRAM), NAME, ANSWER_MAX);
-    match helper.ask::<Answer>(&question, None) {
+    match helper.ask::<Answer>(question, None) {
         Ok(Ok(done)) => Ok(done),
         Ok(Err((Some(errno), _))) => Err(io::Error::from_raw_os_error(errno)),
         Ok(Err((None, why))) => Err(io::Error::other(why)),
@@ -72,7 +79,7 @@ fn ask(path: &Path, text: Option<&str>) -> io::Result<(String, PathBuf)> {
 /// # Errors
 /// The errno of openat(2) or read(2); `TimedOut` where the file system does not answer; else why it is none of ours.
 pub fn read(path: &Path) -> io::Result<String> {
-    ask(path, None).map(|(text, _)| text)
+    ask(&Question::Read(path.to_owned())).map(|(text, _)| text)
 }
 
 /// Puts a file of `text` in the place of `path`, and makes the folders that it is in. A link of the caller stays one. Returns
@@ -81,5 +88,16 @@ pub fn read(path: &Path) -> io::Result<String> {
 /// # Errors
 /// As those of [`read`].
 pub fn replace(path: &Path, text: &str) -> io::Result<PathBuf> {
-    ask(path, Some(text)).map(|(_, place)| place)
+    ask(&Question::Replace(path.to_owned(), text.to_owned())).map(|(_, place)| place)
+}
+
+/// Asks whether the file system of `path` answers.
+///
+/// # Errors
+/// `TimedOut` where it does not.
+pub fn probe(path: &Path) -> io::Result<()> {
+    match ask(&Question::Probe(path.to_owned())) {
+        Err(error) if error.kind() == ErrorKind::TimedOut => Err(error),
+        _ => Ok(()),
+    }
 }

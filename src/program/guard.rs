@@ -1,7 +1,7 @@
 //! Opening and making files at paths that another user may have prepared: the only way to do that (`tests/layers.rs`).
 //!
 //! Links on the way are followed where the system or the caller made them, and nowhere else. Whatever is read is a regular
-//! file of a limited size, and nothing is waited for. What is made in a directory of the user behind sudo is made as that
+//! file of a limited size, and nothing is waited for. Files in a directory of the user behind sudo are made as that
 //! user; so is everything behind a link of that user, who may do there what any program of theirs may do.
 
 use std::collections::VecDeque;
@@ -12,6 +12,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, readlinkat, renameat, statat, unlinkat,
@@ -19,6 +22,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::asked_file;
+use super::served::{self, Mount};
 use crate::sys;
 
 /// Links followed on one way (`MAXSYMLINKS` of Linux).
@@ -84,7 +89,7 @@ fn refused(text: String) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, text)
 }
 
-/// What stands at the end of a way.
+/// The file or directory at the end of a path.
 struct Found {
     /// Opened with `O_PATH`.
     fd: OwnedFd,
@@ -100,7 +105,9 @@ fn follow(path: &Path, make: Option<(Mode, Owner)>) -> io::Result<Found> {
     let mut left: VecDeque<OsString> = parts(path);
     let (mut links, mut through_caller) = (0, false);
     let mut identity = None;
+    let mut way = Way::new(path)?;
     while let Some(part) = left.pop_front() {
+        way.enter(&part)?;
         let open = || openat(&fd, &part, place | OFlags::NOFOLLOW, Mode::empty());
         let next = match (open(), make) {
             (Err(Errno::NOENT), Some((mode, owner))) => {
@@ -118,17 +125,23 @@ fn follow(path: &Path, make: Option<(Mode, Owner)>) -> io::Result<Found> {
         if links > LINKS_MAX {
             return Err(Errno::LOOP.into());
         }
-        if ![0, geteuid().as_raw()].contains(&stat.st_uid) {
-            let Some(caller) = sudo_user().filter(|(uid, _)| *uid == stat.st_uid) else {
+        // The owner of the directory decides which links are in it.
+        let trusted = |uid: u32| [0, geteuid().as_raw()].contains(&uid);
+        let holder = rustix::fs::fstat(&fd)?.st_uid;
+        let maker = if trusted(holder) { stat.st_uid } else { holder };
+        if !trusted(maker) {
+            let Some(caller) = sudo_user().filter(|(uid, _)| *uid == maker) else {
                 let name = crate::text::clean(part.as_bytes());
-                return Err(refused(format!("{name} is a link that user {} made", stat.st_uid)));
+                return Err(refused(format!("{name} is a link that user {maker} made")));
             };
             through_caller = true;
             identity.get_or_insert_with(|| FsIdentity::take(caller));
         }
         let target = PathBuf::from(OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes()));
+        way.leave();
         if target.is_absolute() {
             fd = at("/")?;
+            way.place = "/".into();
         }
         for part in parts(&target).into_iter().rev() {
             left.push_front(part);
@@ -136,6 +149,74 @@ fn follow(path: &Path, make: Option<(Mode, Owner)>) -> io::Result<Found> {
     }
     drop(identity);
     Ok(Found { fd, through_caller })
+}
+
+/// Set in a helper process, which may wait for a file system.
+static WAITS: AtomicBool = AtomicBool::new(false);
+
+/// Mounts that have answered, and when: they are not asked again for a while.
+static ANSWERED: Mutex<Vec<(PathBuf, Instant)>> = Mutex::new(Vec::new());
+const ANSWERS_FOR: Duration = Duration::from_secs(10);
+
+/// From now on this process waits for file systems that others serve.
+pub fn wait_for_all() {
+    WAITS.store(true, Ordering::Relaxed);
+}
+
+/// The place of a walk along a path. A file system that others serve is not entered before a helper had an answer from it.
+struct Way {
+    /// Mounts that others serve; without any nothing is looked at.
+    served: Vec<Mount>,
+    mounts: Vec<Mount>,
+    place: PathBuf,
+}
+
+impl Way {
+    fn new(path: &Path) -> io::Result<Way> {
+        let mounts = if WAITS.load(Ordering::Relaxed) { Vec::new() } else { served::own_mounts() };
+        let served: Vec<Mount> = mounts.iter().filter(|mount| mount.served).cloned().collect();
+        let mut way = Way { served, mounts, place: "/".into() };
+        if !way.served.is_empty() && path.is_relative() {
+            way.place = std::env::current_dir()?;
+            way.ask()?;
+        }
+        Ok(way)
+    }
+
+    fn enter(&mut self, part: &OsStr) -> io::Result<()> {
+        if self.served.is_empty() {
+            return Ok(());
+        }
+        if part == ".." {
+            self.leave();
+        } else {
+            self.place.push(part);
+        }
+        self.ask()
+    }
+
+    /// Back to the directory above.
+    fn leave(&mut self) {
+        self.place.pop();
+    }
+
+    fn ask(&mut self) -> io::Result<()> {
+        let Some(mount) = served::mount_of(&self.place, &self.mounts).filter(|mount| mount.served) else {
+            return Ok(());
+        };
+        let mut answered = ANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.retain(|(_, at)| at.elapsed() < ANSWERS_FOR);
+        if !answered.iter().any(|(known, _)| *known == mount.at) {
+            asked_file::probe(&self.place)?;
+            answered.push((mount.at.clone(), Instant::now()));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file system on the way to `path` does not answer.
+pub fn is_silent(path: &Path) -> bool {
+    follow(path, None).is_err_and(|error| error.kind() == ErrorKind::TimedOut)
 }
 
 fn make_folder(above: &OwnedFd, name: &OsStr, mode: Mode, owner: Option<Ids>) -> io::Result<()> {
@@ -334,7 +415,7 @@ pub fn read(path: &Path, max: u64, owner: Owner) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
-        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is longer than {} KiB", max >> 10)));
+        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is longer than {max} bytes")));
     }
     Ok(bytes)
 }
@@ -447,7 +528,7 @@ mod tests {
         }
         let link = home.join("link");
         symlink(tree.root().join("root"), &link).unwrap();
-        assert!(Folder::make(&link.join("sub"), Mode::RWXU, Owner::OfFolder).is_ok(), "a link of ours is");
+        assert!(Folder::make(&link.join("sub"), Mode::RWXU, Owner::OfFolder).is_err(), "it is in a home");
         lchown(&link, Some(OTHER), Some(OTHER)).unwrap();
         assert!(Folder::make(&link.join("new"), Mode::RWXU, Owner::OfFolder).is_err());
         fs::hard_link(tree.root().join("root/kept"), home.join("hard")).unwrap();

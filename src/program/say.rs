@@ -6,12 +6,17 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::reopened;
-use crate::text::{is_harmless, printable, shade};
+use crate::text::{is_harmless, one_line, printable, shade};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// Writes a message to standard error, as lines of their own. An error of that write has no reader and is dropped: a
-/// terminal may be gone.
+/// Writes a message to standard error, as one line: a word from outside makes no second one. An error of that write has no
+/// reader and is dropped: a terminal may be gone.
 pub fn message(text: impl Display) {
+    lines(one_line(text.to_string().trim_end_matches('\n')));
+}
+
+/// As [`message`], for text of our own that has several lines.
+pub fn lines(text: impl Display) {
     let text = printable(&text.to_string());
     // In one piece, so that lines of several processes do not mix.
     let _ = io::stderr().write_all(format!("{}\n", text.trim_end_matches('\n')).as_bytes());

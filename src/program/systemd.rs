@@ -14,6 +14,9 @@ use sd_notify::NotifyState;
 
 use crate::sys;
 
+/// The stack of the thread: the usual one would count 2 MiB against a limit on data.
+const STACK_BYTES: usize = 512 << 10;
+
 /// Sockets that [`take_over`] found, until [`sockets`] hands them on.
 static HANDED_OVER: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 
@@ -92,7 +95,7 @@ fn start_sender() -> Option<SyncSender<Message>> {
             let _ = sent.send(());
         }
     };
-    thread::Builder::new().name("notify".into()).spawn(work).ok()?;
+    thread::Builder::new().name("notify".into()).stack_size(STACK_BYTES).spawn(work).ok()?;
     Some(messages)
 }
 

@@ -27,7 +27,7 @@ const LOCK: &str = ".numatop-ng.lock";
 /// A directory that recordings are made in, held open so that nobody can put another in its place.
 pub struct Dir {
     folder: Folder,
-    /// Whoever can read the directory can lock it: then a file in it is locked that only its owner opens.
+    /// Locked where other users can read the directory, because they could lock that: only its owner opens this file.
     lock: Option<File>,
 }
 

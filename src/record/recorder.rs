@@ -277,8 +277,17 @@ impl Recorder {
         let hour = wall_ns.div_euclid(HOUR_NS);
         let ring = self.files.is_ring();
         if let Some(current) = &self.current {
-            let over = ring
-                && (current.hour != hour || current.writer.len() > self.options.max_bytes / FILES_IN_RING);
+            let is_removed = current.writer.is_removed();
+            if is_removed {
+                words.push(format!(
+                    "{} was removed: the recording goes on in another file",
+                    current.name.display()
+                ));
+            }
+            let over = is_removed
+                || ring
+                    && (current.hour != hour
+                        || current.writer.len() > self.options.max_bytes / FILES_IN_RING);
             if !over && !self.rotate {
                 return Ok(());
             }

@@ -3,15 +3,16 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
 use super::format::{Kind, MAX_PAYLOAD};
 use super::frame::{FrameHead, HEAD_LEN, MAGIC};
+use crate::program::guard;
 
 /// Bytes looked through at a time when a frame is searched.
 const WINDOW: usize = 64 << 10;
@@ -65,16 +66,12 @@ impl Scan {
     /// # Errors
     /// It cannot be opened, or is no regular file.
     pub(super) fn open(path: &Path) -> Result<Scan> {
-        // A FIFO would block for ever without O_NONBLOCK; a recording is a regular file.
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(path)
-            .with_context(|| format!("opening {}", path.display()))?;
-        let meta = file.metadata().with_context(|| format!("looking at {}", path.display()))?;
-        if !meta.is_file() {
-            bail!("{} is not a regular file", path.display());
-        }
+        let file = match guard::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                bail!("{} is not a regular file", path.display())
+            }
+            opened => opened.with_context(|| format!("opening {}", path.display()))?,
+        };
         Ok(Scan { file, id: None, holes: RefCell::default(), tail: RefCell::default() })
     }
 

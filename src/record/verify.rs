@@ -10,6 +10,7 @@ use super::format::{End, Gap, Kind};
 use super::frame::HEAD_LEN;
 use super::reader::{Found, Frame, Reader};
 use crate::text::clean_str;
+use crate::text::one_line;
 use crate::text::rfc3339;
 
 /// Stretches of a file that are described one by one.
@@ -241,7 +242,12 @@ impl Walk {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {}", self.path.display(), if self.is_intact() { "intact" } else { "damaged" })?;
+        writeln!(
+            f,
+            "{}: {}",
+            one_line(&self.path.to_string_lossy()),
+            if self.is_intact() { "intact" } else { "damaged" }
+        )?;
         writeln!(
             f,
             "  {} bytes, format {}, written by numatop-ng {} on {}",

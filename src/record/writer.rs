@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::os::unix::fs::MetadataExt;
 
 use super::changes::{Changes, FAR, FAR_EVERY, REACH};
 use super::copies::{Due, Spread};
@@ -99,6 +100,11 @@ impl Writer {
             frames: Vec::new(),
             sealed: 0,
         })
+    }
+
+    /// Whether no directory has the file any more: what is written to it is lost when it is closed.
+    pub fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| meta.nlink() == 0)
     }
 
     /// Bytes of the file.

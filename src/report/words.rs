@@ -468,11 +468,12 @@ mod tests {
     #[test]
     fn findings_are_counted_with_what_can_be_done() {
         let finding = |severity| Finding::example(Key { id: "x", subject: Subject::Host }, severity);
-        assert_eq!(findings_sentence(&[]), "No finding needs action.");
-        assert_eq!(findings_sentence(&[finding(Severity::Info)]), "No finding needs action.");
-        assert_eq!(findings_sentence(&[finding(Severity::Warning)]), "One finding.");
+        let verdict = Verdict { watched_ns: 60_000_000_000, ..Verdict::default() };
+        assert_eq!(findings_sentence(&[], &verdict), "No finding in 60 s.");
+        assert_eq!(findings_sentence(&[finding(Severity::Info)], &verdict), "No finding in 60 s.");
+        assert_eq!(findings_sentence(&[finding(Severity::Warning)], &verdict), "One finding.");
         assert_eq!(
-            findings_sentence(&[finding(Severity::Warning), finding(Severity::Critical)]),
+            findings_sentence(&[finding(Severity::Warning), finding(Severity::Critical)], &verdict),
             "Two findings."
         );
     }

@@ -77,7 +77,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         return Err(refusal(why, vec![Advice::command(advice, "numatop-ng calibrate --force")]).into());
     }
     let plan = plan::plan(&asked, &facts);
-    say::message(show::render_plan(&plan, 80));
+    say::lines(show::render_plan(&plan, 80));
     if plan.stages.is_empty() {
         say::message("numatop-ng: nothing can be measured here");
         return Ok(Exit::CouldNotMeasure.into());

@@ -1,6 +1,5 @@
 //! `selftest`: deeds of a process of ours, watched by the tool, and a report with a verdict on each number.
 
-use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,6 +20,7 @@ use crate::known::quiet::{Usage, too_busy};
 use crate::model::event::Role;
 use crate::options::{self, BadValue};
 use crate::pmu::catalog::{Catalog, Core};
+use crate::program::guard::{self, Owner};
 use crate::program::say::{self, Form};
 use crate::selftest::counters;
 use crate::selftest::judge::Verdict;
@@ -30,6 +30,9 @@ use crate::selftest::show;
 use crate::selftest::stored;
 use crate::selftest::trust::Trust;
 use crate::source::poll;
+
+/// Bytes of a report at most: one has some kilobytes.
+const REPORT_MAX: u64 = 16 << 20;
 
 /// The limit of everything but the time of events: on a machine at rest it takes five seconds.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -49,7 +52,8 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
     let mut unwatched = None;
     let report = match &args.check {
         Some(path) => {
-            let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            let text = guard::read_text(path, REPORT_MAX, Owner::Caller)
+                .with_context(|| format!("reading {}", path.display()))?;
             let report: Report = serde_json::from_str(&text)
                 .with_context(|| format!("{} is no report of a self-test", path.display()))?;
             anyhow::ensure!(

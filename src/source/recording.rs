@@ -1,9 +1,10 @@
 //! Samples of a recording: of one file, or of all files of a ring one after the other.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
@@ -251,7 +252,7 @@ impl Recording {
         let here = match self.files.iter().position(|file| *file == known) {
             Some(here) => here,
             None => {
-                let here = self.files.partition_point(|file| *file < known);
+                let here = self.files.iter().position(|file| *file > known).unwrap_or(self.files.len());
                 self.files.insert(here, known);
                 here
             }
@@ -428,7 +429,53 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
         bail!("there is no recording in {} (numatop-*.nrec)", path.display());
     }
     names.sort();
-    Ok(names.into_iter().map(|name| path.join(name)).collect())
+    Ok(in_turn(names.into_iter().map(|name| path.join(name)).collect()))
+}
+
+/// Files of a ring in the order in which they were recorded: that of their names, unless the clock was set back meanwhile.
+fn in_turn(files: Vec<PathBuf>) -> Vec<PathBuf> {
+    if files.len() < 2 {
+        return files;
+    }
+    let turns: Vec<Option<(String, u32)>> = files.iter().map(|file| turn(file)).collect();
+    // A session is where its first file is.
+    let mut begins: HashMap<&str, (u32, usize)> = HashMap::new();
+    for (at, (session, number)) in
+        turns.iter().enumerate().filter_map(|(at, turn)| Some((at, turn.as_ref()?)))
+    {
+        let begin = begins.entry(session).or_insert((*number, at));
+        *begin = (*begin).min((*number, at));
+    }
+    let key = |at: usize| match &turns[at] {
+        Some((session, number)) => (begins[session.as_str()].1, *number, at),
+        None => (at, 0, at),
+    };
+    let mut order: Vec<usize> = (0..files.len()).collect();
+    order.sort_by_key(|at| key(*at));
+    order.into_iter().map(|at| files[at].clone()).collect()
+}
+
+/// Files whose heads are remembered: they never change.
+const HEADS_MAX: usize = 65_536;
+
+/// The session of a file, and its number in it; `None` while it has no head that can be read.
+fn turn(file: &Path) -> Option<(String, u32)> {
+    type Heads = HashMap<(u64, u64, PathBuf), (String, u32)>;
+    static HEADS: Mutex<Option<Heads>> = Mutex::new(None);
+    let meta = std::fs::symlink_metadata(file).ok()?;
+    let key = (meta.dev(), meta.ino(), file.to_owned());
+    let mut heads = HEADS.lock().unwrap_or_else(PoisonError::into_inner);
+    let heads = heads.get_or_insert_default();
+    if let Some(known) = heads.get(&key) {
+        return Some(known.clone());
+    }
+    let head = Reader::open(file).ok()?.first_head();
+    let turn = (head.head.session.clone(), head.head.number);
+    if heads.len() >= HEADS_MAX {
+        heads.clear();
+    }
+    heads.insert(key, turn.clone());
+    Some(turn)
 }
 
 /// A single file and those that the recorder has rotated it to: `file`, `file.1`, `file.2`, …

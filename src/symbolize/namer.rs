@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
         || Ok(()),
         |batch: Batch, _, reply| {
             let names = names.get_or_insert_with(|| Names::new(PathBuf::from(OWN_PROGRAM)));
-            // Whoever asked is gone where this fails, and then so is this process.
+            // Where this fails the tool is gone, and then so is this process.
             let say = |said: &Said| drop(reply.send(said));
             reply.send(&Said::Names(answer(names, &batch, &say)))
         },

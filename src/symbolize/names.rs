@@ -34,7 +34,7 @@ pub(super) struct Answers {
     pub died: bool,
 }
 
-/// What the process that opens files says.
+/// A message of the process that opens files.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Said {
     /// It opens a file of this device, or follows paths of a user: that may take for ever.

@@ -42,7 +42,7 @@ pub(super) struct Object {
     owner: u32,
 }
 
-/// What a scan opens files with.
+/// The means of a scan.
 pub(super) struct Scan<'a> {
     pub client: &'a mut Client,
     pub mounts: &'a mut Mounts,

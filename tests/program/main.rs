@@ -18,12 +18,14 @@ mod parquet;
 #[path = "../worlds/pmu_tables/machine.rs"]
 #[allow(dead_code, reason = "one of several users")]
 mod pmu_machine;
+mod prepared_by_others;
 mod printed;
 #[path = "../common/program.rs"]
 mod program;
 #[path = "../recordings/machine.rs"]
 #[allow(dead_code, reason = "one of several users")]
 mod recorded_machine;
+mod removed_recordings;
 mod report;
 #[path = "../common/scratch.rs"]
 #[allow(dead_code, reason = "one of several users")]

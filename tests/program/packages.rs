@@ -92,7 +92,7 @@ fn a_command_goes_before_the_flags_of_the_node() {
     let (_, cli) = debugged(&["shop/cart", "diagnose", "--for", "30"]);
     let Some(Subcommand::Diagnose(args)) = cli.command else { panic!("{cli:?}") };
     of_host(&args.measure);
-    assert_eq!((pods(&args.scope), args.seconds), (&["shop/cart".to_owned()][..], 30));
+    assert_eq!((pods(&args.scope), args.seconds), (&["shop/cart".to_owned()][..], Some(30)));
 }
 
 #[test]

@@ -221,6 +221,91 @@ fn files_are_opened_in_few_rooms() {
     assert!(wrong.is_empty(), "files are opened in:\n{}", wrong.join("\n"));
 }
 
+/// Rooms with ways of their own to open what they read: files of the kernel, files of users in a helper process or with more care
+/// still, and the guard itself.
+const OPENS: &[&str] = &[
+    "calibrate/child",
+    "calibrate/machine",
+    "collect",
+    "container/asked",
+    "container/files",
+    "container/limits",
+    "host",
+    "known",
+    "pmu",
+    "program/guard",
+    "program/helper",
+    "program/reopened",
+    "program/sockets",
+    "record/dir",
+    "source/witness",
+    "symbolize",
+    "sys",
+];
+
+/// Calls that open, make or change what a path leads to.
+const BY_PATH: &[&str] = &[
+    "File::open",
+    "File::create",
+    "OpenOptions",
+    "DirBuilder",
+    "fs::write(",
+    "fs::read(",
+    "fs::read_to_string(",
+    "fs::copy(",
+    "fs::rename(",
+    "fs::remove_",
+    "fs::create_dir",
+    "fs::set_permissions(",
+    "fs::hard_link(",
+    "unix::fs::symlink(",
+    "unix::fs::chown(",
+    "rustix::fs::open",
+    " openat(",
+    " openat2(",
+    ".canonicalize(",
+    "UnixListener::bind(",
+    "UnixDatagram::",
+];
+
+#[test]
+fn what_others_may_have_prepared_is_opened_in_one_way() {
+    let mut wrong = Vec::new();
+    for (_, path, code) in files() {
+        let file = path.with_extension("");
+        let is_test = file.file_name().is_some_and(|name| name == "tests");
+        if is_test || OPENS.iter().any(|room| file.starts_with(room)) {
+            continue;
+        }
+        let found = BY_PATH.iter().filter(|call| code.contains(*call));
+        wrong.extend(found.map(|call| format!("{}: {call}", path.display())));
+    }
+    assert!(wrong.is_empty(), "program/guard.rs and program/sockets.rs do that:\n{}", wrong.join("\n"));
+}
+
+/// Calls that the thread that samples does not make: it asks a helper (`container/asked.rs`, `container/tree_reader.rs`).
+#[test]
+fn the_thread_that_samples_reads_nothing_of_users() {
+    let mut wrong = Vec::new();
+    for (module, path, code) in files() {
+        let samples = matches!(module.as_str(), "source" | "collect" | "tui" | "run" | "exporter");
+        let waits = [
+            "ContainerNames",
+            "users::homes",
+            "sd_notify::notify",
+            "UnixStream::connect",
+            "cgroup_walk::walk",
+        ];
+        if samples {
+            let found = waits.iter().filter(|call| code.contains(*call));
+            wrong.extend(found.map(|call| format!("{}: {call}", path.display())));
+        }
+    }
+    // The made-up machine has no files.
+    wrong.retain(|line| !line.starts_with("source/synthetic"));
+    assert!(wrong.is_empty(), "these wait for somebody:\n{}", wrong.join("\n"));
+}
+
 /// Places with unsafe code: calls of C, and loops in assembly.
 const UNSAFE: [&str; 2] = ["sys", "known/asm"];
 

@@ -1,3 +1,5 @@
+use std::fs;
+
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -30,7 +32,7 @@ fn a_profile_takes_the_place_of_an_older_one_and_leaves_nothing_beside_it() {
     write(&path, &Profile::default()).unwrap();
     write(&path, &profile()).unwrap();
     assert_eq!(read(&path).unwrap(), profile());
-    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
 

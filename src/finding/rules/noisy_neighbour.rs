@@ -160,6 +160,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let same_name = |on_its_node: bool| -> Vec<Twin<'_>> {
         let others = view.candidates().filter(|other| {
             other.raw.comm == task.raw.comm
+                && other.raw.uid == task.raw.uid
                 && other.raw.process() != task.raw.process()
                 && (other.home_node() == Some(mine.home)) == on_its_node
         });

@@ -75,8 +75,9 @@ fn speeds(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
     counted(view, of).or_else(|| {
         let Of::Process(task) = of else { return None };
         let now = waiting::now(view);
-        let mut peers =
-            view.candidates().filter(|peer| peer.raw.comm == task.raw.comm && peer.raw.pid != task.raw.pid);
+        let mut peers = view.candidates().filter(|peer| {
+            peer.raw.comm == task.raw.comm && peer.raw.uid == task.raw.uid && peer.raw.pid != task.raw.pid
+        });
         peers.find_map(|peer| counted(&now, &Of::Process(peer)))
     })
 }
