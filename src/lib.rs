@@ -20,6 +20,9 @@ pub mod error;
 pub mod export;
 pub mod exporter;
 pub mod finding;
+#[cfg(test)]
+#[path = "../tests/common/fixture.rs"]
+mod fixture;
 pub mod host;
 pub mod hot;
 pub mod known;

@@ -10,6 +10,8 @@ mod cpus;
 mod empty;
 mod findings;
 mod findings_cost;
+#[path = "../../tests/common/fixture.rs"]
+mod fixture;
 mod frames;
 mod held;
 mod hotpath;

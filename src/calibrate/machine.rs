@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn hosts_have_keys() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let root = crate::fixture::tree("hosts/intel-e5-2682v4");
         let topology = Topology::read(&root).unwrap();
         let key = key(&root, &topology);
         assert_eq!((key.nodes.len(), key.cores, key.threads), (2, 32, 2));

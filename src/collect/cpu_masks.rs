@@ -42,14 +42,12 @@ impl CpuMasks {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::model::topology::Cpu;
     use crate::model::units::CpuId;
 
     fn of(fixture: &str) -> CpuMasks {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(fixture);
+        let root = crate::fixture::tree(&format!("hosts/{fixture}"));
         CpuMasks::of(&Topology::read(&root).unwrap())
     }
 
@@ -75,7 +73,7 @@ mod tests {
 
     #[test]
     fn too_many_parts_are_none() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/ft-2500");
+        let root = crate::fixture::tree("hosts/ft-2500");
         let mut topology = Topology::read(&root).unwrap();
         let cpu = topology.cpus[0].clone();
         let of_word = |word: u32| Cpu { id: CpuId(WORD * word), ..cpu.clone() };

@@ -305,8 +305,7 @@ mod tests {
 
     #[test]
     fn measured_costs_take_the_place_of_the_firmware_s() {
-        let root =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let root = crate::fixture::tree("hosts/intel-e5-2682v4");
         let mut topology = Topology::read(&root).unwrap();
         let (near, far) = (topology.nodes[0].id, topology.nodes[1].id);
         assert_eq!((ratio(&topology, near, far), distances(&topology)), (2.1, FIRMWARE));
@@ -333,7 +332,7 @@ mod tests {
 
     #[test]
     fn the_table_of_costs_is_what_each_pair_costs() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/ft-2500");
+        let root = crate::fixture::tree("hosts/ft-2500");
         let mut topology = Topology::read(&root).unwrap();
         for far in [17, SIDE_MAX - 1, SIDE_MAX, u32::MAX] {
             topology.nodes.last_mut().unwrap().id = NodeId(far);

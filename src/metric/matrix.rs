@@ -252,8 +252,7 @@ mod tests {
 
     /// Two nodes, the first of them measured: 82 ns and 172 GB/s at home.
     fn measured() -> Topology {
-        let root =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let root = crate::fixture::tree("hosts/intel-e5-2682v4");
         let mut topology = Topology::read(&root).unwrap();
         let cost = |node, ns: u64, gbs: u64, error_ps| Cost {
             node,

@@ -440,8 +440,7 @@ mod tests {
 
     #[test]
     fn a_topology_gets_the_costs_of_its_nodes() {
-        let root =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let root = crate::fixture::tree("hosts/intel-e5-2682v4");
         let mut topology = Topology::read(&root).unwrap();
         let (near, far) = (topology.nodes[0].id, topology.nodes[1].id);
         let mut profile = profile();
@@ -478,8 +477,7 @@ mod tests {
 
     #[test]
     fn costs_have_the_day_and_the_state_of_their_own_run() {
-        let root =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let root = crate::fixture::tree("hosts/intel-e5-2682v4");
         let mut topology = Topology::read(&root).unwrap();
         let mut profile = profile();
         profile.machine.nodes[1].node = topology.nodes[1].id.0;

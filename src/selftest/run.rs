@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn the_other_node_is_the_farthest_unless_one_is_named() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/ft-2500");
+        let root = crate::fixture::tree("hosts/ft-2500");
         let facts = Facts::read(&root).unwrap();
         let nodes =
             |from, to| Places::of(&facts, from, to).map(|places| places.nodes.unwrap().map(|(node, _)| node));

@@ -148,7 +148,6 @@ fn note(notes: &mut Vec<String>, samples: u64) {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::path::Path;
     use std::sync::mpsc::{Receiver, sync_channel};
 
     use super::*;
@@ -159,7 +158,7 @@ pub(super) mod tests {
     use crate::tui::history::{History, Want};
 
     pub(crate) fn host() -> Arc<HostFacts> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/cxl");
+        let root = crate::fixture::tree("hosts/cxl");
         let text = String::new;
         Arc::new(HostFacts {
             hostname: text(),

@@ -105,7 +105,7 @@ impl World {
     }
 
     pub fn new(fixture: &str, pmu: bool, actors: Vec<Actor>) -> World {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(fixture);
+        let root = crate::fixture::tree(&format!("hosts/{fixture}"));
         let topology = Topology::read(&root).unwrap();
         let not_asked = || Missing::NotCollected("its counter was not asked for (--events)".into());
         let mut missing: BTreeMap<String, Missing> =

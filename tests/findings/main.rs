@@ -6,6 +6,8 @@ mod devices;
 mod disks;
 mod document;
 mod field_cases;
+#[path = "../common/fixture.rs"]
+mod fixture;
 mod healthy;
 mod healthy_long;
 mod hostile;

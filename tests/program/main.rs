@@ -8,6 +8,8 @@ mod demo;
 mod diff_page;
 mod diff_recorded;
 mod documents;
+#[path = "../common/fixture.rs"]
+mod fixture;
 mod followed;
 mod goldens;
 mod left_behind;

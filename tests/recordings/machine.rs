@@ -17,17 +17,13 @@ pub const BEGAN: i64 = synthetic::WALL_NS;
 const COMMS: [&str; 6] = ["java", "postgres", "kworker/3:1", "nginx", "redis-server", "Ünïcödé"];
 
 pub fn host() -> HostFacts {
-    // The benchmarks are a package of their own, one level below.
-    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    let mut roots = above.map(|path| path.join("tests/fixtures/hosts/no-cache"));
-    let root = roots.find(|path| path.exists()).unwrap();
     HostFacts {
         hostname: "imagined".into(),
         kernel: "6.12.0".into(),
         arch: "x86_64".into(),
         cpu_model: "Imagined CPU".into(),
         boot_id: "00000000-0000-0000-0000-000000000001".into(),
-        topology: Topology::read(&root).unwrap(),
+        topology: Topology::read(&crate::fixture::tree("hosts/no-cache")).unwrap(),
         events: Event::parse_list("basic,page-faults").unwrap(),
         missing: [("smt_busy_pct".to_string(), Missing::Unsupported("one thread each".into()))].into(),
         scope: "user web".into(),

@@ -4,6 +4,8 @@ mod any;
 mod commands;
 mod cost;
 mod damage;
+#[path = "../common/fixture.rs"]
+mod fixture;
 mod fold;
 mod format_1;
 mod fuzzed;

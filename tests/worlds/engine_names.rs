@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const POD: &str = "1a2b3c4d-0000-1111-2222-333344445555";
 
 fn root(engine: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/engines").join(engine)
+    crate::fixture::tree(&format!("engines/{engine}"))
 }
 
 /// The ids of the fixtures: a letter many times and a number.
@@ -55,9 +55,11 @@ fn every_engine_s_files_give_names() {
 
 #[test]
 fn what_no_file_names_has_no_name() {
-    for tree in ["docker", "podman", "crio", "containerd", "kubelet", "nowhere"] {
+    for tree in ["docker", "podman", "crio", "containerd", "kubelet"] {
         assert_eq!(name(tree, Unknown, &id("9", 1)), None, "{tree}");
     }
+    let nowhere = ContainerNames::new(Path::new("/nowhere")).container(Unknown, &id("9", 1), Some(1000));
+    assert_eq!(nowhere, None);
     assert_eq!(name("podman", Podman, &id("b", 9)), None);
     assert_eq!(name("kubelet", Containerd, &id("e", 2)), None);
 }

@@ -165,7 +165,7 @@ fn inputs_to_begin_with_are_read_to_their_end() {
     for host in ["cxl", "no-cache", "no-numa", "offline", "old-maps", "sparse-nodes"] {
         let input = fs::read(inputs.join("proc").join(host)).unwrap();
         let tree = Tree::new(&entries(&input).1);
-        let fixture = below("tests/fixtures/hosts").join(host);
+        let fixture = crate::fixture::tree(&format!("hosts/{host}"));
         assert_eq!(Topology::read(&tree.root).unwrap(), Topology::read(&fixture).unwrap(), "{host}");
     }
     fs::remove_dir_all(&inputs).unwrap();

@@ -9,7 +9,7 @@ use numatop_ng::model::topology::{DeviceClass, NumaSupport, Topology, parse_cpul
 use numatop_ng::model::units::{CpuId, NodeId};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(name)
+    crate::fixture::tree(&format!("hosts/{name}"))
 }
 
 fn host(name: &str) -> Topology {

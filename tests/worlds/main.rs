@@ -15,6 +15,9 @@ mod edges;
 mod engine_names;
 mod exporter;
 mod fake_hosts;
+#[path = "../common/fixture.rs"]
+mod fixture;
+mod fixtures;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[expect(unsafe_code, reason = "calls ptrace(2)")]
 mod follower;

@@ -3,11 +3,10 @@ use crate::calibrate::machine::key;
 use crate::known::quiet::{Room, Usage};
 use crate::model::profile::MachineKey;
 use crate::model::topology::Topology;
-use std::path::Path;
 
 /// A host of the fixtures with so many MiB free on each node.
 fn facts(host: &str, free_mib: u64) -> Facts {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(host);
+    let root = crate::fixture::tree(&format!("hosts/{host}"));
     let topology = Topology::read(&root).unwrap();
     let room = Room { free: free_mib << 8, high: 1 << 8 };
     let key = key(&root, &topology);

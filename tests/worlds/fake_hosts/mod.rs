@@ -1,7 +1,5 @@
 //! Hosts that nobody has to own: a good one, and what is changed on it for each of the others.
 
-use std::path::Path;
-
 use numatop_ng::collect::check::HostCheck;
 use numatop_ng::host::btf::{BtfFacts, Feature};
 use numatop_ng::host::cgroups::{Hierarchy, Mode};
@@ -60,7 +58,7 @@ fn no_counters() -> PmuFacts {
 
 /// A machine of tests/fixtures/hosts.
 pub fn fixture(name: &str) -> Topology {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(name);
+    let root = crate::fixture::tree(&format!("hosts/{name}"));
     Topology::read(&root).expect("the fixture is a whole machine")
 }
 

@@ -208,8 +208,7 @@ mod tests {
 
     #[test]
     fn measured_costs_begin_with_those_of_the_node() {
-        let root =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let root = crate::fixture::tree("hosts/intel-e5-2682v4");
         let mut topology = Topology::read(&root).unwrap();
         let (near, far) = (NodeId(1), NodeId(0));
         let cost = |node, ns: u64, gbs: u64| Cost {
