@@ -134,6 +134,5 @@ fn the_crate_is_packed_with_what_its_build_needs_and_without_tests() {
     {
         assert!(files.lines().any(|file| file == needed), "{needed} is not packed");
     }
-    // Fixtures have links that lead nowhere, as /sys has: cargo package follows links.
     assert!(!files.lines().any(|file| file.starts_with("tests/")), "tests are packed");
 }
