@@ -115,7 +115,7 @@ pub struct Engine {
     states: Vec<States>,
     /// Time without a gap that each rule was watched for, by its place.
     stretches: Vec<Stretch>,
-    /// What rules about places of memory found wanting in processes of this interval.
+    /// Reasons why rules about places of memory name no process, in this interval.
     asked: BTreeMap<Subject, Asked>,
     /// Since when accesses of processes leave their node without a finding, ns.
     doubted: BTreeMap<Subject, u64>,

@@ -152,7 +152,7 @@ pub fn blinds(engine: &Engine) -> Json {
     engine.blind().iter().map(blind).collect()
 }
 
-/// What was not decided: rules that needed longer, conditions that have not held for long enough, and subjects in doubt.
+/// All that was not decided: rules that needed longer, conditions that have not held for long enough, and subjects in doubt.
 pub fn undecided(verdict: &Verdict) -> Json {
     let one = |rule: &Undecided| {
         json!({

@@ -137,6 +137,11 @@ fn follow(path: &Path, make: Option<(Mode, Owner)>) -> io::Result<Found> {
             through_caller = true;
             identity.get_or_insert_with(|| FsIdentity::take(caller));
         }
+        // Links of /proc lead to open files, which may have no path any more.
+        if rustix::fs::fstatfs(&fd)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
+            fd = openat(&fd, &part, place, Mode::empty())?;
+            continue;
+        }
         let target = PathBuf::from(OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes()));
         way.leave();
         if target.is_absolute() {

@@ -77,7 +77,7 @@ const COMMANDS: [(&str, &[&str]); 41] = [
     ("help/calibrate.txt", &["calibrate", "--help"]),
     ("help/selftest.txt", &["selftest", "--help"]),
     ("list_findings.txt", &["list", "findings"]),
-    ("demo/diagnose.txt", &["diagnose", "demo.nrec", "--all"]),
+    ("demo/diagnose.txt", &["diagnose", "demo.nrec", "--all", "--allow-undecided"]),
     ("demo/diff.txt", &["diff", "plain.nrec", "demo.nrec", "--all"]),
     ("demo/diff.json", &["diff", "plain.nrec", "demo.nrec", "--format", "json"]),
     ("demo/report.txt", &["report", "demo.nrec", "--format", "text"]),

@@ -236,6 +236,7 @@ const OPENS: &[&str] = &[
     "program/guard",
     "program/helper",
     "program/reopened",
+    "program/served",
     "program/sockets",
     "record/dir",
     "source/witness",

@@ -175,11 +175,12 @@ pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
     let (rules, could) = (now.verdict.summary.rules, now.verdict.summary.could_look);
     let mut title = match rules.saturating_sub(could) {
         0 => format!("BLIND SPOTS - all {} ran", plural(rules, "rule")),
+        1 => format!("BLIND SPOTS - 1 of {} lacks data", plural(rules, "rule")),
         others => format!("BLIND SPOTS - {others} of {} lack data", plural(rules, "rule")),
     };
     match now.blind.iter().filter(|blind| blind.subjects.is_some()).count() {
         0 => {}
-        some => title += &format!(", {some} not at all subjects"),
+        some => title += &format!(", {some} for some subjects"),
     }
     let mut lines = vec![Line::whole(title, Role::Title)];
     lines.push(Line::whole(format!("{:RULE$} WHY, AND REMEDY", "RULE"), Role::Header));
