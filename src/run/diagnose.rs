@@ -58,7 +58,7 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
         say::message("numatop-ng: nothing was measured");
         return Ok(Exit::CouldNotMeasure.into());
     };
-    if args.path.is_some() {
+    if args.path.is_some() && !args.allow_undecided {
         let had_s = folded.engine.watched_ns().div_ceil(1_000_000_000);
         warn_of_short(&chosen, least(args), had_s, &format!("The recording has {had_s} s, which"));
     }
