@@ -1,6 +1,7 @@
 //! The environment of a subject, and the commands in it: binding to CPUs and nodes, moving memory, quotas.
 
 use super::command::{Command, Scope, When, cpu_list, line, node_list};
+use super::guards::Placed;
 use crate::model::group::{Engine, Group, Kind};
 use crate::model::units::NodeId;
 
@@ -219,6 +220,18 @@ pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<St
     Some(Command::new(When::Now, Scope::Process, words_of, words))
 }
 
+/// Undoes that memory of a process moved from nodes to others. A line only where it is the inverse: one node of origin, and
+/// nothing of the process at the target before, within the error. Else it would take along what was there.
+pub fn move_back(pid: u32, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Command {
+    let was_empty = placed.memory_pct(to) <= placed.error.max(1.0);
+    let line = (was_empty && from.len() == 1).then(|| move_memory(pid, to, from, "moves all that came back"));
+    line.flatten().unwrap_or_else(|| {
+        let words =
+            "cannot be undone: what comes cannot be told from what was there; a restart places it anew";
+        Command::words(When::Now, Scope::Process, words)
+    })
+}
+
 /// Microseconds of the period that the kernel, systemd and engines of containers give a quota.
 const PERIOD_US: u64 = 100_000;
 
@@ -348,5 +361,17 @@ mod tests {
             (NodeId, |from: &[NodeId], to: &[NodeId]| move_memory(7, from, to, "").map(|c| lines(&[c])));
         assert_eq!(of(&[n(0), n(1), n(2)], &[n(1)]), Some(vec!["migratepages 7 0,2 1".to_owned()]));
         assert_eq!(of(&[n(1)], &[n(1)]), None);
+    }
+
+    #[test]
+    fn a_move_is_undone_only_by_its_inverse() {
+        let placed = |bytes: &[f64]| Placed { bytes: bytes.to_vec(), error: 3.0, ..Placed::default() };
+        let [zero, one, two] = [0, 1, 2].map(NodeId);
+        let back = |bytes: &[f64], from: &[NodeId]| {
+            move_back(700, &placed(bytes), &[two], from).line.map(|line| line.to_string())
+        };
+        assert_eq!(back(&[100.0, 0.0, 1.0], &[zero]).as_deref(), Some("migratepages 700 2 0"));
+        assert_eq!(back(&[60.0, 0.0, 40.0], &[zero]), None, "some was there before");
+        assert_eq!(back(&[60.0, 40.0, 0.0], &[zero, one]), None, "from two nodes");
     }
 }

@@ -79,6 +79,20 @@ impl Placed {
         shares.filter(|(_, share)| *share >= least.max(1e-9)).map(|(node, _)| node).collect()
     }
 
+    /// Nodes other than these where memory that counts is: those with a twentieth of it or more, ascending. Where they have less
+    /// than nine tenths of what is elsewhere, it is in many small parts, and all of them count.
+    pub fn sources(&self, except: &[NodeId]) -> Vec<NodeId> {
+        let holders = self.holders(except, 5.0);
+        let elsewhere = 100.0 - self.memory_pct(except);
+        if self.memory_pct(&holders) >= 0.9 * elsewhere { holders } else { self.holders(except, 0.5) }
+    }
+
+    /// The one of these nodes with most of its memory.
+    pub fn most(&self, nodes: &[NodeId]) -> Option<NodeId> {
+        let has = |node: &NodeId| self.bytes.get(node.index()).copied().unwrap_or(0.0);
+        nodes.iter().copied().max_by(|a, b| has(a).total_cmp(&has(b)).then(b.cmp(a)))
+    }
+
     /// Nodes with at least `share` percent of its time, or of its memory beyond the error, ascending.
     pub fn used(&self, share: f64) -> Vec<NodeId> {
         let ran: Vec<f64> = shares(&self.run).map(|(_, share)| share).collect();

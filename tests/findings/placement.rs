@@ -428,3 +428,21 @@ mod page_cache_fills_node {
         assert!(found(world, 40, "page-cache-fills-node").is_empty());
     }
 }
+
+#[test]
+fn a_crumb_of_memory_is_no_source_and_the_largest_part_comes_first() {
+    use numatop_ng::finding::guards::Placed;
+    use numatop_ng::model::units::NodeId;
+    let placed = |bytes: &[f64]| Placed { bytes: bytes.to_vec(), ..Placed::default() };
+    let home = [NodeId(2)];
+    let crumb = placed(&[0.7, 0.0, 0.0, 99.3]);
+    assert_eq!(crumb.sources(&home), [NodeId(3)]);
+    let two = placed(&[20.0, 0.0, 10.0, 70.0]);
+    assert_eq!(
+        (two.sources(&home), two.most(&two.sources(&home))),
+        (vec![NodeId(0), NodeId(3)], Some(NodeId(3)))
+    );
+    // Many small parts count together.
+    let many: Vec<f64> = (0..32).map(|_| 1.0).collect();
+    assert_eq!(placed(&many).sources(&home).len(), 31);
+}

@@ -142,7 +142,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
                 unified,
             )));
             if !env::memory_follows(&environment, unified) {
-                let from = placed.holders(&[node], 0.5);
+                let from = placed.sources(&[node]);
                 let words =
                     format!("{} move to {} for all of them", bytes(placed.outside(&[node])), nodes(&[node]));
                 let each = view.members(row.id).into_iter().take(LINES);

@@ -99,7 +99,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
                 .error(placed.error)
                 .limit(view.limit("outside"))
                 .note(Note::Placement)
-                .on(from[0]),
+                .on(placed.most(&from).unwrap_or(from[0])),
             view.evidence(HUGETLB_BYTES.id, subject, pages.bytes() as f64)
                 .limit(pool.total.saturating_mul(pages.page_bytes) as f64)
                 .on(home),

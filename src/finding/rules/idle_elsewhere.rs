@@ -96,7 +96,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let fits = placed.as_ref().filter(|placed| fits(view, of, placed, &[other]));
     let small = gain::waiting(cpus, wait / 100.0, idle).is_too_small(view.over);
     let subject = of.subject();
-    let from = fits.map_or_else(Vec::new, |placed| placed.holders(&[other], 0.5));
+    let from = fits.map_or_else(Vec::new, |placed| placed.sources(&[other]));
     let whole = view.whole_nodes();
     Ok(Look::seen(Seen {
         severity: if fits.is_some() && !small { Severity::Warning } else { Severity::Info },

@@ -97,8 +97,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     // Without counted accesses interleaving may be for the sum of the controllers.
     let sure = outside - placed.error >= view.limit("remote") && accesses.is_some();
-    let from: Vec<NodeId> =
-        placed.holders(&here, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let from: Vec<NodeId> = placed.sources(&here).into_iter().filter(|node| whole.contains(node)).collect();
     let Some(first) = from.first().copied() else { return Ok(Look::Quiet) };
     let subject = of.subject();
     Ok(Look::seen(Seen {
@@ -126,7 +125,6 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         env::move_memory(task.raw.pid, &seen.plan.from, &[home], words).into_iter().collect();
     let start = format!("start it with numactl --preferred={home} in place of --interleave");
     commands.push(Command::words(When::NextStart, Scope::Process, start));
-    let undo = env::move_memory(task.raw.pid, &[home], &seen.plan.from, "everything that is there moves");
     Told {
         sentence: sentence(format!(
             "{} spreads its memory over {:.0} nodes but runs on node {home}, where all of it fits.",
@@ -135,7 +133,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )),
         gain: gain_of_memory(view, of, &placed, &[home]),
         commands,
-        undo: undo.into_iter().collect(),
+        undo: vec![env::move_back(task.raw.pid, &placed, &[home], &seen.plan.from)],
         check: super::remote_falls(
             of.subject(),
             Some(view.number(&REMOTE_PCT, of).unwrap_or(away)),

@@ -90,8 +90,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let away = placed.outside(&here);
     let room = memory_room(view, &here);
-    let from: Vec<NodeId> =
-        placed.holders(&here, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let from: Vec<NodeId> = placed.sources(&here).into_iter().filter(|node| whole.contains(node)).collect();
     if away > room || from.is_empty() {
         return Ok(Look::Excused("no-room"));
     }
@@ -102,7 +101,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             .error(placed.error)
             .limit(view.limit("remote"))
             .note(Note::Placement)
-            .on(from[0]),
+            .on(placed.most(&from).unwrap_or(from[0])),
         view.evidence("run_pct_by_node", of.subject(), placed.run_pct(&here))
             .limit(view.limit("home"))
             .on(home),
@@ -149,7 +148,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )),
         gain: gain_of_memory(view, of, &placed, to),
         commands,
-        undo: env::move_memory(task.raw.pid, to, from, "moves all of it, not only what came").into_iter().collect(),
+        undo: vec![env::move_back(task.raw.pid, &placed, to, from)],
         check: super::remote_falls(
             of.subject(),
             Some(remote),

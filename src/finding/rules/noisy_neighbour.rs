@@ -257,12 +257,12 @@ fn parting(
     let mut commands = env::bind(&environment, &waiting::free_cpus(view, target), &[target], pid, unified);
     if !env::memory_follows(&environment, unified) {
         let words = format!("{} move to node {target}", super::super::text::bytes(placed.outside(&[target])));
-        commands.extend(env::move_memory(mover.raw.pid, &placed.holders(&[target], 0.5), &[target], words));
+        commands.extend(env::move_memory(mover.raw.pid, &placed.sources(&[target]), &[target], words));
     }
     let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, pid, unified);
     let mut undo = env::at_once(back);
     let words = format!("what it has on node {target} moves");
-    undo.extend(env::move_memory(mover.raw.pid, &[target], &placed.holders(&[target], 0.5), words));
+    undo.extend(env::move_memory(mover.raw.pid, &[target], &placed.sources(&[target]), words));
     Some((commands, undo, target))
 }
 

@@ -95,8 +95,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let own = guards::is_own_memory(view, of) == Some(true);
     let sure = outside - placed.error >= view.limit("outside") || new;
     let whole = view.whole_nodes();
-    let from: Vec<NodeId> =
-        placed.holders(&[home], 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let from: Vec<NodeId> = placed.sources(&[home]).into_iter().filter(|node| whole.contains(node)).collect();
     if from.is_empty() {
         return Ok(Look::Quiet);
     }
@@ -108,7 +107,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
                 .error(placed.error)
                 .limit(view.limit("outside"))
                 .note(Note::Placement)
-                .on(from[0]),
+                .on(placed.most(&from).unwrap_or(from[0])),
             view.evidence(WATERMARK_DISTANCE_PCT.id, Subject::Node(home), distance)
                 .limit(view.limit("watermark"))
                 .note(Note::AtMost),

@@ -47,8 +47,7 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
     }
     let placed = guards::placed(view, of)?;
     let whole = view.whole_nodes();
-    let from: Vec<NodeId> =
-        placed.holders(&home, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let from: Vec<NodeId> = placed.sources(&home).into_iter().filter(|node| whole.contains(node)).collect();
     let behind = placed.memory_pct(&from);
     if placed.run_pct(&home) < view.limit("home")
         || behind < view.limit("outside")
@@ -72,7 +71,14 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
     Ok(Look::seen(Seen {
         severity: Severity::Warning,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
-        evidence: stayed_behind(view, of, &placed, &home, (from[0], behind), (room, away)),
+        evidence: stayed_behind(
+            view,
+            of,
+            &placed,
+            &home,
+            (placed.most(&from).unwrap_or(from[0]), behind),
+            (room, away),
+        ),
         plan: Plan { to: home, from, bytes: away, number: behind, ..Plan::default() },
     }))
 }

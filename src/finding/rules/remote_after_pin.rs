@@ -97,8 +97,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     // Nodes without CPUs are a choice of their own: only memory on whole nodes is memory that stayed behind.
     let whole = view.whole_nodes();
-    let from: Vec<NodeId> =
-        placed.holders(&home, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let from: Vec<NodeId> = placed.sources(&home).into_iter().filter(|node| whole.contains(node)).collect();
     let behind = placed.memory_pct(&from);
     if behind < view.limit("outside") {
         return Ok(Look::Quiet);
@@ -127,12 +126,19 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     Ok(Look::seen(Seen {
         severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
-        evidence: stayed_behind(view, of, &placed, &home, (from[0], behind), (room, bytes)),
+        evidence: stayed_behind(
+            view,
+            of,
+            &placed,
+            &home,
+            (placed.most(&from).unwrap_or(from[0]), behind),
+            (room, bytes),
+        ),
         plan: Plan { to: home, from, bytes, number: behind, ..Plan::default() },
     }))
 }
 
-/// The values of memory that stayed behind: the first node that has it and its share in percent, the time on the nodes where
+/// The values of memory that stayed behind: the node that has most of it and the share of all in percent, the time on the nodes where
 /// its owner may run, and the room there beside the bytes that would come.
 pub(super) fn stayed_behind(
     view: &View<'_>,
@@ -197,14 +203,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )),
         gain: gain_of_memory(view, of, &placed, to),
         commands,
-        undo: env::move_memory(
-            task.raw.pid,
-            to,
-            from,
-            "moves all of it, not only what came; the memory works where it is",
-        )
-        .into_iter()
-        .collect(),
+        undo: vec![env::move_back(task.raw.pid, &placed, to, from)],
         check: super::remote_falls(
             of.subject(),
             view.number(&REMOTE_PCT, of).ok(),

@@ -87,8 +87,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if witness.is_none() && !view.is_interval() {
         return Ok(Look::Quiet);
     }
-    let from: Vec<NodeId> =
-        placed.holders(&[home], 0.5).into_iter().filter(|node| tiers.contains(node)).collect();
+    let from: Vec<NodeId> = placed.sources(&[home]).into_iter().filter(|node| tiers.contains(node)).collect();
     let away = placed.memory() * placed.memory_pct(&from) / 100.0;
     let room = memory_room(view, &[home]);
     let Some(first) = from.first().copied().filter(|_| away <= room) else { return Ok(Look::Quiet) };

@@ -153,8 +153,7 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
     let Some(cpus) = cpus else { return Ok(Look::Quiet) };
     input(members.first(), "none of its processes is among those that rules look at")?;
     let policies = kernel_places(view, &members);
-    let from: Vec<NodeId> =
-        placed.holders(&set, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let from: Vec<NodeId> = placed.sources(&set).into_iter().filter(|node| whole.contains(node)).collect();
     let away = placed.outside(&set);
     let subject = of.subject();
     let mut evidence = vec![

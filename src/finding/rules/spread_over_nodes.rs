@@ -99,8 +99,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let sure = remote - placed.error - rest >= view.limit("remote");
     let is_machine = task.raw.comm.bytes().starts_with(b"qemu-");
     let meant = guards::kernel_places(view, of).filter(|_| !is_machine);
-    let from: Vec<NodeId> =
-        placed.holders(&set, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let from: Vec<NodeId> = placed.sources(&set).into_iter().filter(|node| whole.contains(node)).collect();
     let away = placed.outside(&set);
     let subject = of.subject();
     let mut evidence = vec![
