@@ -170,7 +170,22 @@ pub(super) fn parse_numa_line(line: &[u8]) -> Option<NumaLine> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     let start = u64::from_str_radix(words.next()?, 16).ok()?;
-    let policy = text::clean_str(words.next()?);
+    // Two modes have two words (mpol_to_str() of mm/mempolicy.c).
+    let first = words.next()?;
+    let policy = match first {
+        "prefer" | "weighted" => {
+            let mut rest = words.clone();
+            match rest.next().filter(|word| word.starts_with("(many)") || word.starts_with("interleave")) {
+                Some(second) => {
+                    words = rest;
+                    format!("{first} {second}")
+                }
+                None => first.to_owned(),
+            }
+        }
+        _ => first.to_owned(),
+    };
+    let policy = text::clean_str(&policy);
     let mut pages: Vec<(usize, u64)> = Vec::new();
     let (mut page_bytes, mut is_huge) = (4096, false);
     // A path may look like anything, but has no unescaped blank and begins with file=.
@@ -198,6 +213,16 @@ mod tests {
         let NumaLine { start, policy, by_node, huge_page_bytes } = parse_numa_line(line).unwrap();
         assert_eq!((start, policy.as_str(), huge_page_bytes), (0x7f00, "bind:0-1", None));
         assert_eq!(by_node, [(0, 2097152.0), (3, 4194304.0)]);
+    }
+
+    #[test]
+    fn policies_of_two_words_keep_both_and_their_nodes() {
+        let of = |line: &str| parse_numa_line(line.as_bytes()).unwrap();
+        assert_eq!(of("7f00 prefer (many):0 anon=1 N1=1 kernelpagesize_kB=4").policy, "prefer (many):0");
+        let weighted = of("7f00 weighted interleave=static:0-1 anon=1 N1=1 kernelpagesize_kB=4");
+        assert_eq!((weighted.policy.as_str(), weighted.by_node.len()), ("weighted interleave=static:0-1", 1));
+        assert_eq!(of("7f00 prefer:1 anon=1 N1=1 kernelpagesize_kB=4").policy, "prefer:1");
+        assert_eq!(of("7f00 default file=/weighted N0=1 kernelpagesize_kB=4").policy, "default");
     }
 
     #[test]

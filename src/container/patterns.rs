@@ -41,10 +41,12 @@ pub struct Identity {
 const COMPONENTS_MAX: usize = 64;
 
 /// Prefixes of scopes, and who uses them. CRI-O and podman's monitors are not containers.
-const PREFIXES: [(&str, Engine); 9] = [
+const PREFIXES: [(&str, Engine); 10] = [
     ("docker-", Engine::Docker),
     ("cri-containerd-", Engine::Containerd),
     ("crio-", Engine::CriO),
+    // The group of the container where podman splits that of its unit (--cgroups=split: Quadlet, cephadm).
+    ("libpod-payload-", Engine::Podman),
     ("libpod-", Engine::Podman),
     ("nerdctl-", Engine::Nerdctl),
     ("runc-", Engine::Runc),

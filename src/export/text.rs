@@ -8,8 +8,9 @@ use crate::metric::needs::Demand;
 use crate::metric::{Metric, Unit, format};
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
+use crate::model::topology::format_cpulist;
 use crate::program::say::Form;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Node, Snapshot};
 use crate::text::quantity::{bytes, percent};
 use crate::text::rfc3339;
 use crate::text::{one_line, plural};
@@ -26,6 +27,16 @@ pub static FORMAT: Format = Format {
 
 /// A column is made as wide as this for a long name; longer ones shift what is right of them.
 const WIDEST: usize = 64;
+
+/// The CPUs of a node and how busy they are; only that there are none of a node with memory alone.
+fn busy(snapshot: &Snapshot, node: &Node) -> String {
+    if node.cpus == 0 {
+        return "no CPUs".into();
+    }
+    let share = snapshot.share(node.busy_ns);
+    let pct = share.map_or_else(|_| format::ABSENT.into(), |pct| percent(pct / f64::from(node.cpus)));
+    format!("{} {pct}% busy", plural(node.cpus as usize, "CPU"))
+}
 
 /// Writes a heading, the nodes in a line each, and a table of tasks.
 pub struct Text<S> {
@@ -61,15 +72,18 @@ impl<S: Rows> Export for Text<S> {
         }
         self.written = true;
         writeln!(out, "{}", heading(snapshot))?;
-        for node in &snapshot.nodes {
+        // Machines with HBM or GPUs reserve dozens of nodes that have nothing.
+        let is_empty = |node: &&Node| node.cpus == 0 && node.raw.mem_total_bytes == 0;
+        let empty = format_cpulist(snapshot.nodes.iter().filter(is_empty).map(|node| node.raw.id));
+        if !empty.is_empty() {
+            writeln!(out, "nodes without CPUs and memory: {empty}")?;
+        }
+        for node in snapshot.nodes.iter().filter(|node| !is_empty(node)) {
             writeln!(
                 out,
-                "node {}: {} CPUs {}% busy, {} of {} free",
+                "node {}: {}, {} of {} free",
                 node.raw.id,
-                node.cpus,
-                snapshot
-                    .share(node.busy_ns)
-                    .map_or_else(|_| format::ABSENT.into(), |pct| percent(pct / f64::from(node.cpus.max(1)))),
+                busy(snapshot, node),
                 bytes(node.raw.mem_free_bytes as f64),
                 bytes(node.raw.mem_total_bytes as f64),
             )?;

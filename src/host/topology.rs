@@ -18,7 +18,7 @@ pub use self::devices::IrqCounts;
 pub use self::devices::pci_address;
 use self::sysfs::Root;
 use crate::model::topology::{Device, Topology};
-use crate::model::units::NodeId;
+use crate::model::units::{CpuId, NodeId};
 
 impl Topology {
     /// Reads `sys/` and `proc/` below `root`; `/` is the real machine.
@@ -30,8 +30,9 @@ impl Topology {
     pub fn read(root: &Path) -> Result<Topology> {
         let root = Root(root);
         let node_map = nodes::read_map(&root)?;
-        let cpus::Cpus { cpus, llcs, cores, sockets, possible } = cpus::read(&root, &node_map)?;
+        let cpus::Cpus { cpus, llcs, cores, sockets, possible, hidden } = cpus::read(&root, &node_map)?;
         let mut nodes = nodes::read(&root, &node_map, &cpus)?;
+        let contradictions = [nodes::emulated(&node_map), cpus::hidden_from_us(&hidden)];
         let unplaced_devices = devices::place(devices::read(&root, &cpus)?, &mut nodes);
         Ok(Topology {
             nodes,
@@ -45,7 +46,13 @@ impl Topology {
             numa: node_map.numa,
             unplaced_devices,
             calibration: None,
+            contradictions: contradictions.into_iter().flatten().collect(),
         })
+    }
+
+    /// Whether a CPU says of itself that it is online; false where it does not say.
+    pub fn is_online(root: &Path, cpu: CpuId) -> bool {
+        cpus::is_online(&Root(root), cpu.0).unwrap_or(false)
     }
 
     /// The nodes whose CPUs handle the interrupts of a device now; see [`Device::irq_nodes`].

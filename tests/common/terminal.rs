@@ -116,7 +116,7 @@ impl Terminal {
         let screen = self.screen.screen();
         let (rows, cols) = screen.size();
         let is_reverse = |row: &u16| screen.cell(*row, 2).is_some_and(vt100::Cell::inverse);
-        (0..rows.get()).filter(is_reverse).last().map(|row| screen.contents_between(row, 0, row, cols.get()))
+        (0..rows.get()).rfind(is_reverse).map(|row| screen.contents_between(row, 0, row, cols.get()))
     }
 
     /// Presses a key until the selected row is a wanted one, and gives up where the selection does not move any more.

@@ -89,6 +89,7 @@ fn topology(shape: Shape) -> Topology {
         numa: NumaSupport::On,
         unplaced_devices: vec![],
         calibration: None,
+        contradictions: Vec::new(),
     }
 }
 

@@ -36,7 +36,11 @@ mod plan;
 mod pmu_tables;
 mod process_sums;
 mod prose;
+mod reported_hosts;
 mod runtime_sockets;
 mod sampled_nodes;
+#[path = "../common/scratch.rs"]
+#[allow(dead_code, reason = "one of several users")]
+mod scratch;
 mod screens;
 mod sums;

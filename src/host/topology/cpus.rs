@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use super::nodes::NodeMap;
 use super::sysfs::{Root, numbered};
 use crate::model::topology::{Cpu, Llc};
-use crate::model::topology::{parse_cpulist, parse_cpumask};
+use crate::model::topology::{format_cpulist, parse_cpulist, parse_cpumask};
 use crate::model::units::{CpuId, NodeId};
 
 const CPU_LIST: &str = "a list of CPUs like 0-7,32-39";
@@ -19,6 +19,8 @@ pub(super) struct Cpus {
     pub sockets: u32,
     /// Highest possible id + 1.
     pub possible: u32,
+    /// CPUs that are online, although the list of online CPUs leaves them out.
+    pub hidden: BTreeSet<u32>,
 }
 
 /// The files of one online CPU, before indices are dense.
@@ -49,9 +51,17 @@ enum LlcKey {
 
 pub(super) fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
     let list = |name: &str| root.required(&format!("sys/devices/system/cpu/{name}"), CPU_LIST, parse_cpulist);
-    let online_ids: BTreeSet<u32> = list("online")?.into_iter().collect();
+    let mut online_ids: BTreeSet<u32> = list("online")?.into_iter().collect();
     // A CPU may come online between two reads; what is online is present.
     let present: BTreeSet<u32> = list("present")?.into_iter().chain(online_ids.iter().copied()).collect();
+    // Containers of LXC show a list of their own (lxcfs). What is beside it is the kernel's.
+    let mut hidden = BTreeSet::new();
+    for &id in present.difference(&online_ids) {
+        if is_online(root, id)? {
+            hidden.insert(id);
+        }
+    }
+    online_ids.extend(&hidden);
     let highest = list("possible")?.into_iter().chain(present.iter().copied()).max();
     if online_ids.is_empty() {
         bail!(
@@ -106,6 +116,27 @@ pub(super) fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
         cores: cores.len() as u32,
         sockets: sockets.len() as u32,
         possible: highest.map_or(0, |id| id + 1),
+        hidden,
+    })
+}
+
+/// Whether the kernel says of a CPU itself that it is online: `cpuN/online`, or where the first CPU has none, `cpuN/topology`,
+/// which CPUs have only while they are online.
+pub(super) fn is_online(root: &Root, id: u32) -> Result<bool> {
+    let dir = format!("sys/devices/system/cpu/cpu{id}");
+    match root.value(&format!("{dir}/online"), "0 or 1", str::parse::<u32>)? {
+        Some(online) => Ok(online == 1),
+        None => Ok(!root.entries(&format!("{dir}/topology"))?.is_empty()),
+    }
+}
+
+/// The CPUs that the list of online CPUs leaves out, in words.
+pub(super) fn hidden_from_us(hidden: &BTreeSet<u32>) -> Option<String> {
+    (!hidden.is_empty()).then(|| {
+        format!(
+            "CPUs {} are online and not in the list of online CPUs, which is then that of a container (lxcfs): they count",
+            format_cpulist(hidden.iter().copied())
+        )
     })
 }
 
@@ -225,7 +256,7 @@ fn cache_size(text: &str) -> Result<u64> {
 }
 
 /// The node of the `cpuN/nodeM` link, which an offline CPU keeps.
-fn linked_node(root: &Root, id: u32) -> Result<Option<NodeId>> {
+pub(super) fn linked_node(root: &Root, id: u32) -> Result<Option<NodeId>> {
     let names = root.entries(&format!("sys/devices/system/cpu/cpu{id}"))?;
     Ok(names.iter().find_map(|name| numbered(name, "node")).map(NodeId))
 }

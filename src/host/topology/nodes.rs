@@ -1,12 +1,14 @@
 //! Nodes that are online, with their CPUs, memory and distances.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::cpus::linked_node;
 use super::sysfs::Root;
 use crate::model::topology::{Cpu, Node, NumaSupport};
-use crate::model::topology::{parse_cpulist, parse_cpumask};
+use crate::model::topology::{format_cpulist, parse_cpulist, parse_cpumask};
 use crate::model::units::NodeId;
 
 const NODE_LIST: &str = "a list of nodes like 0-1";
@@ -21,6 +23,8 @@ pub(super) struct NodeMap {
     pub possible: u32,
     /// CPU id → node; `None` without NUMA, when every CPU is on node 0.
     node_of_cpu: Option<BTreeMap<u32, NodeId>>,
+    /// CPUs that are in the lists of several nodes.
+    shared: BTreeSet<u32>,
 }
 
 impl NodeMap {
@@ -40,13 +44,14 @@ pub(super) fn read_map(root: &Root) -> Result<NodeMap> {
             offline: Vec::new(),
             possible: 1,
             node_of_cpu: None,
+            shared: BTreeSet::new(),
         });
     };
     if online.is_empty() {
         bail!("reading {}: expected at least one online node", root.path(&format!("{DIR}/online")).display());
     }
     let possible = root.required(&format!("{DIR}/possible"), NODE_LIST, parse_cpulist)?;
-    let mut node_of_cpu = BTreeMap::new();
+    let (mut node_of_cpu, mut shared) = (BTreeMap::new(), BTreeSet::new());
     for &node in &online {
         // cpulist since 2.6.25; cpumap before.
         let list = format!("{DIR}/node{node}/cpulist");
@@ -57,11 +62,15 @@ pub(super) fn read_map(root: &Root) -> Result<NodeMap> {
             }
         };
         for cpu in cpus {
-            if let Some(NodeId(other)) = node_of_cpu.insert(cpu, NodeId(node)) {
-                bail!(
-                    "reading {}: expected CPUs of no other node, but CPU {cpu} is also on node {other}",
-                    root.path(&list).display()
-                );
+            // Emulated nodes (numa=fake) share CPUs. The link of the CPU says which one the kernel takes it to be on.
+            match node_of_cpu.entry(cpu) {
+                Entry::Vacant(place) => _ = place.insert(NodeId(node)),
+                Entry::Occupied(mut place) => {
+                    shared.insert(cpu);
+                    if linked_node(root, cpu)? == Some(NodeId(node)) {
+                        place.insert(NodeId(node));
+                    }
+                }
             }
         }
     }
@@ -71,6 +80,18 @@ pub(super) fn read_map(root: &Root) -> Result<NodeMap> {
         possible: possible.iter().chain(&online).max().map_or(0, |id| id + 1),
         online: online.into_iter().map(NodeId).collect(),
         node_of_cpu: Some(node_of_cpu),
+        shared,
+    })
+}
+
+/// The nodes of the lists that share CPUs, in words.
+pub(super) fn emulated(map: &NodeMap) -> Option<String> {
+    (!map.shared.is_empty()).then(|| {
+        format!(
+            "CPUs {} are in the lists of several nodes: nodes are emulated (numa=fake, or firmware that splits memory). \
+             Each CPU counts on one node, the kernel's own, so that remote shares say nothing about the hardware",
+            format_cpulist(map.shared.iter().copied())
+        )
     })
 }
 

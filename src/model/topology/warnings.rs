@@ -1,5 +1,7 @@
 //! Properties of a machine that make its NUMA numbers misleading, with advice for its owner.
 
+use std::collections::BTreeSet;
+
 use super::{NumaSupport, Topology, format_cpulist};
 
 pub(super) fn of(topology: &Topology) -> Vec<String> {
@@ -8,9 +10,11 @@ pub(super) fn of(topology: &Topology) -> Vec<String> {
         cpus_without_node(topology),
         nodes_without_memory(topology),
         unknown_caches(topology),
+        mixed_caches(topology),
     ]
     .into_iter()
     .flatten()
+    .chain(topology.contradictions.iter().cloned())
     .collect()
 }
 
@@ -66,6 +70,24 @@ fn unknown_caches(topology: &Topology) -> Option<String> {
             "sysfs describes no shared cache for CPUs {}: CPUs of one socket and node are taken to share \
              their last-level cache, so the llc numbers are a guess",
             format_cpulist(guessed)
+        )
+    })
+}
+
+/// Caches of different levels: a move between two of them is a different thing on each part of the machine.
+fn mixed_caches(topology: &Topology) -> Option<String> {
+    let of = |level: u32| {
+        let cpus = topology.llcs.iter().filter(move |llc| llc.level == Some(level)).flat_map(|llc| &llc.cpus);
+        let mut cpus: Vec<u32> = cpus.map(|cpu| cpu.0).collect();
+        cpus.sort_unstable();
+        format!("L{level} for CPUs {}", format_cpulist(cpus))
+    };
+    let levels: BTreeSet<u32> = topology.llcs.iter().filter_map(|llc| llc.level).collect();
+    (levels.len() > 1).then(|| {
+        let each: Vec<String> = levels.into_iter().map(of).collect();
+        format!(
+            "the last-level caches are of different levels ({}): migrations between them are not comparable",
+            each.join(", ")
         )
     })
 }

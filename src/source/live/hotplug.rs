@@ -15,7 +15,7 @@ use crate::model::wire::Loss;
 impl LiveSource {
     /// Opens counters on CPUs that came online, closes those of CPUs that left.
     pub(super) fn follow_hotplug(&mut self) -> Result<()> {
-        let now = online_now()?;
+        let now = online_now(&self.host.topology)?;
         let silent = self.silent_cpus();
         if now == self.online && silent.is_empty() {
             return Ok(());
@@ -63,8 +63,16 @@ impl LiveSource {
     }
 }
 
-/// The CPUs that are online now.
-pub(super) fn online_now() -> Result<Vec<CpuId>> {
+/// The CPUs that are online now. One that the list leaves out, and that was online when the topology was read, is asked itself:
+/// the list may be that of a container (lxcfs).
+pub(super) fn online_now(topology: &Topology) -> Result<Vec<CpuId>> {
     let text = kernel::read_trimmed("/sys/devices/system/cpu/online");
-    Ok(parse_cpulist(&text).context("reading cpu/online")?.into_iter().map(CpuId).collect())
+    let mut online: Vec<CpuId> =
+        parse_cpulist(&text).context("reading cpu/online")?.into_iter().map(CpuId).collect();
+    let listed = online.len();
+    let known = topology.online_cpus().map(|cpu| cpu.id);
+    let left_out: Vec<CpuId> = known.filter(|cpu| !online[..listed].contains(cpu)).collect();
+    online.extend(left_out.into_iter().filter(|cpu| Topology::is_online(Path::new(ROOT), *cpu)));
+    online.sort_unstable();
+    Ok(online)
 }

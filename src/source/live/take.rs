@@ -130,7 +130,7 @@ impl LiveSource {
             // sample says so.
             if is_due
                 && let Err(error) = self.sched.flush(*cpu)
-                && online_now()?.contains(cpu)
+                && online_now(&self.host.topology)?.contains(cpu)
             {
                 self.notes.push(format!("{error:#}"));
             }

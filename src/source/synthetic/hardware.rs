@@ -97,6 +97,7 @@ fn topology() -> Topology {
         numa: NumaSupport::On,
         unplaced_devices: vec![],
         calibration: None,
+        contradictions: Vec::new(),
     }
 }
 
