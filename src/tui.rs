@@ -4,6 +4,7 @@
 //! signal thread waits for signals, a thread writes to the terminal; the calling thread owns the state and waits for
 //! none of them but for messages.
 
+mod backend;
 mod closeup;
 mod collector;
 mod deriver;

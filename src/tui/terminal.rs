@@ -18,6 +18,7 @@ use ratatui::crossterm::{execute, queue};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::QueueSelector;
 
+use super::backend::Sized;
 use super::draw;
 use super::outlet::Outlet;
 use super::update::App;
@@ -42,7 +43,7 @@ static OUTLET: Mutex<Option<Outlet>> = Mutex::new(None);
 
 /// The terminal while it shows our screen. Dropped, it gives the terminal back.
 pub(super) struct Tty {
-    terminal: Terminal<CrosstermBackend<Outlet>>,
+    terminal: Terminal<Sized<Outlet>>,
     outlet: Outlet,
     mouse: bool,
 }
@@ -64,7 +65,7 @@ impl Tty {
             report(info);
         }));
         let terminal =
-            Terminal::new(CrosstermBackend::new(outlet.clone())).context("opening the terminal")?;
+            Terminal::new(Sized(CrosstermBackend::new(outlet.clone()))).context("opening the terminal")?;
         let mut tty = Tty { terminal, outlet, mouse };
         tty.resume()?;
         Ok(tty)
@@ -112,7 +113,7 @@ impl Tty {
         }
         // A frame is handed over as one.
         self.outlet.hold(true);
-        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate).context("writing to the terminal")?;
+        queue!(self.terminal.backend_mut().0, BeginSynchronizedUpdate).context("writing to the terminal")?;
         self.terminal
             .draw(|frame| {
                 let area = frame.area();
@@ -121,7 +122,7 @@ impl Tty {
             })
             .context("drawing the screen")?;
         self.outlet.hold(false);
-        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate).context("writing to the terminal")
+        execute!(self.terminal.backend_mut().0, EndSynchronizedUpdate).context("writing to the terminal")
     }
 
     /// Hands a text to the terminal for its clipboard (OSC 52), if it has one.
@@ -130,7 +131,7 @@ impl Tty {
     /// The terminal cannot be written to.
     pub(super) fn copy(&mut self, text: &str) -> Result<()> {
         let copy = CopyToClipboard::to_clipboard_from(text);
-        execute!(self.terminal.backend_mut(), copy).context("writing to the terminal")
+        execute!(self.terminal.backend_mut().0, copy).context("writing to the terminal")
     }
 
     /// Stops the process as Ctrl-Z does, and takes the terminal again when it goes on.

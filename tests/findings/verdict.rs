@@ -8,7 +8,9 @@ use crate::properties::sick;
 use crate::sick_worlds as worlds;
 use crate::world::{Machine, fold, samples, watch};
 
-const SICK: [(&str, fn() -> Machine); 10] = [
+type World = fn() -> Machine;
+
+const SICK: [(&str, World); 10] = [
     ("spread", worlds::spread),
     ("other node", worlds::other_node),
     ("zone reclaim", worlds::zone_reclaim),

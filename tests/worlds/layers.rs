@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
 /// Modules of the live view from the bottom to the top: what is shown, and above it the threads behind it. A module uses
 /// those in lines above its own only.
 const TUI_LAYERS: &[&[&str]] = &[
-    &["input", "outlet", "ring", "theme"],
+    &["backend", "input", "outlet", "ring", "theme"],
     &["history"],
     &["state"],
     &["widgets"],
