@@ -356,6 +356,8 @@ fn runtime() -> Result<()> {
     run.terminated()
 }
 
+type Test = fn() -> Result<()>;
+
 fn main() {
     let arguments = Arguments::from_args();
     let is_root = rustix::process::geteuid().is_root();
@@ -368,7 +370,7 @@ fn main() {
     }
     // Each has the cgroup of the same user.
     let alone = Arc::new(Mutex::new(()));
-    let tests: [(&str, fn() -> Result<()>); 8] = [
+    let tests: [(&str, Test); 8] = [
         ("a_place_that_does_not_answer_is_a_reason", typed),
         ("a_cgroup_that_was_left_out_is_found_by_its_id", by_id),
         ("batch_output_goes_on", batch),
@@ -378,7 +380,7 @@ fn main() {
         ("the_live_view_starts_without_its_settings", settings),
         ("a_runtime_that_never_accepts_is_not_waited_for", runtime),
     ];
-    let trial = |(name, run): (&str, fn() -> Result<()>)| {
+    let trial = |(name, run): (&str, Test)| {
         let alone = Arc::clone(&alone);
         let run = move || {
             let _alone = alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -386,5 +388,11 @@ fn main() {
         };
         Trial::test(name, run).with_ignored_flag(!can)
     };
-    libtest_mimic::run(&arguments, tests.map(trial).into()).exit();
+    let conclusion = libtest_mimic::run(&arguments, tests.map(trial).into());
+    if let Some(path) = std::env::var_os("NUMATOP_IGNORED").filter(|_| !can) {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let line = b"ignored tests/hangs: not root, or no FUSE file system can be mounted\n";
+        file.and_then(|mut file| file.write_all(line)).expect("the list of ignored tests is written");
+    }
+    conclusion.exit();
 }
