@@ -33,6 +33,7 @@ use crate::model::topology::{Topology, format_cpulist};
 use crate::text::rfc3339;
 
 use crate::export::{Format, Part, flags_that_carry};
+use crate::host::privileges::Privileges;
 use crate::host::roots::{self, Roots};
 use crate::host::{processes, users};
 use crate::model::units::NodeId;
@@ -160,7 +161,7 @@ pub fn user_names(measure: &MeasureArgs) -> Result<BTreeMap<u32, String>, BadVal
 fn no_user(user: &str, host_root: &Path) -> String {
     let file = host_root.join("etc/passwd");
     format!(
-        "no user '{}' in {}",
+        "no user '{}' in {}; one of a directory service (sssd, LDAP) is chosen by number, as 'id -u NAME' prints it",
         crate::text::clean_str(user),
         crate::text::clean_str(&file.to_string_lossy())
     )
@@ -206,6 +207,15 @@ pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> R
 
 /// Refuses ids that no task below `root` has: they would show an empty screen for ever.
 fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
+    // Programs filter by ids of the machine, and those of a container are others.
+    let flag = if args.pids.is_empty() { "--tid" } else { "--pid" };
+    if !(args.pids.is_empty() && args.tids.is_empty()) && Privileges::read(root).host_pid_namespace.is(&false)
+    {
+        return Err(bad(
+            flag,
+            "this is a pid namespace of its own, as of a container, where ids are not those of the machine: choose by --container, or run it in the host's (docker run --pid=host)",
+        ));
+    }
     // A fact that cannot be found out decides nothing.
     for pid in &args.pids {
         match processes::process_of(root, *pid) {

@@ -267,16 +267,32 @@ impl Names {
             let map = map.map_err(|_| ("[unknown]".to_string(), None))?;
             ("[jit]".into(), ask(client, addresses, Question::PerfMap, &map, true))
         };
-        let found = found.map_err(|failure| (module.clone(), Some(failure)))?;
+        let mut found = found.map_err(|failure| (module.clone(), Some(failure)))?;
+        // Code that is compiled at run time may be in a file, as that of .NET in one of memory: its names are in the map.
+        let mut compiled = vec![false; found.len()];
+        if mapping.is_file() && found.iter().any(|found| found.name.is_none()) {
+            let map =
+                by_path(process, reach, say, |process| process.perf_map().ok_or(ErrorKind::NotFound.into()));
+            if let Ok(map) = map {
+                let without: Vec<usize> = (0..found.len()).filter(|at| found[*at].name.is_none()).collect();
+                let asked: Vec<u64> = without.iter().map(|at| addresses[*at]).collect();
+                let named = ask(client, &asked, Question::PerfMap, &map, true).unwrap_or_default();
+                for (at, named) in without.into_iter().zip(named).filter(|(_, named)| named.name.is_some()) {
+                    (found[at], compiled[at]) = (named, true);
+                }
+            }
+        }
         // Memory that is no file and not in the map either is not known to be compiled code.
         let module_of = |found: &Found| match (&found.name, module.as_str()) {
             (None, "[jit]") => "[unknown]".into(),
             _ => module.clone(),
         };
-        Ok(found
-            .into_iter()
-            .map(|found| Function { module: module_of(&found), name: found.name, kernel: false })
-            .collect())
+        let function = |(found, compiled): (Found, bool)| Function {
+            module: if compiled { "[jit]".into() } else { module_of(&found) },
+            name: found.name,
+            kernel: false,
+        };
+        Ok(found.into_iter().zip(compiled).map(function).collect())
     }
 }
 

@@ -212,7 +212,15 @@ fn build_id(program: &Path) -> Result<String> {
 }
 
 pub fn a_compiler_at_run_time_names_its_code() -> Result<()> {
-    let mut workload = Workload::start("jit")?;
+    names_of_a_compiler("jit")
+}
+
+pub fn a_compiler_names_its_code_in_a_file_of_memory() -> Result<()> {
+    names_of_a_compiler("jit-in-memfd")
+}
+
+fn names_of_a_compiler(workload: &str) -> Result<()> {
+    let mut workload = Workload::start(workload)?;
     let place = workload.line()?;
     let map = format!("/tmp/perf-{}.map", workload.pid());
     fs::write(&map, format!("{place} Interpreter::loop\n"))?;

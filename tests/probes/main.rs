@@ -249,6 +249,7 @@ fn main() {
         hot::kernel_functions_are_named,
         hot::a_program_that_was_removed_has_names,
         hot::a_compiler_at_run_time_names_its_code,
+        hot::a_compiler_names_its_code_in_a_file_of_memory,
         hot::nothing_is_sampled_unless_asked_for,
         hot::hot_spots_are_those_of_the_rows_that_are_shown,
         recording::a_replay_is_what_was_shown,

@@ -87,6 +87,7 @@ const NEEDS: &[Need] = &[
             "kernel_functions_are_named",
             "a_program_that_was_removed_has_names",
             "a_compiler_at_run_time_names_its_code",
+            "a_compiler_names_its_code_in_a_file_of_memory",
             "hot_spots_are_those_of_the_rows_that_are_shown",
             "hot_spots_of_a_library_that_is_truncated_leave_the_screen_alive",
             "a_library_that_is_truncated_while_it_is_read_ends_nothing",

@@ -301,7 +301,8 @@ pub fn run(name: &str) {
             burn(Duration::from_millis(200));
         }
         "shares" => shares(),
-        "jit" => jit(),
+        "jit" => jit(false),
+        "jit-in-memfd" => jit(true),
         // As "faults", without a rest.
         "faulter" => {
             ready();
@@ -455,14 +456,21 @@ burner!(thirty, 30);
 burner!(ten, 10);
 
 /// Runs machine code in memory that is no file, after it said where that is: address and length in hex.
-fn jit() {
+fn jit(in_memfd: bool) {
     let code = hostile::endless();
     ready();
     // SAFETY: a private mapping of our own that holds one instruction, which is what is called.
     unsafe {
         let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let at = libc::mmap(std::ptr::null_mut(), 4096, rights, kind, -1, 0);
+        let (kind, file) = if in_memfd {
+            // As .NET has it, whose file of memory has this name.
+            let file = libc::memfd_create(c"doublemapper".as_ptr(), 0);
+            assert!(file >= 0 && libc::ftruncate(file, 4096) == 0);
+            (libc::MAP_SHARED, file)
+        } else {
+            (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+        };
+        let at = libc::mmap(std::ptr::null_mut(), 4096, rights, kind, file, 0);
         assert!(at != libc::MAP_FAILED);
         std::ptr::copy_nonoverlapping(code.as_ptr(), at.cast(), code.len());
         println!("{:x} {:x}", at as usize, code.len());
