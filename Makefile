@@ -10,6 +10,7 @@ help:
 	@echo 'make run        install what the build needs, build, and start the live view'
 	@echo 'make build      install what the build needs, and build target/release/numatop-ng'
 	@echo 'make test       this machine, and a core set of virtual ones: kernels, architectures, nodes'
+	@echo 'make lint       formats, scripts, workflows and dependencies, without a build'
 	@echo 'make test-host  this machine only'
 	@echo 'make test-all   this machine, and the full matrix of virtual ones'
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
@@ -41,6 +42,9 @@ run: build
 test-host: export CARGO := $(CARGO)
 test-host:
 	scripts/test --host
+
+lint:
+	scripts/lint
 
 test: export CARGO := $(CARGO)
 test:
@@ -136,4 +140,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all format static bench prometheus parquet parquet-all pages programs inspect fuzz torture install dist reproducible packages systemd manifests traces
+.PHONY: help build run lint test test-host test-all format static bench prometheus parquet parquet-all pages programs inspect fuzz torture install dist reproducible packages systemd manifests traces

@@ -123,7 +123,7 @@ fn compare(file: &str, made: &str) {
     let other = shown.lines().zip(made.lines()).position(|(shown, made)| shown != made);
     assert!(
         shown == made,
-        "{file} is not what is made now: line {other:?}\nif this is meant: {ACCEPT}=1 cargo test --test picture, then look at it"
+        "{file} is not what is made now: line {other:?}\nif this is meant: {ACCEPT}=1 cargo test --test worlds picture, then look at it"
     );
 }
 

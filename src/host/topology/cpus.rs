@@ -52,9 +52,15 @@ enum LlcKey {
 pub(super) fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
     let list = |name: &str| root.required(&format!("sys/devices/system/cpu/{name}"), CPU_LIST, parse_cpulist);
     let mut online_ids: BTreeSet<u32> = list("online")?.into_iter().collect();
+    if online_ids.is_empty() {
+        bail!(
+            "reading {}: expected at least one online CPU",
+            root.path("sys/devices/system/cpu/online").display()
+        );
+    }
     // A CPU may come online between two reads; what is online is present.
     let present: BTreeSet<u32> = list("present")?.into_iter().chain(online_ids.iter().copied()).collect();
-    // Containers of LXC show a list of their own (lxcfs). What is beside it is the kernel's.
+    // Containers of LXC show a list of their own (lxcfs). All else in the directory is the kernel's.
     let mut hidden = BTreeSet::new();
     for &id in present.difference(&online_ids) {
         if is_online(root, id)? {
@@ -63,12 +69,6 @@ pub(super) fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
     }
     online_ids.extend(&hidden);
     let highest = list("possible")?.into_iter().chain(present.iter().copied()).max();
-    if online_ids.is_empty() {
-        bail!(
-            "reading {}: expected at least one online CPU",
-            root.path("sys/devices/system/cpu/online").display()
-        );
-    }
 
     let online = online_ids.iter().map(|&id| Online::read(root, id, nodes)).collect::<Result<Vec<_>>>()?;
     let (core_index, cores) = partition(&online, |cpu| cpu.core_of);
