@@ -58,7 +58,7 @@ struct Cli {
 #[derive(clap::Args, Clone, Debug)]
 pub struct Plan {
     /// The numatop-ng to measure.
-    #[arg(long, global = true, value_name = "PATH", default_value = "target/dist/numatop-ng")]
+    #[arg(long, global = true, value_name = "PATH", default_value = "target/shipped/numatop-ng")]
     binary: PathBuf,
 
     /// A numatop-ng of before there were findings, beside which the cost of findings is measured.
