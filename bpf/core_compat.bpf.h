@@ -268,6 +268,84 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } NT_RELOCATED;
 
+#define TMPFS_MAGIC 0x01021994 /* include/uapi/linux/magic.h: tmpfs, memfd, SysV segments, shared anonymous memory */
+#define HUGETLBFS_MAGIC 0x958458f6
+
+struct rb_node {
+	unsigned long __rb_parent_color;
+	struct rb_node *rb_right;
+	struct rb_node *rb_left;
+} NT_RELOCATED;
+
+struct rb_root {
+	struct rb_node *rb_node;
+} NT_RELOCATED;
+
+/* Policies of the pages of a file in memory: a tree, in the order of the pages. */
+struct shared_policy {
+	struct rb_root root;
+} NT_RELOCATED;
+
+struct sp_node {
+	struct rb_node nd;
+	unsigned long start, end;
+	struct mempolicy *policy;
+} NT_RELOCATED;
+
+struct super_block {
+	__u32 s_dev;
+	unsigned long s_magic;
+} NT_RELOCATED;
+
+struct address_space {
+	struct {
+		int counter;
+	} i_mmap_writable;
+	unsigned long nrpages;
+} NT_RELOCATED;
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	struct address_space *i_mapping;
+	unsigned long i_ino;
+	long long i_size;
+	__u32 i_generation;
+} NT_RELOCATED;
+
+struct shmem_inode_info {
+	struct shared_policy policy;
+	struct inode vfs_inode;
+} NT_RELOCATED;
+
+/* The root of the tree of policies of a file in memory; NULL where it has none. */
+static inline struct rb_node *nt_policies_of(struct inode *inode)
+{
+	struct shmem_inode_info *info;
+
+	info = (void *)inode - bpf_core_field_offset(struct shmem_inode_info, vfs_inode);
+	return BPF_CORE_READ(info, policy.root.rb_node);
+}
+
+struct file {
+	struct inode *f_inode;
+} NT_RELOCATED;
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
+	struct mempolicy *vm_policy;
+} NT_RELOCATED;
+
+struct bpf_iter__task_vma {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct vm_area_struct *vma;
+} NT_RELOCATED;
+
 /*
  * Commit 3f0e6f2b41d3 (6.2): a kfunc finds the task with an id of the first pid namespace. User space leaves the program that
  * calls it out where BTF has no such function; that, and the walk over all tasks in its place, can be dropped when the

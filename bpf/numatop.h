@@ -222,6 +222,37 @@ struct nt_reclaim {
 	__u64 reserved;
 };
 
+#define NT_ENTRIES_MAX 512 /* policies of one mapping of shared memory that are told: all rows of a mapping fit 32 KiB */
+#define NT_NODE_WORDS 16   /* of a mask of nodes: NODES_SHIFT is at most 10 */
+
+enum nt_policy_kind {
+	NT_POLICY_END, /* no row follows: a reader that goes on would get the last ones again, for ever */
+	NT_POLICY_MAPPING,
+	NT_POLICY_OBJECT, /* of the mapping before */
+	NT_POLICY_ENTRY,  /* of the object before */
+};
+
+enum nt_policy_mark {
+	NT_POLICY_FAR = 1 << 0,     /* the policy names a node above 63 */
+	NT_POLICY_SHARED = 1 << 1,  /* others see what is written there */
+	NT_POLICY_SHMEM = 1 << 2,   /* memory of tmpfs, a memfd, a SysV segment, or shared anonymous memory */
+	NT_POLICY_HUGETLB = 1 << 3, /* of hugetlbfs */
+	NT_POLICY_CUT = 1 << 4,     /* its object has more entries than are told */
+};
+
+/* A mapping; or the object behind it; or the policy of a part of that. */
+struct nt_policy_row {
+	__u64 start; /* first address; object: its device, and the generation of the inode below it; entry: page of the file */
+	__u64 end;   /* address behind the last; object: inode; entry: page behind the last */
+	__u64 nodes; /* of the policy, up to 63; object: shared writable mappings by all, below 0: not known */
+	__u64 pgoff; /* page of the file at the start; object: size in bytes */
+	__u64 pages; /* object: pages in memory */
+	__u16 mode;  /* of the policy: MPOL_ of include/uapi/linux/mempolicy.h */
+	__u16 flags;
+	__u16 kind;  /* enum nt_policy_kind */
+	__u16 marks; /* enum nt_policy_mark */
+};
+
 /* Cycles and instructions on one node. */
 struct nt_node_counts {
 	__u64 cycles;
@@ -402,6 +433,7 @@ _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 64 + 8 * NT_NR_COUNTERS + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
+_Static_assert(sizeof(struct nt_policy_row) == 48, "nt_policy_row");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 192 + 8 * NT_NR_LIFETIME, "nt_task");
 _Static_assert(sizeof(struct nt_mask_part) == 16, "nt_mask_part");

@@ -7,6 +7,7 @@
 
 pub mod aggregate;
 mod answers;
+mod by_policy;
 pub mod changes;
 pub mod columns;
 mod copies;

@@ -314,6 +314,7 @@ fn looked_up(current: &Sample, process: ProcessId) -> Option<Arc<LookedUp>> {
         Arc::new(LookedUp {
             memory: placed.map(remote::memory_of),
             policies: placed.and_then(|placed| placed.policies.clone()),
+            by_policy: placed.and_then(|placed| placed.by_policy.clone()),
             about: about.cloned(),
             memory_use: used,
         })

@@ -133,7 +133,7 @@ const ROOT: u32 = 0;
 
 /// Asks about a batch. Where there is no answer: why, and which device did not answer.
 fn ask(namer: &mut HelperProcess, batch: &Batch) -> Result<Answers, (Failure, Option<String>)> {
-    namer.tell(batch, None).map_err(|failure| (failure, None))?;
+    namer.tell(batch, &[]).map_err(|failure| (failure, None))?;
     let (mut device, mut is_opening) = (None, false);
     loop {
         let most = if is_opening { OPENING_MAX } else { BATCH_MAX };

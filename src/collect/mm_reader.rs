@@ -13,6 +13,7 @@ pub mod wire;
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -82,8 +83,9 @@ impl MmReader {
         self.turn.is_none()
     }
 
-    /// Asks. Only while it is free, and only about processes for which [`MmReader::admit`] has a place.
-    pub fn ask(&mut self, turn: Turn) {
+    /// Asks, with the iterators that the turn names. Only while it is free, and only about processes for which
+    /// [`MmReader::admit`] has a place.
+    pub fn ask(&mut self, mut turn: Turn, iterators: &[OwnedFd]) {
         let jobs: Vec<_> = turn.jobs().map(|job| (job.process, job.uid)).collect();
         if jobs.is_empty() {
             return;
@@ -96,7 +98,16 @@ impl MmReader {
         if let Some(mark) = &self.mark {
             let _ = mark.write_all_at(&NONE.to_ne_bytes(), 0);
         }
-        match self.process.tell(&Question::Turn(Box::new(turn)), self.mark.as_ref()) {
+        let mark = self.mark.iter().map(AsFd::as_fd);
+        let files: Vec<BorrowedFd<'_>> = mark.chain(iterators.iter().map(AsFd::as_fd)).collect();
+        if self.mark.is_none()
+            && let Some(placement) = &mut turn.placement
+        {
+            // The first file would be taken for the mark.
+            placement.iterators.clear();
+        }
+        let files = if self.mark.is_some() { &files[..] } else { &[] };
+        match self.process.tell(&Question::Turn(Box::new(turn)), files) {
             Ok(()) => {
                 let at = Instant::now();
                 self.turn = Some(Asked { at, budget, jobs, seen: (at, self.process.cpu_ns()) });

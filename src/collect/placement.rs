@@ -4,6 +4,7 @@ pub mod draw;
 pub mod maps;
 pub mod policies;
 pub mod present;
+pub mod rows;
 pub mod schedule;
 pub mod target;
 
@@ -17,12 +18,13 @@ use self::draw::{Found, Random, Ranges};
 use self::maps::{Lines, parse_line};
 use self::policies::Rest;
 use self::present::Finder;
-use self::schedule::Look;
+use self::schedule::{Candidate, Look};
 use self::target::{Target, reason};
 use super::mm_reader::MmReader;
-use super::mm_reader::wire::{Answer, JOBS_MAX, Job, PlacementTurn};
+use super::mm_reader::wire::{Answer, JOBS_MAX, Job, Placed, PlacementTurn};
 use crate::model::process::ProcessId;
-use crate::model::sample::{Missing, PagesFound, PlacementRaw, PolicyBytes, Reading, TaskRaw};
+use crate::model::sample::{Missing, PlacementRaw, PolicyBytes, Reading, TaskRaw};
+use crate::program::helper::packet::FILES_MAX;
 
 /// The budget for looking at memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,14 +104,23 @@ impl Walk {
         }
     }
 
-    /// Draws pages from what was found, and asks where they are.
+    /// Draws pages from what was found, and asks where they are. `seen` is told each that is found, and its node.
     ///
     /// # Errors
     /// Why there is no placement of it.
-    pub fn draw(&self, random: &mut Random, page_size: u64) -> Result<Found, Missing> {
+    pub fn draw(
+        &self,
+        random: &mut Random,
+        page_size: u64,
+        mut seen: impl FnMut(u64, u32),
+    ) -> Result<Found, Missing> {
         let ask = |pages: &[u64]| {
             self.finder.wait_for_lock(pages.first().copied().unwrap_or(0))?;
-            self.target.nodes(pages, page_size)
+            let nodes = self.target.nodes(pages, page_size)?;
+            let found =
+                pages.iter().zip(&nodes).filter_map(|(page, status)| Some((*page, draw::node(*status)?)));
+            found.for_each(|(page, node)| seen(page, node));
+            Ok(nodes)
         };
         let found = draw::draw(&self.ranges, random, ask)
             .map_err(|error| reason("asking where its pages are", &error))?;
@@ -157,6 +168,11 @@ pub struct Placements {
     /// Between looks at policies.
     rest: Rest,
 }
+
+/// Iterators of a turn at most: one descriptor each, beside that of the mark.
+const ITERATORS_MAX: usize = FILES_MAX - 1;
+/// Mappings from which on their policies are not read with each look, but once in [`policies::OLD_NS`].
+const MANY_MAPPINGS: u32 = 4096;
 
 /// The least time for a process, as far as lists of them are concerned.
 const LOOK: Duration = Duration::from_micros(50);
@@ -222,17 +238,36 @@ impl Placements {
         reader.admit(&mut jobs);
         jobs.truncate(((self.credit.as_micros() / LOOK.as_micros()) as usize).clamp(1, JOBS_MAX));
         let begun = self.walking.and_then(|process| Some((process, *self.asked.get(&process)?)));
+        let iterators = self.iterators(&jobs, &order, now_ns);
         self.asked = order.into_iter().map(|candidate| (candidate.process, candidate.look)).collect();
         // A change while its mappings are read is not known then.
         self.asked.extend(begun);
         let policies = self.policies_of(tasks, sizes, now_ns, reader);
-        Some(PlacementTurn { jobs, budget: self.credit, policies })
+        Some(PlacementTurn { jobs, budget: self.credit, iterators, policies })
+    }
+
+    /// Processes of the first jobs whose policies are to be read with their pages, and a thread of each.
+    fn iterators(&self, jobs: &[Job], order: &[Candidate], now_ns: u64) -> Vec<(ProcessId, u32)> {
+        let threads: HashMap<ProcessId, u32> =
+            order.iter().map(|candidate| (candidate.process, candidate.tid)).collect();
+        let is_due = |process: &ProcessId| {
+            let pages = self.known.get(&process.0.into()).filter(|raw| raw.start_ns == process.1);
+            let pages = pages.and_then(|raw| raw.by_policy.as_ref());
+            pages.is_none_or(|pages| {
+                pages.mappings <= MANY_MAPPINGS || now_ns.saturating_sub(pages.read_ns) >= policies::OLD_NS
+            })
+        };
+        jobs.iter()
+            .take(ITERATORS_MAX)
+            .filter_map(|job| Some((job.process, *threads.get(&job.process)?)))
+            .filter(|(process, tid)| *tid != 0 && is_due(process))
+            .collect()
     }
 
     /// Takes what was found.
     pub fn take(&mut self, answer: &mut Answer) {
         for placed in answer.placed.drain(..) {
-            self.note(placed.process, placed.read_ns, placed.found);
+            self.note(placed);
         }
         for (process, read_ns, found) in answer.policies.drain(..) {
             self.note_policies(process, read_ns, found);
@@ -248,7 +283,7 @@ impl Placements {
 
     /// A process did not let itself be looked at.
     pub fn take_locked(&mut self, process: ProcessId, now_ns: u64, why: &Missing) {
-        self.note(process, now_ns, Err(why.clone()));
+        self.note(Placed { process, read_ns: now_ns, found: Err(why.clone()), by_policy: None });
     }
 
     /// The reader is another one: what it had begun is to be begun anew.
@@ -256,13 +291,18 @@ impl Placements {
         self.walking = None;
     }
 
-    fn note(&mut self, process: ProcessId, read_ns: u64, found: Reading<PagesFound>) {
+    fn note(&mut self, placed: Placed) {
+        let Placed { process, read_ns, found, by_policy } = placed;
         let Some(look) = self.asked.get(&process) else { return };
         self.looks.insert(process, Look { at_ns: read_ns, ..*look });
         let id = u64::from(process.0);
         let before = self.known.get(&id).filter(|before| before.start_ns == process.1);
         let policies = before.and_then(|before| before.policies.clone());
-        let raw = PlacementRaw { start_ns: process.1, read_ns, found, policies };
+        // A look without an iterator leaves what is known of policies, for as long as that is good.
+        let kept = before.and_then(|before| before.by_policy.clone());
+        let kept = kept.filter(|pages| read_ns.saturating_sub(pages.read_ns) < policies::OLD_NS);
+        let by_policy = by_policy.and_then(Result::ok).map(Arc::new).or(kept);
+        let raw = PlacementRaw { start_ns: process.1, read_ns, found, policies, by_policy };
         Arc::make_mut(&mut self.known).insert(id, Arc::new(raw));
     }
 
@@ -314,5 +354,5 @@ pub fn once(
 ) -> Result<Found, Missing> {
     let mut walk = Walk::open(root, process, rss_bytes, page_size, true)?;
     walk.step(None)?;
-    walk.draw(random, page_size)
+    walk.draw(random, page_size, |_, _| {})
 }

@@ -7,11 +7,13 @@ mod misplaced_pages;
 mod numab_time;
 pub mod page_allocs;
 mod page_migrations;
+mod policies;
 mod reclaim;
 mod task_moves;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -31,7 +33,7 @@ use crate::model::sample::{Flow, Hints, Missing, NodeRaw, VmStat};
 use crate::model::topology::Topology;
 
 /// All of them, in the order in which doctor tries them.
-pub static PROBES: [&Probe; 7] = [
+pub static PROBES: [&Probe; 8] = [
     &reclaim::PROBE,
     &page_allocs::PROBE,
     &page_migrations::PROBE,
@@ -39,6 +41,7 @@ pub static PROBES: [&Probe; 7] = [
     &task_moves::PROBE,
     &hint_faults::PROBE,
     &numab_time::PROBE,
+    &policies::PROBE,
 ];
 
 /// One BPF object, and what it is there for.
@@ -162,6 +165,15 @@ pub trait Running {
     /// The way it is attached, or the hooks.
     fn words(&self) -> String;
 
+    /// An iterator over the mappings of the process of a thread that lives, where the probe is one of those. It is made without
+    /// the lock of the address space; to read from it takes the lock.
+    ///
+    /// # Errors
+    /// The errno of bpf(2): ESRCH where no such thread is left.
+    fn mappings_of(&self, _tid: u32) -> Option<io::Result<OwnedFd>> {
+        None
+    }
+
     /// Adds what it has counted that is not in the records of tasks.
     ///
     /// # Errors
@@ -241,6 +253,11 @@ impl Probes {
     /// Whether the probe of `facility` has started.
     pub fn runs(&self, facility: Facility) -> bool {
         self.running.contains_key(&facility)
+    }
+
+    /// An iterator over the mappings of the process of a thread; `None` where the kernel has none, and where that thread has ended.
+    pub fn mappings_of(&self, tid: u32) -> Option<OwnedFd> {
+        self.running.get(&Facility::MappingPolicies)?.mappings_of(tid)?.ok()
     }
 
     /// Reads what they have counted that belongs to no task.

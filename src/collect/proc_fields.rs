@@ -262,7 +262,7 @@ mod tests {
                 answers.push(answer.clone());
                 Ok(())
             };
-            Reads::new(root.as_ref(), 1).turn(&turn, &mut |_| {}, &mut send).unwrap();
+            Reads::new(root.as_ref(), 1).turn(&turn, Vec::new(), &mut |_| {}, &mut send).unwrap();
             answers.iter_mut().for_each(|answer| about.take(answer));
         }
         about.known()

@@ -105,7 +105,7 @@ fn placement() -> Result<((), String)> {
     let rss_bytes = self_usage::read(page_size).rss_bytes;
     let mut walk = Walk::open(root, (pid, start_ns), rss_bytes, page_size, true).map_err(Error::msg)?;
     walk.step(None).map_err(Error::msg)?;
-    let found = walk.draw(&mut Random(seed), page_size).map_err(Error::msg)?;
+    let found = walk.draw(&mut Random(seed), page_size, |_, _| {}).map_err(Error::msg)?;
     let nodes = found.by_node.iter().filter(|pages| **pages > 0).count();
     let how = if walk.scans() {
         "holes are skipped (PAGEMAP_SCAN)"

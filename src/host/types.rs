@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::types::{Enum, Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
 
 /// The type information of one kernel.
@@ -46,6 +46,14 @@ impl Types {
             .find(|member| member.name.is_some_and(|name| name.to_string_lossy() == wanted))
             .map(|member| member.value as u32)
             .with_context(|| format!("the kernel has no cgroup controller '{controller}'"))
+    }
+
+    /// Whether a structure has a member of this name.
+    pub fn has_member(&self, structure: &str, member: &str) -> bool {
+        let structure = self.0.type_by_name::<Struct<'_>>(structure);
+        structure.is_some_and(|structure| {
+            structure.iter().any(|field| field.name.is_some_and(|name| name == member))
+        })
     }
 
     /// Arguments of a function; `None` when the kernel does not have it.

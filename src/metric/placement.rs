@@ -115,27 +115,49 @@ pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
     },
 ).with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]));
 
+/// Share of resident memory with a policy other than the default, in percent, and its error in points, where that is known.
+fn own_policy(task: &Task, snapshot: &Snapshot) -> Reading<(f64, Option<f64>)> {
+    if only_node(snapshot).is_some() {
+        return Err(no("the machine has one node: policies change nothing"));
+    }
+    if let Some(pages) = task.by_policy() {
+        return pages.explicit_pct().map(|(pct, error)| (pct, Some(error)));
+    }
+    match task.policies() {
+        Some((_, Ok(bytes))) if bytes.all_bytes > 0 => {
+            Ok((bytes.own_bytes.min(bytes.all_bytes) as f64 * 100.0 / bytes.all_bytes as f64, None))
+        }
+        Some((_, Ok(_))) => Err(no("no page of it was found")),
+        Some((_, Err(missing))) => Err(missing.clone()),
+        None => memory(task).and_then(|_| Err(no("policies of its mappings have not been read"))),
+    }
+}
+
 pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     "own_policy_pct",
     ("OWNPOL", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Share of its resident memory in mappings with a memory policy of their own (mbind(2), or that of shared memory), as \
-     /proc/PID/numa_maps has it. Read for processes whose policy is the default and of whose memory a fifth or more is not on \
-     the node where they run most, or that are nearly as large as it, one at a time, at most once in five minutes.",
-    |task, snapshot| match (task.policies(), only_node(snapshot)) {
-        (_, Some(_)) => Err(no("the machine has one node: policies change nothing")),
-        (Some((_, Ok(bytes))), _) if bytes.all_bytes > 0 => {
-            Ok(Value::F64(bytes.own_bytes.min(bytes.all_bytes) as f64 * 100.0 / bytes.all_bytes as f64))
-        }
-        (Some((_, Ok(_))), _) => Err(no("no page of it was found")),
-        (Some((_, Err(missing))), _) => Err(missing.clone()),
-        (None, _) => memory(task).and_then(|_| {
-            Err(no("policies of its mappings were not read: they are where a fifth of its memory is not where it runs, or it is nearly as large as its node"))
-        }),
-    },
+    "Share of its resident memory with a memory policy that somebody chose: by mbind(2), by set_mempolicy(2), or for its shared \
+     memory. From the same pages as mem_pct_by_node (own_policy_error_points says how exact). Kernels without a BPF iterator over \
+     mappings have it from /proc/PID/numa_maps, for processes below 16 GiB of which a fifth is on other nodes.",
+    |task, snapshot| own_policy(task, snapshot).map(|(pct, _)| Value::F64(pct)),
 )
 .over(Over::Level).with(Traits::NONE.needs(&[Facility::MappingPolicies]));
+
+pub const OWN_POLICY_ERROR_POINTS: Metric<Task> = metric::<Task>(
+    "own_policy_error_points",
+    ("OWNERR", 6),
+    Group::Memory,
+    (Unit::Percent, Order::Descending),
+    "The share in own_policy_pct is this near the truth in 95 of 100 cases, in percentage points.",
+    |task, snapshot| match own_policy(task, snapshot)? {
+        (_, Some(error)) => Ok(Value::F64(error)),
+        (_, None) => Ok(Value::F64(0.0)),
+    },
+)
+.over(Over::Level)
+.with(Traits::NONE.needs(&[Facility::MappingPolicies]));
 
 pub const HUGETLB_BYTES: Metric<Task> = metric::<Task>(
     "hugetlb_bytes",
@@ -146,6 +168,7 @@ pub const HUGETLB_BYTES: Metric<Task> = metric::<Task>(
      same processes.",
     |task, snapshot| match (task.policies(), only_node(snapshot)) {
         (_, Some(_)) => Err(no("the machine has one node: the pools of others are no question")),
+        (None, None) if task.by_policy().is_some_and(|pages| pages.huge == 0) => Ok(Value::U64(0)),
         (Some((_, Ok(bytes))), _) => {
             let sum = bytes.huge.iter().fold(0u64, |sum, pages| sum.saturating_add(pages.bytes()));
             Ok(Value::U64(sum))

@@ -88,6 +88,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     placement::MEM_ERROR_POINTS,
     placement::MEM_AGE_MS,
     placement::OWN_POLICY_PCT,
+    placement::OWN_POLICY_ERROR_POINTS,
     placement::HUGETLB_BYTES,
     placement::REMOTE_PCT,
     placement::REMOTE_SOURCE,

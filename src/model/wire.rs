@@ -154,6 +154,50 @@ pub struct Reclaim {
     pub reserved: u64,
 }
 
+/// No row follows. This and the next are kinds of a [`PolicyRow`] (`enum nt_policy_kind`).
+pub const POLICY_END: u16 = 0;
+/// A mapping.
+pub const POLICY_MAPPING: u16 = 1;
+/// The object of the mapping before.
+pub const POLICY_OBJECT: u16 = 2;
+/// The policy of a part of the object before.
+pub const POLICY_ENTRY: u16 = 3;
+
+/// A policy names a node above 63. This and the next are bits of [`PolicyRow::marks`] (`enum nt_policy_mark`).
+pub const POLICY_FAR: u16 = 1 << 0;
+/// Others see what is written there.
+pub const POLICY_SHARED: u16 = 1 << 1;
+/// Memory of tmpfs, a memfd, a SysV segment, or shared anonymous memory.
+pub const POLICY_SHMEM: u16 = 1 << 2;
+/// Memory of hugetlbfs.
+pub const POLICY_HUGETLB: u16 = 1 << 3;
+/// The object of the mapping has more policies than are told.
+pub const POLICY_CUT: u16 = 1 << 4;
+
+/// `struct nt_policy_row`: a mapping, the object behind it, or the policy of a part of that object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct PolicyRow {
+    /// First address. Object: its device, and the generation of its inode in the low half. Entry: first page of the file.
+    pub start: u64,
+    /// Address behind the last. Object: its inode. Entry: page of the file behind the last.
+    pub end: u64,
+    /// Nodes of the policy up to 63. Object: shared writable mappings by all processes; negative: not known.
+    pub nodes: u64,
+    /// Page of the file at the start. Object: its size in bytes.
+    pub pgoff: u64,
+    /// Object: its pages in memory.
+    pub pages: u64,
+    /// Mode of the policy (`MPOL_`).
+    pub mode: u16,
+    /// Flags of the policy.
+    pub flags: u16,
+    /// [`POLICY_END`] or one of those behind it.
+    pub kind: u16,
+    /// Bits from [`POLICY_FAR`] on.
+    pub marks: u16,
+}
+
 /// `struct nt_cpu_hints`: NUMA hinting faults on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]

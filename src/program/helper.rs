@@ -150,7 +150,8 @@ impl HelperProcess {
         most: Duration,
         to_blame: Option<u32>,
     ) -> Result<A, Failure> {
-        self.tell(question, file)?;
+        let files: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
+        self.tell(question, &files)?;
         self.next_within(most, to_blame)
     }
 
@@ -185,16 +186,16 @@ impl HelperProcess {
         self.running.as_ref().is_some_and(|running| running.ready)
     }
 
-    /// Asks, and waits for nothing: [`HelperProcess::heard`] has the answer later.
+    /// Asks, with open files, and waits for nothing: [`HelperProcess::heard`] has the answer later.
     ///
     /// # Errors
     /// There is no such process, or it takes nothing.
-    pub fn tell(&mut self, question: &impl Serialize, file: Option<&File>) -> Result<(), Failure> {
+    pub fn tell(&mut self, question: &impl Serialize, files: &[BorrowedFd<'_>]) -> Result<(), Failure> {
         let running = match self.start() {
             Ok(running) => running,
             Err(_) => return Err(Failure::NotStarted),
         };
-        if packet::send(&running.socket, question, file).is_err() {
+        if packet::send(&running.socket, question, files).is_err() {
             self.leave(None);
             return Err(Failure::Died);
         }
@@ -360,7 +361,9 @@ pub fn serve<Q: DeserializeOwned, A: Serialize>(
     prepare: impl FnOnce() -> anyhow::Result<()>,
     mut answer: impl FnMut(Q, Option<File>) -> A,
 ) -> ExitCode {
-    serve_many(name, prepare, |question, file, reply| reply.send(&answer(question, file)))
+    serve_many(name, prepare, |question, files, reply| {
+        reply.send(&answer(question, files.into_iter().next()))
+    })
 }
 
 /// Sends answers.
@@ -372,7 +375,7 @@ impl Reply<'_> {
     /// # Errors
     /// The other side is gone, or the answer is too long.
     pub fn send(&self, answer: &impl Serialize) -> io::Result<()> {
-        packet::send(self.0, answer, None)
+        packet::send(self.0, answer, &[])
     }
 }
 
@@ -380,7 +383,7 @@ impl Reply<'_> {
 pub fn serve_many<Q: DeserializeOwned>(
     name: &str,
     prepare: impl FnOnce() -> anyhow::Result<()>,
-    mut answer: impl FnMut(Q, Option<File>, &Reply<'_>) -> io::Result<()>,
+    mut answer: impl FnMut(Q, Vec<File>, &Reply<'_>) -> io::Result<()>,
 ) -> ExitCode {
     let socket = std::io::stdin();
     if rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::SEQPACKET) {
@@ -389,11 +392,11 @@ pub fn serve_many<Q: DeserializeOwned>(
     }
     // The end of whoever asks is ours, however it comes.
     let bound = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    if bound.is_err() || prepare().is_err() || packet::send(socket.as_fd(), &READY, None).is_err() {
+    if bound.is_err() || prepare().is_err() || packet::send(socket.as_fd(), &READY, &[]).is_err() {
         return ExitCode::FAILURE;
     }
-    while let Ok(Some((question, file))) = packet::receive::<Q>(socket.as_fd()) {
-        if answer(question, file, &Reply(socket.as_fd())).is_err() {
+    while let Ok(Some((question, files))) = packet::receive::<Q>(socket.as_fd()) {
+        if answer(question, files, &Reply(socket.as_fd())).is_err() {
             break;
         }
     }

@@ -76,7 +76,13 @@ mod tests {
     fn entry(huge: Vec<HugePages>) -> Arc<PlacementRaw> {
         let known = PolicyBytes { all_bytes: 9, own_bytes: 1, huge };
         let found = Ok(PagesFound::default());
-        Arc::new(PlacementRaw { start_ns: 5, read_ns: 6, found, policies: Some((7, Ok(known))) })
+        Arc::new(PlacementRaw {
+            start_ns: 5,
+            read_ns: 6,
+            found,
+            policies: Some((7, Ok(known))),
+            by_policy: None,
+        })
     }
 
     /// Entries as they are before their policies are read.

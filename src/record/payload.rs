@@ -16,8 +16,8 @@ pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
 use super::{
-    columns, groups, huge_pages, interrupts, limits, machine, memory_use, names, placement, policies, room,
-    rows, stacks,
+    by_policy, columns, groups, huge_pages, interrupts, limits, machine, memory_use, names, placement,
+    policies, room, rows, stacks,
 };
 use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, TaskRows, VmStat};
 use crate::model::units::NodeId;
@@ -145,6 +145,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>,
         Section::PageFlows => encode_flows(out, &sample.page_flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Policies => policies::encode(out, base.map(|base| &base.placement), &sample.placement),
+        Section::ByPolicy => by_policy::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::HugePages => huge_pages::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Interrupts => {
             interrupts::encode(out, base.map(|base| &base.interrupts), &sample.interrupts);
@@ -268,6 +269,7 @@ fn decode_rest(
     let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let owned = get(Section::Policies).unwrap_or(policies::NOTHING);
+    let by_policy = get(Section::ByPolicy).unwrap_or(by_policy::NOTHING);
     let huge = get(Section::HugePages).unwrap_or(huge_pages::NOTHING);
     let handled = get(Section::Interrupts).unwrap_or(Bytes(&[]));
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
@@ -300,6 +302,7 @@ fn decode_rest(
 
     let mut placement = placement::decode(places, base.map(|base| &base.placement), room)?;
     policies::decode(owned, &mut placement)?;
+    by_policy::decode(by_policy, &mut placement)?;
     huge_pages::decode(huge, &mut placement)?;
 
     Ok(Sample {

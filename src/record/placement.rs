@@ -75,7 +75,7 @@ pub fn decode(mut input: Bytes<'_>, base: Option<&Entries>, room: &mut Room) -> 
             MISSING => Err(missing(input.text(MAX_TEXT)?)?),
             _ => return Err(Malformed("a placement is neither found nor missing")),
         };
-        let entry = PlacementRaw { start_ns, read_ns, found, policies: None };
+        let entry = PlacementRaw { start_ns, read_ns, found, policies: None, by_policy: None };
         Arc::make_mut(&mut entries).insert(last, Arc::new(entry));
     }
     input.finish()?;
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn entry(read_ns: u64, found: Result<PagesFound, Missing>) -> Arc<PlacementRaw> {
-        Arc::new(PlacementRaw { start_ns: 5, read_ns, found, policies: None })
+        Arc::new(PlacementRaw { start_ns: 5, read_ns, found, policies: None, by_policy: None })
     }
 
     fn entries(list: impl IntoIterator<Item = (u64, Arc<PlacementRaw>)>) -> Entries {

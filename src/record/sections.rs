@@ -45,9 +45,11 @@ pub(super) enum Section {
     HugePages = 23,
     /// Interrupts of devices by node.
     Interrupts = 24,
+    /// Pages by the policy that holds for them.
+    ByPolicy = 25,
 }
 
-pub(super) const SECTIONS: [Section; 24] = [
+pub(super) const SECTIONS: [Section; 25] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -72,6 +74,7 @@ pub(super) const SECTIONS: [Section; 24] = [
     Section::Policies,
     Section::HugePages,
     Section::Interrupts,
+    Section::ByPolicy,
 ];
 
 impl Section {
@@ -90,6 +93,7 @@ impl Section {
             Section::Policies => Some(("policies", Some(Facility::MappingPolicies))),
             Section::HugePages => Some(("huge_pages", Some(Facility::HugePools))),
             Section::Interrupts => Some(("interrupts", Some(Facility::DeviceIrqs))),
+            Section::ByPolicy => Some(("by_policy", None)),
             Section::PageFlows => Some(("page_flows", Some(Facility::PageFlows))),
             _ => None,
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Memory, Tally, Waits, sum};
 use crate::model::access::{AccessSource, MemoryUse, SampledEvent};
 use crate::model::process::ProcFields;
-use crate::model::sample::{Missing, PolicyBytes, Reading, Resident, TaskRaw};
+use crate::model::sample::{Missing, PagesByPolicy, PolicyBytes, Reading, Resident, TaskRaw};
 use crate::model::units::NodeId;
 
 /// The unit of one row.
@@ -36,6 +36,7 @@ pub struct SampledUse {
 pub struct LookedUp {
     pub(super) memory: Option<(u64, Reading<Memory>)>,
     pub(super) policies: Option<(u64, Reading<PolicyBytes>)>,
+    pub(super) by_policy: Option<Arc<PagesByPolicy>>,
     pub(super) about: Option<Reading<Arc<ProcFields>>>,
     pub(super) memory_use: Option<SampledUse>,
 }
@@ -127,6 +128,12 @@ impl Task {
     /// were asked for.
     pub fn policies(&self) -> Option<&(u64, Reading<PolicyBytes>)> {
         self.looked_up.as_ref()?.policies.as_ref()
+    }
+
+    /// Pages of its process by the policy that holds for them; `None` where the kernel does not tell policies without a walk, and
+    /// where its turn has not come.
+    pub fn by_policy(&self) -> Option<&PagesByPolicy> {
+        self.looked_up.as_ref()?.by_policy.as_deref()
     }
 
     /// Fields of its process that were read on demand.

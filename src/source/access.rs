@@ -449,7 +449,7 @@ impl Access {
             self.finish(asked);
             return;
         };
-        self.reader.ask(Turn { pages: Some(pages), ..Turn::default() });
+        self.reader.ask(Turn { pages: Some(pages), ..Turn::default() }, &[]);
         self.asked = Some(asked);
     }
 

@@ -286,7 +286,7 @@ impl Machine {
                 huge: actor.huge.clone(),
             };
             let policies = actor.own_policy_pct.map(|pct| (read_ns, Ok(own(pct.into()))));
-            let raw = PlacementRaw { start_ns, read_ns, found: Ok(found), policies };
+            let raw = PlacementRaw { start_ns, read_ns, found: Ok(found), policies, by_policy: None };
             (u64::from(actor.pid), Arc::new(raw))
         };
         self.placement.iter().map(|(pid, raw)| (*pid, Arc::clone(raw))).chain(leaders.map(look)).collect()

@@ -50,7 +50,7 @@ pub struct Found {
 mod tests {
     use std::fs::File;
     use std::io::Read;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsFd, OwnedFd};
 
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
@@ -66,11 +66,12 @@ mod tests {
     fn a_question_arrives_with_its_file() {
         let (ours, theirs) = pair();
         let question = Question::Offsets(vec![1, u64::MAX]);
-        send(&ours, &question, Some(&File::open("/proc/self/exe").unwrap())).unwrap();
-        let (arrived, file) = receive::<Question>(&theirs).unwrap().unwrap();
+        let file = File::open("/proc/self/exe").unwrap();
+        send(&ours, &question, &[file.as_fd()]).unwrap();
+        let (arrived, files) = receive::<Question>(&theirs).unwrap().unwrap();
         assert_eq!(arrived, question);
         let mut magic = [0; 4];
-        file.unwrap().read_exact(&mut magic).unwrap();
+        (&files[0]).read_exact(&mut magic).unwrap();
         assert_eq!(&magic, b"\x7fELF");
         drop(ours);
         assert_eq!(receive::<Question>(&theirs).unwrap().map(|(question, _)| question), None);
@@ -82,7 +83,7 @@ mod tests {
         let longest = "\\".repeat(super::super::NAME_MAX);
         let found = Found { name: Some(longest.clone()), module: Some(longest), address: Some(u64::MAX) };
         let answer = Answer::Found(vec![found; PLACES_MAX]);
-        send(&ours, &answer, None).unwrap();
+        send(&ours, &answer, &[]).unwrap();
         assert_eq!(receive::<Answer>(&theirs).unwrap().unwrap().0, answer);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
 use libbpf_rs::libbpf_sys as sys;
@@ -46,8 +46,8 @@ pub fn bpf_program_info(program: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_inf
     Ok(info)
 }
 
-/// Attaches an `iter/task` program to one thread: each read of an iterator of the link calls the program for it, and once more
-/// without a task. `tid` is an id of our pid namespace, looked up when an iterator is made.
+/// Attaches an `iter/task` or `iter/task_vma` program to one thread: an iterator of the link calls the program for it, or for each
+/// mapping of its process, and once more without one. `tid` is an id of our pid namespace, looked up when an iterator is made.
 ///
 /// # Errors
 /// EINVAL before Linux 6.1, which iterates over all tasks only.
@@ -69,6 +69,17 @@ pub fn attach_to_thread(
     let link = NonNull::new(link).ok_or_else(io::Error::last_os_error)?;
     // SAFETY: libbpf has just made it.
     Ok(unsafe { Link::from_ptr(link) })
+}
+
+/// An iterator of a link. It keeps the link alive.
+///
+/// # Errors
+/// The errno of BPF_ITER_CREATE.
+pub fn iterator(link: &Link) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number only.
+    let fd = checked_by_libbpf(unsafe { sys::bpf_iter_create(link.as_fd().as_raw_fd()) })?;
+    // SAFETY: bpf(2) made it.
+    Ok(unsafe { owned(fd) })
 }
 
 /// The ids of types for keys and values in a [`Btf`] that was loaded.

@@ -282,7 +282,13 @@ impl World {
         let mut by_node = vec![16; 16];
         (by_node[0], by_node[1]) = (480, 320);
         let found = PagesFound { space_bytes: 6 << 30, asked: 1024, by_node, error_hundredths: 410 };
-        let raw = PlacementRaw { start_ns: 3000 * MS, read_ns: BOOT_NS, found: Ok(found), policies: None };
+        let raw = PlacementRaw {
+            start_ns: 3000 * MS,
+            read_ns: BOOT_NS,
+            found: Ok(found),
+            policies: None,
+            by_policy: None,
+        };
         world.placement = [(3000, Arc::new(raw))].into();
         world
     }
@@ -347,6 +353,7 @@ fn memory(pid: u32, seconds: u64, space_bytes: u64, by_node: [u32; 2]) -> Arc<Pl
         read_ns: BOOT_NS - seconds * 1000 * MS,
         found: Ok(found),
         policies: None,
+        by_policy: None,
     })
 }
 

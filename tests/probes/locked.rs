@@ -117,8 +117,9 @@ fn turn(reader: &mut MmReader, processes: &[(ProcessId, u32)]) -> Result<Came> {
         };
         let mut jobs: Vec<Job> = processes.iter().map(job).collect();
         reader.admit(&mut jobs);
-        let placement = PlacementTurn { jobs, budget: Duration::from_millis(20), policies: None };
-        reader.ask(Turn { placement: Some(placement), ..Turn::default() });
+        let placement =
+            PlacementTurn { jobs, budget: Duration::from_millis(20), iterators: Vec::new(), policies: None };
+        reader.ask(Turn { placement: Some(placement), ..Turn::default() }, &[]);
     }
     ensure!(began.elapsed() < Duration::from_millis(300), "a turn of {:?}", began.elapsed());
     Ok(came)

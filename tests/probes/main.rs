@@ -25,6 +25,7 @@ mod memory_event;
 mod needs;
 mod pages;
 mod placement;
+mod policies;
 mod printed;
 #[path = "../common/program.rs"]
 mod program;
@@ -238,6 +239,9 @@ fn main() {
         placement::kernel_threads_have_no_memory,
         placement::without_privilege_the_reason_names_the_capability,
         placement::every_process_here_is_placed_or_has_a_reason,
+        policies::policies_of_mappings_are_those_of_numa_maps,
+        policies::a_policy_of_a_part_of_a_file_holds_in_all_mappings,
+        policies::a_thread_that_ended_has_no_mappings,
         sampled_by_default::only_chosen_processes_are_sampled,
         sampled_by_default::a_focus_has_its_processes_sampled_and_no_others,
         sampled_by_default::a_rate_of_zero_samples_nothing,

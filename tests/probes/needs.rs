@@ -14,7 +14,7 @@ use numatop_ng::model::facility::Facility;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::model::wire::Scoped;
 
-use crate::{containers, engine, hot, hugetlb, locking, program, reclaim, smt};
+use crate::{containers, engine, hot, hugetlb, locking, policies, program, reclaim, smt};
 
 /// A need, and the tests that have it.
 struct Need {
@@ -124,6 +124,14 @@ const NEEDS: &[Need] = &[
     Need {
         obstacle: || refused(probe(Facility::MovedPages)),
         tests: &["moved_pages_are_those_of_vmstat", "probes_that_no_column_asks_for_are_not_loaded"],
+    },
+    Need {
+        obstacle: policies::obstacle,
+        tests: &[
+            "policies_of_mappings_are_those_of_numa_maps",
+            "a_policy_of_a_part_of_a_file_holds_in_all_mappings",
+            "a_thread_that_ended_has_no_mappings",
+        ],
     },
     Need {
         obstacle: || refused(probe(Facility::SentTasks)),

@@ -183,7 +183,9 @@ pub fn without_the_ioctl_pagemap_says_the_same() -> Result<()> {
         let walk = Walk::open(Path::new("/"), me()?, rss(std::process::id())?, page_size(), scans);
         let mut walk = walk.map_err(|missing| anyhow::anyhow!("{missing}"))?;
         walk.step(None).map_err(|missing| anyhow::anyhow!("{missing}"))?;
-        let found = walk.draw(&mut Random(5), page_size()).map_err(|missing| anyhow::anyhow!("{missing}"))?;
+        let found = walk
+            .draw(&mut Random(5), page_size(), |_, _| {})
+            .map_err(|missing| anyhow::anyhow!("{missing}"))?;
         Ok(found.pages() as f64 * found.space as f64 / f64::from(found.asked))
     };
     let (with, without) = (resident(true)?, resident(false)?);
@@ -198,7 +200,7 @@ pub fn a_process_that_ended_is_a_reason() -> Result<()> {
     let mut walk = walk.map_err(|missing| anyhow::anyhow!("{missing}"))?;
     child.kill()?;
     child.wait()?;
-    let ended = walk.step(None).and_then(|_| walk.draw(&mut Random(1), page_size()));
+    let ended = walk.step(None).and_then(|_| walk.draw(&mut Random(1), page_size(), |_, _| {}));
     ensure!(matches!(ended, Err(Missing::Lost(_) | Missing::NotCollected(_))), "{ended:?}");
     ensure!(matches!(sample(process, 1), Err(Missing::Lost(_))), "it can still be sampled");
     Ok(())

@@ -216,6 +216,8 @@ fn rename() {
 
 /// Runs as the workload called `name`.
 pub fn run(name: &str) {
+    // One below a program that is killed would go on for ever.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     rename();
     if access::run(name) {
         return;

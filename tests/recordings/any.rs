@@ -284,7 +284,7 @@ fn placement() -> impl Strategy<Value = Arc<PlacementRaw>> {
                 (read_ns, if known { Ok(PolicyBytes { all_bytes, own_bytes, huge }) } else { Err(why()) })
             });
             let found = if known { Ok(found) } else { Err(missing) };
-            Arc::new(PlacementRaw { start_ns, read_ns, found, policies })
+            Arc::new(PlacementRaw { start_ns, read_ns, found, policies, by_policy: None })
         },
     )
 }

@@ -83,7 +83,8 @@ fn samples(threads: &[Thread], placed: bool) -> [Sample; 2] {
     let groups = groups.into_iter().chain(more).map(|(id, group)| (id, Arc::new(group))).collect();
     let names = Arc::new(Names { groups, ..Names::default() });
     let found = PagesFound { space_bytes: 1 << 20, asked: 10, by_node: vec![3, 5], error_hundredths: 100 };
-    let placement = PlacementRaw { start_ns: 0, read_ns: 0, found: Ok(found), policies: None };
+    let placement =
+        PlacementRaw { start_ns: 0, read_ns: 0, found: Ok(found), policies: None, by_policy: None };
     let placement = (1..3u64).filter(|_| placed).map(|pid| (pid, Arc::new(placement.clone())));
     let placement = Arc::new(placement.collect::<BTreeMap<_, _>>());
     let sample = |tasks: Vec<Arc<TaskRaw>>, mono_ns| Sample {

@@ -107,7 +107,13 @@ fn world() -> World {
     let memory = |pid| {
         let found =
             PagesFound { space_bytes: 1 << 30, asked: 1024, by_node: vec![256; 4], error_hundredths: 310 };
-        let placed = PlacementRaw { start_ns: process(pid).1, read_ns: 0, found: Ok(found), policies: None };
+        let placed = PlacementRaw {
+            start_ns: process(pid).1,
+            read_ns: 0,
+            found: Ok(found),
+            policies: None,
+            by_policy: None,
+        };
         (u64::from(pid), Arc::new(placed))
     };
     world.placement = [COUNTED, SAMPLED, PLACED].map(memory).into();

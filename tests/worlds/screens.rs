@@ -257,8 +257,13 @@ fn nodes_with_memory_are_not_hidden_behind_those_it_ran_on() {
     let mut by_node = vec![0; 16];
     (by_node[13], by_node[15]) = (700, 300);
     let found = PagesFound { space_bytes: 6 << 30, asked: 1000, by_node, error_hundredths: 290 };
-    let svc =
-        PlacementRaw { start_ns: 3000 * 1_000_000, read_ns: 2_000_000_000, found: Ok(found), policies: None };
+    let svc = PlacementRaw {
+        start_ns: 3000 * 1_000_000,
+        read_ns: 2_000_000_000,
+        found: Ok(found),
+        policies: None,
+        by_policy: None,
+    };
     world.placement.insert(3000, Arc::new(svc));
     let mut app = app(&mut world, 4, (80, 24), Theme::new(false, false));
     press(&mut app, "Enter");

@@ -1,5 +1,6 @@
 //! The process that reads what the lock of another address space guards, and may wait for it for ever.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,13 +13,15 @@ use serde::Serialize;
 use super::wire::{AboutTurn, Answer, End, Job, PagesTurn, Placed, PlacementTurn, Question, Turn};
 use crate::collect::access::lookup;
 use crate::collect::placement::draw::Random;
+use crate::collect::placement::rows::{Counted, Mappings};
+use crate::collect::placement::target::reason;
 use crate::collect::placement::{DRAW, Walk, policies};
 use crate::collect::proc_fields;
 use crate::collect::{mappings, proc_details, self_usage};
 use crate::host::clock::mono_ns;
 use crate::model::process::ProcFields;
 use crate::model::process::ProcessId;
-use crate::model::sample::{PagesFound, Reading};
+use crate::model::sample::Reading;
 use crate::program::helper;
 
 /// The name under which the tool starts itself to read about other processes.
@@ -35,28 +38,31 @@ pub fn main() -> ExitCode {
     helper::serve_many(
         NAME,
         || Ok(()),
-        |question: Question, file, reply| match (question, file) {
-            (Question::Turn(turn), mark) => {
-                let mut mark = |at| {
-                    if let Some(mark) = &mark {
-                        let _ = mark.write_all_at(&u64::to_ne_bytes(at), 0);
-                    }
-                };
-                let reads = reads.get_or_insert_with(|| Reads::new(root, mono_ns()));
-                reads.turn(&turn, &mut mark, &mut |answer| reply.send(answer))
+        |question: Question, files, reply| {
+            let mut files = files.into_iter();
+            match (question, files.next()) {
+                (Question::Turn(turn), mark) => {
+                    let mut mark = |at| {
+                        if let Some(mark) = &mark {
+                            let _ = mark.write_all_at(&u64::to_ne_bytes(at), 0);
+                        }
+                    };
+                    let reads = reads.get_or_insert_with(|| Reads::new(root, mono_ns()));
+                    reads.turn(&turn, files.collect(), &mut mark, &mut |answer| reply.send(answer))
+                }
+                (Question::Inspect((pid, start_ns)), Some(file)) => {
+                    let found = proc_details::read(root, pid, start_ns).map_err(|error| format!("{error:#}"));
+                    reply.send(&written(&file, &found)?)
+                }
+                (Question::Map { process, rss_bytes, exact }, Some(file)) => {
+                    let found = match exact {
+                        true => mappings::exact(root, process),
+                        false => mappings::sampled(root, process, rss_bytes, self_usage::page_size()),
+                    };
+                    reply.send(&written(&file, &found)?)
+                }
+                (_, None) => Err(io::ErrorKind::InvalidInput.into()),
             }
-            (Question::Inspect((pid, start_ns)), Some(file)) => {
-                let found = proc_details::read(root, pid, start_ns).map_err(|error| format!("{error:#}"));
-                reply.send(&written(&file, &found)?)
-            }
-            (Question::Map { process, rss_bytes, exact }, Some(file)) => {
-                let found = match exact {
-                    true => mappings::exact(root, process),
-                    false => mappings::sampled(root, process, rss_bytes, self_usage::page_size()),
-                };
-                reply.send(&written(&file, &found)?)
-            }
-            (_, None) => Err(io::ErrorKind::InvalidInput.into()),
         },
     )
 }
@@ -112,20 +118,21 @@ impl Reads {
         Reads { root: root.into(), page_size, random: Random(seed), scans: true, walking: None }
     }
 
-    /// Takes a turn: says with `mark` which of its jobs begins, and sends what was found.
+    /// Takes a turn: says with `mark` which of its jobs begins, and sends what was found. `iterators`: those that it names.
     ///
     /// # Errors
     /// The error of `send`.
     pub fn turn(
         &mut self,
         turn: &Turn,
+        iterators: Vec<File>,
         mark: &mut dyn FnMut(u64),
         send: &mut dyn FnMut(&Answer) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut told = Told { answer: Answer::default(), bytes: 0, begun: 0, mark, send };
         let mut end = End::default();
         if let Some(placement) = &turn.placement {
-            end.placement_used = self.place(placement, &mut told)?;
+            end.placement_used = self.place(placement, iterators, &mut told)?;
             end.walking = self.walking.as_ref().map(|(process, _)| *process);
             told.begun += placement.jobs.len() as u64;
             if let Some(job) = &placement.policies {
@@ -144,7 +151,14 @@ impl Reads {
         told.flush()
     }
 
-    fn place(&mut self, turn: &PlacementTurn, told: &mut Told<'_>) -> io::Result<Duration> {
+    fn place(
+        &mut self,
+        turn: &PlacementTurn,
+        iterators: Vec<File>,
+        told: &mut Told<'_>,
+    ) -> io::Result<Duration> {
+        let processes = turn.iterators.iter().map(|(process, _)| *process);
+        let iterators: HashMap<ProcessId, File> = processes.zip(iterators).collect();
         let began = Instant::now();
         let deadline = began + turn.budget;
         // One that is not asked for any more has ended, or is large and was not worth it.
@@ -154,9 +168,9 @@ impl Reads {
                 break;
             }
             told.begin(job, at)?;
-            if let Some(found) = self.look(job, deadline) {
-                told.bytes += 200 + found.as_ref().map_or(0, |found| found.by_node.len() * 8);
-                told.answer.placed.push(Placed { process: job.process, read_ns: mono_ns(), found });
+            if let Some(placed) = self.look(job, deadline, iterators.get(&job.process)) {
+                told.bytes += placed.bytes();
+                told.answer.placed.push(placed);
             }
         }
         Ok(began.elapsed())
@@ -173,28 +187,60 @@ impl Reads {
         Ok(began.elapsed())
     }
 
-    /// Goes on with a process until its placement is known, or the time is over (`None`).
-    fn look(&mut self, job: &Job, deadline: Instant) -> Option<Reading<PagesFound>> {
+    /// Goes on with a process until its placement is known, or the time is over (`None`). Its policies are read from `iterator`.
+    fn look(&mut self, job: &Job, deadline: Instant, iterator: Option<&File>) -> Option<Placed> {
+        let nothing = |missing| Placed {
+            process: job.process,
+            read_ns: mono_ns(),
+            found: Err(missing),
+            by_policy: None,
+        };
         let mut walk = match self.walking.take_if(|(process, _)| *process == job.process) {
             Some((_, walk)) => walk,
             None => {
                 let opened = Walk::open(&self.root, job.process, job.rss_bytes, self.page_size, self.scans);
                 match opened {
                     Ok(walk) => walk,
-                    Err(missing) => return Some(Err(missing)),
+                    Err(missing) => return Some(nothing(missing)),
                 }
             }
         };
         let read = walk.step(Some(deadline));
         self.scans = walk.scans();
-        Some(match read {
+        match read {
             Ok(false) => {
                 self.walking = Some((job.process, walk));
-                return None;
+                None
             }
-            Ok(true) => walk.draw(&mut self.random, self.page_size).map(|found| found.to_raw(self.page_size)),
-            Err(missing) => Err(missing),
-        })
+            Ok(true) => Some(self.draw(job, &walk, iterator)),
+            Err(missing) => Some(nothing(missing)),
+        }
+    }
+
+    /// Where pages of a process are, and by which policies: these are read first, so that both are of the same moment.
+    fn draw(&mut self, job: &Job, walk: &Walk, iterator: Option<&File>) -> Placed {
+        let mappings = iterator.map(|rows| {
+            let read = Mappings::read(rows, self.page_size);
+            read.map_err(|error| reason("reading the policies of its mappings", &error))
+        });
+        let mut counted = match &mappings {
+            Some(Ok(mappings)) => Some(Counted::new(mappings)),
+            _ => None,
+        };
+        let found = walk.draw(&mut self.random, self.page_size, |page, node| {
+            if let Some(counted) = &mut counted {
+                counted.add(page, node);
+            }
+        });
+        let read_ns = mono_ns();
+        let counted = counted.filter(|_| found.is_ok()).map(|counted| Ok(counted.finish(read_ns)));
+        let failed = mappings.and_then(Result::err).map(Err);
+        Placed {
+            process: job.process,
+            read_ns,
+            found: found.map(|found| found.to_raw(self.page_size)),
+            by_policy: counted.or(failed),
+        }
     }
 
     fn look_up(&mut self, turn: &PagesTurn, told: &mut Told<'_>) -> io::Result<()> {

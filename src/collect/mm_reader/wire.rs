@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::collect::mappings::walk_ns;
 use crate::model::process::ProcessId;
 use crate::model::process::{Asked, ProcFields};
-use crate::model::sample::{Missing, PagesFound, PolicyBytes, Reading};
+use crate::model::sample::{Missing, PagesByPolicy, PagesFound, PolicyBytes, Reading};
 
 /// Processes in one list of a question: three lists fit one packet.
 pub const JOBS_MAX: usize = 768;
@@ -67,7 +67,10 @@ pub struct PagesPlaced {
 pub struct PlacementTurn {
     pub jobs: Vec<Job>,
     pub budget: Duration,
-    /// A process whose memory policies are read, too, whatever that takes.
+    /// Processes that come with an iterator over their mappings, and the thread by which it is made: the descriptors of iterators
+    /// follow that of the mark, in this order.
+    pub iterators: Vec<(ProcessId, u32)>,
+    /// A process whose memory policies are read from numa_maps, too, whatever that takes.
     pub policies: Option<Job>,
 }
 
@@ -121,6 +124,18 @@ pub struct Placed {
     /// CLOCK_MONOTONIC when it was looked at.
     pub read_ns: u64,
     pub found: Reading<PagesFound>,
+    /// The same pages by policy, where the process came with an iterator.
+    pub by_policy: Option<Reading<PagesByPolicy>>,
+}
+
+impl Placed {
+    /// Bytes of it in a packet at most.
+    pub fn bytes(&self) -> usize {
+        let nodes = self.found.as_ref().map_or(0, |found| found.by_node.len());
+        let by_policy = self.by_policy.as_ref().and_then(|pages| pages.as_ref().ok());
+        200 + nodes * 8
+            + by_policy.map_or(200, |pages| 400 + nodes * 32 + pages.objects.len() * (300 + nodes * 8))
+    }
 }
 
 /// Nothing more comes.

@@ -170,7 +170,7 @@ fn more(found: u64, asked: usize) -> usize {
 pub const NODES_MAX: i32 = 1 << 10;
 
 /// The answer of move_pages(2) about a page: a node, or an error for a hole, the zero page and device memory.
-fn node(status: i32) -> Option<u32> {
+pub(super) fn node(status: i32) -> Option<u32> {
     (0..NODES_MAX).contains(&status).then_some(status as u32)
 }
 

@@ -22,7 +22,7 @@ use crate::model::process::ProcessId;
 use crate::model::sample::{HugePages, Missing, PlacementRaw, PolicyBytes, Reading, TaskRaw};
 
 /// An answer is good for so long, ns.
-const OLD_NS: u64 = 300_000_000_000;
+pub const OLD_NS: u64 = 300_000_000_000;
 
 /// The longest walk that is done, ns: half a second, for 16 GiB of small pages on a slow machine.
 const WALK_MAX_NS: u64 = 500_000_000;
@@ -94,7 +94,9 @@ pub fn next(
         }
         let is_due =
             raw.policies.as_ref().is_none_or(|(read_ns, _)| now_ns.saturating_sub(*read_ns) >= OLD_NS);
-        if !is_due || !matches!(task.mempolicy.mode, DEFAULT | LOCAL) {
+        // Where the iterator tells policies, only pages of hugetlbfs are left to ask for.
+        let is_told = raw.by_policy.as_ref().is_some_and(|pages| pages.huge == 0);
+        if !is_due || is_told || !matches!(task.mempolicy.mode, DEFAULT | LOCAL) {
             continue;
         }
         let process = seen.entry(task.process()).or_default();
@@ -227,7 +229,7 @@ mod tests {
     fn placed(pid: u32, by_node: &[u32], looked: Option<u64>) -> (u64, Arc<PlacementRaw>) {
         let found = Ok(PagesFound { by_node: by_node.to_vec(), ..PagesFound::default() });
         let policies = looked.map(|read_ns| (read_ns, Ok(PolicyBytes::default())));
-        (pid.into(), Arc::new(PlacementRaw { start_ns: 0, read_ns: 0, found, policies }))
+        (pid.into(), Arc::new(PlacementRaw { start_ns: 0, read_ns: 0, found, policies, by_policy: None }))
     }
 
     fn chosen(tasks: &[Arc<TaskRaw>], known: &[(u64, Arc<PlacementRaw>)], now_ns: u64) -> Option<u32> {

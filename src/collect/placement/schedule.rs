@@ -31,6 +31,8 @@ pub struct Look {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     pub process: ProcessId,
+    /// A thread of it that lives, its leader if that does; 0: none.
+    pub tid: u32,
     /// The user it runs as.
     pub uid: u32,
     /// As it is now.
@@ -75,8 +77,11 @@ pub fn candidates(
         let candidate = found.entry(process).or_insert_with(|| {
             let rank = focus.iter().position(|other| *other == process).map_or(2, |at| at.min(1) as u8);
             let look = Look { at_ns: now_ns, ..Look::default() };
-            Candidate { process, uid: task.uid, look, before: looks.get(&process).copied(), rank }
+            Candidate { process, tid: 0, uid: task.uid, look, before: looks.get(&process).copied(), rank }
         });
+        if task.exit_state == 0 && (candidate.tid == 0 || task.tid == task.pid) {
+            candidate.tid = task.tid;
+        }
         // All threads share the memory.
         candidate.look.rss_bytes = candidate.look.rss_bytes.max(task.rss_bytes);
         for pages in [
@@ -116,7 +121,7 @@ mod tests {
     }
 
     fn candidate(pid: u32, rank: u8, before: Option<Look>, now: Look) -> Candidate {
-        Candidate { process: (pid, 1), uid: 0, look: now, before, rank }
+        Candidate { process: (pid, 1), tid: pid, uid: 0, look: now, before, rank }
     }
 
     fn pids(candidates: &[Candidate]) -> Vec<u32> {

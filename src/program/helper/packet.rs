@@ -1,11 +1,11 @@
-//! Packets between the tool and a process that it started: a message, with an open file.
+//! Packets between the tool and a process that it started: a message, with open files.
 //!
 //! One packet of a `SOCK_SEQPACKET` socket is one message, so that neither side can be left in the middle of one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -17,17 +17,19 @@ use serde::de::DeserializeOwned;
 /// Bytes of a packet: less than what a socket takes by default (`net.core.wmem_default`, 212,992).
 pub const PACKET_MAX: usize = 160 * 1024;
 
-/// Sends a message, and an open file with it. Waits until there is room.
+/// Open files of a packet at most.
+pub const FILES_MAX: usize = 33;
+
+/// Sends a message, and open files with it, [`FILES_MAX`] at most. Waits until there is room.
 ///
 /// # Errors
 /// The errno of sendmsg(2).
-pub fn send(socket: impl AsFd, message: &impl Serialize, file: Option<&File>) -> io::Result<()> {
+pub fn send(socket: impl AsFd, message: &impl Serialize, files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
-    let fds: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() {
-        control.push(SendAncillaryMessage::ScmRights(&fds));
+    if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "too many files for a packet"));
     }
     rustix::io::retry_on_intr(|| {
         rustix::net::sendmsg(&socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)
@@ -39,9 +41,9 @@ pub fn send(socket: impl AsFd, message: &impl Serialize, file: Option<&File>) ->
 ///
 /// # Errors
 /// The errno of recvmsg(2), or the packet is no such message.
-pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, Option<File>)>> {
+pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, Vec<File>)>> {
     let mut bytes = vec![0; PACKET_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::io::retry_on_intr(|| {
         rustix::net::recvmsg(
@@ -57,10 +59,10 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, 
     if received.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::Error::new(ErrorKind::InvalidData, "a packet that is too long"));
     }
-    let mut fds = control.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<OwnedFd>>(),
+    let files = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.map(File::from).collect::<Vec<File>>(),
         _ => Vec::new(),
     });
-    let file = fds.next().map(File::from);
-    Ok(Some((serde_json::from_slice(&bytes[..received.bytes])?, file)))
+    let files = files.collect();
+    Ok(Some((serde_json::from_slice(&bytes[..received.bytes])?, files)))
 }

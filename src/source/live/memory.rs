@@ -1,11 +1,12 @@
 //! Placement of memory, and /proc fields of processes: asked with one sample, there with one of the next.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::{LiveSource, ROOT};
-use crate::collect::mm_reader::wire::Turn;
+use crate::collect::mm_reader::wire::{PlacementTurn, Turn};
 use crate::model::process::ProcFieldsOf;
 use crate::model::sample::{PlacementRaw, TaskRaw};
 
@@ -39,10 +40,20 @@ impl LiveSource {
         let sizes: BTreeMap<u32, u64> = nodes.iter().map(|node| (node.id.0, node.mem_total_bytes)).collect();
         let several = nodes.len() > 1;
         let turn = several.then(|| self.placements.turn(tasks, &sizes, now_ns, &self.mm_reader));
-        let placement = turn.flatten();
+        let mut placement = turn.flatten();
+        let iterators = placement.as_mut().map_or_else(Vec::new, |turn| self.iterators_of(turn));
         let about = self.about.turn(leaders().map(|task| (task.process(), task.uid)), &self.mm_reader);
-        self.mm_reader.ask(Turn { placement, about, pages: None });
+        self.mm_reader.ask(Turn { placement, about, pages: None }, &iterators);
         self.notes.extend(self.mm_reader.trouble());
         (self.placements.known(), self.about.known())
+    }
+
+    /// Iterators over the mappings of processes of the turn, which keeps those that have one.
+    fn iterators_of(&self, turn: &mut PlacementTurn) -> Vec<OwnedFd> {
+        let wanted = turn.iterators.drain(..);
+        let made = wanted.filter_map(|(process, tid)| Some(((process, tid), self.probes.mappings_of(tid)?)));
+        let (kept, iterators) = made.unzip();
+        turn.iterators = kept;
+        iterators
     }
 }

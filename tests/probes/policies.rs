@@ -1,0 +1,183 @@
+//! Policies of mappings as the BPF iterator tells them, beside /proc/PID/numa_maps.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::ptr::null_mut;
+
+use anyhow::{Context, Result, ensure};
+
+use numatop_ng::collect::placement::rows::{Counted, Mappings};
+use numatop_ng::collect::probes::{Running, Shared, of};
+use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::collect::self_usage::page_size;
+use numatop_ng::model::facility::Facility;
+use numatop_ng::model::sample::PagesByPolicy;
+
+const PAGES: usize = 32;
+
+/// Why the iterator cannot be had here.
+pub fn obstacle() -> Option<String> {
+    with_probe(|_| Ok(())).err().map(|error| format!("{error:#}"))
+}
+
+fn with_probe<T>(then: impl FnOnce(&dyn Running) -> Result<T>) -> Result<T> {
+    let probe = of(Facility::MappingPolicies).context("no such probe")?;
+    let layout = Layout::new(1, false, &[]);
+    let store = records::create(layout)?;
+    then(&*(probe.start)(&Shared::new(Path::new("/"), &store, layout))?)
+}
+
+fn mappings_of(probe: &dyn Running, tid: u32) -> Result<Mappings> {
+    let rows = probe.mappings_of(tid).context("it has no iterator")?.context("making an iterator")?;
+    Ok(Mappings::read(File::from(rows), page_size())?)
+}
+
+/// A mapping of [`PAGES`] pages. It lives until the test ends.
+fn map(flags: i32, file: Option<&OwnedFd>) -> Result<usize> {
+    let (flags, fd) = match file {
+        Some(file) => (flags, file.as_raw_fd()),
+        None => (flags | libc::MAP_ANONYMOUS, -1),
+    };
+    // SAFETY: a new mapping, nobody else's.
+    let at =
+        unsafe { libc::mmap(null_mut(), PAGES * 4096, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+    ensure!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+    touch(at as usize);
+    Ok(at as usize)
+}
+
+fn touch(at: usize) {
+    for page in 0..PAGES {
+        // SAFETY: inside a mapping of this test.
+        unsafe { ((at + page * 4096) as *mut u8).write_volatile(1) };
+    }
+}
+
+/// Gives pages a policy of this mode that names node 0.
+fn bind(at: usize, pages: usize, mode: i32) -> Result<()> {
+    let nodes: u64 = u64::from(mode != libc::MPOL_LOCAL);
+    // SAFETY: the range is a mapping of this test.
+    let result = unsafe { libc::syscall(libc::SYS_mbind, at, pages * 4096, mode, &nodes, 64, 0) };
+    ensure!(result == 0, "mbind with mode {mode}: {}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+fn segment() -> Result<usize> {
+    // SAFETY: a new segment, which goes when it is no longer attached.
+    let at = unsafe {
+        let id = libc::shmget(libc::IPC_PRIVATE, PAGES * 4096, 0o600);
+        ensure!(id >= 0, "shmget: {}", std::io::Error::last_os_error());
+        let at = libc::shmat(id, null_mut(), 0);
+        libc::shmctl(id, libc::IPC_RMID, null_mut());
+        at
+    };
+    ensure!(at as isize != -1, "shmat: {}", std::io::Error::last_os_error());
+    touch(at as usize);
+    Ok(at as usize)
+}
+
+fn memory_file() -> Result<OwnedFd> {
+    // SAFETY: a new descriptor, nobody else's.
+    let fd = unsafe { libc::memfd_create(c"numatop-ng-test".as_ptr(), libc::MFD_CLOEXEC) };
+    ensure!(fd >= 0, "memfd_create: {}", std::io::Error::last_os_error());
+    // SAFETY: as above.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    File::from(fd.try_clone()?).set_len((PAGES * 4096) as u64)?;
+    Ok(fd)
+}
+
+fn file_in(folder: &str) -> Result<OwnedFd> {
+    let path = Path::new(folder).join(format!("numatop-ng-policies-{}", std::process::id()));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    fs::remove_file(&path)?;
+    file.set_len((PAGES * 4096) as u64)?;
+    Ok(file.into())
+}
+
+/// Policies that numa_maps names, by address.
+fn numa_maps() -> Result<BTreeMap<usize, String>> {
+    let text = String::from_utf8_lossy(&fs::read("/proc/self/numa_maps")?).into_owned();
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    let known = lines.filter_map(|(at, rest)| {
+        let policy = rest.split(' ').next()?;
+        Some((usize::from_str_radix(at, 16).ok()?, policy.to_owned()))
+    });
+    Ok(known.collect())
+}
+
+/// The pages of a mapping by policy, as if all were on node 0.
+fn counted(mappings: &Mappings, at: usize) -> PagesByPolicy {
+    let mut counted = Counted::new(mappings);
+    (0..PAGES).for_each(|page| counted.add((at / 4096 + page) as u64, 0));
+    counted.finish(0)
+}
+
+fn explicit(mappings: &Mappings, at: usize) -> u32 {
+    counted(mappings, at).explicit.first().copied().unwrap_or(0)
+}
+
+pub fn policies_of_mappings_are_those_of_numa_maps() -> Result<()> {
+    let modes = [libc::MPOL_PREFERRED, libc::MPOL_BIND, libc::MPOL_INTERLEAVE, libc::MPOL_LOCAL];
+    let mut at = vec![map(libc::MAP_PRIVATE, None)?, map(libc::MAP_SHARED, None)?, segment()?];
+    for mode in modes {
+        for new in [map(libc::MAP_PRIVATE, None)?, map(libc::MAP_SHARED, None)?, segment()?] {
+            bind(new, PAGES, mode)?;
+            at.push(new);
+        }
+    }
+    for folder in ["/dev/shm", "/var/tmp"] {
+        let file = file_in(folder)?;
+        at.push(map(libc::MAP_SHARED, Some(&file))?);
+        at.push(map(libc::MAP_PRIVATE, Some(&file))?);
+        let bound = file_in(folder)?;
+        let first = map(libc::MAP_SHARED, Some(&bound))?;
+        bind(first, PAGES, libc::MPOL_BIND)?;
+        at.extend([first, map(libc::MAP_SHARED, Some(&bound))?, map(libc::MAP_PRIVATE, Some(&bound))?]);
+    }
+    let mappings = with_probe(|probe| mappings_of(probe, std::process::id()))?;
+    let known = numa_maps()?;
+    for at in at {
+        let policy = known.get(&at).with_context(|| format!("numa_maps has no mapping at {at:x}"))?;
+        let wanted = if matches!(policy.as_str(), "default" | "local") { 0 } else { PAGES as u32 };
+        let found = explicit(&mappings, at);
+        ensure!(found == wanted, "{found} of {PAGES} pages at {at:x} with the policy {policy}");
+    }
+    Ok(())
+}
+
+pub fn a_policy_of_a_part_of_a_file_holds_in_all_mappings() -> Result<()> {
+    let file = memory_file()?;
+    let [first, other] = [map(libc::MAP_SHARED, Some(&file))?, map(libc::MAP_SHARED, Some(&file))?];
+    bind(first + 8 * 4096, 16, libc::MPOL_BIND)?;
+    let mappings = with_probe(|probe| mappings_of(probe, std::process::id()))?;
+    ensure!(numa_maps()?[&other] == "default", "numa_maps names the policy of the first page");
+    let of_parts: u32 = [first, first + 8 * 4096, first + 24 * 4096]
+        .iter()
+        .zip([8, 16, 8])
+        .map(|(at, pages)| {
+            let mut counted = Counted::new(&mappings);
+            (0..pages).for_each(|page| counted.add((at / 4096 + page) as u64, 0));
+            counted.finish(0).explicit.first().copied().unwrap_or(0)
+        })
+        .sum();
+    ensure!(
+        (of_parts, explicit(&mappings, other)) == (16, 16),
+        "{of_parts} and {}",
+        explicit(&mappings, other)
+    );
+    let found = counted(&mappings, other);
+    ensure!(found.shared.is_empty(), "one process alone maps it: {found:?}");
+    Ok(())
+}
+
+pub fn a_thread_that_ended_has_no_mappings() -> Result<()> {
+    let ended = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
+    let tid = ended.join().map_err(|_| anyhow::anyhow!("the thread panicked"))?;
+    with_probe(|probe| {
+        let found = mappings_of(probe, tid);
+        ensure!(found.as_ref().is_err(), "{found:?}");
+        Ok(())
+    })
+}
