@@ -250,6 +250,13 @@ pub struct RecordArgs {
     #[arg(id = "record", value_name = "FILE|DIR")]
     pub path: PathBuf,
 
+    /// Record a made-up machine instead of this one: needs no privilege, and with -n no time.
+    #[arg(long, conflicts_with_all = [
+        "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "access",
+        "wait", "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
+    ])]
+    pub demo: bool,
+
     #[command(flatten)]
     pub count: CountArgs,
 
@@ -389,6 +396,16 @@ pub struct DiagnoseArgs {
         ]
     )]
     pub path: Option<PathBuf>,
+
+    /// Look at a made-up machine instead of this one. Needs no privilege and no time: its seconds pass at once.
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "path", "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
+            "wait", "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
+        ]
+    )]
+    pub demo: bool,
 
     /// Watch for this many seconds. By default as long as the slowest rule needs that can reach --fail-on: 95 for warnings.
     #[arg(long = "for", id = "seconds", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]

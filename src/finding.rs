@@ -15,6 +15,7 @@ pub mod guards;
 pub mod history;
 mod hold;
 pub mod json;
+pub mod moves;
 pub mod redact;
 pub mod rollup;
 pub mod rule;
@@ -32,6 +33,7 @@ pub use gain::{Arithmetic, Assumption, Gain};
 pub use rule::{Blindness, Hold, Limit, Look, Reason, Rule, Seen};
 
 use crate::model::process::ProcessId;
+use crate::model::sample::SharedObject;
 use crate::model::units::NodeId;
 
 /// The object that a finding is about. The order is that of lists.
@@ -43,6 +45,8 @@ pub enum Subject {
     Node(NodeId),
     /// A process for ever: its id, and the start of its leader in ns since boot.
     Process(u32, u64),
+    /// Processes that share memory, by the id and the start of the one that leads them.
+    Group(u32, u64),
     /// A container or another cgroup, by the id of the cgroup at its top.
     Container(u64),
     /// A device by its name, as the topology has it.
@@ -56,6 +60,7 @@ impl Subject {
             Subject::Host => Kind::Host,
             Subject::Node(_) => Kind::Node,
             Subject::Process(..) => Kind::Process,
+            Subject::Group(..) => Kind::Group,
             Subject::Container(_) => Kind::Container,
             Subject::Device(_) => Kind::Device,
         }
@@ -85,6 +90,7 @@ impl fmt::Display for Subject {
             Subject::Host => f.write_str("host"),
             Subject::Node(node) => write!(f, "node {node}"),
             Subject::Process(pid, start_ns) => write!(f, "{pid}@{start_ns}"),
+            Subject::Group(pid, start_ns) => write!(f, "group {pid}@{start_ns}"),
             Subject::Container(id) => write!(f, "cgroup {id}"),
             Subject::Device(name) => write!(f, "device {}", crate::text::clean_str(name)),
         }
@@ -100,6 +106,8 @@ pub enum Kind {
     Node,
     /// A process.
     Process,
+    /// Processes that share memory.
+    Group,
     /// A container, pod, unit or another cgroup.
     Container,
     /// A device.
@@ -113,6 +121,7 @@ impl Kind {
             Kind::Host => "host",
             Kind::Node => "node",
             Kind::Process => "process",
+            Kind::Group => "group",
             Kind::Container => "container",
             Kind::Device => "device",
         }
@@ -370,6 +379,10 @@ pub struct Identity {
     pub cgroup: Option<String>,
     /// CPUs that it may use, as a list, where it is known and these are not all.
     pub cpus: Option<String>,
+    /// Of processes that share memory: all of them, and what they share.
+    pub members: Vec<ProcessId>,
+    /// See [`Identity::members`].
+    pub objects: Vec<SharedObject>,
 }
 
 /// A conclusion about a subject.

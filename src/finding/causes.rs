@@ -107,6 +107,21 @@ pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) ->
         (Subject::Host, _) | (_, Subject::Host) => true,
         (Subject::Container(id), process @ Subject::Process(..))
         | (process @ Subject::Process(..), Subject::Container(id)) => holds(id, process),
+        (group @ Subject::Group(..), process @ Subject::Process(..))
+        | (process @ Subject::Process(..), group @ Subject::Group(..)) => {
+            let place = rows.processes.get(process);
+            let members = rows.groups.get(group).map(|group| &group.members);
+            place.is_some_and(|at| members.is_some_and(|members| members.contains(at)))
+        }
+        (Subject::Container(id), group @ Subject::Group(..))
+        | (group @ Subject::Group(..), Subject::Container(id)) => {
+            rows.groups.get(group).is_some_and(|group| group.container == Some(*id))
+        }
+        (Subject::Node(node), group @ Subject::Group(..))
+        | (group @ Subject::Group(..), Subject::Node(node)) => rows.groups.get(group).is_some_and(|group| {
+            let delta = &group.row.delta;
+            delta.run_ns.get(node.index()).is_some_and(|ns| ns.saturating_mul(20) >= delta.cpu_ns())
+        }),
         (Subject::Node(node), process @ Subject::Process(..))
         | (process @ Subject::Process(..), Subject::Node(node)) => task(process).is_some_and(|task| {
             let ran =

@@ -94,8 +94,26 @@ pub fn details(finding: &Finding) -> Vec<Paragraph> {
     if let Some(cpus) = &finding.identity.cpus {
         all.push(words(Section::Evidence, format!("It may use CPUs {cpus} only.")));
     }
+    if !finding.identity.members.is_empty() {
+        all.push(words(Section::Evidence, members(finding)));
+    }
     all.extend(short(finding));
     all
+}
+
+/// Processes of a group that are named.
+const MEMBERS_MAX: usize = 8;
+
+/// The processes of a group, and what they share.
+fn members(finding: &Finding) -> String {
+    let all = &finding.identity.members;
+    let ids: Vec<String> = all.iter().take(MEMBERS_MAX).map(|(pid, _)| pid.to_string()).collect();
+    let more = match all.len().saturating_sub(MEMBERS_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let shared: u64 = finding.identity.objects.iter().map(|object| object.resident_bytes).sum();
+    format!("Processes {}{more} share {}, which counts once.", ids.join(", "), text::bytes(shared as f64))
 }
 
 /// The same without the evidence and other explanations: what must not be cut.
@@ -119,22 +137,24 @@ pub fn short(finding: &Finding) -> Vec<Paragraph> {
 }
 
 fn push_command(all: &mut Vec<Paragraph>, section: Section, command: &Command) {
-    if let Some(line) = &command.line {
-        all.push(Paragraph { section, content: Content::Line(line.to_string()) });
-    }
-    let when = match (command.when, &command.line) {
-        (super::When::Now, _) => "",
-        (super::When::NextStart, _) => "next start: ",
-        (super::When::ForGood, None) => "for good: ",
-        (super::When::ForGood, Some(_)) => "for good",
+    let when = match command.when {
+        super::When::Now => "",
+        super::When::NextStart => "next start: ",
+        super::When::ForGood => "for good: ",
     };
-    let text = format!(
-        "{when}{}{}",
-        if when == "for good" && !command.words.is_empty() { ": " } else { "" },
-        command.words
-    );
-    if !text.is_empty() {
-        all.push(words(section, text));
+    // In front of the line, or it would be taken for a word about the line before.
+    match &command.line {
+        Some(line) => {
+            if !when.is_empty() {
+                all.push(words(section, when.trim_end().to_owned()));
+            }
+            all.push(Paragraph { section, content: Content::Line(line.to_string()) });
+            if !command.words.is_empty() {
+                all.push(words(section, command.words.clone()));
+            }
+        }
+        None if !command.words.is_empty() => all.push(words(section, format!("{when}{}", command.words))),
+        None => {}
     }
 }
 

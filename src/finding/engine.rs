@@ -400,6 +400,13 @@ impl Engine {
                         .or_default()
                         .add(from, to, keep, |sums| sums.add_task(task, &snapshot.room));
                 }
+                Subject::Group(..) => {
+                    let Some(group) = rows.groups.get(&subject) else { continue };
+                    self.sums
+                        .entry(subject)
+                        .or_default()
+                        .add(from, to, keep, |sums| sums.add_task(&group.row, &snapshot.room));
+                }
                 Subject::Container(id) => {
                     let Some(at) = rows.containers.get(id) else { continue };
                     let row = &snapshot.containers[*at];

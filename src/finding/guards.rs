@@ -6,9 +6,10 @@ use super::{Evidence, Note};
 use crate::metric::Value;
 use crate::metric::balancing::{HINT_FAULTS, HINT_REMOTE_PCT};
 use crate::metric::placement::{OWN_POLICY_PCT, REMOTE_ERROR_POINTS, REMOTE_PCT, REMOTE_SOURCE};
-use crate::metric::task::NODE_MIGRATIONS_PER_S;
+use crate::metric::task::{LMA_PER_S, NODE_MIGRATIONS_PER_S, RMA_PER_S};
 use crate::model::counters::Counter;
 use crate::model::sample::MemPolicy;
+use crate::model::share::wilson_farther;
 use crate::model::units::NodeId;
 use crate::snapshot::Task;
 
@@ -133,7 +134,7 @@ fn share(amounts: &[f64], nodes: &[NodeId]) -> f64 {
 pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
     let unknown = |words: &'static str| Look::Blind(Blindness::new(Reason::PlacementUnknown, words));
     match of {
-        Of::Process(task) => {
+        Of::Process(task) | Of::Group(task, _) => {
             let (bytes, error) = known(view, task).map_err(unknown)?;
             let run = task.delta.run_ns.iter().map(|ns| *ns as f64).collect();
             Ok(Placed { run, bytes: bytes.to_vec(), error })
@@ -233,17 +234,79 @@ pub fn shared_pct(task: &Task) -> Option<f64> {
     (all > 0.0).then(|| shared * 100.0 / all)
 }
 
-/// Whether all processes of it have little shared memory; `None` where that is not known.
-pub fn is_own_memory(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
+/// Whether little of its memory is shared with processes that are not looked at with it; `None` where that is not known.
+pub fn is_own_memory(of: &Of<'_>) -> Option<bool> {
     match of {
-        // A container holds those that share.
-        Of::Container(_) => Some(true),
-        Of::Process(task) => shared_pct(task).map(|pct| pct < 20.0),
-        _ => {
-            let _ = view;
-            None
-        }
+        // They hold those that share.
+        Of::Container(_) | Of::Group(..) => Some(true),
+        Of::Process(task) => match task.by_policy() {
+            Some(pages) => {
+                let sum = |pages: &[u32]| pages.iter().map(|pages| f64::from(*pages)).sum::<f64>();
+                Some(sum(&pages.shared) < 0.2 * sum(&pages.by_node))
+            }
+            None => shared_pct(task).map(|pct| pct < 20.0),
+        },
+        _ => None,
     }
+}
+
+/// Memory on other nodes than some, by what placed it there, in percent of all of its memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Elsewhere {
+    /// Placed by the kernel, or on nodes that its policy does not name.
+    pub kernel: f64,
+    /// On nodes that its policy names.
+    pub meant: f64,
+    /// Both are this near the truth in 95 of 100 cases, in points.
+    pub error: f64,
+}
+
+/// The share from which on memory that is meant to be elsewhere keeps a finding an info, in percent.
+const MEANT_MAX: f64 = 20.0;
+
+/// Memory of a process or a group on other nodes than these, by policy; `None` where policies are not known.
+pub fn elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed, here: &[NodeId]) -> Option<Elsewhere> {
+    let outside = |by_node: &[f64]| -> f64 {
+        (0..).map(NodeId).zip(by_node).filter(|(node, _)| !here.contains(node)).map(|(_, on)| on).sum()
+    };
+    let split = |all: f64, outside: f64, meant: f64, error: f64| Elsewhere {
+        kernel: (outside - meant).max(0.0) * 100.0 / all,
+        meant: meant * 100.0 / all,
+        error,
+    };
+    match of {
+        Of::Group(_, group) => {
+            let (all, meant) = (placed.memory(), outside(&group.meant));
+            Some(split(all, placed.outside(here), meant, placed.error))
+        }
+        Of::Process(task) => {
+            if let Some(pages) = task.by_policy().filter(|pages| pages.explicit_pct().is_ok()) {
+                let counts = |list: &[u32]| list.iter().map(|pages| f64::from(*pages)).collect::<Vec<f64>>();
+                let [all, meant] = [counts(&pages.by_node), counts(&pages.meant)];
+                let (out, meant, all) = (outside(&all), outside(&meant), all.iter().sum::<f64>());
+                let (_, error) = wilson_farther(out - meant, all)?;
+                return Some(split(all, out, meant, error));
+            }
+            // A walk over its mappings says how much has a policy, and not where that is.
+            let own = view.number(&OWN_POLICY_PCT, of).ok().filter(|pct| *pct < OWN_POLICY_MAX);
+            own.map(|_| split(100.0, 100.0 - placed.memory_pct(here), 0.0, placed.error))
+        }
+        _ => None,
+    }
+}
+
+/// Memory accesses that are counted, per second; 0 where none are.
+pub fn accesses_per_s(view: &View<'_>, of: &Of<'_>) -> f64 {
+    [&LMA_PER_S, &RMA_PER_S].into_iter().map(|metric| view.number(metric, of).unwrap_or(0.0)).sum()
+}
+
+/// Whether memory elsewhere is known to be the kernel's choice in so large a part that it is worth a warning.
+pub fn is_misplaced(view: &View<'_>, of: &Of<'_>, elsewhere: &Elsewhere, best: f64, least: f64) -> bool {
+    if elsewhere.meant >= MEANT_MAX || elsewhere.kernel < least {
+        return false;
+    }
+    let by_far = || remote_accesses(view, of).is_some_and(|(pct, error)| pct - error - best >= 2.0 * least);
+    elsewhere.kernel - elsewhere.error >= least || by_far()
 }
 
 /// The share of its memory in mappings with a policy of their own that is still little, in percent.
@@ -262,7 +325,7 @@ const HINTS_LEAST: u64 = 100;
 
 /// The share of remote accesses of a process in percent, with its error in points, where accesses were counted or sampled.
 pub fn remote_accesses(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
-    let Of::Process(task) = of else { return None };
+    let (Of::Process(task) | Of::Group(task, _)) = of else { return None };
     let source = REMOTE_SOURCE.read(task, view.window);
     if !matches!(&source, Ok(Value::Text(source)) if matches!(source.as_str(), "counted" | "sampled")) {
         return None;
@@ -272,7 +335,7 @@ pub fn remote_accesses(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
 
 /// Counted, sampled or faulted accesses that show that memory on other nodes is used.
 pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
-    if !matches!(of, Of::Process(_) | Of::Container(_)) {
+    if !matches!(of, Of::Process(_) | Of::Group(..) | Of::Container(_)) {
         return None;
     }
     let subject = of.subject();
@@ -326,7 +389,7 @@ const FAULTS: f64 = 100.0;
 
 /// The answer about memory on other nodes.
 pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewhere {
-    let Of::Process(task) = of else { return UseElsewhere::NotCold };
+    let (Of::Process(task) | Of::Group(task, _)) = of else { return UseElsewhere::NotCold };
     if remote_accesses(view, of).is_some_and(|(pct, error)| pct + error < USED_PCT) {
         return UseElsewhere::Cold;
     }

@@ -1,5 +1,6 @@
 //! Findings as JSON: the keys `findings` and `findings_blind` of batch output. Keys may be added, never renamed or removed.
 
+use crate::model::sample::SharedObject;
 use serde_json::{Value as Json, json};
 
 use super::verdict::{Undecided, Verdict};
@@ -56,10 +57,20 @@ fn subject(finding: &Finding) -> Json {
             object["start_ns"] = json!(start_ns);
             object["comm"] = json!(identity.comm.as_deref().unwrap_or_default());
         }
+        Subject::Group(pid, start_ns) => {
+            object["pid"] = json!(pid);
+            object["start_ns"] = json!(start_ns);
+            object["comm"] = json!(identity.comm.as_deref().unwrap_or_default());
+            let members = identity.members.iter().take(MEMBERS_MAX);
+            object["processes"] = json!(identity.members.len());
+            object["members"] =
+                members.map(|(pid, start_ns)| json!({ "pid": pid, "start_ns": start_ns })).collect();
+            object["objects"] = identity.objects.iter().map(shared_object).collect();
+        }
         Subject::Container(id) => object["cgroup_id"] = json!(id),
         Subject::Device(name) => object["device"] = json!(crate::text::clean_str(name)),
     }
-    if matches!(finding.key.subject, Subject::Process(..) | Subject::Container(_)) {
+    if matches!(finding.key.subject, Subject::Process(..) | Subject::Group(..) | Subject::Container(_)) {
         let [container, container_id, cgroup] = ["container", "container_id", "cgroup"];
         let mut groups = groups();
         object["cpus"] = json!(identity.cpus);
@@ -68,6 +79,19 @@ fn subject(finding: &Finding) -> Json {
         object[cgroup] = groups[2].take();
     }
     object
+}
+
+/// Members of a group that are listed.
+const MEMBERS_MAX: usize = 64;
+
+fn shared_object(object: &SharedObject) -> Json {
+    json!({
+        "device": object.device,
+        "inode": object.inode,
+        "bytes": object.bytes,
+        "resident_bytes": object.resident_bytes,
+        "mappings": object.mappings,
+    })
 }
 
 fn gain(gain: &Gain) -> Json {

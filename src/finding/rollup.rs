@@ -94,6 +94,7 @@ fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
     let count = findings.len();
     let kinds = match findings[0].key.subject.kind() {
         Kind::Process => "processes",
+        Kind::Group => "groups of processes",
         Kind::Container => "containers",
         Kind::Node => "nodes",
         Kind::Device => "devices",

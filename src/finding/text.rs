@@ -90,7 +90,7 @@ pub fn duration(ns: u64) -> String {
 /// The unit of a metric of this kind of subject; `None` where it has no such metric.
 pub fn unit_of(metric: &str, of: &Subject) -> Option<Unit> {
     match of {
-        Subject::Process(..) => task::by_id(metric).map(|metric| metric.unit),
+        Subject::Process(..) | Subject::Group(..) => task::by_id(metric).map(|metric| metric.unit),
         Subject::Container(_) => container::by_id(metric).map(|metric| metric.unit),
         Subject::Node(_) => node::by_id(metric).map(|metric| metric.unit),
         Subject::Host => host_unit(metric),

@@ -17,7 +17,7 @@ use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::sample::{GroupRaw, Hints, Missing, NodeRaw, Reading, TaskRaw};
 use crate::model::topology::{Device, Topology, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
-use crate::snapshot::{Container, Node, Snapshot, Task};
+use crate::snapshot::{Container, Node, ProcessGroup, Snapshot, Task};
 
 /// A subject in a window.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,8 @@ pub enum Of<'a> {
     Node(&'a Node),
     /// A process.
     Process(&'a Task),
+    /// Processes that share memory: the sum of what they do, and the group as it is in the interval.
+    Group(&'a Task, &'a ProcessGroup),
     /// A container or another cgroup.
     Container(&'a Container),
     /// A device, and the node that it is on.
@@ -41,15 +43,16 @@ impl<'a> Of<'a> {
             Of::Host => Subject::Host,
             Of::Node(node) => Subject::Node(NodeId(node.raw.id)),
             Of::Process(task) => process(&task.raw),
+            Of::Group(_, group) => Subject::Group(group.leader.0, group.leader.1),
             Of::Container(row) => Subject::Container(row.id),
             Of::Device(device, _) => Subject::Device(device.name.clone()),
         }
     }
 
-    /// The process, or the sum of the container's.
+    /// The process, or the sum of the group's or the container's.
     pub fn task(&self) -> Option<&'a Task> {
         match self {
-            Of::Process(task) => Some(task),
+            Of::Process(task) | Of::Group(task, _) => Some(task),
             Of::Container(row) => Some(&row.sum),
             _ => None,
         }
@@ -69,6 +72,8 @@ pub struct Rows {
     pub processes: Sorted<Subject, usize>,
     /// Places of containers in the snapshot.
     pub containers: BTreeMap<u64, usize>,
+    /// Processes that share memory, by subject.
+    pub groups: BTreeMap<Subject, ProcessGroup>,
     /// Places of the processes above, by each container that they are in.
     pub members: BTreeMap<u64, Vec<usize>>,
     /// Facts of nodes, made when they are asked for; the engine keeps them for as long as the facts of the host are the same.
@@ -249,6 +254,7 @@ impl<'a> View<'a> {
                 let cgroup = task.raw.cgroup_id;
                 self.snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top)
             }
+            Of::Group(_, group) => group.container?,
             _ => return None,
         };
         self.snapshot.containers.get(*self.rows.containers.get(&id)?)
@@ -260,6 +266,7 @@ impl<'a> View<'a> {
         let cgroup = match of {
             Of::Container(row) => row.id,
             Of::Process(task) => task.raw.cgroup_id,
+            Of::Group(_, group) => group.container?,
             _ => return None,
         };
         let group = groups.get(&cgroup)?;
@@ -278,6 +285,7 @@ impl<'a> View<'a> {
     {
         match of {
             Of::Process(task) => vec![task],
+            Of::Group(_, group) => group.members.iter().map(|at| &self.snapshot.tasks[*at]).collect(),
             Of::Container(row) => self.members(row.id),
             _ => Vec::new(),
         }
@@ -287,6 +295,12 @@ impl<'a> View<'a> {
     pub fn members(&self, container: u64) -> Vec<&'a Task> {
         let places = self.rows.members.get(&container);
         places.into_iter().flatten().map(|at| &self.snapshot.tasks[*at]).collect()
+    }
+
+    /// Whether a process is a member of a group, which is looked at in its place where memory is asked about.
+    pub fn is_in_group(&self, task: &Task) -> bool {
+        let is_it = |at: &usize| self.snapshot.tasks[*at].raw.process() == task.raw.process();
+        self.rows.groups.values().any(|group| group.members.iter().any(is_it))
     }
 
     /// All processes that rules look at, in the order of subjects.
@@ -428,6 +442,16 @@ impl<'a> View<'a> {
                 let label = format!("{} {comm}", task.raw.pid);
                 identity.comm = Some(comm);
                 label
+            }
+            Of::Group(task, its) => {
+                identity.cgroup = its.container.and_then(cgroup);
+                let comm = super::text::comm(task.raw.comm);
+                let of = identity.container.as_deref().map_or_else(|| comm.clone(), super::text::name);
+                identity.comm = Some(comm);
+                identity.members =
+                    its.members.iter().map(|at| self.snapshot.tasks[*at].raw.process()).collect();
+                identity.objects.clone_from(&its.objects);
+                format!("{of}, {} processes", its.members.len())
             }
             Of::Container(row) => {
                 identity.cgroup = cgroup(row.id);

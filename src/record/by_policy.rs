@@ -59,13 +59,11 @@ pub(super) fn decode(mut input: Bytes<'_>, entries: &mut Entries) -> Result<(), 
         for list in [&mut pages.by_node, &mut pages.explicit, &mut pages.meant, &mut pages.shared] {
             *list = nodes(&mut input)?;
         }
-        let is_part = |part: &[u32]| {
-            part.iter()
-                .enumerate()
-                .all(|(node, pages_of)| pages.by_node.get(node).is_some_and(|all| pages_of <= all))
-        };
-        if !(is_part(&pages.explicit) && is_part(&pages.meant) && is_part(&pages.shared)) {
-            return Err(Malformed("a part of the pages of a process is more than all of them"));
+        if ![&pages.explicit, &pages.meant, &pages.shared]
+            .into_iter()
+            .all(|part| is_part(part, &pages.by_node))
+        {
+            return Err(TOO_MANY);
         }
         for _ in 0..input.count(MAX_OBJECTS)? {
             pages.objects.push(object(&mut input)?);
@@ -77,8 +75,15 @@ pub(super) fn decode(mut input: Bytes<'_>, entries: &mut Entries) -> Result<(), 
     input.finish()
 }
 
+/// Counts of more pages than there are.
+const TOO_MANY: Malformed = Malformed("a part of the pages of a process is more than all of them");
+
+fn is_part(part: &[u32], all: &[u32]) -> bool {
+    part.iter().enumerate().all(|(node, pages)| all.get(node).is_some_and(|all| pages <= all))
+}
+
 fn object(input: &mut Bytes<'_>) -> Result<SharedObject, Malformed> {
-    Ok(SharedObject {
+    let object = SharedObject {
         device: small(input)?,
         inode: input.number()?,
         generation: small(input)?,
@@ -88,7 +93,8 @@ fn object(input: &mut Bytes<'_>) -> Result<SharedObject, Malformed> {
         mappings: input.number()?.checked_sub(1).and_then(|mappings| u32::try_from(mappings).ok()),
         by_node: nodes(input)?,
         meant: nodes(input)?,
-    })
+    };
+    if is_part(&object.meant, &object.by_node) { Ok(object) } else { Err(TOO_MANY) }
 }
 
 fn small(input: &mut Bytes<'_>) -> Result<u32, Malformed> {

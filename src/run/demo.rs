@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::watch::{pace, recorded, recorder, rotate_signal, screen};
-use super::{ended, exporter, output, ran, stop_signals, wants_batch};
-use crate::cli::LiveArgs;
+use super::{ended, exporter, messages, output, ran, stop_signals, wants_batch};
+use crate::cli::{LiveArgs, RecordArgs};
 use crate::export::Export;
+use crate::export::notices::Quiet;
 use crate::options;
 use crate::program::say::Cleaned;
-use crate::run::batch::{self, Pace};
+use crate::record::recorder::Recorder;
+use crate::run::batch::{self, Counted, Pace};
 use crate::run::replay::{Part, intervals};
 use crate::source::recorded::Recorded;
 use crate::source::synthetic::demo::Demo;
@@ -54,6 +56,30 @@ fn batch(args: &LiveArgs) -> Result<ExitCode> {
     recorded(source, recorder(args)?, rotate_signal()?, |source| match pace.iterations {
         Some(_) => write_at_once(source, export.as_mut(), &mut out, pace, stop),
         None => batch::run(source, export.as_mut(), &mut out, pace, stop),
+    })?;
+    Ok(ran())
+}
+
+/// Records it: a number of intervals without waiting for any, or in real time until a signal comes.
+pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
+    let interval = args.watch.measure.interval();
+    let stop = stop_signals()?;
+    let recorder = Recorder::open(&args.path, options::recording(&args.limits, &args.path, interval)?)?;
+    let source = if args.count.iterations.is_some() { Demo::at_once(interval) } else { Demo::new() };
+    let pace = Pace {
+        interval,
+        iterations: args.count.iterations,
+        counted: Counted::Taken,
+        grain: options::grain(false, Some(&args.watch.scope)),
+        hot: args.watch.hot.hot,
+        access: false,
+        overhead: false,
+        findings: true,
+    };
+    let (mut quiet, mut out) = (Quiet::default(), messages()?);
+    recorded(source, Some(recorder), rotate_signal()?, |source| match pace.iterations {
+        Some(_) => write_at_once(source, &mut quiet, &mut out, pace, stop),
+        None => batch::run(source, &mut quiet, &mut out, pace, stop),
     })?;
     Ok(ran())
 }

@@ -29,6 +29,7 @@ use crate::report::clock::Clock;
 use crate::report::fold::Fold;
 use crate::report::page::{self, View};
 use crate::source::recording::Recording;
+use crate::source::synthetic::demo::Demo;
 use crate::source::{Focus, Source};
 use crate::text::plural;
 
@@ -48,7 +49,10 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
         None => {
             let seconds = seconds(args, &chosen);
             warn_of_short(&chosen, least(args), seconds, &format!("--for {seconds}"));
-            fold_machine(args, seconds, &mut folded, stop)?;
+            match args.demo {
+                true => fold_demo(args, seconds, &mut folded)?,
+                false => fold_machine(args, seconds, &mut folded, stop)?,
+            }
         }
     }
     if signals::ended_by().is_some_and(|signal| signal != libc::SIGINT) {
@@ -133,6 +137,40 @@ fn fold_recording(path: &Path, args: &DiagnoseArgs, folded: &mut Folded, stop: B
     Ok(())
 }
 
+/// Folds so many seconds of the made-up machine, which waits for nothing.
+fn fold_demo(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded) -> Result<()> {
+    let interval = args.measure.interval();
+    let mut source = Demo::at_once(interval);
+    source.focus(Focus { asked: asked(&source.host()), ..Focus::default() });
+    let intervals = Duration::from_secs(seconds).as_nanos().div_ceil(interval.as_nanos());
+    for _ in 0..=intervals {
+        let Some(sample) = source.next()? else { break };
+        let host = source.host();
+        begin_page(args, folded, &host, sample.wall_ns, seconds)?;
+        folded.take(Read { host, sample, goes_on: true, is_interrupted: false });
+    }
+    Ok(())
+}
+
+/// Begins the page, where one is asked for and there is none.
+fn begin_page(
+    args: &DiagnoseArgs,
+    folded: &mut Folded,
+    host: &HostFacts,
+    wall_ns: i64,
+    seconds: u64,
+) -> Result<()> {
+    if args.report.is_none() || folded.page.is_some() {
+        return Ok(());
+    }
+    let seconds_ns = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000);
+    let interval_ns = i64::try_from(args.measure.interval().as_nanos()).unwrap_or(i64::MAX);
+    let span = (wall_ns, wall_ns.saturating_add(seconds_ns));
+    let page = Fold::new(crate::report::Options::default(), span, interval_ns, host);
+    folded.page = Some(page.context("making an empty report")?);
+    Ok(())
+}
+
 /// Folds intervals of this machine for as long as was asked for.
 fn fold_machine(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded, stop: BorrowedFd<'_>) -> Result<()> {
     let live = options::watched(&args.scope, &args.measure, &options::user_names(&args.measure)?)?;
@@ -142,15 +180,9 @@ fn fold_machine(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded, stop: Bo
     let (begin, interval) = (Instant::now(), args.measure.interval());
     let end = begin + Duration::from_secs(seconds);
     let mut due = begin;
-    let seconds_ns = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000);
     while let Some(sample) = source.next()? {
         let host = source.host();
-        if args.report.is_some() && folded.page.is_none() {
-            let span = (sample.wall_ns, sample.wall_ns.saturating_add(seconds_ns));
-            let interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
-            let page = Fold::new(crate::report::Options::default(), span, interval_ns, &host);
-            folded.page = Some(page.context("making an empty report")?);
-        }
+        begin_page(args, folded, &host, sample.wall_ns, seconds)?;
         folded.take(Read { host, sample, goes_on: true, is_interrupted: false });
         due = (due + interval).max(Instant::now());
         // The last interval may be a little longer, so that the whole time is watched.

@@ -86,6 +86,9 @@ pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
 
 /// Records without showing anything; what there is to say goes to standard error, once.
 pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
+    if args.demo {
+        return super::demo::record(args);
+    }
     let live = options::live(&args.watch, &options::user_names(&args.watch.measure)?)?;
     let interval = args.watch.measure.interval();
     let stop = stop_signals()?;

@@ -20,8 +20,8 @@ pub use self::story::machine as demo_machine;
 use crate::model::counters::Counter;
 use crate::model::interrupts::Interrupts;
 use crate::model::sample::{
-    CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesFound,
-    PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
+    CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesByPolicy,
+    PagesFound, PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
 };
 use crate::model::topology::{Cpu, Node};
 use crate::model::units::{CpuId, NodeId};
@@ -286,7 +286,8 @@ impl Machine {
                 huge: actor.huge.clone(),
             };
             let policies = actor.own_policy_pct.map(|pct| (read_ns, Ok(own(pct.into()))));
-            let raw = PlacementRaw { start_ns, read_ns, found: Ok(found), policies, by_policy: None };
+            let by_policy = actor.by_policy.clone().map(|pages| Arc::new(PagesByPolicy { read_ns, ..pages }));
+            let raw = PlacementRaw { start_ns, read_ns, found: Ok(found), policies, by_policy };
             (u64::from(actor.pid), Arc::new(raw))
         };
         self.placement.iter().map(|(pid, raw)| (*pid, Arc::clone(raw))).chain(leaders.map(look)).collect()

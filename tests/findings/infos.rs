@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use numatop_ng::finding::{Confidence, Severity};
+use numatop_ng::finding::{Confidence, Kind, Severity};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Comm, Counts, MemPolicy};
 
+use crate::sharing::{sharing, world_of};
 use crate::world::{
     Actor, DOCKER, GIB, Machine, OTHER_DOCKER, Shape, TWO, blind, commands, each_second, files, found,
     machine, pages,
@@ -81,6 +82,40 @@ mod memory_on_other_node {
         let mut world = world(88);
         world.actors[0].shmem = 4 * GIB;
         assert!(found(world, 70, "memory-on-other-node").is_empty());
+    }
+
+    /// Findings of four processes that share a segment, by subject and severity.
+    fn of_sharing(mappings: u32) -> Vec<(Kind, Severity)> {
+        let mut some = sharing(24, 96, 900..904);
+        for pages in some.iter_mut().filter_map(|actor| actor.by_policy.as_mut()) {
+            pages.objects[0].mappings = Some(mappings);
+        }
+        let all = found(world_of(some), 70, "memory-on-other-node");
+        all.iter().map(|finding| (finding.key.subject.kind(), finding.severity)).collect()
+    }
+
+    #[test]
+    fn not_group() {
+        assert_eq!(of_sharing(4), [(Kind::Group, Severity::Warning)]);
+    }
+
+    #[test]
+    fn not_others_map_it() {
+        assert_eq!(of_sharing(50), [(Kind::Group, Severity::Info)]);
+    }
+
+    #[test]
+    fn not_bandwidth() {
+        use numatop_ng::model::event::{Event, Role};
+        let counted = |accesses| {
+            let mut world = world(88);
+            let event = |name: &str, role| Event { name: name.into(), role, ..Event::default() };
+            let events = [event("local", Role::Lma), event("remote", Role::Rma)];
+            Arc::make_mut(&mut world.host).events.extend(events);
+            world.actors[0].accesses = accesses;
+            found(world, 70, "memory-on-other-node").len()
+        };
+        assert_eq!((counted(1.0), counted(40.0)), (1, 0));
     }
 
     /// The severity where so much of its memory has a policy of its own.
@@ -172,6 +207,27 @@ mod spread_over_nodes {
         let mut world = world();
         world.actors[0].shmem = 8 * GIB;
         assert!(found(world, 40, "spread-over-nodes").is_empty());
+    }
+
+    /// Findings of four processes all over the machine that share a segment, by subject and severity.
+    fn of_sharing(mappings: u32) -> Vec<(Kind, Severity)> {
+        let mut some = sharing(24, 50, 900..904);
+        for actor in &mut some {
+            (actor.runs, actor.node_moves) = (vec![(0, 20.0), (1, 20.0)], 20);
+            actor.by_policy.as_mut().unwrap().objects[0].mappings = Some(mappings);
+        }
+        let all = found(world_of(some), 40, "spread-over-nodes");
+        all.iter().map(|finding| (finding.key.subject.kind(), finding.severity)).collect()
+    }
+
+    #[test]
+    fn not_group() {
+        assert_eq!(of_sharing(4), [(Kind::Group, Severity::Warning)]);
+    }
+
+    #[test]
+    fn not_others_map_it() {
+        assert_eq!(of_sharing(50), [(Kind::Group, Severity::Info)]);
     }
 
     /// The same, with so much of its memory in mappings with a policy of their own.

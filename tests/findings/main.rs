@@ -25,6 +25,7 @@ mod properties;
 mod redact;
 mod report;
 mod scheduling;
+mod sharing;
 mod sick_rest;
 mod sick_worlds;
 mod tiers;

@@ -198,6 +198,7 @@ pub fn value_of(check: &Check, snapshot: &Snapshot) -> Option<Reading<Value>> {
             let row = snapshot.tasks.iter().find(|row| row.raw.pid == *pid)?;
             task::by_id(check.metric).unwrap().read(row, snapshot)
         }
+        Subject::Group(..) => return None,
         Subject::Container(id) => {
             let row = snapshot.containers.iter().find(|row| row.id == *id)?;
             container::by_id(check.metric).unwrap().read(row, snapshot)

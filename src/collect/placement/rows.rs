@@ -112,7 +112,11 @@ impl Mappings {
             if ended {
                 found.close(open.take(), page_size);
                 // Every process that lives has some.
-                return if found.count > 0 { Ok(found) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) };
+                return if found.count > 0 {
+                    Ok(found)
+                } else {
+                    Err(io::Error::from_raw_os_error(libc::ESRCH))
+                };
             }
             if told > ROWS_MAX {
                 return Err(io::Error::other("it has more mappings than are read"));

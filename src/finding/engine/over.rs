@@ -37,6 +37,10 @@ pub(super) fn look_over(
             let task: &Task = &view.snapshot.tasks[*view.rows.processes.get(subject).ok_or(None)?];
             look(&Of::Process(&task_over(task, sums.get(subject).ok_or(None)?, since)))
         }
+        Subject::Group(..) => {
+            let group = view.rows.groups.get(subject).ok_or(None)?;
+            look(&Of::Group(&task_over(&group.row, sums.get(subject).ok_or(None)?, since), group))
+        }
         Subject::Container(id) => {
             let row = &view.snapshot.containers[*view.rows.containers.get(id).ok_or(None)?];
             look(&Of::Container(&container_over(row, sums.get(subject).ok_or(None)?, since)))

@@ -14,7 +14,7 @@ use crate::model::process::ProcessId;
 use crate::model::sample::Hints;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
-use crate::snapshot::{Snapshot, Task};
+use crate::snapshot::{Snapshot, Task, process_groups};
 
 /// Processes that rules look at: those that use most CPU time, then most memory.
 pub(super) const PROCESSES_MAX: usize = 256;
@@ -60,6 +60,8 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &[Subject]) -> Rows {
     rows.processes = places.into_iter().map(|at| (process(&snapshot.tasks[at].raw), at)).collect();
     rows.containers = snapshot.containers.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
     rows.members = members(snapshot, &rows);
+    let groups = process_groups(snapshot).into_iter();
+    rows.groups = groups.map(|group| (Subject::Group(group.leader.0, group.leader.1), group)).collect();
     rows
 }
 
@@ -89,12 +91,13 @@ fn members(snapshot: &Snapshot, rows: &Rows) -> BTreeMap<u64, Vec<usize>> {
 }
 
 /// All subjects, in their order.
-pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &Rows) -> Vec<(Subject, Of<'a>)> {
+pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &'a Rows) -> Vec<(Subject, Of<'a>)> {
     let mut all = vec![(Subject::Host, Of::Host)];
     all.extend(snapshot.nodes.iter().map(|node| (Subject::Node(NodeId(node.raw.id)), Of::Node(node))));
     all.extend(
         rows.processes.iter().map(|(subject, at)| (subject.clone(), Of::Process(&snapshot.tasks[*at]))),
     );
+    all.extend(rows.groups.iter().map(|(subject, group)| (subject.clone(), Of::Group(&group.row, group))));
     let mut containers: Vec<usize> = rows.containers.values().copied().collect();
     if containers.len() > CONTAINERS_MAX {
         let use_of = |at: &usize| {
@@ -121,6 +124,7 @@ pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &Rows) -> Vec<(Subject,
 pub(super) fn exists(snapshot: &Snapshot, rows: &Rows, subject: &Subject) -> bool {
     match subject {
         Subject::Process(..) => rows.processes.contains_key(subject),
+        Subject::Group(..) => rows.groups.contains_key(subject),
         Subject::Container(id) => rows.containers.contains_key(id),
         Subject::Node(id) => snapshot.nodes.iter().any(|node| node.raw.id == id.0),
         Subject::Host => true,
@@ -168,13 +172,14 @@ impl Uses {
         let known: Vec<u64> = self.cpu.keys().filter_map(Subject::container).collect();
         let processes =
             rows.processes.iter().map(|(subject, at)| (subject.clone(), snapshot.tasks[*at].run_ns()));
+        let groups = rows.groups.iter().map(|(subject, group)| (subject.clone(), group.row.run_ns()));
         let containers = rows.containers.iter().filter_map(|(id, at)| {
             let ran = snapshot.containers[*at].sum.run_ns();
             // One that was busy goes on: thousands of others are never asked about.
             let goes_on = ran.saturating_mul(MATTERS) >= interval || known.binary_search(id).is_ok();
             goes_on.then_some((Subject::Container(*id), ran))
         });
-        self.cpu.update(processes.chain(containers), |series, ran| {
+        self.cpu.update(processes.chain(groups).chain(containers), |series, ran| {
             series.add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
         });
         self.cpu.retain(|_, series| series.end_ns().saturating_add(keep_ns) > to);
@@ -233,7 +238,7 @@ impl Uses {
     pub(super) fn age_s(&self, snapshot: &Snapshot, rows: &Rows, of: &Of<'_>, now_ns: u64) -> Option<f64> {
         let age = |task: &Task| snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
         match of {
-            Of::Process(task) => Some(age(task)),
+            Of::Process(task) | Of::Group(task, _) => Some(age(task)),
             Of::Container(row) => {
                 let members = rows.members.get(&row.id).into_iter().flatten();
                 let oldest = members.map(|at| age(&snapshot.tasks[*at])).fold(0.0, f64::max);

@@ -70,7 +70,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
-    if mems >> home.0 & 1 == 0 || guards::is_own_memory(view, of) != Some(true) {
+    if mems >> home.0 & 1 == 0 || guards::is_own_memory(of) != Some(true) {
         return Ok(Look::Quiet);
     }
     let size = view.node(home).map_or(0.0, |row| row.raw.mem_total_bytes as f64);

@@ -83,7 +83,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     }
     let resident = input(task.resident, "its memory by kind is not known")?;
-    if resident.file_bytes as f64 * 2.0 >= size || guards::is_own_memory(view, of) != Some(true) {
+    if resident.file_bytes as f64 * 2.0 >= size || guards::is_own_memory(of) != Some(true) {
         return Ok(Look::Quiet);
     }
     let placed = guards::placed(view, of)?;
@@ -193,7 +193,7 @@ fn victims<'a>(view: &View<'a>, large: &Task, home: NodeId) -> Vec<Victim<'a>> {
             let is_hurt = victim.placed.run_pct(&[home]) >= view.limit("home")
                 && victim.outside() - victim.placed.error >= view.limit("victim")
                 && guards::is_large(&now, &victim.placed)
-                && guards::is_own_memory(&now, &of) == Some(true)
+                && guards::is_own_memory(&of) == Some(true)
                 && !guards::is_cold(&now, &of, &victim.placed);
             is_hurt.then_some(victim)
         })

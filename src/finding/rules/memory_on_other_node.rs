@@ -2,12 +2,11 @@
 
 use super::super::fit::memory_room;
 use super::super::guards;
+use super::super::moves;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
-use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
+use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
-use super::super::{
-    Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
-};
+use super::super::{Confidence, Evidence, Kind, Note, Severity, Subject, Told};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::balancing::HINT_REMOTE_PCT;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_BEST_PCT, REMOTE_PCT};
@@ -16,9 +15,9 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "A process without limits of its own runs on one node and has memory on others. A warning where policies of its \
-            mappings are known to leave its memory to the kernel; with NUMA balancing on, also where accesses or hinting \
-            faults show that it is used.",
+    about: "A process without limits of its own runs on one node and has memory on others; or several that share memory do, which \
+            are looked at as one. A warning where the kernel is known to have placed that memory; with NUMA balancing on, also \
+            where accesses or hinting faults show that it is used.",
     not_when: &[
         ("balancing-repairs", "its placement changes: a repair is under way, by NUMA balancing or by hand"),
         ("cold", "nothing uses that memory"),
@@ -26,17 +25,21 @@ pub(super) static RULE: Rule = Rule {
         ("policy", "its policy interleaves memory or names nodes"),
         ("bound", "it may not run on all nodes, or take memory from all"),
         ("two-thirds", "a fifth of its time is on other nodes"),
-        ("shared", "a fifth of its memory is shared with others"),
+        ("shared", "a fifth of its memory is shared with others, and it is no large object of a group"),
+        ("group", "it shares a large object: the group that it is in is looked at"),
+        ("bandwidth", "it makes 50 memory accesses per us or more: a second controller serves it better"),
         (
             "own-policies",
-            "a fifth of its memory or more is in mappings with a policy of their own, or that is not known: an info",
+            "less than a fifth of its memory is elsewhere without being meant to by its policy. An info where a fifth is meant to, \
+             and where policies are not known",
         ),
+        ("others-map-it", "processes that are not known map the shared memory, too: an info"),
         (
             "unused",
             "NUMA balancing is on, and neither accesses nor hinting faults show that it is used: an info",
         ),
     ],
-    of: &[Kind::Process],
+    of: &[Kind::Process, Kind::Group],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
@@ -45,6 +48,7 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
         Limit::sharp("home", 80.0, "[S3]: the same share for time"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
     ],
     idle_too: false,
     look: |view, of| settle(look(view, of)),
@@ -52,7 +56,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let (Of::Process(task) | Of::Group(task, _)) = of else { return Ok(Look::Quiet) };
     let placed = guards::placed(view, of)?;
     let Some(home) = placed.home() else { return Ok(Look::Quiet) };
     let here = [home];
@@ -68,8 +72,14 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if remote - best < view.limit("remote") {
         return Ok(Look::Quiet);
     }
+    if matches!(of, Of::Process(_)) && view.is_in_group(task) {
+        return Ok(Look::Quiet);
+    }
     if !guards::is_default(task.raw.mempolicy) {
         return Ok(Look::Excused("policy"));
+    }
+    if matches!(of, Of::Group(_, group) if !group.is_free) {
+        return Ok(Look::Excused("bound"));
     }
     let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
@@ -79,7 +89,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     {
         return Ok(Look::Excused("bound"));
     }
-    if guards::is_own_memory(view, of) != Some(true) {
+    if guards::is_own_memory(of) != Some(true) {
         return Ok(Look::Excused("shared"));
     }
     if guards::is_moving(view, of, &placed) {
@@ -88,7 +98,16 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if guards::is_cold(view, of, &placed) {
         return Ok(guards::cold());
     }
-    let away = placed.outside(&here);
+    let elsewhere = guards::elsewhere(view, of, &placed, &here);
+    if elsewhere.is_some_and(|elsewhere| elsewhere.kernel < view.limit("remote")) {
+        return Ok(Look::Excused("own-policies"));
+    }
+    if guards::accesses_per_s(view, of) >= view.limit("accesses") {
+        return Ok(Look::Excused("bandwidth"));
+    }
+    // Memory that is meant to be elsewhere stays there.
+    let away =
+        elsewhere.map_or(placed.outside(&here), |elsewhere| placed.memory() * elsewhere.kernel / 100.0);
     let room = memory_room(view, &here);
     let from: Vec<NodeId> = placed.sources(&here).into_iter().filter(|node| whole.contains(node)).collect();
     if away > room || from.is_empty() {
@@ -112,9 +131,12 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_none_or(|mode| mode & 1 == 1);
     let is_used =
         |witness: &Evidence| matches!(witness.metric, id if id == REMOTE_PCT.id || id == HINT_REMOTE_PCT.id);
-    let meant =
-        guards::kernel_places(view, of).filter(|_| !balances || witness.as_ref().is_some_and(is_used));
-    let severity = if meant.is_some() { Severity::Warning } else { Severity::Info };
+    let is_known = elsewhere
+        .is_some_and(|elsewhere| guards::is_misplaced(view, of, &elsewhere, best, view.limit("remote")));
+    let has_others = matches!(of, Of::Group(_, group) if group.has_unknown_users);
+    let is_warned = is_known && !has_others && (!balances || witness.as_ref().is_some_and(is_used));
+    let severity = if is_warned { Severity::Warning } else { Severity::Info };
+    let meant = guards::kernel_places(view, of).filter(|_| is_warned);
     evidence.extend(witness);
     evidence.extend(meant);
     Ok(Look::seen(Seen {
@@ -125,6 +147,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }))
 }
 
+/// Memory that its policy has elsewhere from which on no line moves all that is there, in percent.
+const STAYS_PCT: f64 = 5.0;
+
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (to, from, share) = (&seen.plan.to, &seen.plan.from, &seen.evidence[0]);
@@ -134,23 +159,28 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         nodes(to),
         bytes(memory_room(view, to))
     );
-    let mut commands: Vec<Command> = env::move_memory(task.raw.pid, from, to, words).into_iter().collect();
-    let start = format!("numactl --cpunodebind={} {}", command::node_list(to), env::preferred(to));
-    commands.push(Command::words(When::NextStart, Scope::Process, start));
-    let remote = view.number(&REMOTE_PCT, of).unwrap_or(share.value);
+    let stays =
+        guards::elsewhere(view, of, &placed, to).is_some_and(|elsewhere| elsewhere.meant >= STAYS_PCT);
+    let (mut commands, undo) = match stays {
+        true => (Vec::new(), Vec::new()),
+        false => (moves::there(view, of, from, to, &words), moves::back(view, of, &placed, to, from)),
+    };
+    commands.push(moves::next_start(to));
+    let (runs, whose) = moves::who_runs(view, of);
+    let (watched, row) = moves::witness(view, of).unwrap_or((of.subject(), task));
+    let remote = view.number(&REMOTE_PCT, &Of::Process(row)).unwrap_or(share.value);
     Told {
         sentence: sentence(format!(
-            "{} runs on {}, and {} of its memory is on {}.",
-            comm(task.raw.comm),
+            "{runs} on {}, and {} of {whose} memory is on {}.",
             nodes(to),
             pct_with_error(share.value, share.error),
             nodes(from)
         )),
         gain: gain_of_memory(view, of, &placed, to),
         commands,
-        undo: vec![env::move_back(task.raw.pid, &placed, to, from)],
+        undo,
         check: super::remote_falls(
-            of.subject(),
+            watched,
             Some(remote),
             (seen.plan.number + 2.0 * placed.error).max(5.0),
         ),

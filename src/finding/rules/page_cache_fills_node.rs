@@ -92,7 +92,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if cache < away {
         return Ok(Look::Quiet);
     }
-    let own = guards::is_own_memory(view, of) == Some(true);
+    let own = guards::is_own_memory(of) == Some(true);
     let sure = outside - placed.error >= view.limit("outside") || new;
     let whole = view.whole_nodes();
     let from: Vec<NodeId> = placed.sources(&[home]).into_iter().filter(|node| whole.contains(node)).collect();

@@ -115,7 +115,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if elsewhere == guards::UseElsewhere::Cold {
         return Ok(guards::cold());
     }
-    let own = guards::is_own_memory(view, of);
+    let own = guards::is_own_memory(of);
     let mut severity = Severity::Warning;
     // Pages that are moved for one are moved for all that share them.
     if own != Some(true) || goes_out(view, of).is_none() {

@@ -70,7 +70,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     let all = view.topology().nodes.iter().all(|node| node.id.0 < u64::BITS && mems >> node.id.0 & 1 == 1);
-    if !all || guards::is_own_memory(view, of) != Some(true) {
+    if !all || guards::is_own_memory(of) != Some(true) {
         return Ok(Look::Quiet);
     }
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);

@@ -2,6 +2,7 @@
 
 use super::super::fit::{best_set, cost_on, mean_cost, memory_room};
 use super::super::guards::{self, Placed};
+use super::super::moves;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, number, sentence};
 use super::super::view::{Of, View, input, settle};
@@ -9,15 +10,15 @@ use super::super::{Check, Command, Confidence, Kind, Note, Severity, Told, env, 
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::spread_containers;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
-use crate::metric::task::{LMA_PER_S, RMA_PER_S, RUNQ_WAIT_PCT, STALL_BACKEND_PCT};
+use crate::metric::task::{RUNQ_WAIT_PCT, STALL_BACKEND_PCT};
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 
 pub(super) static RULE: Rule = Rule {
     id: "spread-over-nodes",
     title: "Spread over nodes, fits on fewer",
-    about: "A process that may run everywhere runs on several nodes, its memory is on them, and it fits on fewer. A warning \
-            where policies of its mappings are known to leave its memory to the kernel. A container is looked at as a whole where \
+    about: "A process that may run everywhere, or several that share memory, run on several nodes, have memory on them, and fit on \
+            fewer. A warning where the kernel is known to have placed that memory. A container is looked at as a whole where \
             its processes share memory, or where its cpuset is a list of CPUs on several nodes.",
     not_when: &[
         ("shards", "nothing shows that its threads use memory of other nodes"),
@@ -28,18 +29,21 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("bound", "it may not use all nodes"),
         ("converging", "its placement changes"),
-        ("shared", "a fifth of its memory is shared with others"),
+        ("shared", "a fifth of its memory is shared with others, and it is no large object of a group"),
+        ("group", "it shares a large object: the group that it is in is looked at"),
         (
             "bandwidth",
             "it makes 50 memory accesses per us or more for each node that it would have: more controllers serve it better",
         ),
         (
             "own-policies",
-            "a fifth of its memory or more is in mappings with a policy of their own, or that is not known: an info",
+            "less than a fifth of its memory is elsewhere without being meant to by its policy. An info where a fifth is meant to, \
+             and where policies are not known",
         ),
+        ("others-map-it", "processes that are not known map the shared memory, too: an info"),
         ("vm", "it is a virtual machine, which may have nodes of its own: an info"),
     ],
-    of: &[Kind::Process, Kind::Container],
+    of: &[Kind::Process, Kind::Group, Kind::Container],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
@@ -57,7 +61,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if let Of::Container(row) = of {
         return spread_containers::look(view, of, row);
     }
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let (Of::Process(task) | Of::Group(task, _)) = of else { return Ok(Look::Quiet) };
     let placed = guards::placed(view, of)?;
     let whole = view.whole_nodes();
     // Half of an even share where nodes are many.
@@ -68,7 +72,10 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     }
     let Ok(remote) = view.number(&REMOTE_PCT, of) else { return Ok(Look::Quiet) };
-    if remote < view.limit("remote") {
+    if remote < view.limit("remote")
+        || matches!(of, Of::Process(_)) && view.is_in_group(task)
+        || matches!(of, Of::Group(_, group) if !group.is_free)
+    {
         return Ok(Look::Quiet);
     }
     let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
@@ -80,7 +87,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if view.container_of(of).is_some_and(|row| spread_containers::has_cpuset(view, row)) {
         return Ok(Look::Quiet);
     }
-    if guards::is_own_memory(view, of) != Some(true) {
+    if guards::is_own_memory(of) != Some(true) {
         return Ok(Look::Excused("shared"));
     }
     if guards::is_moving(view, of, &placed) {
@@ -92,13 +99,21 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if remote - rest < view.limit("remote") {
         return Ok(Look::Quiet);
     }
-    let accesses = [&LMA_PER_S, &RMA_PER_S].map(|metric| view.number(metric, of).unwrap_or(0.0));
-    if accesses.iter().sum::<f64>() >= view.limit("accesses") * set.len() as f64 {
+    if guards::accesses_per_s(view, of) >= view.limit("accesses") * set.len() as f64 {
         return Ok(Look::Excused("bandwidth"));
     }
     let sure = remote - placed.error - rest >= view.limit("remote");
+    // All of its nodes are home, so that what is meant to be on one of them is not elsewhere.
+    let elsewhere = guards::elsewhere(view, of, &placed, &[]);
+    if elsewhere.is_some_and(|elsewhere| elsewhere.kernel < view.limit("remote")) {
+        return Ok(Look::Excused("own-policies"));
+    }
     let is_machine = task.raw.comm.bytes().starts_with(b"qemu-");
-    let meant = guards::kernel_places(view, of).filter(|_| !is_machine);
+    let has_others = matches!(of, Of::Group(_, group) if group.has_unknown_users);
+    let is_known = elsewhere
+        .is_some_and(|elsewhere| guards::is_misplaced(view, of, &elsewhere, rest, view.limit("remote")));
+    let is_warned = is_known && !has_others && !is_machine;
+    let meant = guards::kernel_places(view, of).filter(|_| is_warned);
     let from: Vec<NodeId> = placed.sources(&set).into_iter().filter(|node| whole.contains(node)).collect();
     let away = placed.outside(&set);
     let subject = of.subject();
@@ -112,7 +127,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             .limit(away)
             .note(Note::Room),
     ];
-    let severity = if meant.is_some() { Severity::Warning } else { Severity::Info };
+    let severity = if is_warned { Severity::Warning } else { Severity::Info };
     evidence.extend(meant);
     Ok(Look::seen(Seen {
         severity,
@@ -121,6 +136,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         plan: Plan { to: set, from, bytes: away, number: used.len() as f64, ..Plan::default() },
     }))
 }
+
+/// Processes of a group that are bound by a line each.
+const BOUND_MAX: usize = 8;
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     if let Of::Container(row) = of {
@@ -131,15 +149,30 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let environment = view.env(of);
     let cpus = view.cpus_of_nodes(to);
-    let mut commands = env::bind(&environment, &cpus, to, Some(task.raw.pid), unified);
+    // Without a container of their own each is bound.
+    let pids: Vec<u32> = match of {
+        Of::Group(_, group) if group.container.is_none() => {
+            let members = group.members.iter().take(BOUND_MAX);
+            members.map(|at| view.snapshot.tasks[*at].raw.pid).collect()
+        }
+        _ => vec![task.raw.pid],
+    };
+    let bind = |cpus: &[u32], nodes: &[NodeId]| -> Vec<Command> {
+        let of_each = pids.iter().map(|pid| env::bind(&environment, cpus, nodes, Some(*pid), unified));
+        of_each.flatten().collect()
+    };
+    let mut commands = bind(&cpus, to);
     if !env::memory_follows(&environment, unified) {
         let words = format!("{} move to {}", bytes(seen.plan.bytes), nodes(to));
-        commands.extend(env::move_memory(task.raw.pid, from, to, words));
+        commands.extend(moves::there(view, of, from, to, &words));
     }
     let all = view.whole_nodes();
-    let undo = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
+    let undo = bind(&view.cpus_of_nodes(&all), &all);
     let subject = Subject {
-        name: super::super::text::comm(task.raw.comm),
+        name: match of {
+            Of::Process(_) => super::super::text::comm(task.raw.comm),
+            _ => view.identity(of).label,
+        },
         placed: &placed,
         remote: REMOTE_PCT.id,
         or_else: "Its threads keep to memory of their own node: then hint_remote_pct is near 0 and node_migrations_per_s is low.",

@@ -2,7 +2,9 @@
 
 use crate::model::counters::Counter;
 use crate::model::event::Role;
-use crate::model::sample::{Comm, Counts, HostFacts, HugePages, MemPolicy, Resident, Slot, TaskRaw};
+use crate::model::sample::{
+    Comm, Counts, HostFacts, HugePages, MemPolicy, PagesByPolicy, Resident, Slot, TaskRaw,
+};
 use crate::model::topology::Cpu;
 use crate::model::units::NodeId;
 use crate::model::wire::NodeCounts;
@@ -56,6 +58,8 @@ pub struct Actor {
     pub swapped: u64,
     /// Share of `rss` in mappings with a policy of their own, in percent; `None`: not known.
     pub own_policy_pct: Option<u8>,
+    /// Its pages by policy, as each look at them finds them; `None`: not known.
+    pub by_policy: Option<PagesByPolicy>,
     /// Pages of hugetlbfs, known where `own_policy_pct` is.
     pub huge: Vec<HugePages>,
     /// The part of `rss` that is shared memory.
@@ -121,6 +125,7 @@ impl Actor {
             swapped: 0,
             memory: vec![],
             own_policy_pct: None,
+            by_policy: None,
             huge: vec![],
             shmem: 0,
             file_pct: 10,

@@ -6,7 +6,7 @@ use super::containers::{
 use super::hardware::{self, MEMORY, NODES};
 use super::{Actor, BOOT_NS, Machine, SECOND};
 use crate::model::counters::Counter;
-use crate::model::sample::{Comm, Counts, MemPolicy};
+use crate::model::sample::{Comm, Counts, MemPolicy, PagesByPolicy, SharedObject};
 
 /// MPOL_BIND and MPOL_INTERLEAVE of include/uapi/linux/mempolicy.h.
 const BIND: u16 = 2;
@@ -69,7 +69,16 @@ fn actors() -> Vec<Actor> {
 }
 
 fn process(pid: u32, comm: &str, cmdline: &str, cgroup: u64, rss: u64, memory: [u32; 4]) -> Actor {
-    Actor { cmdline: cmdline.into(), cgroup, rss, memory: memory.to_vec(), ..Actor::new(pid, comm) }
+    let by_policy =
+        Some(PagesByPolicy { mappings: 120, by_node: memory.to_vec(), ..PagesByPolicy::default() });
+    Actor {
+        cmdline: cmdline.into(),
+        cgroup,
+        rss,
+        memory: memory.to_vec(),
+        by_policy,
+        ..Actor::new(pid, comm)
+    }
 }
 
 /// Threads of `leader` beside itself, `each` made from its number.
@@ -88,13 +97,30 @@ fn pages(by_node: [u64; 4], cross: u64) -> Counts {
     ])
 }
 
-/// All memory on node 0, all work on node 2, and balancing cannot help: the pages are shared.
+/// A segment on node 0 that all processes share, all work on node 2, and balancing cannot help: pages that are shared stay.
 fn database() -> Vec<Actor> {
-    let memory = [980, 0, 44, 0];
-    let main = Actor {
-        uid: 26,
-        ..process(DATABASE, "postgres", "postgres: main -D /var/lib/postgresql", POSTGRES, 24 << 30, memory)
+    const SEGMENT: u64 = 23 << 30;
+    // Of the pages that are found of each process 43 are its own, on node 2.
+    let of_segment = vec![939, 0, 42, 0];
+    let segment = SharedObject {
+        device: 1,
+        inode: 32_768,
+        generation: 7,
+        bytes: SEGMENT,
+        resident_bytes: SEGMENT,
+        mappings: Some(4),
+        own_mappings: 1,
+        by_node: of_segment.clone(),
+        meant: vec![],
     };
+    let command = "postgres: main -D /var/lib/postgresql";
+    let main = process(DATABASE, "postgres", command, POSTGRES, SEGMENT + (1 << 30), [939, 0, 85, 0]);
+    let by_policy = main.by_policy.clone().map(|pages| PagesByPolicy {
+        shared: of_segment,
+        objects: vec![segment],
+        ..pages
+    });
+    let main = Actor { uid: 26, shmem: SEGMENT, by_policy, ..main };
     let backend = |pid: u32, client: &str, pct: f64| {
         let asked = pages([30, 0, 160, 0], 30).with([
             (Counter::HintFaults, 1900),

@@ -146,6 +146,8 @@ fn subject_of(finding: &Finding) -> Option<Subject> {
     let name = finding.identity.label.clone();
     match &finding.key.subject {
         finding::Subject::Process(pid, start_ns) => Some(Subject::Process((*pid, *start_ns), name)),
+        // Its leader has the details.
+        finding::Subject::Group(pid, start_ns) => Some(Subject::Process((*pid, *start_ns), name)),
         finding::Subject::Container(id) => Some(Subject::Container(*id, name)),
         finding::Subject::Node(node) => Some(Subject::Node(*node)),
         finding::Subject::Host | finding::Subject::Device(_) => None,
@@ -221,7 +223,9 @@ impl Screen for Findings {
 
     fn process(&self) -> Option<ProcessId> {
         match &self.selected()?.key.subject {
-            finding::Subject::Process(pid, start_ns) => Some((*pid, *start_ns)),
+            finding::Subject::Process(pid, start_ns) | finding::Subject::Group(pid, start_ns) => {
+                Some((*pid, *start_ns))
+            }
             _ => None,
         }
     }

@@ -1,0 +1,83 @@
+//! Lines that move the memory of a process, or of processes that share it, and those that bring it back.
+
+use super::guards::Placed;
+use super::view::{Of, View, process};
+use super::{Command, Scope, Subject, When, env, text};
+use crate::model::units::NodeId;
+use crate::snapshot::{ProcessGroup, Task};
+
+/// The share of shared memory that the lines have to reach, and lines at most: migratepages moves what the process that it
+/// names has in its page tables.
+const REACHED: f64 = 0.95;
+const LINES_MAX: usize = 8;
+
+/// Members of a group by the shared memory in their page tables, those with most first, until they reach nearly all of it.
+fn owners<'a>(view: &View<'a>, group: &ProcessGroup) -> Vec<&'a Task> {
+    let shared = |task: &Task| task.resident.map_or(0, |resident| resident.shmem_bytes);
+    let mut members: Vec<&Task> = group.members.iter().map(|at| &view.snapshot.tasks[*at]).collect();
+    members.sort_by_key(|task| (std::cmp::Reverse(shared(task)), task.raw.pid));
+    let most = members.first().map_or(0, |task| shared(task));
+    let reaches = most as f64 >= REACHED * group.object_bytes() as f64;
+    members.truncate(if reaches { 1 } else { LINES_MAX });
+    members
+}
+
+/// Lines that move memory of the subject from nodes to others; `words` say how much moves.
+pub fn there(view: &View<'_>, of: &Of<'_>, from: &[NodeId], to: &[NodeId], words: &str) -> Vec<Command> {
+    let pids = match of {
+        Of::Process(task) => vec![task.raw.pid],
+        Of::Group(_, group) => owners(view, group).iter().map(|task| task.raw.pid).collect(),
+        _ => Vec::new(),
+    };
+    let line = |(at, pid): (usize, u32)| {
+        let words = match (at, of) {
+            (0, Of::Group(..)) => format!("{words}; as root, or what others map, too, stays where it is"),
+            (0, _) => words.to_owned(),
+            _ => "the part that others have not touched".to_owned(),
+        };
+        env::move_memory(pid, from, to, words)
+    };
+    pids.into_iter().enumerate().filter_map(line).collect()
+}
+
+/// Commands that undo [`there`].
+pub fn back(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Vec<Command> {
+    match of {
+        Of::Process(task) => vec![env::move_back(task.raw.pid, placed, to, from)],
+        Of::Group(_, group) => {
+            let pids = owners(view, group).into_iter().map(|task| task.raw.pid);
+            let mut undo: Vec<Command> = pids.map(|pid| env::move_back(pid, placed, to, from)).collect();
+            // Without lines there is one sentence, not one for each.
+            undo.dedup();
+            undo
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The subject at the beginning of a sentence with its verb, and whose its memory is: `postgres runs`, `its`.
+pub fn who_runs(view: &View<'_>, of: &Of<'_>) -> (String, &'static str) {
+    match of {
+        Of::Process(task) => (format!("{} runs", text::comm(task.raw.comm)), "its"),
+        _ => (format!("{}, run", view.identity(of).label), "their"),
+    }
+}
+
+/// The process whose share of remote accesses tells whether the memory came: itself, or the busiest of the group.
+pub fn witness<'a>(view: &View<'a>, of: &Of<'a>) -> Option<(Subject, &'a Task)> {
+    let task = match of {
+        Of::Process(task) => task,
+        Of::Group(_, group) => {
+            let members = group.members.iter().map(|at| &view.snapshot.tasks[*at]);
+            members.max_by_key(|task| (task.run_ns(), std::cmp::Reverse(task.raw.pid)))?
+        }
+        _ => return None,
+    };
+    Some((process(&task.raw), task))
+}
+
+/// What to start it with, so that it does not come to this again.
+pub fn next_start(to: &[NodeId]) -> Command {
+    let words = format!("numactl --cpunodebind={} {}", super::command::node_list(to), env::preferred(to));
+    Command::words(When::NextStart, Scope::Process, words)
+}

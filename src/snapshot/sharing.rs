@@ -1,0 +1,255 @@
+//! Processes that share much memory, as groups: shared memory counts once in a group, and for each of its processes elsewhere.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::task::LookedUp;
+use super::{Memory, Snapshot, Tally, Task};
+use crate::model::process::ProcessId;
+use crate::model::sample::{PagesByPolicy, SharedObject};
+use crate::model::share::wilson_farther;
+
+/// The least memory of an object that makes a group: so much, or a twentieth of the smallest node.
+const LARGE_BYTES: f64 = (300u64 << 20) as f64;
+const LARGE_SHARE: f64 = 0.05;
+/// The least share of an object in the memory of all that map it.
+const SHARE: f64 = 0.2;
+/// The share of mappings of an object that the members may not explain.
+const UNKNOWN: f64 = 0.1;
+
+/// The identity of an object: device, inode, generation.
+type ObjectId = (u32, u64, u32);
+
+/// Processes that map the same large objects.
+#[derive(Clone, Debug)]
+pub struct ProcessGroup {
+    /// The member that others come from, or the oldest.
+    pub leader: ProcessId,
+    /// Places of its processes in the snapshot, ascending.
+    pub members: Vec<usize>,
+    /// Objects that make it a group, the largest first; with the pages that were found through one of the members.
+    pub objects: Vec<SharedObject>,
+    /// The leader's row with the sum of what all members did, and with the memory of the group.
+    pub row: Task,
+    /// Memory by node id whose policy names that node, bytes.
+    pub meant: Vec<f64>,
+    /// Other processes map an object, too, which are not known.
+    pub has_unknown_users: bool,
+    /// All members may use the same nodes, and their own policy is the default.
+    pub is_free: bool,
+    /// The container or cgroup that all members are in, by the id of its top.
+    pub container: Option<u64>,
+}
+
+impl ProcessGroup {
+    /// Bytes in memory of the objects, each once.
+    pub fn object_bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.resident_bytes).sum()
+    }
+}
+
+fn id(object: &SharedObject) -> ObjectId {
+    (object.device, object.inode, object.generation)
+}
+
+fn pages(by_node: &[u32]) -> f64 {
+    by_node.iter().map(|pages| f64::from(*pages)).sum()
+}
+
+/// An object with the places of the tasks that map it.
+struct Mapped {
+    facts: SharedObject,
+    by: Vec<usize>,
+}
+
+/// A process that maps objects, with what is known of its memory.
+struct Member<'a> {
+    memory: &'a Memory,
+    policies: &'a PagesByPolicy,
+}
+
+impl Member<'_> {
+    /// Memory that a number of its pages stands for, bytes.
+    fn bytes_of(&self, count: f64) -> f64 {
+        count * self.memory.bytes() / pages(&self.policies.by_node).max(1.0)
+    }
+
+    /// Memory by node that is not in shared objects, bytes.
+    fn private(&self) -> Vec<f64> {
+        let shared = |node: usize| self.policies.shared.get(node).copied().unwrap_or(0);
+        let all = self.policies.by_node.iter().enumerate();
+        all.map(|(node, count)| self.bytes_of(f64::from(count.saturating_sub(shared(node))))).collect()
+    }
+
+    /// The part of it that is on a node that its policy names.
+    fn private_meant(&self) -> Vec<f64> {
+        let of_objects = |node: usize| -> u32 {
+            self.policies.objects.iter().filter_map(|object| object.meant.get(node)).sum()
+        };
+        let all = self.policies.meant.iter().enumerate();
+        all.map(|(node, count)| self.bytes_of(f64::from(count.saturating_sub(of_objects(node))))).collect()
+    }
+}
+
+fn add(sum: &mut Vec<f64>, part: impl IntoIterator<Item = f64>) {
+    for (node, bytes) in part.into_iter().enumerate() {
+        if sum.len() <= node {
+            sum.push(0.0);
+        }
+        sum[node] += bytes;
+    }
+}
+
+/// Groups of a snapshot of processes, in the order of their leaders.
+pub fn groups(snapshot: &Snapshot) -> Vec<ProcessGroup> {
+    let mut members: HashMap<usize, Member<'_>> = HashMap::new();
+    let mut objects: BTreeMap<ObjectId, Mapped> = BTreeMap::new();
+    for (at, _) in snapshot.row_uses.iter().enumerate().filter(|(_, row)| row.rss_bytes > 0) {
+        let task = &snapshot.tasks[at];
+        let Some(policies) = task.by_policy().filter(|found| !task.exited && !found.objects.is_empty())
+        else {
+            continue;
+        };
+        let Some((_, Ok(memory))) = task.memory() else { continue };
+        for object in &policies.objects {
+            let mapped =
+                objects.entry(id(object)).or_insert_with(|| Mapped { facts: object.clone(), by: Vec::new() });
+            mapped.take(object, at);
+        }
+        members.insert(at, Member { memory, policies });
+    }
+    objects.retain(|_, mapped| mapped.by.len() > 1 && mapped.is_large(snapshot, &members));
+    let mut groups: Vec<ProcessGroup> = joined(objects)
+        .into_iter()
+        .map(|(places, objects)| group(snapshot, &members, places, objects))
+        .collect();
+    groups.sort_by_key(|group| group.leader);
+    groups
+}
+
+impl Mapped {
+    /// Adds what one more process says of it. The pages are those of the process that knows most of them.
+    fn take(&mut self, object: &SharedObject, at: usize) {
+        if !self.by.is_empty() {
+            self.facts.own_mappings = self.facts.own_mappings.saturating_add(object.own_mappings);
+            self.facts.resident_bytes = self.facts.resident_bytes.max(object.resident_bytes);
+            self.facts.mappings = self.facts.mappings.max(object.mappings);
+            if pages(&object.by_node) > pages(&self.facts.by_node) {
+                (self.facts.by_node, self.facts.meant) = (object.by_node.clone(), object.meant.clone());
+            }
+        }
+        self.by.push(at);
+    }
+
+    fn is_large(&self, snapshot: &Snapshot, members: &HashMap<usize, Member<'_>>) -> bool {
+        let sizes = snapshot.host.topology.nodes.iter().map(|node| node.mem_total_bytes as f64);
+        let smallest = sizes.filter(|bytes| *bytes > 0.0).fold(f64::INFINITY, f64::min);
+        let bytes = self.facts.resident_bytes as f64;
+        let private: f64 = self.by.iter().map(|at| members[at].private().iter().sum::<f64>()).sum();
+        bytes >= LARGE_BYTES.min(smallest * LARGE_SHARE)
+            && bytes >= SHARE * (bytes + private)
+            && pages(&self.facts.by_node) > 0.0
+    }
+}
+
+/// Objects with a common process, together, and all processes that map them.
+fn joined(objects: BTreeMap<ObjectId, Mapped>) -> Vec<(Vec<usize>, Vec<SharedObject>)> {
+    let mut groups: Vec<(Vec<usize>, Vec<SharedObject>)> = Vec::new();
+    for Mapped { facts, by } in objects.into_values() {
+        let (mut places, mut together) = (by, vec![facts]);
+        let (same, others): (Vec<_>, Vec<_>) = std::mem::take(&mut groups)
+            .into_iter()
+            .partition(|(known, _)| known.iter().any(|at| places.contains(at)));
+        groups = others;
+        for (known, objects) in same {
+            places.extend(known);
+            together.extend(objects);
+        }
+        places.sort_unstable();
+        places.dedup();
+        groups.push((places, together));
+    }
+    groups
+}
+
+fn group(
+    snapshot: &Snapshot,
+    members: &HashMap<usize, Member<'_>>,
+    places: Vec<usize>,
+    mut objects: Vec<SharedObject>,
+) -> ProcessGroup {
+    objects.sort_by_key(|object| (std::cmp::Reverse(object.resident_bytes), id(object)));
+    let (mut bytes, mut meant, mut squares) = (Vec::new(), Vec::new(), 0.0);
+    for object in &objects {
+        let all = pages(&object.by_node);
+        let per_page = object.resident_bytes as f64 / all;
+        add(&mut bytes, object.by_node.iter().map(|pages| f64::from(*pages) * per_page));
+        add(&mut meant, object.meant.iter().map(|pages| f64::from(*pages) * per_page));
+        let most = object.by_node.iter().copied().max().unwrap_or(0);
+        let error = wilson_farther(most.into(), all).map_or(100.0, |(_, error)| error);
+        squares += (object.resident_bytes as f64 * error).powi(2);
+    }
+    for member in places.iter().map(|at| &members[at]) {
+        let private = member.private();
+        squares += (private.iter().sum::<f64>() * member.memory.error_points).powi(2);
+        add(&mut bytes, private);
+        add(&mut meant, member.private_meant());
+    }
+    let all: f64 = bytes.iter().sum();
+    let memory = Memory { error_points: squares.sqrt() / all.max(1.0), bytes_by_node: bytes };
+    let tasks: Vec<&Task> = places.iter().map(|at| &snapshot.tasks[*at]).collect();
+    let first = leader(&tasks);
+    let nodes = |task: &&&Task| (task.cpu_nodes, task.mem_nodes) == (first.cpu_nodes, first.mem_nodes);
+    let has_default = |task: &&Task| matches!(task.raw.mempolicy.mode, 0 | 4);
+    let top = |task: &Task| {
+        let cgroup = task.raw.cgroup_id;
+        snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top)
+    };
+    ProcessGroup {
+        leader: first.raw.process(),
+        has_unknown_users: objects.iter().any(is_used_by_others),
+        is_free: tasks.iter().all(|task| nodes(&task) && has_default(task)),
+        container: tasks.iter().all(|task| top(task) == top(first)).then(|| top(first)),
+        row: sum(first, &tasks, memory, snapshot.mono_ns),
+        members: places,
+        objects,
+        meant,
+    }
+}
+
+/// Whether more than a tenth of the mappings of an object are not those of the members.
+fn is_used_by_others(object: &SharedObject) -> bool {
+    let Some(all) = object.mappings else { return true };
+    f64::from(all.saturating_sub(object.own_mappings)) > UNKNOWN * f64::from(all)
+}
+
+/// The member that all others come from, else the oldest.
+fn leader<'a>(tasks: &[&'a Task]) -> &'a Task {
+    let comes_from =
+        |task: &Task, parent: &Task| task.raw.pid == parent.raw.pid || task.raw.ppid == parent.raw.pid;
+    let parent = tasks.iter().find(|parent| tasks.iter().all(|task| comes_from(task, parent)));
+    let oldest = || tasks.iter().min_by_key(|task| (task.raw.leader_start_ns, task.raw.pid));
+    parent.or_else(oldest).expect("a group has two members at least")
+}
+
+/// One row for all: the leader's, with the sums of what all did, and this memory.
+fn sum(leader: &Task, tasks: &[&Task], memory: Memory, mono_ns: u64) -> Task {
+    let bytes = memory.bytes();
+    let age = tasks.iter().filter_map(|task| task.memory()).map(|(read_ns, _)| *read_ns).min();
+    let looked_up = LookedUp {
+        memory: Some((age.unwrap_or(mono_ns), Ok(memory))),
+        policies: None,
+        by_policy: None,
+        about: None,
+        memory_use: None,
+    };
+    Task {
+        threads: tasks.iter().map(|task| task.threads).sum(),
+        rss_bytes: bytes as u64,
+        resident: None,
+        looked_up: Some(Arc::new(looked_up)),
+        total: Tally::sum(tasks.iter().map(|task| task.total.clone()).collect()),
+        delta: Tally::sum(tasks.iter().map(|task| task.delta.clone()).collect()),
+        ..leader.clone()
+    }
+}

@@ -1,0 +1,220 @@
+//! Large and shared memory: severity by what is known of policies, and processes that share memory as one subject.
+
+use numatop_ng::finding::{Finding, Severity, Subject};
+use numatop_ng::model::sample::{PagesByPolicy, SharedObject};
+
+use crate::world::{Actor, GIB, Machine, SERVICE, TWO, commands, found, lines, machine, pages, undo, watch};
+
+const ID: &str = "memory-on-other-node";
+const SPREAD: &str = "spread-over-nodes";
+
+/// Its pages by policy: all that are found, and those that are meant to be where they are.
+fn policies(memory: &[u32], meant: &[u32]) -> Option<PagesByPolicy> {
+    let (by_node, explicit, meant) = (memory.to_vec(), meant.to_vec(), meant.to_vec());
+    Some(PagesByPolicy { mappings: 90, by_node, explicit, meant, ..PagesByPolicy::default() })
+}
+
+/// A database of so many GiB that runs on node 0, with this share of its memory on node 1.
+fn database(gib: u64, elsewhere: u32, meant: &[u32]) -> Actor {
+    let memory = pages(elsewhere);
+    let by_policy = policies(&memory, meant);
+    let actor = Actor { rss: gib * GIB, memory, by_policy, ..Actor::new(4242, "mysqld") };
+    actor.runs(&[(0, 400.0)])
+}
+
+pub fn world_of(actors: Vec<Actor>) -> Machine {
+    let mut world = machine(TWO, actors);
+    world.state.numa_balancing = Some(0);
+    for node in &mut world.nodes {
+        node.mem_total_bytes = 128 * GIB;
+        node.managed_bytes = 128 * GIB;
+        node.mem_free_bytes = 90 * GIB;
+    }
+    world
+}
+
+fn one(world: Machine, id: &str) -> Option<Finding> {
+    let mut found = found(world, 70, id);
+    assert!(found.len() < 2, "{found:?}");
+    found.pop()
+}
+
+mod severity {
+    use super::*;
+
+    fn of(actor: Actor) -> Option<(Severity, usize)> {
+        one(world_of(vec![actor]), ID).map(|finding| (finding.severity, commands(&finding).len()))
+    }
+
+    #[test]
+    fn a_process_larger_than_any_walk_is_a_warning() {
+        assert_eq!(of(database(48, 96, &[])), Some((Severity::Warning, 1)));
+    }
+
+    #[test]
+    fn without_policies_it_is_an_info() {
+        let unknown = Actor { by_policy: None, ..database(48, 96, &[]) };
+        assert_eq!(of(unknown), Some((Severity::Info, 1)));
+    }
+
+    #[test]
+    fn memory_that_is_meant_to_be_there_is_no_finding() {
+        assert_eq!(of(database(48, 96, &[0, 983])), None);
+        assert_eq!(of(database(48, 96, &[0, 850])), None, "a tenth of it is not meant");
+    }
+
+    #[test]
+    fn a_policy_that_names_the_node_where_it_runs_means_nothing_elsewhere() {
+        assert_eq!(of(database(48, 96, &[40])), Some((Severity::Warning, 1)));
+    }
+
+    #[test]
+    fn the_rest_beside_memory_that_is_meant_is_told_without_a_line() {
+        assert_eq!(of(database(48, 96, &[0, 100])), Some((Severity::Warning, 0)));
+        assert_eq!(of(database(48, 96, &[0, 400])), Some((Severity::Info, 0)), "which is used is not known");
+    }
+
+    #[test]
+    fn a_share_within_its_error_of_the_limit_is_an_info() {
+        assert_eq!(of(database(48, 22, &[])).map(|(severity, _)| severity), Some(Severity::Info));
+        assert_eq!(of(database(48, 30, &[])).map(|(severity, _)| severity), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn mappings_that_changed_too_much_are_not_known() {
+        let mut actor = database(48, 96, &[]);
+        actor.by_policy.as_mut().unwrap().unmatched = 300;
+        assert_eq!(of(actor).map(|(severity, _)| severity), Some(Severity::Info));
+    }
+
+    #[test]
+    fn more_memory_that_is_meant_never_raises_it() {
+        let mut last = Some(Severity::Critical);
+        for meant in (0..=983).step_by(60) {
+            let severity = of(database(48, 96, &[0, meant])).map(|(severity, _)| severity);
+            assert!(severity <= last, "{meant}: {severity:?} after {last:?}");
+            last = severity;
+        }
+    }
+}
+
+/// A segment of so many GiB with this share of it on node 1, and processes on node 0 that share it. Each has one GiB of its own.
+pub fn sharing(gib: u64, elsewhere: u32, pids: std::ops::Range<u32>) -> Vec<Actor> {
+    let count = pids.len() as u32;
+    // Of 1,024 pages these are the segment's.
+    let of_segment = (gib * 1024 / (gib + 1)) as u32;
+    let away = of_segment * elsewhere / 100;
+    let segment = SharedObject {
+        device: 5,
+        inode: 77,
+        generation: 3,
+        bytes: gib * GIB,
+        resident_bytes: gib * GIB,
+        mappings: Some(count),
+        own_mappings: 1,
+        by_node: vec![of_segment - away, away],
+        meant: vec![],
+    };
+    let memory = vec![1024 - away, away];
+    let process = |pid: u32| {
+        let by_policy = policies(&memory, &[]).map(|pages| PagesByPolicy {
+            shared: segment.by_node.clone(),
+            objects: vec![segment.clone()],
+            ..pages
+        });
+        Actor {
+            ppid: 900,
+            cgroup: SERVICE,
+            rss: (gib + 1) * GIB,
+            shmem: gib * GIB,
+            memory: memory.clone(),
+            by_policy,
+            ..Actor::new(pid, "postgres")
+        }
+        .runs(&[(0, 40.0)])
+    };
+    pids.map(process).collect()
+}
+
+mod groups {
+    use super::*;
+
+    #[test]
+    fn processes_that_share_memory_are_one_finding_with_one_line() {
+        let finding = one(world_of(sharing(24, 96, 900..904)), ID).unwrap();
+        assert_eq!(finding.severity, Severity::Warning);
+        assert_eq!(finding.key.subject, Subject::Group(900, 900_000_000));
+        assert_eq!(finding.identity.label, "mysql.service, 4 processes");
+        assert_eq!(finding.identity.members.len(), 4);
+        let words = &finding.told.commands[0].words;
+        assert!(words.starts_with("23.0 GiB move to node 0"), "{words}");
+        assert_eq!(commands(&finding), ["migratepages 900 1 0"]);
+        assert_eq!(undo(&finding), [""; 0], "node 0 has memory of its own there");
+    }
+
+    #[test]
+    fn a_process_alone_in_its_group_is_a_process() {
+        // Three mappings, all its own.
+        let mut alone = sharing(24, 96, 900..901);
+        let segment = &mut alone[0].by_policy.as_mut().unwrap();
+        (segment.shared, segment.objects) = (vec![], vec![]);
+        alone[0].runs = vec![(0, 160.0)];
+        let finding = one(world_of(alone), ID).unwrap();
+        assert_eq!(finding.key.subject, Subject::Process(900, 900_000_000));
+        assert_eq!(finding.severity, Severity::Warning);
+    }
+
+    #[test]
+    fn a_segment_that_is_meant_to_be_there_is_quiet() {
+        let mut meant = sharing(24, 96, 900..904);
+        for actor in &mut meant {
+            let pages = actor.by_policy.as_mut().unwrap();
+            let all = pages.objects[0].by_node.clone();
+            (pages.meant, pages.explicit) = (all.clone(), all.clone());
+            pages.objects[0].meant = all;
+        }
+        assert_eq!(one(world_of(meant), ID), None);
+    }
+
+    #[test]
+    fn members_are_no_subjects_of_their_own() {
+        let engine = watch(world_of(sharing(24, 96, 900..904)), 70);
+        assert_eq!(lines(&engine), ["warning estimated memory-on-other-node/group 900@900000000"]);
+    }
+
+    #[test]
+    fn a_small_object_makes_no_group() {
+        let mut small = sharing(24, 96, 900..904);
+        for actor in &mut small {
+            actor.by_policy.as_mut().unwrap().objects[0].resident_bytes = 100 << 20;
+        }
+        assert_eq!(one(world_of(small), ID), None, "a fifth of its memory is shared");
+    }
+
+    #[test]
+    fn a_group_has_the_verdict_of_one_process_with_the_same_sums() {
+        for elsewhere in [10, 30, 60, 96] {
+            let group = one(world_of(sharing(24, elsewhere, 900..904)), ID);
+            let mut whole = database(28, elsewhere * 24 / 28, &[]);
+            whole.runs = vec![(0, 160.0)];
+            let process = one(world_of(vec![whole]), ID);
+            let severity = |finding: Option<Finding>| finding.map(|finding| finding.severity);
+            assert_eq!(severity(group), severity(process), "{elsewhere} %");
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_spread_is_bound_as_its_unit() {
+        let mut spread = sharing(24, 50, 900..904);
+        for actor in &mut spread {
+            (actor.runs, actor.node_moves) = (vec![(0, 20.0), (1, 20.0)], 20);
+        }
+        let finding = one(world_of(spread), SPREAD).unwrap();
+        assert_eq!(finding.severity, Severity::Warning);
+        let lines = commands(&finding);
+        assert!(
+            lines[0].starts_with("systemctl set-property --runtime mysql.service AllowedCPUs="),
+            "{lines:?}"
+        );
+    }
+}
