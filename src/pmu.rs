@@ -1,5 +1,6 @@
 //! Performance counters: their names and what they count on this CPU, opening them.
 
+pub mod arm_events;
 pub mod budget;
 pub mod builtin;
 pub mod catalog;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use super::arm_events::{self, Listed};
 use super::builtin;
 use super::cpu_kind::CpuKind;
 use super::device::Device;
@@ -137,10 +138,13 @@ impl Core {
             .find(|known| fits(known.table))
             .or_else(|| tables.iter().find(|known| known.table.fallback == Some(fallback)))
             .expect("a test finds the built-in fallbacks");
-        let advertised_only = matches!(kind, Ok(CpuKind::Arm { .. }));
+        let is_arm = matches!(kind, Ok(CpuKind::Arm { .. }));
         let resolve = |entry: &Entry| Resolved {
             entry: entry.clone(),
-            event: resolve(entry, device.as_ref(), advertised_only),
+            event: resolve(entry, device.as_ref()).and_then(|event| {
+                let sure = !entry.assumed && table.fallback.is_none();
+                if is_arm { implemented(entry, sure, device.as_ref()) } else { Ok(()) }.map(|()| event)
+            }),
             tested: Tested::Unsaid,
         };
         Core {
@@ -165,9 +169,29 @@ impl Core {
     }
 }
 
-/// `advertised_only`: an event that an Arm core does not implement opens all the same and stays 0, so only what
-/// the kernel lists is used (drivers/perf/arm_pmuv3.c shows those events whose PMCEID bit is set).
-fn resolve(entry: &Entry, device: Option<&Device>, advertised_only: bool) -> Reading<Event> {
+/// Whether an Arm core implements the event of an entry, as far as its kernel says. Where it says nothing, the event is
+/// opened by its code if a list of this CPU is `sure` to have it.
+///
+/// # Errors
+/// The core does not implement it, or neither kernel nor table know that it does.
+fn implemented(entry: &Entry, sure: bool, device: Option<&Device>) -> Reading<()> {
+    let code = entry.terms().and_then(|terms| terms.value("event"));
+    let (Some(code), Some(device)) = (code, device) else { return Ok(()) };
+    let name = arm_events::kernel_name(code).map_or_else(|| format!("code {code:#x}"), str::to_string);
+    match arm_events::listed(code, &device.advertised) {
+        Listed::No => Err(Missing::Unsupported(format!(
+            "the kernel does not list {name} for the PMU {}: this core does not implement it, or a hypervisor hides it",
+            device.name
+        ))),
+        Listed::Unknown if !sure => Err(Missing::Unsupported(format!(
+            "no event list of this CPU is public, and this kernel cannot tell whether the PMU {} implements {name}",
+            device.name
+        ))),
+        Listed::Yes | Listed::Unknown => Ok(()),
+    }
+}
+
+fn resolve(entry: &Entry, device: Option<&Device>) -> Reading<Event> {
     let Some(device) = device else {
         return Err(Missing::Unsupported("the kernel shows no PMU of the CPU cores".into()));
     };
@@ -186,13 +210,6 @@ fn resolve(entry: &Entry, device: Option<&Device>, advertised_only: bool) -> Rea
     if let Some(kernel) = &entry.kernel {
         let event = Event::named(kernel).map_err(|why| Missing::Unsupported(why.to_string()))?;
         return Ok(Event { kind: event.kind, config: event.config, cpus: device.cpus.clone(), ..described });
-    }
-    let advertised = entry.name.to_lowercase();
-    if advertised_only && !device.advertised.contains(&advertised) {
-        return Err(Missing::Unsupported(format!(
-            "the kernel does not list {advertised} for the PMU {}: this core does not implement it",
-            device.name
-        )));
     }
     let terms = entry.terms().ok_or_else(|| Missing::Unsupported("its encoding is not sound".into()))?;
     let words = device.format.encode(&terms).map_err(|why| {

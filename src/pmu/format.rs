@@ -41,9 +41,14 @@ impl Terms {
         Ok(Terms(terms))
     }
 
+    /// The value of a term.
+    pub fn value(&self, term: &str) -> Option<u64> {
+        self.0.iter().find(|(name, _)| name == term).map(|(_, value)| *value)
+    }
+
     /// True when the event needs one of the two offcore-response registers of the hardware thread.
     pub fn uses_offcore(&self) -> bool {
-        self.0.iter().any(|(name, _)| name == "offcore_rsp")
+        self.value("offcore_rsp").is_some()
     }
 }
 

@@ -41,3 +41,6 @@ mod systemd;
 mod terminal;
 mod traces;
 mod units;
+#[path = "../worlds/pmu_tables/upstream.rs"]
+#[allow(dead_code, reason = "one of several users")]
+mod upstream;

@@ -1,12 +1,13 @@
 //! Machines as far as events are concerned: a CPU and its PMUs below a folder of their own.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use numatop_ng::pmu::builtin;
-use numatop_ng::pmu::table::{CpuMatch, Table};
+use numatop_ng::pmu::cpu_kind::CpuKind;
+
+use super::upstream;
 
 /// The ids of a CPU.
 #[derive(Clone, Copy, Debug)]
@@ -52,15 +53,13 @@ impl Machine {
         Machine { root }
     }
 
-    /// `cpu` with the PMU that Linux shows for it; on Arm with every event that the tables know.
+    /// `cpu` with the PMU that Linux shows for it.
     pub fn new(cpu: Cpu) -> Machine {
         let machine = Machine::empty().with_cpu(0, cpu);
         match cpu {
             Cpu::X86("GenuineIntel", ..) => machine.with_pmu("cpu", None, INTEL),
             Cpu::X86(..) => machine.with_pmu("cpu", None, AMD),
-            Cpu::Arm(..) => {
-                machine.with_pmu("armv8_pmuv3_0", Some("0-7"), ARM).advertising("armv8_pmuv3_0", &all_names())
-            }
+            Cpu::Arm(..) => machine.with_arm_pmu("armv8_pmuv3_0", "0-7", cpu),
         }
     }
 
@@ -108,16 +107,14 @@ impl Machine {
         machine
     }
 
-    pub fn with_arm_pmu(self, name: &str, cpus: &str) -> Machine {
-        self.with_pmu(name, Some(cpus), ARM).advertising(name, &all_names())
-    }
-
-    /// The PMU lists these events.
-    pub fn advertising(mut self, pmu: &str, names: &BTreeSet<String>) -> Machine {
-        for name in names {
-            self = self.with(&format!("sys/bus/event_source/devices/{pmu}/events/{name}"), "event=0x0\n");
+    /// The PMU of such cores: it lists what a current kernel lists of the events that they implement.
+    pub fn with_arm_pmu(self, name: &str, cpus: &str, cpu: Cpu) -> Machine {
+        let mut machine = self.with_pmu(name, Some(cpus), ARM);
+        for (code, event) in listed(cpu) {
+            let path = format!("sys/bus/event_source/devices/{name}/events/{event}");
+            machine = machine.with(&path, &format!("event={code:#06x}\n"));
         }
-        self
+        machine
     }
 
     /// A file with this content.
@@ -140,9 +137,17 @@ impl Drop for Machine {
     }
 }
 
-/// The names of the events of all Arm tables as Arm kernels write them.
-fn all_names() -> BTreeSet<String> {
-    let is_arm = |table: &Table| table.cpus.iter().any(|cpu| matches!(cpu, CpuMatch::Arm { .. }));
-    let of_arm = builtin::tables().filter(|(_, table)| is_arm(table)).flat_map(|(_, table)| &table.events);
-    of_arm.map(|entry| entry.name.to_lowercase()).collect()
+/// Events that a current kernel lists for cores of a kind: common ones that the list of this CPU has. A core without a
+/// list is taken to implement those of the first server cores of Arm.
+pub fn listed(cpu: Cpu) -> Vec<(u64, String)> {
+    let Cpu::Arm(implementer, part) = cpu else { return Vec::new() };
+    let kind = CpuKind::Arm { implementer, part };
+    let facts =
+        builtin::tables().find(|(_, table)| table.matches(&kind)).map(|(_, table)| upstream::about(table));
+    let facts = facts.unwrap_or_default();
+    let implements = |code: u64| match facts.as_slice() {
+        [] => (0x00..0x39).contains(&code),
+        facts => facts.iter().any(|fact| fact.events.contains(&code)),
+    };
+    upstream::sysfs().into_iter().filter(|(code, _)| implements(*code)).collect()
 }

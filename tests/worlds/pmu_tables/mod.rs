@@ -2,8 +2,10 @@
 //!
 //! On machines made of files: no PMU is needed.
 
+mod arm_lists;
 mod known;
 mod machine;
+mod upstream;
 
 use std::path::Path;
 
@@ -336,20 +338,6 @@ fn when_others_hold_the_counters_the_last_roles_go_first() {
 }
 
 #[test]
-fn an_arm_event_that_is_not_advertised_is_not_used() {
-    let pmu = "sys/bus/event_source/devices/armv8_pmuv3_0/events";
-    let machine = Machine::new(NEOVERSE_N1).without(&format!("{pmu}/remote_access"));
-    let catalog = catalog(&machine);
-    let budget = Budget::read(&machine.root, &catalog, false, None);
-
-    let choice = choose(&catalog, budget, "auto,REMOTE_ACCESS");
-
-    assert_eq!(names(&choice), ["cycles", "instructions"]);
-    assert!(choice.absent[&Role::Lma].to_string().contains("does not list remote_access"));
-    assert!(choice.refused["REMOTE_ACCESS"].to_string().contains("does not list remote_access"));
-}
-
-#[test]
 fn on_arm_local_is_what_missed_the_last_cache_and_was_not_remote() {
     let machine = Machine::new(NEOVERSE_N1);
     let catalog = catalog(&machine);
@@ -369,8 +357,8 @@ fn cores_of_two_kinds_have_events_of_their_own() {
     let machine = Machine::empty()
         .with_cpu(0, NEOVERSE_N1)
         .with_cpu(4, NEOVERSE_V1)
-        .with_arm_pmu("armv8_neoverse_n1", "0-3")
-        .with_arm_pmu("armv8_neoverse_v1", "4-7");
+        .with_arm_pmu("armv8_neoverse_n1", "0-3", NEOVERSE_N1)
+        .with_arm_pmu("armv8_neoverse_v1", "4-7", NEOVERSE_V1);
     let catalog = catalog(&machine);
     let budget = Budget::read(&machine.root, &catalog, false, None);
 
@@ -390,8 +378,8 @@ fn a_role_that_only_some_cores_have_is_not_counted() {
     let machine = Machine::empty()
         .with_cpu(0, NEOVERSE_N1)
         .with_cpu(4, Arm(0xc0, 0xac3))
-        .with_arm_pmu("armv8_big", "0-3")
-        .with_arm_pmu("armv8_little", "4-7");
+        .with_arm_pmu("armv8_big", "0-3", NEOVERSE_N1)
+        .with_arm_pmu("armv8_little", "4-7", Arm(0xc0, 0xac3));
     let catalog = catalog(&machine);
     let budget = Budget::read(&machine.root, &catalog, false, None);
 

@@ -1,0 +1,126 @@
+//! Facts of public event lists, as `scripts/upstream-events` wrote them: names and numbers of the events that our
+//! tables use. Each file names its source and version in its first line.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use numatop_ng::pmu::table::{CpuMatch, Table};
+
+/// An event of a list.
+#[derive(Debug)]
+pub struct Fact {
+    /// `perfmon/BDX`: the source, and its list for one microarchitecture.
+    pub list: String,
+    /// Codes that it can be counted with; none for half of an offcore value.
+    pub events: Vec<u64>,
+}
+
+/// CPUs that a list is about; ranges are inclusive.
+#[derive(Debug)]
+pub struct Id {
+    pub list: String,
+    /// CPUID's, or `arm`.
+    pub vendor: String,
+    /// Implementer on Arm.
+    pub family: u32,
+    /// Parts on Arm.
+    pub models: (u32, u32),
+    pub steppings: (u32, u32),
+}
+
+impl Id {
+    /// Whether `table` claims one of these CPUs.
+    fn meets(&self, table: &Table) -> bool {
+        let meet = |a: (u32, u32), b: (u32, u32)| a.0 <= b.1 && b.0 <= a.1;
+        table.cpus.iter().any(|cpu| match cpu {
+            CpuMatch::X86 { vendor, family, models, steppings } => {
+                *vendor == self.vendor
+                    && *family == self.family
+                    && models.iter().any(|range| meet(*range, self.models))
+                    && steppings.is_none_or(|range| meet(range, self.steppings))
+            }
+            CpuMatch::Arm { implementer, part } => {
+                self.vendor == "arm" && *implementer == self.family && meet((*part, *part), self.models)
+            }
+        })
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/worlds/pmu_tables/upstream")
+}
+
+/// The lines of a file, split at tabs, without the source and the names of the columns.
+fn lines(file: &Path) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+    let rows = text.lines().filter(|line| !line.starts_with('#')).skip(1);
+    rows.map(|line| line.split('\t').map(str::to_string).collect()).collect()
+}
+
+fn number(text: &str) -> u64 {
+    match text {
+        "-" => 0,
+        hex => u64::from_str_radix(hex.trim_start_matches("0x"), 16).unwrap_or_else(|_| panic!("'{hex}'")),
+    }
+}
+
+fn small(text: &str) -> u32 {
+    u32::try_from(number(text)).unwrap()
+}
+
+/// Files whose name begins so.
+fn files(prefix: &str) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(prefix));
+    paths.sort_unstable();
+    paths
+}
+
+/// Every event of every list.
+pub fn facts() -> &'static [Fact] {
+    static FACTS: LazyLock<Vec<Fact>> = LazyLock::new(|| {
+        let sources = ["arm-data.", "libpfm4.", "likwid.", "linux.", "perfmon."];
+        let rows = sources.iter().flat_map(|prefix| files(prefix)).flat_map(|file| lines(&file));
+        rows.map(|row| Fact {
+            list: row[0].clone(),
+            events: row[2].split('|').filter(|code| *code != "-").map(number).collect(),
+        })
+        .collect()
+    });
+    &FACTS
+}
+
+/// The ids of one source (`perfmon`, `linux-x86`, `amd.c`, …).
+pub fn ids(source: &str) -> Vec<Id> {
+    let rows = files(&format!("ids-{source}.tsv")).into_iter().flat_map(|file| lines(&file));
+    rows.map(|row| Id {
+        list: row[0].clone(),
+        vendor: row[1].clone(),
+        family: small(&row[2]),
+        models: (small(&row[3]), small(&row[4])),
+        steppings: (small(&row[5]), small(&row[6])),
+    })
+    .collect()
+}
+
+/// The sources of ids that say which list a CPU has.
+pub const SOURCES: [&str; 6] = ["arm-data", "libpfm4", "likwid", "linux-arm64", "linux-x86", "perfmon"];
+
+/// The facts about CPUs that a table claims.
+pub fn about(table: &Table) -> Vec<&'static Fact> {
+    let lists: BTreeSet<String> = SOURCES
+        .iter()
+        .flat_map(|source| ids(source))
+        .filter(|id| id.meets(table))
+        .map(|id| id.list)
+        .collect();
+    facts().iter().filter(|fact| lists.contains(&fact.list)).collect()
+}
+
+/// The events that the kernel's driver for Arm lists where the core implements them: code and name.
+pub fn sysfs() -> Vec<(u64, String)> {
+    lines(&folder().join("sysfs.tsv")).into_iter().map(|row| (number(&row[0]), row[1].clone())).collect()
+}
