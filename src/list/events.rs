@@ -113,7 +113,7 @@ fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width
         out += &name;
         let assumed = if entry.assumed { " The numbers are assumed." } else { "" };
         out += &hanging(INDENT, words(&clean_str(&resolved.encoding())), width);
-        out += &hanging(INDENT, words(&clean_str(&format!("{}{assumed}", entry.counts))), width);
+        out += &hanging(INDENT, words(&clean_str(&format!("{}{assumed}", entry.meaning()))), width);
         if some_tested && !resolved.tested.is_unsaid() {
             out += &hanging(INDENT, words(&clean_str(resolved.tested.words())), width);
         }

@@ -204,7 +204,7 @@ fn resolve(entry: &Entry, device: Option<&Device>) -> Reading<Event> {
         name: entry.name.clone(),
         role: entry.role,
         share_of,
-        counts: entry.counts.clone(),
+        counts: entry.meaning(),
         ..Event::default()
     };
     if let Some(kernel) = &entry.kernel {

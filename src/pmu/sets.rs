@@ -248,7 +248,7 @@ impl Chooser<'_> {
         let mut event = Event::named(name).unwrap_or_default();
         let mut place = Place::Any;
         if let Some(resolved) = self.catalog.cores.iter().find_map(|core| core.of(role).next()) {
-            event.counts = format!("{}: {}", resolved.entry.name, resolved.entry.counts);
+            event.counts = format!("{}: {}", resolved.entry.name, resolved.entry.meaning());
             place = resolved.entry.counters;
             event.tested = resolved.tested.clone();
         }

@@ -160,6 +160,9 @@ pub struct Entry {
     pub encoding: Option<String>,
     /// the kernel's own name of it, where the kernel knows better which counter to use.
     pub kernel: Option<String>,
+    /// The vendor's names whose values are ORed to this encoding, where the vendor does not name the whole.
+    #[serde(default)]
+    pub composed: Vec<String>,
     #[serde(default)]
     pub counters: Place,
     /// It counts issue slots: so many of a cycle, or
@@ -186,6 +189,16 @@ fn first() -> u32 {
 }
 
 impl Entry {
+    /// Its meaning in full: `counts`, the parts of a composed encoding, and errata.
+    pub fn meaning(&self) -> String {
+        let composed = match self.composed.as_slice() {
+            [] => String::new(),
+            names => format!(" Composed of {}; the vendor does not name the whole.", names.join(" and ")),
+        };
+        let errata = self.errata.as_ref().map_or(String::new(), |errata| format!(" Errata: {errata}."));
+        format!("{}{composed}{errata}", self.counts)
+    }
+
     /// The terms of its encoding; `None` for an event of the kernel.
     pub fn terms(&self) -> Option<Terms> {
         self.encoding.as_ref().and_then(|text| Terms::parse(text).ok())
@@ -271,6 +284,10 @@ impl Entry {
             }
             _ => anyhow::bail!("it needs either 'encoding' or 'kernel'"),
         }
+        ensure!(
+            self.composed.is_empty() || self.composed.len() > 1 && self.encoding.is_some(),
+            "'composed' names the two or more events whose values 'encoding' has"
+        );
         ensure!(self.slots_per_cycle != Some(0), "slots_per_cycle is 1 or more");
         ensure!(
             self.slots_per_cycle.is_none() || !self.of_slots,

@@ -17,6 +17,7 @@ pub const KNOWN: &[(Cpu, &str, &[Attr])] = &[
         ("CPU_CLK_UNHALTED.THREAD", KERNEL, 0x0, 0x0),
         ("OFFCORE_RESPONSE.ALL_READS.LLC_MISS.LOCAL_DRAM", PMU, 0x1b7, 0x6040007f7),
         ("OFFCORE_RESPONSE.ALL_READS.LLC_MISS.REMOTE_DRAM", PMU, 0x1bb, 0x63bc007f7),
+        ("OFFCORE_RESPONSE.DEMAND_DATA_RD.LLC_MISS.REMOTE_DRAM", PMU, 0x1b7, 0x63bc00001),
         ("IDQ_UOPS_NOT_DELIVERED.CYCLES_0_UOPS_DELIV.CORE", PMU, 0x400019c, 0x0),
         ("RESOURCE_STALLS.ANY", PMU, 0x1a2, 0x0),
         ("LONGEST_LAT_CACHE.MISS", PMU, 0x412e, 0x0),
@@ -106,7 +107,7 @@ pub const KNOWN: &[(Cpu, &str, &[Attr])] = &[
         ("ls_refills_from_sys.ls_mabresp_lcl_dram", PMU, 0x843, 0x0),
         ("ls_refills_from_sys.ls_mabresp_rmt_dram", PMU, 0x4043, 0x0),
         ("de_dis_uop_queue_empty_di0", PMU, 0xa9, 0x0),
-        ("ls_l1_d_tlb_miss.all_l2_miss", PMU, 0xf045, 0x0),
+        ("l2_dtlb_misses", PMU, 0xf045, 0x0),
         ("de_dis_dispatch_token_stalls1.load_queue_token_stall", PMU, 0x2ae, 0x0),
     ]),
     (X86("AuthenticAMD", 0x19, 0x01, 1), "amd/zen3", &[
@@ -115,6 +116,7 @@ pub const KNOWN: &[(Cpu, &str, &[Attr])] = &[
         ("ls_any_fills_from_sys.mem_io_remote", PMU, 0x4044, 0x0),
         ("de_dis_uop_queue_empty_di0", PMU, 0xa9, 0x0),
         ("l2_dtlb_misses", PMU, 0xf045, 0x0),
+        ("bp_l1_tlb_miss_l2_tlb_miss.all", PMU, 0xf85, 0x0),
         ("de_dis_dispatch_token_stalls1.load_queue_rsrc_stall", PMU, 0x2ae, 0x0),
     ]),
     (X86("AuthenticAMD", 0x19, 0x11, 1), "amd/zen4", &[
@@ -216,6 +218,7 @@ pub const KNOWN: &[(Cpu, &str, &[Attr])] = &[
         ("STALL_FRONTEND", PMU, 0x23, 0x0),
         ("STALL_BACKEND", PMU, 0x24, 0x0),
         ("STALL_BACKEND_MEM", PMU, 0x4005, 0x0),
+        ("STALL_BACKEND_TLB", PMU, 0x8167, 0x0),
         ("DTLB_WALK", PMU, 0x34, 0x0),
     ]),
     (Arm(0x70, 0x660), "phytium/ftc66x", &[

@@ -107,10 +107,12 @@ fn no_cpu_is_in_two_tables() {
 fn amd_models_split_where_the_kernel_splits_them() {
     for (family, model, id) in [
         (0x17, 0x08, "amd/zen1"),
+        (0x17, 0x50, "amd/zen1"),
         (0x17, 0x71, "amd/zen2"),
         (0x19, 0x0f, "amd/zen3"),
         (0x19, 0x10, "amd/zen4"),
         (0x19, 0x21, "amd/zen3"),
+        (0x19, 0x30, "amd/zen3"),
         (0x19, 0x44, "amd/zen3"),
         (0x19, 0x61, "amd/zen4"),
         (0x19, 0xa0, "amd/zen4"),
@@ -118,6 +120,7 @@ fn amd_models_split_where_the_kernel_splits_them() {
         (0x1a, 0x44, "amd/zen5"),
         (0x1a, 0x50, "amd/zen6"),
         (0x1a, 0x70, "amd/zen5"),
+        (0x1a, 0xd0, "amd/zen5"),
         (0x1b, 0x00, "generic/kernel"),
     ] {
         let machine = Machine::new(X86("AuthenticAMD", family, model, 0));
@@ -581,6 +584,7 @@ fn a_user_s_mistake_is_named_with_its_file() {
         ("counts", "count", "count"),
         ("MY.EVENT", "MY EVENT", "spaces"),
         ("[[cpu]]\nvendor = \"GenuineIntel\"\nfamily = 0x06\nmodels = [[0x6a, 0x6a]]\n", "", "[[cpu]]"),
+        ("source = \"me\"", "composed = [\"MY.PART\"]\nsource = \"me\"", "composed"),
         ("encoding = \"event=0x12,umask=0x34,cmask=2\"", "kernel = \"cyclse\"", "cyclse"),
     ] {
         let error = wrong(from, to);
