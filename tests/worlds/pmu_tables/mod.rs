@@ -94,6 +94,23 @@ fn every_entry_resolves_and_every_role_is_there_or_explained() {
 }
 
 #[test]
+fn errata_and_parts_are_in_the_text_because_they_are_keys() {
+    let broadwell = catalog(&Machine::new(X86("GenuineIntel", 0x06, 0x4f, 1)));
+    let text =
+        |catalog: &Catalog, name: &str| catalog.named(name).unwrap().event.as_ref().unwrap().counts.clone();
+    assert!(text(&broadwell, "ITLB_MISSES.MISS_CAUSES_A_WALK").ends_with(" Errata: BDM69."));
+    let ice_lake = catalog(&Machine::new(ICE_LAKE));
+    let composed = text(&ice_lake, "OCR.READS_TO_CORE.REMOTE_NODE_DRAM");
+    let parts = "OCR.READS_TO_CORE.REMOTE_DRAM and OCR.READS_TO_CORE.SNC_DRAM";
+    assert!(composed.contains(&format!("Composed of {parts}")), "{composed}");
+    for (id, table) in builtin::tables() {
+        for entry in &table.events {
+            assert!(!entry.counts.to_lowercase().contains("errat"), "{id}: {}: typed errata", entry.name);
+        }
+    }
+}
+
+#[test]
 fn no_cpu_is_in_two_tables() {
     for (cpu, id, _) in KNOWN {
         let kind = numatop_ng::pmu::cpu_kind::CpuKind::read(&Machine::new(*cpu).root, CpuId(0)).unwrap();
