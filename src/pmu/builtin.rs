@@ -9,7 +9,7 @@ macro_rules! tables {
     ($($id:literal),* $(,)?) => { [$(($id, include_str!(concat!("events/", $id, ".toml")))),*] };
 }
 
-const TEXTS: [(&str, &str); 29] = tables![
+const TEXTS: [(&str, &str); 32] = tables![
     "amd/zen1",
     "amd/zen2",
     "amd/zen3",
@@ -25,6 +25,7 @@ const TEXTS: [(&str, &str); 29] = tables![
     "arm/neoverse-v2",
     "arm/neoverse-v3",
     "fujitsu/a64fx",
+    "fujitsu/monaka",
     "generic/arm-pmuv3",
     "generic/kernel",
     "hisilicon/tsv110",
@@ -34,10 +35,12 @@ const TEXTS: [(&str, &str); 29] = tables![
     "intel/clearwater-forest",
     "intel/emerald-rapids",
     "intel/granite-rapids",
+    "intel/haswell-ep",
     "intel/ice-lake-sp",
     "intel/sapphire-rapids",
     "intel/sierra-forest",
     "intel/skylake-sp",
+    "nvidia/olympus",
     "phytium/ftc66x",
 ];
 

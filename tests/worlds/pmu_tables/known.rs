@@ -13,6 +13,15 @@ pub type Attr = (&'static str, u32, u64, u64);
 
 #[rustfmt::skip]
 pub const KNOWN: &[(Cpu, &str, &[Attr])] = &[
+    (X86("GenuineIntel", 0x06, 0x3f, 2), "intel/haswell-ep", &[
+        ("CPU_CLK_UNHALTED.THREAD", KERNEL, 0x0, 0x0),
+        ("OFFCORE_RESPONSE.ALL_READS.LLC_MISS.LOCAL_DRAM", PMU, 0x1b7, 0x6004007f7),
+        ("OFFCORE_RESPONSE.ALL_READS.LLC_MISS.REMOTE_DRAM", PMU, 0x1bb, 0x63f8007f7),
+        ("OFFCORE_RESPONSE.DEMAND_DATA_RD.LLC_MISS.REMOTE_DRAM", PMU, 0x1bb, 0x63f800001),
+        ("IDQ_UOPS_NOT_DELIVERED.CYCLES_0_UOPS_DELIV.CORE", PMU, 0x400019c, 0x0),
+        ("RESOURCE_STALLS.ANY", PMU, 0x1a2, 0x0),
+        ("LONGEST_LAT_CACHE.MISS", PMU, 0x412e, 0x0),
+    ]),
     (X86("GenuineIntel", 0x06, 0x4f, 1), "intel/broadwell-ep", &[
         ("CPU_CLK_UNHALTED.THREAD", KERNEL, 0x0, 0x0),
         ("OFFCORE_RESPONSE.ALL_READS.LLC_MISS.LOCAL_DRAM", PMU, 0x1b7, 0x6040007f7),
@@ -140,6 +149,9 @@ pub const KNOWN: &[(Cpu, &str, &[Attr])] = &[
         ("ls_any_fills_from_sys.dram_io_near", PMU, 0x844, 0x0),
         ("ls_any_fills_from_sys.dram_io_far", PMU, 0x4044, 0x0),
         ("ls_l1_d_tlb_miss.l2_miss_all", PMU, 0xf045, 0x0),
+        ("de_op_queue_empty", PMU, 0xa9, 0x0),
+        ("de_no_dispatch_per_slot.backend_stalls", PMU, 0x100001ea0, 0x0),
+        ("ex_no_retire.load_not_complete", PMU, 0xa2d6, 0x0),
     ]),
     (Arm(0x41, 0xd0c), "arm/neoverse-n1", &[
         ("CPU_CYCLES", PMU, 0x11, 0x0),
@@ -203,6 +215,21 @@ pub const KNOWN: &[(Cpu, &str, &[Attr])] = &[
         ("STALL_FRONTEND", PMU, 0x23, 0x0),
         ("STALL_BACKEND", PMU, 0x24, 0x0),
         ("L2D_CACHE_REFILL", PMU, 0x17, 0x0),
+    ]),
+    (Arm(0x46, 0x003), "fujitsu/monaka", &[
+        ("CPU_CYCLES", PMU, 0x11, 0x0),
+        ("INST_RETIRED", PMU, 0x8, 0x0),
+        ("L2D_CACHE_REFILL_L3D_MISS_DM_L_MEM", PMU, 0x3a6, 0x0),
+        ("L2D_CACHE_REFILL_L3D_MISS_DM_FR_MEM", PMU, 0x3a7, 0x0),
+        ("L2D_CACHE_REFILL_L3D_MISS_DM_FR_L2", PMU, 0x3ab, 0x0),
+        ("L2D_CACHE_REFILL_L3D_MISS_DM", PMU, 0x397, 0x0),
+    ]),
+    (Arm(0x4e, 0x010), "nvidia/olympus", &[
+        ("CPU_CYCLES", PMU, 0x11, 0x0),
+        ("REMOTE_ACCESS", PMU, 0x31, 0x0),
+        ("LL_CACHE_MISS_RD", PMU, 0x37, 0x0),
+        ("STALL_BACKEND_TLB", PMU, 0x8167, 0x0),
+        ("CPU_SLOT", PMU, 0x1e1, 0x0),
     ]),
     (Arm(0xc0, 0xac3), "ampere/ampereone", &[
         ("CPU_CYCLES", PMU, 0x11, 0x0),
