@@ -3,8 +3,11 @@
 //! On machines made of files: no PMU is needed.
 
 mod arm_lists;
+mod compared;
+mod ids;
 mod known;
 mod machine;
+mod printed;
 mod upstream;
 
 use std::path::Path;
@@ -520,18 +523,7 @@ fn verified<'a>(tables: impl Iterator<Item = (&'a str, &'a Table)>) -> String {
 
 #[test]
 fn the_documentation_says_which_number_is_verified_where() {
-    const BEGIN: &str = "<!-- printed from [[verified]] -->\n";
-    const END: &str = "<!-- end -->";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/counters.md");
-    let docs = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = docs.split_once(BEGIN).unwrap();
-    let (printed, after) = rest.split_once(END).unwrap();
-    let now = verified(builtin::tables());
-    if std::env::var_os("NUMATOP_ACCEPT_GOLDENS").is_some() {
-        std::fs::write(&path, format!("{before}{BEGIN}{now}{END}{after}")).unwrap();
-        return;
-    }
-    assert_eq!(printed, now, "NUMATOP_ACCEPT_GOLDENS=1 cargo test --test pmu_tables prints it anew");
+    printed::compare("<!-- printed from [[verified]] -->\n", &verified(builtin::tables()));
 }
 
 #[test]

@@ -13,8 +13,21 @@ use numatop_ng::pmu::table::{CpuMatch, Table};
 pub struct Fact {
     /// `perfmon/BDX`: the source, and its list for one microarchitecture.
     pub list: String,
+    pub name: String,
     /// Codes that it can be counted with; none for half of an offcore value.
     pub events: Vec<u64>,
+    /// Masks that it can be counted with: one, or one for each offcore register. None is 0.
+    pub umasks: Vec<u64>,
+    /// Values of other terms, 0 where the list does not have them.
+    pub cmask: u64,
+    pub inv: u64,
+    pub edge: u64,
+    pub any: u64,
+    /// Of the offcore register.
+    pub msr: u64,
+    /// As the vendor writes them.
+    pub counters: String,
+    pub errata: BTreeSet<String>,
 }
 
 /// CPUs that a list is about; ranges are inclusive.
@@ -86,7 +99,16 @@ pub fn facts() -> &'static [Fact] {
         let rows = sources.iter().flat_map(|prefix| files(prefix)).flat_map(|file| lines(&file));
         rows.map(|row| Fact {
             list: row[0].clone(),
+            name: row[1].clone(),
             events: row[2].split('|').filter(|code| *code != "-").map(number).collect(),
+            umasks: row[3].split('|').map(number).collect(),
+            cmask: number(&row[4]),
+            inv: number(&row[5]),
+            edge: number(&row[6]),
+            any: number(&row[7]),
+            msr: number(&row[8]),
+            counters: row[9].clone(),
+            errata: row[10].split(", ").filter(|one| *one != "-").map(str::to_string).collect(),
         })
         .collect()
     });
@@ -107,17 +129,31 @@ pub fn ids(source: &str) -> Vec<Id> {
 }
 
 /// The sources of ids that say which list a CPU has.
-pub const SOURCES: [&str; 6] = ["arm-data", "libpfm4", "likwid", "linux-arm64", "linux-x86", "perfmon"];
+const SOURCES: [&str; 6] = ["arm-data", "libpfm4", "likwid", "linux-arm64", "linux-x86", "perfmon"];
+
+/// The lists about CPUs that a table claims. Perf's map file knows an AMD generation by what is left over, so a list of
+/// one generation is not about CPUs that amd.c gives to another.
+pub fn lists(table: &Table) -> BTreeSet<String> {
+    let amd = ids("amd.c");
+    let generations: BTreeSet<&str> =
+        amd.iter().filter(|id| id.meets(table)).map(|id| id.list.as_str()).collect();
+    let of_another = |list: &str| match list.strip_prefix("linux/amd") {
+        Some(generation) => !generations.is_empty() && !generations.contains(generation),
+        None => false,
+    };
+    let all = SOURCES.iter().flat_map(|source| ids(source)).filter(|id| id.meets(table)).map(|id| id.list);
+    all.filter(|list| !of_another(list)).collect()
+}
 
 /// The facts about CPUs that a table claims.
 pub fn about(table: &Table) -> Vec<&'static Fact> {
-    let lists: BTreeSet<String> = SOURCES
-        .iter()
-        .flat_map(|source| ids(source))
-        .filter(|id| id.meets(table))
-        .map(|id| id.list)
-        .collect();
+    let lists = lists(table);
     facts().iter().filter(|fact| lists.contains(&fact.list)).collect()
+}
+
+/// Parts of names, in lower case, by which an event for a role would be known.
+pub fn role_names() -> Vec<(String, String)> {
+    lines(&folder().join("roles.tsv")).into_iter().map(|row| (row[0].clone(), row[1].clone())).collect()
 }
 
 /// The events that the kernel's driver for Arm lists where the core implements them: code and name.
