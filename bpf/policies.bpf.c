@@ -34,7 +34,8 @@ static inline void describe_policy(struct nt_policy_row *row, struct mempolicy *
 
 		if (word * sizeof(bits) >= bpf_core_field_size(policy->nodes))
 			break;
-		bpf_probe_read_kernel(&bits, sizeof(bits), (void *)policy + bpf_core_field_offset(policy->nodes) + word * sizeof(bits));
+		bpf_probe_read_kernel(&bits, sizeof(bits),
+				      (void *)policy + bpf_core_field_offset(policy->nodes) + word * sizeof(bits));
 		if (bits)
 			row->marks |= NT_POLICY_FAR;
 	}
@@ -137,6 +138,7 @@ int on_mapping(struct bpf_iter__task_vma *ctx)
 	struct inode *inode;
 	struct file *file;
 	__u64 magic = 0;
+	__u32 nr;
 
 	if (!vma || !task) {
 		row.kind = NT_POLICY_END;
@@ -178,8 +180,11 @@ int on_mapping(struct bpf_iter__task_vma *ctx)
 		row.marks |= NT_POLICY_CUT;
 	bpf_seq_write(seq, &row, sizeof(row));
 	bpf_seq_write(seq, &object, sizeof(object));
-	if (walk.nr && walk.nr <= NT_ENTRIES_MAX)
-		bpf_seq_write(seq, entries, walk.nr * sizeof(entries[0]));
+	/* In a register, or the verifier forgets the limit of what is read from the stack again. */
+	nr = walk.nr;
+	barrier_var(nr);
+	if (nr && nr <= NT_ENTRIES_MAX)
+		bpf_seq_write(seq, entries, nr * sizeof(entries[0]));
 	return 0;
 }
 

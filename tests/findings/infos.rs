@@ -115,7 +115,7 @@ mod memory_on_other_node {
             world.actors[0].accesses = accesses;
             found(world, 70, "memory-on-other-node").len()
         };
-        assert_eq!((counted(1.0), counted(40.0)), (1, 0));
+        assert_eq!((counted(1.0), counted(400.0)), (1, 0));
     }
 
     /// The severity where so much of its memory has a policy of its own.
@@ -334,7 +334,7 @@ mod spread_over_nodes {
             world.actors.iter_mut().for_each(|actor| actor.accesses = accesses);
             found(world, 40, "spread-over-nodes").len()
         };
-        assert_eq!((counted(1.0), counted(40.0)), (1, 0));
+        assert_eq!((counted(1.0), counted(400.0)), (1, 0));
     }
 
     #[test]

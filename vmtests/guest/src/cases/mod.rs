@@ -90,6 +90,7 @@ const CASES: &[Case] = &[
     findings::RECLAIM,
     findings::HEALTHY,
     findings::OTHER_NODE,
+    findings::SEGMENT,
     findings::APART,
     findings::SIBLINGS,
     findings::QUOTA,

@@ -1,0 +1,60 @@
+//! Processes that share one segment of memory, as the backends of a database do.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde_json::{Value, json};
+
+use super::{wait_for_end, wait_for_go};
+use crate::{affinity, sysfs};
+
+/// So many MiB of shared memory, touched on the node by the first process, and `children` that come from it. All of them read all
+/// of the segment again and again. They may run everywhere.
+pub fn run(mib: u64, node: u32, children: u64) -> Result<Value, String> {
+    let len = (mib as usize) << 20;
+    // SAFETY: a new mapping, nobody else's; it lives as long as the processes.
+    let start = unsafe {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    if start == libc::MAP_FAILED {
+        return Err(format!("mapping {mib} MiB: {}", std::io::Error::last_os_error()));
+    }
+    let all = affinity::current()?;
+    affinity::pin(&sysfs::node_cpus(node)?)?;
+    // SAFETY: inside the mapping, which is aligned; other processes write nothing.
+    let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), len / 8) };
+    words.iter().step_by(512).for_each(|word| word.store(1, Relaxed));
+    affinity::pin(&all)?;
+    let mut pids = vec![std::process::id() as i32];
+    for _ in 0..children {
+        // SAFETY: the process has one thread.
+        match unsafe { libc::fork() } {
+            -1 => return Err(format!("forking: {}", std::io::Error::last_os_error())),
+            0 => {
+                // SAFETY: asks for a signal at the end of the parent.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                read(words);
+            }
+            child => pids.push(child),
+        }
+    }
+    wait_for_go(&json!({ "pids": pids }));
+    std::thread::spawn(|| read(words));
+    wait_for_end();
+    for child in &pids[1..] {
+        // SAFETY: our own children, which nobody has waited for.
+        unsafe {
+            libc::kill(*child, libc::SIGKILL);
+            libc::waitpid(*child, std::ptr::null_mut(), 0);
+        }
+    }
+    Ok(json!({ "bytes": len }))
+}
+
+/// Reads a word of each page, for ever.
+fn read(words: &[AtomicU64]) -> ! {
+    loop {
+        let sum: u64 = words.iter().step_by(512).map(|word| word.load(Relaxed)).sum();
+        std::hint::black_box(sum);
+    }
+}
