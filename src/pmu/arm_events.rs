@@ -70,10 +70,11 @@ const FIRST: [&str; 48] = [
     "l2i_tlb",
 ];
 
-/// Names by which the list grew later, each time by all of a group: a kernel that lists one of a group knows the others.
+/// Names by which the list grew later, each time by all of a group: a kernel that lists one of a group knows the others,
+/// and those of groups before.
 ///
 /// 1. Armv8.1 and SPE, in 2018. Kernels of the 4.18 age do not have them.
-/// 2. "arm64: perf: Expose some new events via sysfs", Linux 5.9.
+/// 2. "arm64: perf: Expose some new events via sysfs", Linux 5.9. The `caps` folder came after it.
 /// 3. Trace buffers, Linux 5.13.
 const LATER: [&[(u64, &str)]; 3] = [
     &[
@@ -132,15 +133,20 @@ pub fn kernel_name(code: u64) -> Option<&'static str> {
     first.filter(|name| !name.is_empty()).or_else(later)
 }
 
-/// The state of an event code under a kernel that lists `names`.
-pub fn listed(code: u64, names: &BTreeSet<String>) -> Listed {
+/// The groups that every kernel with a `caps` folder knows.
+const BEFORE_CAPS: usize = 2;
+
+/// The state of an event code under a kernel that lists `names`. `has_caps`: the PMU has a `caps` folder.
+pub fn listed(code: u64, names: &BTreeSet<String>, has_caps: bool) -> Listed {
     let Some(name) = kernel_name(code) else { return Listed::Unknown };
     if names.contains(name) {
         return Listed::Yes;
     }
-    let group = LATER.iter().find(|group| group.iter().any(|(known, _)| *known == code));
-    match group {
-        Some(group) if !group.iter().any(|(_, name)| names.contains(*name)) => Listed::Unknown,
+    let lists = |group: &&[(u64, &str)]| group.iter().any(|(_, name)| names.contains(*name));
+    let groups = LATER.iter().rposition(lists).map_or(0, |last| last + 1);
+    let known = groups.max(if has_caps { BEFORE_CAPS } else { 0 });
+    match LATER.iter().position(|group| group.iter().any(|(later, _)| *later == code)) {
+        Some(group) if group >= known => Listed::Unknown,
         _ => Listed::No,
     }
 }
@@ -156,18 +162,28 @@ mod tests {
     #[test]
     fn common_events_are_implemented_where_they_are_listed() {
         let names = of(&["cpu_cycles", "inst_retired", "ll_cache_rd"]);
-        assert_eq!(listed(0x11, &names), Listed::Yes);
-        assert_eq!(listed(0x24, &names), Listed::No);
-        assert_eq!(listed(0x31, &names), Listed::No, "its group is known: ll_cache_rd is of it");
+        assert_eq!(listed(0x11, &names, false), Listed::Yes);
+        assert_eq!(listed(0x24, &names, false), Listed::No);
+        assert_eq!(listed(0x31, &names, false), Listed::No, "its group is known: ll_cache_rd is of it");
     }
 
     #[test]
     fn a_kernel_without_a_group_says_nothing_of_it() {
         let names = of(&["cpu_cycles", "inst_retired"]);
         for code in [0x31, 0x3d, 0x4004, 0x400c] {
-            assert_eq!(listed(code, &names), Listed::Unknown, "{code:#x}");
+            assert_eq!(listed(code, &names, false), Listed::Unknown, "{code:#x}");
         }
-        assert_eq!(listed(0x3d, &of(&["op_retired"])), Listed::No);
+        let current = of(&["op_retired"]);
+        assert_eq!(listed(0x3d, &current, false), Listed::No);
+        assert_eq!(listed(0x31, &current, false), Listed::No, "the group before");
+    }
+
+    #[test]
+    fn a_kernel_with_caps_hides_a_group_of_which_the_core_has_nothing() {
+        let emulated = of(&["cpu_cycles", "inst_retired"]);
+        assert_eq!(listed(0x31, &emulated, true), Listed::No);
+        assert_eq!(listed(0x4005, &emulated, true), Listed::No);
+        assert_eq!(listed(0x400c, &emulated, true), Listed::Unknown);
     }
 
     #[test]
@@ -175,7 +191,7 @@ mod tests {
         let names = of(&["cpu_cycles", "op_retired", "remote_access"]);
         for code in [0x00, 0x1e, 0x40, 0x66, 0x4007, 0x4040, 0x8164, 0xd20d, u64::MAX] {
             assert_eq!(kernel_name(code), None, "{code:#x}");
-            assert_eq!(listed(code, &names), Listed::Unknown, "{code:#x}");
+            assert_eq!(listed(code, &names, true), Listed::Unknown, "{code:#x}");
         }
     }
 }

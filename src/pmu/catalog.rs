@@ -178,7 +178,7 @@ fn implemented(entry: &Entry, sure: bool, device: Option<&Device>) -> Reading<()
     let code = entry.terms().and_then(|terms| terms.value("event"));
     let (Some(code), Some(device)) = (code, device) else { return Ok(()) };
     let name = arm_events::kernel_name(code).map_or_else(|| format!("code {code:#x}"), str::to_string);
-    match arm_events::listed(code, &device.advertised) {
+    match arm_events::listed(code, &device.advertised, device.has_caps) {
         Listed::No => Err(Missing::Unsupported(format!(
             "the kernel does not list {name} for the PMU {}: this core does not implement it, or a hypervisor hides it",
             device.name

@@ -23,6 +23,8 @@ pub struct Device {
     pub format: Format,
     /// Names below `events`.
     pub advertised: BTreeSet<String>,
+    /// Whether it has a `caps` folder with its issue slots: PMUs of Arm cores, since Linux 5.10.
+    pub has_caps: bool,
 }
 
 impl Device {
@@ -53,6 +55,7 @@ impl Device {
             cpus,
             format: Format::read(&dir.join("format")).unwrap_or_default(),
             advertised: list(&dir.join("events")),
+            has_caps: dir.join("caps/slots").exists(),
         })
     }
 }

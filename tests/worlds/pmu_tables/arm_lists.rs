@@ -12,12 +12,18 @@ use super::{NEOVERSE_N1, catalog, choose, names, upstream};
 
 const NEOVERSE_N2: Cpu = Arm(0x41, 0xd49);
 const NEOVERSE_N3: Cpu = Arm(0x41, 0xd8e);
+const PMU: &str = "sys/bus/event_source/devices/armv8_pmuv3_0";
 const EVENTS: &str = "sys/bus/event_source/devices/armv8_pmuv3_0/events";
 
-/// The same machine under a kernel that does not know some names yet.
-fn without(cpu: Cpu, unknown: impl Fn(u64) -> bool) -> Machine {
-    let hidden = machine::listed(cpu).into_iter().filter(|(code, _)| unknown(*code));
+/// The same machine, with some events not listed.
+fn hiding(cpu: Cpu, hidden: impl Fn(u64) -> bool) -> Machine {
+    let hidden = machine::listed(cpu).into_iter().filter(|(code, _)| hidden(*code));
     hidden.fold(Machine::new(cpu), |machine, (_, name)| machine.without(&format!("{EVENTS}/{name}")))
+}
+
+/// The same machine under a kernel that does not know some names yet, and has no `caps`.
+fn without(cpu: Cpu, unknown: impl Fn(u64) -> bool) -> Machine {
+    hiding(cpu, unknown).without(&format!("{PMU}/caps/slots"))
 }
 
 #[test]
@@ -58,6 +64,16 @@ fn a_common_event_that_is_not_listed_is_not_used() {
     assert_eq!(names(&choice), ["cycles", "instructions"]);
     assert!(choice.absent[&Role::Lma].to_string().contains("does not list remote_access"));
     assert!(choice.refused["REMOTE_ACCESS"].to_string().contains("does not list remote_access"));
+}
+
+#[test]
+fn an_emulated_core_counts_what_a_current_kernel_lists() {
+    let catalog = catalog(&hiding(NEOVERSE_N2, |code| !matches!(code, 0x08 | 0x11)));
+    for name in ["REMOTE_ACCESS", "LL_CACHE_MISS_RD", "STALL_SLOT_BACKEND", "CNT_CYCLES"] {
+        let why = catalog.named(name).unwrap().event.as_ref().unwrap_err().to_string();
+        assert!(why.contains("a hypervisor hides it"), "{name}: {why}");
+    }
+    assert!(catalog.named("INST_RETIRED").unwrap().event.is_ok());
 }
 
 #[test]

@@ -109,7 +109,8 @@ impl Machine {
 
     /// The PMU of such cores: it lists what a current kernel lists of the events that they implement.
     pub fn with_arm_pmu(self, name: &str, cpus: &str, cpu: Cpu) -> Machine {
-        let mut machine = self.with_pmu(name, Some(cpus), ARM);
+        let caps = format!("sys/bus/event_source/devices/{name}/caps/slots");
+        let mut machine = self.with_pmu(name, Some(cpus), ARM).with(&caps, "0x00000008\n");
         for (code, event) in listed(cpu) {
             let path = format!("sys/bus/event_source/devices/{name}/events/{event}");
             machine = machine.with(&path, &format!("event={code:#06x}\n"));
