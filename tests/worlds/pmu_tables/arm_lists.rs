@@ -68,12 +68,13 @@ fn a_common_event_that_is_not_listed_is_not_used() {
 
 #[test]
 fn an_emulated_core_counts_what_a_current_kernel_lists() {
-    let catalog = catalog(&hiding(NEOVERSE_N2, |code| !matches!(code, 0x08 | 0x11)));
-    for name in ["REMOTE_ACCESS", "LL_CACHE_MISS_RD", "STALL_SLOT_BACKEND", "CNT_CYCLES"] {
+    // Linux 6.1 and 6.12 list cycles and stalls for QEMU's Neoverse N1; all other codes open there and stay 0.
+    let catalog = catalog(&hiding(NEOVERSE_N1, |code| !matches!(code, 0x11 | 0x23 | 0x24)));
+    for name in ["REMOTE_ACCESS", "LL_CACHE_MISS_RD", "DTLB_WALK", "INST_RETIRED"] {
         let why = catalog.named(name).unwrap().event.as_ref().unwrap_err().to_string();
         assert!(why.contains("a hypervisor hides it"), "{name}: {why}");
     }
-    assert!(catalog.named("INST_RETIRED").unwrap().event.is_ok());
+    assert!(catalog.named("STALL_BACKEND").unwrap().event.is_ok());
 }
 
 #[test]
