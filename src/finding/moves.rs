@@ -76,7 +76,7 @@ pub fn witness<'a>(view: &View<'a>, of: &Of<'a>) -> Option<(Subject, &'a Task)> 
     Some((process(&task.raw), task))
 }
 
-/// What to start it with, so that it does not come to this again.
+/// Words for the next start, so that it does not come to this again.
 pub fn next_start(to: &[NodeId]) -> Command {
     let words = format!("numactl --cpunodebind={} {}", super::command::node_list(to), env::preferred(to));
     Command::words(When::NextStart, Scope::Process, words)

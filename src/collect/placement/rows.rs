@@ -143,7 +143,7 @@ impl Mappings {
             (_, Some(open)) if open.is_whole => {}
             (POLICY_OBJECT, Some(open)) => open.object = self.object(&row, &open.row, page_size),
             (POLICY_ENTRY, Some(open)) if row.mode <= MODE_MAX && row.start < row.end => {
-                open.entries.push(row)
+                open.entries.push(row);
             }
             _ => {}
         }

@@ -19,12 +19,12 @@ pub fn run(mib: u64, node: u32, children: u64) -> Result<Value, String> {
     if start == libc::MAP_FAILED {
         return Err(format!("mapping {mib} MiB: {}", std::io::Error::last_os_error()));
     }
-    let all = affinity::current()?;
-    affinity::pin(&sysfs::node_cpus(node)?)?;
+    let pin = |cpus: &[u32]| affinity::pin(cpus).map_err(|error| format!("pinning: {error}"));
+    pin(&sysfs::node_cpus(node)?)?;
     // SAFETY: inside the mapping, which is aligned; other processes write nothing.
     let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), len / 8) };
     words.iter().step_by(512).for_each(|word| word.store(1, Relaxed));
-    affinity::pin(&all)?;
+    pin(&sysfs::online_cpus()?)?;
     let mut pids = vec![std::process::id() as i32];
     for _ in 0..children {
         // SAFETY: the process has one thread.
