@@ -15,6 +15,9 @@
 /* Perf counters that are read at a context switch; user space chooses the event of a slot. */
 #define NT_SLOTS 8
 
+/* Words of 64 threads each in the table of members of trees: all ids that there can be (PID_MAX_LIMIT). */
+#define NT_TREE_WORDS 65536
+
 /* Threads per element of the table of dirty tasks. */
 #define NT_MARKS 4096
 
@@ -106,6 +109,7 @@ enum nt_scope_kind {
 	NT_SCOPE_UID,
 	NT_SCOPE_CGROUP,  /* a cgroup or any ancestor of it */
 	NT_SCOPE_OUTSIDE, /* the same, but not wanted */
+	NT_SCOPE_TREE,    /* a process, and all that it and its descendants have made since */
 };
 
 /* The scope in the terms of the context switch. */

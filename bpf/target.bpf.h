@@ -19,6 +19,51 @@ struct {
 	__type(value, __u8);
 } scope_ids SEC(".maps");
 
+/* Trees of processes are followed. Set by user space before load: without it the programs at births are as short as ever. */
+const volatile bool follow_trees = false;
+
+/*
+ * Bit by thread id: it is in one of the trees. Each birth writes the bit of the new task, so that an id that is used again
+ * is not mistaken for its last owner, and no room has to be found for a member.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} tree_members SEC(".maps");
+
+/* NULL for ids that no thread has. */
+static inline __u64 *nt_tree_word(__u32 tid)
+{
+	__u32 at = tid / 64;
+
+	return bpf_map_lookup_elem(&tree_members, &at);
+}
+
+static inline bool nt_in_tree(__u32 tid)
+{
+	__u64 *word = nt_tree_word(tid);
+
+	return word && *(volatile __u64 *)word >> (tid % 64) & 1;
+}
+
+/* Returns whether it was none before. */
+static inline bool nt_join_tree(__u32 tid)
+{
+	__u64 *word = nt_tree_word(tid), bit = 1ULL << (tid % 64);
+
+	return word && !(__sync_fetch_and_or(word, bit) & bit);
+}
+
+static inline void nt_leave_tree(__u32 tid)
+{
+	__u64 *word = nt_tree_word(tid);
+
+	if (word && nt_in_tree(tid))
+		__sync_fetch_and_and(word, ~(1ULL << (tid % 64)));
+}
+
 static inline bool nt_has_id(__u32 kind, __u64 id)
 {
 	struct nt_scope_key key = { .kind = kind, .id = id };
@@ -56,10 +101,12 @@ __noinline bool nt_wanted_ids(__u32 tgid, __u32 tid, __u32 uid)
 		return false;
 	if (kinds & (1 << NT_SCOPE_UID) && !nt_has_id(NT_SCOPE_UID, uid))
 		return false;
+	if (follow_trees && kinds & (1 << NT_SCOPE_TREE) && !nt_in_tree(tid))
+		return false;
 	return true;
 }
 
-#define NT_SCOPE_IDS (1 << NT_SCOPE_PID | 1 << NT_SCOPE_TID | 1 << NT_SCOPE_UID)
+#define NT_SCOPE_IDS (1 << NT_SCOPE_PID | 1 << NT_SCOPE_TID | 1 << NT_SCOPE_UID | 1 << NT_SCOPE_TREE)
 
 static inline bool nt_wanted_by_id(struct task_struct *task)
 {

@@ -408,9 +408,46 @@ int on_list_walk(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+/* Threads that were born into a tree. */
+__u64 tree_births = 0;
+/* Threads that the last walk over trees found and had not known. */
+__u32 nr_enrolled = 0;
+
+/* Whoever makes it decides, and not the parent: that is another with CLONE_PARENT, and changes when it ends. */
+static inline void inherit_tree(struct task_struct *task)
+{
+	if (nt_in_tree((__u32)bpf_get_current_pid_tgid())) {
+		nt_join_tree(task->pid);
+		__sync_fetch_and_add(&tree_births, 1);
+	} else {
+		nt_leave_tree(task->pid);
+	}
+}
+
+/*
+ * Makes members of the processes that trees begin with, and of their descendants that are there already. User space runs it
+ * until it finds no more: an id may be below that of its parent.
+ */
+SEC("iter/task")
+int on_tree_walk(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (!task || nt_in_tree(task->pid))
+		return 0;
+	if (nt_has_id(NT_SCOPE_TREE, task->tgid) || nt_in_tree(BPF_CORE_READ(task, real_parent, pid)) ||
+	    nt_in_tree(task->tgid)) {
+		if (nt_join_tree(task->pid))
+			nr_enrolled++;
+	}
+	return 0;
+}
+
 SEC("tp_btf/task_newtask")
 int BPF_PROG(on_task_newtask, struct task_struct *task, unsigned long clone_flags)
 {
+	if (follow_trees)
+		inherit_tree(task);
 	note_marks_used(task->pid, nt_mark_of(task->pid));
 	nt_mark_dirty(task->pid);
 	if (nt_wanted(task))

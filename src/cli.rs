@@ -201,7 +201,7 @@ pub struct LiveArgs {
         long,
         // By flag, not by role: clap would name all flags of the role in its message.
         conflicts_with_all = [
-            "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
+            "pids", "tids", "users", "trees", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
             "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile", "hot_event", "hot_rate", "overhead", "access",
             "no_access",
         ]
@@ -306,7 +306,7 @@ pub struct ExporterArgs {
         long,
         value_name = "FILE|DIR",
         conflicts_with_all = [
-            "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
+            "pids", "tids", "users", "trees", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
             "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
         ]
     )]
@@ -391,7 +391,7 @@ pub struct DiagnoseArgs {
     #[arg(
         value_name = "FILE|DIR",
         conflicts_with_all = [
-            "seconds", "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
+            "seconds", "pids", "tids", "users", "trees", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
             "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
         ]
     )]

@@ -92,6 +92,7 @@ pub fn watched(
     let mut scope = Scope {
         pids: tasks.pids.iter().copied().collect(),
         tids: tasks.tids.iter().copied().collect(),
+        trees: tasks.trees.iter().copied().collect(),
         ..Scope::default()
     };
     check_tasks(tasks, Path::new("/"))?;
@@ -208,8 +209,9 @@ pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> R
 /// Refuses ids that no task below `root` has: they would show an empty screen for ever.
 fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
     // Programs filter by ids of the machine, and those of a container are others.
-    let flag = if args.pids.is_empty() { "--tid" } else { "--pid" };
-    if !(args.pids.is_empty() && args.tids.is_empty()) && Privileges::read(root).host_pid_namespace.is(&false)
+    let given = [("--pid", &args.pids), ("--tree", &args.trees), ("--tid", &args.tids)];
+    if let Some((flag, _)) = given.into_iter().find(|(_, ids)| !ids.is_empty())
+        && Privileges::read(root).host_pid_namespace.is(&false)
     {
         return Err(bad(
             flag,
@@ -217,12 +219,13 @@ fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
         ));
     }
     // A fact that cannot be found out decides nothing.
-    for pid in &args.pids {
+    let pids = args.pids.iter().map(|pid| ("--pid", pid));
+    for (flag, pid) in pids.chain(args.trees.iter().map(|pid| ("--tree", pid))) {
         match processes::process_of(root, *pid) {
-            Ok(None) => return Err(bad("--pid", format!("there is no process {pid}"))),
+            Ok(None) => return Err(bad(flag, format!("there is no process {pid}"))),
             Ok(Some(process)) if process != *pid => {
                 return Err(bad(
-                    "--pid",
+                    flag,
                     format!("{pid} is a thread of process {process}: --tid takes threads"),
                 ));
             }
@@ -306,6 +309,9 @@ fn scope_text(args: &ScopeArgs, wants: &Wants) -> String {
     }
     if !args.tids.is_empty() {
         words.push(format!("tid {}", list(&args.tids)));
+    }
+    if !args.trees.is_empty() {
+        words.push(format!("tree {}", list(&args.trees)));
     }
     if !args.users.is_empty() {
         words.push(format!("user {}", crate::text::clean_str(&args.users.join(","))));

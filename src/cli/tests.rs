@@ -48,7 +48,7 @@ fn a_demo_takes_no_flag_of_scope_and_measurement() {
         assert!(text.contains(all[1]) && text.contains("--demo measures nothing"), "{text}");
         refusals += 1;
     }
-    assert_eq!(refusals, 24);
+    assert_eq!(refusals, 25);
     for words in [&["--hot"][..], &["-b", "-n", "3", "-d", "2", "-H"], &["--node", "2"], &["--record", "x"]] {
         assert!(parse(&[&["--demo"], words].concat()).is_ok(), "{words:?}");
     }

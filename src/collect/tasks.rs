@@ -18,7 +18,7 @@ use crate::container::scope::Scope;
 use crate::host::privileges::Privileges;
 use crate::host::types::Types;
 use crate::model::topology::Topology;
-use crate::model::wire::{LIST_MAX, MARKS, Row, Wire};
+use crate::model::wire::{LIST_MAX, MARKS, Row, TREE_WORDS, Wire};
 use crate::sys;
 
 /// Bytes per read of the walk. The kernel hands out at most 32 KiB at a time.
@@ -108,10 +108,12 @@ impl TaskProbe {
     ) -> Result<TaskProbe> {
         // A kernel that is kept from calling functions refuses the program, and with it the object.
         let (mut skel, findable) = match findable {
-            Err(why) => (load(sched, records, topology, cgroups, false)?, Err(why)),
-            Ok(()) => match load(sched, records, topology, cgroups, true) {
+            Err(why) => (load(sched, records, topology, scope, cgroups, false)?, Err(why)),
+            Ok(()) => match load(sched, records, topology, scope, cgroups, true) {
                 Ok(skel) => (skel, Ok(())),
-                Err(error) => (load(sched, records, topology, cgroups, false)?, Err(format!("{error:#}"))),
+                Err(error) => {
+                    (load(sched, records, topology, scope, cgroups, false)?, Err(format!("{error:#}")))
+                }
             },
         };
         set_scope(&mut skel, &Scope::default(), scope)?;
@@ -139,6 +141,9 @@ impl TaskProbe {
             links.push(progs.on_cgroup_rename.attach().context("attaching to cgroup_rename")?);
         }
         let newtask = skel.progs.on_task_newtask.attach().context("attaching to task_newtask")?;
+        if !scope.trees.is_empty() {
+            enrol_trees(&mut skel)?;
+        }
         let whole_walk = skel.progs.on_task_walk.attach().context("attaching the task walk")?;
         let short_walk = findable.and_then(|()| {
             let walk = ShortWalk::attach(&skel);
@@ -266,6 +271,12 @@ impl TaskProbe {
         bss.map_or(0, |bss| sys::read_variable(&bss.cgroup_changes))
     }
 
+    /// Threads that were born into the trees of the scope since the start.
+    pub fn tree_births(&self) -> u64 {
+        let bss = self.skel.maps.bss_data.as_deref();
+        bss.map_or(0, |bss| sys::read_variable(&bss.tree_births))
+    }
+
     /// CPU time of exited tasks whose row was lost, by node, ns.
     ///
     /// # Errors
@@ -287,6 +298,7 @@ fn load(
     sched: &SchedProbe,
     records: &OwnedFd,
     topology: &Topology,
+    scope: &Scope,
     cgroups: CgroupView,
     short_walk: bool,
 ) -> Result<TasksSkel<'static>> {
@@ -298,6 +310,10 @@ fn load(
     rodata.nr_cpus = topology.possible_cpus;
     rodata.hints_from_task = sched.layout().hints_from_task;
     rodata.cgroup_subsys = cgroups.subsys.map_or(-1, |index| index as i32);
+    let has_trees = !scope.trees.is_empty();
+    rodata.follow_trees = has_trees;
+    open.progs.on_tree_walk.set_autoload(has_trees);
+    open.maps.tree_members.set_max_entries(if has_trees { TREE_WORDS } else { 1 })?;
     let shared = sched.shared_maps();
     open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
     open.maps.cpus.reuse_fd(shared.cpus).context("sharing the per-CPU state")?;
@@ -320,6 +336,19 @@ fn load(
     let row_size = size_of::<types::nt_task>() as u32 + sched.layout().size();
     open.maps.listed_rows.set_value_size(row_size)?;
     object::load("tasks", open)
+}
+
+/// Finds the members that trees have already. Births are followed by now: a child of a member is one.
+fn enrol_trees(skel: &mut TasksSkel<'static>) -> Result<()> {
+    let walk = skel.progs.on_tree_walk.attach().context("attaching the walk over trees")?;
+    let mut buffer = [0; 64];
+    loop {
+        bss_of(skel)?.nr_enrolled = 0;
+        read_walk(&walk, &mut buffer, &mut |_| {})?;
+        if sys::read_variable(&bss_of(skel)?.nr_enrolled) == 0 {
+            return Ok(());
+        }
+    }
 }
 
 fn bss_of<'a>(skel: &'a mut TasksSkel<'static>) -> Result<&'a mut types::bss> {

@@ -11,6 +11,9 @@ pub struct Scope {
     pub pids: BTreeSet<u32>,
     pub tids: BTreeSet<u32>,
     pub uids: BTreeSet<u32>,
+    /// Processes whose trees are wanted: they, their descendants at the start, and all that these make from then on. Fixed
+    /// for the life of the programs.
+    pub trees: BTreeSet<u32>,
     /// Cgroup ids (inode numbers); descendants are included.
     pub cgroups: BTreeSet<u64>,
     /// Cgroup ids whose tasks, and those below, are not wanted.
@@ -48,6 +51,7 @@ impl Scope {
         keys.extend(self.pids.iter().map(|id| key(ScopeKind::Pid, u64::from(*id))));
         keys.extend(self.tids.iter().map(|id| key(ScopeKind::Tid, u64::from(*id))));
         keys.extend(self.uids.iter().map(|id| key(ScopeKind::Uid, u64::from(*id))));
+        keys.extend(self.trees.iter().map(|id| key(ScopeKind::Tree, u64::from(*id))));
         keys.extend(self.cgroups.iter().map(|id| key(ScopeKind::Cgroup, *id)));
         keys.extend(self.outside.iter().map(|id| key(ScopeKind::Outside, *id)));
         keys
@@ -76,6 +80,13 @@ mod tests {
         assert_eq!(Scope::default().at_switches(), Scoped::Not);
         assert_eq!(by_cgroup.at_switches(), Scoped::ByCgroup);
         assert_eq!(Scope { uids: [0].into(), ..by_cgroup }.at_switches(), Scoped::Scoped);
+    }
+
+    #[test]
+    fn a_tree_decides_more_than_cgroups_do() {
+        let scope = Scope { trees: [7, 9].into(), outside: [1].into(), ..Scope::default() };
+        assert_eq!(scope.kinds(), 1 << ScopeKind::Tree as u32 | 1 << ScopeKind::Outside as u32);
+        assert_eq!((scope.keys().len(), scope.at_switches()), (3, Scoped::Scoped));
     }
 
     #[test]

@@ -50,6 +50,9 @@ impl Loss {
     }
 }
 
+/// Words of the table of members of trees (`NT_TREE_WORDS`).
+pub const TREE_WORDS: u32 = 65_536;
+
 /// Threads per element of the marks table (`NT_MARKS`).
 pub const MARKS: u32 = 4096;
 
@@ -99,6 +102,8 @@ pub enum ScopeKind {
     Cgroup,
     /// Tasks below these cgroups are not wanted.
     Outside,
+    /// The id of a process: it, and all that it and its descendants have made since.
+    Tree,
 }
 
 /// `enum nt_scoped`.
