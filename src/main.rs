@@ -11,7 +11,7 @@ use numatop_ng::collect::{libbpf_log, mm_reader};
 use numatop_ng::container::lookup;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
-use numatop_ng::program::{asked_file, guard, say, signals, systemd};
+use numatop_ng::program::{asked_file, guard, launch, say, signals, systemd};
 use numatop_ng::run;
 use numatop_ng::{symbolize, sys};
 
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Some(name) if name == asked_file::NAME => return asked_file::main(),
         Some(name) if name == lookup::NAME => return lookup::main(),
         Some(name) if name == mm_reader::child::NAME => return mm_reader::child::main(),
+        Some(name) if name == launch::child::NAME => return launch::child::main(),
         Some(name) if name == calibrate::child::NAME => return calibrate::child::main(),
         _ => {}
     }
@@ -94,5 +95,7 @@ fn silent_word() -> Option<OsString> {
         let paths = [text.as_ref(), value, socket];
         paths.iter().any(|path| !path.is_empty() && guard::is_silent(Path::new(path)))
     };
-    std::env::args_os().skip(1).filter(|word| !word.is_empty()).find(is_silent)
+    // What follows is for another program.
+    let own = std::env::args_os().skip(1).take_while(|word| word != "--");
+    own.filter(|word| !word.is_empty()).find(is_silent)
 }

@@ -4,6 +4,7 @@
 
 mod bpf;
 mod chain;
+mod children;
 mod handles;
 mod heap;
 mod memory;
@@ -19,6 +20,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 pub use bpf::*;
 pub use chain::*;
+pub use children::*;
 pub use handles::*;
 pub use heap::*;
 pub use memory::*;

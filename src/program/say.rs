@@ -34,6 +34,19 @@ pub fn report(text: &str, form: Form) -> io::Result<()> {
     }
 }
 
+/// Writes a report to standard error, beside the output of a command. A reader that has gone away is no error.
+///
+/// # Errors
+/// The errno of write(2).
+pub fn aside(text: &str, form: Form) -> io::Result<()> {
+    let mut out = Cleaned::new(Vec::new(), form);
+    out.write_all(text.as_bytes())?;
+    match io::stderr().write_all(&out.out) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
 /// Writes what is not text to standard output, which is no terminal. A reader that has gone away is no error.
 ///
 /// # Errors

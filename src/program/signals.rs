@@ -13,6 +13,9 @@ use crate::sys;
 /// The first signal that asked the program to end; 0 before that.
 static FIRST: AtomicI32 = AtomicI32::new(0);
 
+/// Bit `signal - 1`: whoever started the program had it ignore this signal, as nohup(1) does.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+
 /// Times the program was continued.
 static CONTINUED: AtomicU64 = AtomicU64::new(0);
 
@@ -52,6 +55,9 @@ pub fn catch() -> io::Result<()> {
         return Ok(());
     }
     let (_, wake) = STOP.get().expect("set above");
+    let of_program = ending().chain([libc::SIGUSR1, libc::SIGXFSZ]);
+    let ignored = of_program.filter(|signal| sys::is_ignored(*signal));
+    IGNORED.store(ignored.fold(0, |bits, signal| bits | 1 << (signal - 1)), Ordering::SeqCst);
     // A signal that came between a handler and what it is to do would be lost.
     sys::with_signals_held(|| register(wake))
 }
@@ -88,6 +94,23 @@ pub fn ended_by() -> Option<i32> {
 /// Readable from the moment on at which a signal asks the program to end. `None` before [`catch`].
 pub fn stop() -> Option<BorrowedFd<'static>> {
     STOP.get().map(|(read, _)| read.as_fd())
+}
+
+/// Signals that the program was started with as ignored ones: a command of the user is to be, too.
+pub fn ignored_at_start() -> Vec<i32> {
+    let bits = IGNORED.load(Ordering::SeqCst);
+    (1..=64).filter(|signal| bits >> (signal - 1) & 1 == 1).collect()
+}
+
+/// The next signal that asked the program to end and has not been taken. Once all are taken, [`stop`] is not readable
+/// until another comes.
+pub fn take() -> Option<i32> {
+    let (read, _) = STOP.get()?;
+    let mut byte = [0];
+    match rustix::net::recv(read, &mut byte, rustix::net::RecvFlags::DONTWAIT) {
+        Ok((1, _)) => Some(byte[0].into()),
+        _ => None,
+    }
 }
 
 /// Times the program was continued after it had been stopped, or told to continue when it was not.

@@ -30,7 +30,7 @@ pub fn with_signals_held<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// From now on `signal` is noted in `first` if that is 0, and makes the other end of `wake` readable.
+/// From now on `signal` is noted in `first` if that is 0, and sends its number to the other end of `wake`.
 ///
 /// # Errors
 /// No handler can be set for it.
@@ -43,7 +43,7 @@ pub fn note_signal(signal: c_int, first: &'static AtomicI32, wake: &'static Unix
         unsafe {
             let errno = libc::__errno_location();
             let before = *errno;
-            libc::send(fd, [0u8].as_ptr().cast(), 1, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+            libc::send(fd, [signal as u8].as_ptr().cast(), 1, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
             *errno = before;
         }
     };
