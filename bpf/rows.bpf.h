@@ -142,6 +142,9 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	row->cpu_nodes = row->mem_nodes = 0;
 }
 
+/* Ends of tasks with a record that this object has seen. */
+__u64 nr_ended = 0;
+
 /* Whether user space waits for a last word on it. */
 static inline bool nt_is_known(struct nt_rec *rec)
 {
@@ -184,6 +187,7 @@ static inline void nt_report_end(struct task_struct *task, struct nt_rec *rec)
 	bool had_left = rec->final == NT_FINAL_LEFT;
 
 	rec->final = NT_FINAL_ENDED;
+	__sync_fetch_and_add(&nr_ended, 1);
 	if (!row) {
 		if (!had_left)
 			nt_lose_end(rec);

@@ -7,6 +7,7 @@ mod known;
 mod parse;
 mod report;
 mod roles;
+mod run;
 mod selftest;
 mod tables;
 mod tips;
@@ -31,6 +32,7 @@ pub use roles::{
     WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};
+pub use run::{Binding, Bound, RunArgs, RunFormat};
 pub use selftest::{SelftestArgs, SelftestPart};
 pub use tables::{LayoutArg, PerArg, TableArgs};
 
@@ -132,6 +134,13 @@ pub enum Command {
         after_help = "All metrics and rows are recorded; replay and export choose what to show of them."
     )]
     Record(Box<RecordArgs>),
+    /// Run a command, watch it and all its descendants, and print a page about it when it ends.
+    #[command(
+        after_help = "numatop-ng run [OPTIONS] -- COMMAND [ARG...]. The page goes to standard error; standard input and output are \
+                      the command's. The exit code is the command's: 128 and the signal that killed it, 127 where there is no \
+                      such command, 126 where it cannot be executed, 125 where it has no such place."
+    )]
+    Run(Box<RunArgs>),
     /// Serve counters of nodes, containers and programs to Prometheus.
     #[command(
         after_help = "The page is made once an interval, whoever reads it: /metrics, and /-/healthy. docs/fleet.md has its metrics. \

@@ -30,6 +30,7 @@ pub mod list;
 pub mod metric;
 pub mod model;
 pub mod options;
+pub mod outcome;
 pub mod pmu;
 pub mod program;
 pub mod record;

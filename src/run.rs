@@ -4,6 +4,7 @@ mod about;
 mod ahead;
 pub mod batch;
 mod calibrate;
+mod command;
 mod demo;
 mod diagnose;
 mod diff;
@@ -62,6 +63,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         }
         Some(Command::List { what }) => about::list(what),
         Some(Command::Record(args)) => watch::record(args),
+        Some(Command::Run(args)) => command::run(args),
         Some(Command::Exporter(args)) => prometheus::run(args),
         Some(Command::Replay(args)) => recordings::replay(args),
         Some(Command::Export(args)) => recordings::export(args),

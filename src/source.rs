@@ -42,6 +42,15 @@ pub struct Focus {
     pub accesses: Option<Vec<ProcessId>>,
 }
 
+/// Tasks of the trees that a live source watches, as of the moment at which it is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trees {
+    /// Threads that were born into them since the start.
+    pub born: u64,
+    /// Threads that are counted and whose end was not seen yet.
+    pub alive: u64,
+}
+
 /// A stream of samples of one host.
 pub trait Source {
     /// Facts about the host.
@@ -133,6 +142,11 @@ pub trait Source {
     /// difference means something. Only recordings have more than one run in them.
     fn continues(&self) -> bool {
         true
+    }
+
+    /// Tasks of the trees that are watched. Only the running machine has any.
+    fn trees(&self) -> Trees {
+        Trees::default()
     }
 
     /// The progress of the recording that samples go into on their way.

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::export_format::ExportFormat;
 use super::known::NodeList;
+use super::run::{Binding, Bound};
 use crate::export::{FORMATS, Format};
 use crate::model::cgroup_path;
 use crate::model::topology::parse_cpulist;
@@ -69,6 +70,25 @@ pub(super) fn nodes(text: &str) -> Result<NodeList, String> {
         Ok(nodes) if !nodes.is_empty() => Ok(NodeList(nodes)),
         _ => Err(format!("'{}' is not a list of nodes such as 0-3,8", printable(text))),
     }
+}
+
+/// `node:0,mem:1`, `core:0,1`: kinds of places, each with a list.
+pub(super) fn binding(text: &str) -> Result<Binding, String> {
+    let wrong =
+        || format!("'{}' is no place such as node:0, node:0,mem:1, core:0,1 or cpu:0-3", printable(text));
+    let mut parts: Vec<(Bound, Vec<u32>)> = Vec::new();
+    for word in text.split(',') {
+        let list = match word.split_once(':') {
+            Some((kind, list)) => {
+                parts.push((Bound::named(kind).ok_or_else(wrong)?, Vec::new()));
+                list
+            }
+            None => word,
+        };
+        let ids = parse_cpulist(list).ok().filter(|ids| !ids.is_empty()).ok_or_else(wrong)?;
+        parts.last_mut().ok_or_else(wrong)?.1.extend(ids);
+    }
+    Ok(Binding { text: text.to_owned(), parts })
 }
 
 /// `500M`, `2GiB`: a number of bytes with a binary unit, 1 MiB or more.
@@ -143,6 +163,16 @@ mod tests {
         assert_eq!(nodes("0-2,5"), Ok(NodeList(vec![0, 1, 2, 5])));
         for text in ["", "a", "3-1", "0,"] {
             assert!(nodes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_has_kinds_and_lists() {
+        let parts = |text: &str| binding(text).map(|binding| binding.parts);
+        assert_eq!(parts("core:0,1"), Ok(vec![(Bound::Core, vec![0, 1])]));
+        assert_eq!(parts("node:0,mem:1-2"), Ok(vec![(Bound::Node, vec![0]), (Bound::Memory, vec![1, 2])]));
+        for text in ["", "0", "node", "node:", "node:x", "socket:0", "node:0,,1"] {
+            assert!(parts(text).is_err(), "{text}");
         }
     }
 

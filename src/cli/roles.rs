@@ -128,7 +128,7 @@ pub struct WatchArgs {
 }
 
 /// Tasks to watch.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Scope (applied in the kernel)")]
 pub struct ScopeArgs {
     /// Watch only these processes.
@@ -153,7 +153,7 @@ pub struct ScopeArgs {
 }
 
 /// Scopes that are and-ed with the others; several of them are or-ed.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Scope by container (applied in the kernel; several are or-ed)")]
 pub struct ContainerArgs {
     #[command(flatten)]
@@ -173,7 +173,7 @@ pub struct ContainerArgs {
 }
 
 /// Groups of tasks by name.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub struct NamedGroups {
     /// Watch only this container, by name or the start of its id; may be given several times.
     #[arg(long = "container", value_name = "NAME|ID", value_parser = NonEmptyStringValueParser::new())]

@@ -240,6 +240,12 @@ impl SchedProbe {
         self.layout
     }
 
+    /// Ends of tasks with a record that were seen at their last switch since the start.
+    pub fn ended(&self) -> u64 {
+        let bss = self.skel.maps.bss_data.as_deref();
+        bss.map_or(0, |bss| sys::read_variable(&bss.nr_ended))
+    }
+
     /// The states of the CPUs, each as of its last switch or flush.
     pub fn states(&self) -> &CpuStates {
         &self.states

@@ -277,6 +277,12 @@ impl TaskProbe {
         bss.map_or(0, |bss| sys::read_variable(&bss.tree_births))
     }
 
+    /// Records that were made since the start, and ends of their tasks that were seen only when they were freed.
+    pub fn records_and_ends(&self) -> (u64, u64) {
+        let bss = self.skel.maps.bss_data.as_deref();
+        bss.map_or((0, 0), |bss| (sys::read_variable(&bss.next_serial), sys::read_variable(&bss.nr_ended)))
+    }
+
     /// CPU time of exited tasks whose row was lost, by node, ns.
     ///
     /// # Errors

@@ -90,6 +90,11 @@ fn disks(raw: &GroupRaw) -> Reading<DisksUsed> {
 }
 
 impl Container {
+    /// A sum of tasks that are in no cgroup of their own, with what ran in them.
+    pub fn of_tasks(sum: Task, remote: Remote) -> Container {
+        Container { sum, remote, ..empty(0, None) }
+    }
+
     pub fn kind(&self) -> Kind {
         self.group.as_ref().map_or(Kind::Group, |group| group.kind)
     }

@@ -22,7 +22,7 @@ use self::accesses::Accesses;
 use self::events::Fresh;
 use super::access::Access;
 use super::hot::Hot;
-use super::{Focus, Source, poll};
+use super::{Focus, Source, Trees, poll};
 use crate::calibrate::store::Wanted;
 use crate::collect::bpf_stats;
 use crate::collect::check::HostCheck;
@@ -280,6 +280,13 @@ impl Source for LiveSource {
             read: self.read_cost,
             scaled: self.multiplexed,
         }))
+    }
+
+    fn trees(&self) -> Trees {
+        // Ends first: a task that ends meanwhile is alive, and one that is born meanwhile is, too.
+        let (at_switches, freed) = (self.sched.ended(), self.tasks.records_and_ends().1);
+        let (records, _) = self.tasks.records_and_ends();
+        Trees { born: self.tasks.tree_births(), alive: records.saturating_sub(at_switches + freed) }
     }
 
     fn hot_news(&mut self, patience: Duration) -> Result<Option<StackBatch>> {

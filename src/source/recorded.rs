@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Focus, Source};
+use super::{Focus, Source, Trees};
 use crate::hot::frame_names::{FRAMES_MAX, FrameNames};
 use crate::model::process::Details;
 use crate::model::sample::{HostFacts, Sample};
@@ -114,6 +114,10 @@ impl<S: Source> Source for Recorded<S> {
 
     fn statistics(&mut self) -> Result<Option<Statistics>> {
         self.source.statistics()
+    }
+
+    fn trees(&self) -> Trees {
+        self.source.trees()
     }
 
     fn recording(&self) -> Option<Progress> {

@@ -40,7 +40,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 41] = [
+const COMMANDS: [(&str, &[&str]); 42] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -65,6 +65,7 @@ const COMMANDS: [(&str, &[&str]); 41] = [
     ("help/topology.txt", &["topology", "--help"]),
     ("help/list.txt", &["list", "--help"]),
     ("help/list-events.txt", &["list", "events", "--help"]),
+    ("help/run.txt", &["run", "--help"]),
     ("help/record.txt", &["record", "--help"]),
     ("help/replay.txt", &["replay", "--help"]),
     ("help/export.txt", &["export", "--help"]),

@@ -1,0 +1,292 @@
+//! `run`: a command from its first instruction to its end, and a page about it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::event::epoll;
+
+use super::diagnose::asked;
+use super::output::{Out, quoted};
+use super::stop_signals;
+use super::watch::{recorder_at, rotate_signal, start};
+use crate::cli::{Binding, RunArgs, RunFormat, ScopeArgs};
+use crate::finding::verdict::Verdict;
+use crate::finding::{Engine, Finding, Options};
+use crate::model::sample::{HostFacts, Sample};
+use crate::model::topology::Topology;
+use crate::options;
+use crate::outcome::totals::Totals;
+use crate::outcome::{End, Outcome, Series, csv, json, text};
+use crate::program::launch::{Ended, Held, NotStarted, Order, Running};
+use crate::program::say::{self, Form};
+use crate::program::signals;
+use crate::record::recorder::Recorder;
+use crate::snapshot::{RowKind, derive};
+use crate::source::live::{LiveOptions, LiveSource};
+use crate::source::recorded::Recorded;
+use crate::source::{Focus, Source, poll};
+
+/// Time in which a task that has ended makes its last switch, on a busy machine too.
+const LAST_SWITCH: Duration = Duration::from_millis(20);
+
+/// The same at most, where descendants come and go.
+const LAST_SWITCH_MAX: Duration = Duration::from_millis(500);
+
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
+    let out = args.output.as_deref().map(|path| Out::of(Some(path), false)).transpose()?;
+    let places = places(args)?;
+    let mut series = Vec::new();
+    let mut code = None;
+    for (binding, order) in places {
+        let mut runs = Vec::new();
+        for _ in 0..args.warmup {
+            if let Err(why) = unwatched(&order, &args.command)? {
+                return Ok(not_started(&why));
+            }
+        }
+        for _ in 0..args.repeat {
+            let ran = watched(args, &order)?;
+            let ran = match ran {
+                Ok(ran) => ran,
+                Err(why) => return Ok(not_started(&why)),
+            };
+            // The first failure counts: a later success does not undo it.
+            if code.is_none_or(|code| code == 0) {
+                code = Some(exit_code(ran.end));
+            }
+            runs.push(ran);
+            if signals::ended_by().is_some() {
+                break;
+            }
+        }
+        series.push(Series { binding: binding.map(|binding| binding.text.clone()), runs });
+        if signals::ended_by().is_some() {
+            break;
+        }
+    }
+    write(args, &series, out.as_ref())?;
+    Ok(code.unwrap_or(0).into())
+}
+
+/// The places that the command runs in, one after the other.
+fn places(args: &RunArgs) -> Result<Vec<(Option<&Binding>, Order)>> {
+    let user = args.as_user.then(options::user_of_sudo).transpose()?;
+    if args.bindings.is_empty() {
+        return Ok(vec![(None, Order { user, ..Order::default() })]);
+    }
+    let topology = Topology::read(Path::new("/")).context("reading the topology")?;
+    let place = |binding| -> Result<_> {
+        let order = options::place(binding, &topology)?;
+        Ok((Some(binding), Order { user: user.clone(), ..order }))
+    };
+    args.bindings.iter().map(place).collect()
+}
+
+fn not_started(why: &NotStarted) -> ExitCode {
+    say::message(format!("numatop-ng: {why}"));
+    why.exit_code().into()
+}
+
+/// As a shell has it.
+fn exit_code(end: End) -> u8 {
+    match end {
+        End::Exited(code) => code,
+        End::Killed(signal) => signals::exit_code(signal),
+    }
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Exited(code as u8),
+        (None, signal) => End::Killed(signal.unwrap_or(0)),
+    }
+}
+
+/// Readable when a command has ended, or a signal has come.
+struct Events(OwnedFd);
+
+impl Events {
+    fn of(running: &Running) -> Result<Events> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("waiting for the command")?;
+        for (at, fd) in [(0, running.end.as_fd()), (1, stop_signals()?)] {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(at), epoll::EventFlags::IN)
+                .context("waiting for the command")?;
+        }
+        Ok(Events(epoll))
+    }
+
+    /// Hands signals on. True when the command has ended.
+    fn take(running: &Running) -> io::Result<bool> {
+        while let Some(signal) = signals::take() {
+            // A terminal sends these to all of its foreground, and so to the command.
+            if !matches!(signal, libc::SIGINT | libc::SIGQUIT) {
+                running.signal(signal);
+            }
+        }
+        Ok(poll(&[running.end.as_fd()], Instant::now())?.is_some())
+    }
+}
+
+/// Runs the command without watching it.
+fn unwatched(order: &Order, command: &[OsString]) -> Result<Result<Ended, NotStarted>> {
+    let running = match Held::start(order, command).and_then(Held::go) {
+        Ok(running) => running,
+        Err(why) => return Ok(Err(why)),
+    };
+    let events = Events::of(&running)?;
+    while !Events::take(&running)? {
+        poll(&[events.0.as_fd()], Instant::now() + Duration::from_secs(3600))?;
+    }
+    Ok(Ok(running.wait().context("waiting for the command")?))
+}
+
+/// Runs the command with everything attached.
+fn watched(args: &RunArgs, order: &Order) -> Result<Result<Outcome, NotStarted>> {
+    let held = match Held::start(order, &args.command) {
+        Ok(held) => held,
+        Err(why) => return Ok(Err(why)),
+    };
+    let recorder = recorder_at(args.record.as_deref(), &args.limits, args.measure.interval())?;
+    let mut source = start(live_options(args, held.pid())?)?;
+    match recorder {
+        None => follow(&mut source, args, held),
+        Some(recorder) => recorded(source, recorder, args, held),
+    }
+}
+
+fn recorded(
+    source: LiveSource,
+    recorder: Recorder,
+    args: &RunArgs,
+    held: Held,
+) -> Result<Result<Outcome, NotStarted>> {
+    let mut source = Recorded::new(source, recorder, rotate_signal()?);
+    let done = follow(&mut source, args, held);
+    source.finish()?;
+    done
+}
+
+fn live_options(args: &RunArgs, pid: u32) -> Result<LiveOptions> {
+    let scope = ScopeArgs { trees: vec![pid], ..ScopeArgs::default() };
+    let mut live = options::watched(&scope, &args.measure, &options::user_names(&args.measure)?)?;
+    live.scope_text = format!("command {}", typed(&args.command));
+    Ok(live)
+}
+
+/// The words of a command as they are typed.
+fn typed(command: &[OsString]) -> String {
+    command.iter().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+/// The samples of a run as they become sums, and what rules find in them.
+struct Gathered {
+    totals: Totals,
+    engine: Engine,
+    last: Option<(Arc<HostFacts>, Sample)>,
+}
+
+impl Gathered {
+    fn take(&mut self, host: Arc<HostFacts>, sample: Sample) {
+        let snapshot =
+            self.last.as_ref().map(|(_, before)| derive(&host, Some(before), &sample, RowKind::Processes));
+        if let Some(snapshot) = &snapshot {
+            self.engine.take(snapshot);
+        }
+        self.totals.take(&sample, snapshot.as_ref());
+        self.last = Some((host, sample));
+    }
+}
+
+/// Lets the command go, and takes samples until it has ended.
+fn follow(source: &mut dyn Source, args: &RunArgs, held: Held) -> Result<Result<Outcome, NotStarted>> {
+    source.focus(Focus { asked: asked(&source.host()), ..Focus::default() });
+    let engine = Engine::new(Options::default());
+    let mut gathered = Gathered { totals: Totals::default(), engine, last: None };
+    next(source, &mut gathered)?;
+    let running = match held.go() {
+        Ok(running) => running,
+        Err(why) => return Ok(Err(why)),
+    };
+    let events = Events::of(&running)?;
+    let interval = args.measure.interval();
+    let mut due = Instant::now() + interval;
+    while !Events::take(&running)? {
+        if !source.wait(due, events.0.as_fd())? {
+            next(source, &mut gathered)?;
+            due = (due + interval).max(Instant::now());
+        }
+    }
+    let ended = running.wait().context("waiting for the command")?;
+    settle(source);
+    next(source, &mut gathered)?;
+    outcome(source, gathered, &ended).map(Ok)
+}
+
+fn next(source: &mut dyn Source, gathered: &mut Gathered) -> Result<()> {
+    source.prepare()?;
+    let sample = source.next()?.context("the live source has ended")?;
+    gathered.take(source.host(), sample);
+    Ok(())
+}
+
+/// Waits for the last switches of tasks that have ended: their end is known a moment before. The final row is
+/// made there.
+fn settle(source: &dyn Source) {
+    let begin = Instant::now();
+    let (mut alive, mut since) = (source.trees().alive, begin);
+    while alive > 0 && since.elapsed() < LAST_SWITCH && begin.elapsed() < LAST_SWITCH_MAX {
+        std::thread::sleep(Duration::from_millis(1));
+        let now = source.trees().alive;
+        if now != alive {
+            (alive, since) = (now, Instant::now());
+        }
+    }
+}
+
+fn outcome(source: &dyn Source, gathered: Gathered, ended: &Ended) -> Result<Outcome> {
+    let Gathered { totals, engine, last } = gathered;
+    let (host, last) = last.context("no sample was taken")?;
+    let sums = totals.finish(&host).map_err(|why| anyhow::anyhow!("{why}"))?;
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let findings = engine.findings().iter().filter(|finding| finding.counts());
+    let findings: Vec<Finding> = findings.chain(engine.ended()).cloned().collect();
+    let verdict = Verdict::of(&engine);
+    Ok(Outcome {
+        end: end_of(ended.status),
+        elapsed_ns: ns(ended.elapsed),
+        user_ns: ns(ended.times.user),
+        system_ns: ns(ended.times.system),
+        born: source.trees().born,
+        living: sums.living,
+        machine: sums.machine,
+        row: sums.row,
+        waits: sums.waits,
+        peak: sums.peak,
+        lost: last.lost.into_iter().filter(|(_, lost)| *lost > 0).collect(),
+        lost_ns: sums.lost_ns,
+        findings,
+        verdict: format!("{} {}", verdict.words(), verdict.rules()),
+    })
+}
+
+fn write(args: &RunArgs, series: &[Series], out: Option<&Out>) -> Result<()> {
+    let (page, form) = match args.format {
+        RunFormat::Text => (text::render(&typed(&args.command), series), Form::Text),
+        RunFormat::Csv => (csv::render(series), Form::Csv),
+        RunFormat::Json => {
+            let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into()).collect();
+            (format!("{:#}\n", json::object(&words, series)), Form::Json)
+        }
+    };
+    match out {
+        Some(out) => out.write(&page, form),
+        None => say::aside(&page, form).context("writing to standard error"),
+    }
+}
