@@ -413,7 +413,7 @@ __u64 tree_births = 0;
 /* Threads that the last walk over trees found and had not known. */
 __u32 nr_enrolled = 0;
 
-/* Whoever makes it decides, and not the parent: that is another with CLONE_PARENT, and changes when it ends. */
+/* Its maker decides, not its parent: that is another task with CLONE_PARENT, and changes when it ends. */
 static inline void inherit_tree(struct task_struct *task)
 {
 	if (nt_in_tree((__u32)bpf_get_current_pid_tgid())) {

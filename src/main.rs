@@ -95,7 +95,7 @@ fn silent_word() -> Option<OsString> {
         let paths = [text.as_ref(), value, socket];
         paths.iter().any(|path| !path.is_empty() && guard::is_silent(Path::new(path)))
     };
-    // What follows is for another program.
+    // All behind the dashes is for another program.
     let own = std::env::args_os().skip(1).take_while(|word| word != "--");
     own.filter(|word| !word.is_empty()).find(is_silent)
 }

@@ -15,7 +15,7 @@ use crate::model::sample::Reading;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Snapshot};
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// By itself, with this code.
@@ -52,7 +52,7 @@ pub struct Outcome {
     pub row: Container,
     pub waits: Waits,
     pub peak: Reading<Peak>,
-    /// What was lost in that time, by cause.
+    /// Losses in that time, by cause.
     pub lost: BTreeMap<String, u64>,
     /// CPU time of ended tasks without a final row, ns. It is in the sums.
     pub lost_ns: u64,

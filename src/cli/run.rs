@@ -66,7 +66,7 @@ pub struct Binding {
     pub parts: Vec<(Bound, Vec<u32>)>,
 }
 
-/// What the numbers of a part of a place are.
+/// The meaning of the numbers in a part of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// Nodes whose CPUs it may use.

@@ -16,6 +16,7 @@ pub(super) fn add(error: &mut clap::Error, command: &mut Command, words: &[OsStr
         path.push(word.to_owned());
     }
     let tips = match error.kind() {
+        ErrorKind::UnknownArgument if path == ["run"] => behind_dashes(error, command, here),
         ErrorKind::UnknownArgument => elsewhere(error, command, here),
         ErrorKind::InvalidSubcommand if !path.is_empty() => below(here).into_iter().collect(),
         ErrorKind::ArgumentConflict => demo(error).into_iter().collect(),
@@ -69,6 +70,16 @@ fn elsewhere(error: &clap::Error, command: &Command, here: &Command) -> Vec<Stri
     };
     let why = here.get_after_help().map(ToString::to_string);
     std::iter::once(format!("{names} '{flag}'")).chain(why).collect()
+}
+
+/// The place of a command's words; for a flag that another command has, that one.
+fn behind_dashes(error: &clap::Error, command: &Command, here: &Command) -> Vec<String> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if !word.starts_with('-') => {
+            vec![format!("a command follows two dashes: numatop-ng run -- {word}")]
+        }
+        _ => elsewhere(error, command, here),
+    }
 }
 
 /// The reason why flags of measurement and scope exclude `--demo`.

@@ -7,7 +7,7 @@ use crate::model::sample::{Missing, Reading};
 use crate::model::units::NodeId;
 use crate::text::quantity;
 
-/// How a number is written.
+/// The form of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds, with milliseconds.

@@ -26,7 +26,7 @@ pub struct Totals {
     last: Sample,
     /// Sums of processes that ended, less what there was before the command began.
     sum: Counts,
-    /// Those that ended a short while ago, and in which sample: a late thread of theirs may replace the row.
+    /// Processes that ended a short while ago, and in which sample: a thread that ends late replaces the row.
     ended: HashMap<ProcessId, (Arc<TaskRaw>, u64)>,
     leader: Option<Arc<TaskRaw>>,
     remote: Remote,

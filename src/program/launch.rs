@@ -41,7 +41,7 @@ pub struct User {
     pub name: Option<String>,
 }
 
-/// What the process says on its way to the command, a line of JSON each.
+/// Messages of the process on its way to the command, a line of JSON each.
 #[derive(Debug, Serialize, Deserialize)]
 enum Word {
     /// It has its place.
@@ -56,7 +56,7 @@ enum Word {
 #[derive(Debug, thiserror::Error)]
 #[error("{doing}: {}", io::Error::from_raw_os_error(*errno))]
 pub struct NotStarted {
-    /// What was tried.
+    /// The action that failed.
     pub doing: String,
     pub errno: i32,
     /// The command is to blame, and not its place.
@@ -148,7 +148,11 @@ impl Held {
         let end = rustix::process::pidfd_open(pid, PidfdFlags::empty());
         let end = end.map_err(|error| of_tool(error.into()))?;
         let began = Instant::now();
-        self.socket.get_mut().write_all(&[1]).map_err(of_tool)?;
+        match self.socket.get_mut().write_all(&[1]) {
+            // A signal ended it while it waited: its status says so.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            written => written.map_err(of_tool)?,
+        }
         let mut before = CpuTimes::default();
         loop {
             match self.next().map_err(of_tool)? {

@@ -21,7 +21,6 @@ use crate::finding::verdict::Verdict;
 use crate::finding::{Engine, Finding, Options};
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::topology::Topology;
-use crate::options;
 use crate::outcome::totals::Totals;
 use crate::outcome::{End, Outcome, Series, csv, json, text};
 use crate::program::launch::{Ended, Held, NotStarted, Order, Running};
@@ -32,6 +31,7 @@ use crate::snapshot::{RowKind, derive};
 use crate::source::live::{LiveOptions, LiveSource};
 use crate::source::recorded::Recorded;
 use crate::source::{Focus, Source, poll};
+use crate::{error, options};
 
 /// Time in which a task that has ended makes its last switch, on a busy machine too.
 const LAST_SWITCH: Duration = Duration::from_millis(20);
@@ -52,16 +52,19 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
             }
         }
         for _ in 0..args.repeat {
-            let ran = watched(args, &order)?;
-            let ran = match ran {
+            let (ended, outcome) = match watched(args, &order)? {
                 Ok(ran) => ran,
                 Err(why) => return Ok(not_started(&why)),
             };
             // The first failure counts: a later success does not undo it.
             if code.is_none_or(|code| code == 0) {
-                code = Some(exit_code(ran.end));
+                code = Some(exit_code(end_of(ended.status)));
             }
-            runs.push(ran);
+            match outcome {
+                Ok(outcome) => runs.push(outcome),
+                // The command has run all the same, and its status is its own.
+                Err(error) => say::lines(error::message(&error)),
+            }
             if signals::ended_by().is_some() {
                 break;
             }
@@ -71,7 +74,10 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
             break;
         }
     }
-    write(args, &series, out.as_ref())?;
+    series.retain(|one: &Series| !one.runs.is_empty());
+    if !series.is_empty() {
+        write(args, &series, out.as_ref())?;
+    }
     Ok(code.unwrap_or(0).into())
 }
 
@@ -136,19 +142,20 @@ impl Events {
 
 /// Runs the command without watching it.
 fn unwatched(order: &Order, command: &[OsString]) -> Result<Result<Ended, NotStarted>> {
-    let running = match Held::start(order, command).and_then(Held::go) {
-        Ok(running) => running,
-        Err(why) => return Ok(Err(why)),
-    };
-    let events = Events::of(&running)?;
-    while !Events::take(&running)? {
-        poll(&[events.0.as_fd()], Instant::now() + Duration::from_secs(3600))?;
+    match Held::start(order, command).and_then(Held::go) {
+        Ok(running) => end(&running).map(Ok),
+        Err(why) => Ok(Err(why)),
     }
-    Ok(Ok(running.wait().context("waiting for the command")?))
 }
 
+/// The end of a command, and its outcome, or why that is not known.
+type Ran = (Ended, Result<Outcome>);
+
 /// Runs the command with everything attached.
-fn watched(args: &RunArgs, order: &Order) -> Result<Result<Outcome, NotStarted>> {
+///
+/// # Errors
+/// Nothing could be attached, and the command did not run.
+fn watched(args: &RunArgs, order: &Order) -> Result<Result<Ran, NotStarted>> {
     let held = match Held::start(order, &args.command) {
         Ok(held) => held,
         Err(why) => return Ok(Err(why)),
@@ -166,11 +173,11 @@ fn recorded(
     recorder: Recorder,
     args: &RunArgs,
     held: Held,
-) -> Result<Result<Outcome, NotStarted>> {
+) -> Result<Result<Ran, NotStarted>> {
     let mut source = Recorded::new(source, recorder, rotate_signal()?);
-    let done = follow(&mut source, args, held);
-    source.finish()?;
-    done
+    let ran = follow(&mut source, args, held)?;
+    let finished = source.finish();
+    Ok(ran.map(|(ended, outcome)| (ended, outcome.and_then(|outcome| finished.map(|()| outcome)))))
 }
 
 fn live_options(args: &RunArgs, pid: u32) -> Result<LiveOptions> {
@@ -205,7 +212,7 @@ impl Gathered {
 }
 
 /// Lets the command go, and takes samples until it has ended.
-fn follow(source: &mut dyn Source, args: &RunArgs, held: Held) -> Result<Result<Outcome, NotStarted>> {
+fn follow(source: &mut dyn Source, args: &RunArgs, held: Held) -> Result<Result<Ran, NotStarted>> {
     source.focus(Focus { asked: asked(&source.host()), ..Focus::default() });
     let engine = Engine::new(Options::default());
     let mut gathered = Gathered { totals: Totals::default(), engine, last: None };
@@ -214,19 +221,43 @@ fn follow(source: &mut dyn Source, args: &RunArgs, held: Held) -> Result<Result<
         Ok(running) => running,
         Err(why) => return Ok(Err(why)),
     };
-    let events = Events::of(&running)?;
-    let interval = args.measure.interval();
+    let watched = watch(source, &mut gathered, &running, args.measure.interval());
+    // Where nothing more can be measured, the command goes on.
+    let ended = end(&running)?;
+    let outcome = watched.and_then(|()| {
+        settle(source);
+        next(source, &mut gathered)?;
+        outcome(source, gathered, &ended)
+    });
+    Ok(Ok((ended, outcome)))
+}
+
+/// Takes samples until the command has ended.
+fn watch(
+    source: &mut dyn Source,
+    gathered: &mut Gathered,
+    running: &Running,
+    interval: Duration,
+) -> Result<()> {
+    let events = Events::of(running)?;
     let mut due = Instant::now() + interval;
-    while !Events::take(&running)? {
+    while !Events::take(running).context("waiting for the command")? {
         if !source.wait(due, events.0.as_fd())? {
-            next(source, &mut gathered)?;
+            next(source, gathered)?;
             due = (due + interval).max(Instant::now());
         }
     }
-    let ended = running.wait().context("waiting for the command")?;
-    settle(source);
-    next(source, &mut gathered)?;
-    outcome(source, gathered, &ended).map(Ok)
+    Ok(())
+}
+
+/// Waits for the end of the command.
+fn end(running: &Running) -> Result<Ended> {
+    let events = Events::of(running)?;
+    while !Events::take(running).context("waiting for the command")? {
+        poll(&[events.0.as_fd()], Instant::now() + Duration::from_secs(3600))
+            .context("waiting for the command")?;
+    }
+    running.wait().context("waiting for the command")
 }
 
 fn next(source: &mut dyn Source, gathered: &mut Gathered) -> Result<()> {
@@ -286,7 +317,10 @@ fn write(args: &RunArgs, series: &[Series], out: Option<&Out>) -> Result<()> {
         }
     };
     match out {
-        Some(out) => out.write(&page, form),
+        Some(out) => out.write(&page, form).inspect_err(|_| {
+            // The page is not lost.
+            let _ = say::aside(&page, form);
+        }),
         None => say::aside(&page, form).context("writing to standard error"),
     }
 }
