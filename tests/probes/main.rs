@@ -18,6 +18,7 @@ mod host_root;
 mod hostile;
 mod hot;
 mod hugetlb;
+mod launched;
 mod leftovers;
 mod locked;
 mod locking;
@@ -184,6 +185,13 @@ fn main() {
         containers::an_unknown_cgroup_is_wrong_usage,
         containers::cgroups_whose_names_are_no_text_stay_apart,
         host_root::names_users_and_cgroups_are_those_of_the_host_below_its_root,
+        launched::the_exit_code_is_that_of_the_command,
+        launched::standard_input_and_output_are_those_of_the_command,
+        launched::a_signal_to_the_tool_is_handed_on_to_the_command,
+        launched::ten_thousand_short_children_are_all_counted,
+        launched::a_command_that_leaves_a_daemon_ends_at_its_own_end,
+        launched::runs_are_repeated_in_each_place,
+        launched::a_tree_is_what_it_has_and_what_is_to_come,
         selftest::no_number_is_wrong_here,
         starts::too_few_open_files_are_named_with_the_limit,
         starts::too_little_address_space_is_named_with_the_limit,

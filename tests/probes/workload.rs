@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{access, first_touches, hostile, locking};
+use crate::{access, first_touches, hostile, launched, locking};
 
 /// Set in the environment of a workload.
 pub const VARIABLE: &str = "NUMATOP_NG_TEST_WORKLOAD";
@@ -223,6 +223,7 @@ pub fn run(name: &str) {
         return;
     }
     match name {
+        "children" => launched::make_children(),
         "hog" => {
             ready();
             loop {

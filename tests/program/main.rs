@@ -29,6 +29,7 @@ mod program;
 mod recorded_machine;
 mod removed_recordings;
 mod report;
+mod runs;
 #[path = "../common/scratch.rs"]
 #[allow(dead_code, reason = "one of several users")]
 mod scratch;
