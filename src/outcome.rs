@@ -78,7 +78,7 @@ pub struct Waits {
 pub struct Peak {
     /// The sum over its processes: shared memory counts for each.
     pub bytes: u64,
-    /// By node, as far as it was looked at.
+    /// By node, where most of it was looked at.
     pub by_node: Vec<(NodeId, f64)>,
 }
 

@@ -1,6 +1,6 @@
 //! The page about a command, and the table of its bindings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::measures::{CPU, ELAPSED, IPC, MEASURES, Measure, REMOTE, WAIT};
 use super::stats::spread;
@@ -70,22 +70,20 @@ impl Notes {
     }
 }
 
-/// Findings, and what was lost.
+/// Findings, losses and verdicts, each once.
 fn remarks(runs: &[Outcome]) -> String {
-    let mut out = String::new();
+    let mut said: Vec<String> = Vec::new();
     for run in runs {
-        for finding in &run.findings {
+        said.extend(run.findings.iter().map(|finding| {
             let severity = finding.severity.name().to_uppercase();
-            let whose = one_line(&finding.identity.label);
-            let said = format!("{severity} {} {whose}: {}", finding.key.id, one_line(&finding.told.sentence));
-            out += &hanging("", words(&said), WIDTH);
-        }
-        for (cause, lost) in &run.lost {
-            out += &hanging("", words(&format!("lost: {} {lost}", one_line(cause))), WIDTH);
-        }
-        out += &hanging("", words(&one_line(&run.verdict)), WIDTH);
+            format!("{severity} {} {}: {}", finding.key.id, finding.identity.label, finding.told.sentence)
+        }));
+        said.extend(run.lost.iter().map(|(cause, lost)| format!("lost: {cause} {lost}")));
+        said.push(run.verdict.clone());
     }
-    out
+    let mut seen = BTreeSet::new();
+    said.retain(|line| seen.insert(line.clone()));
+    said.iter().map(|line| hanging("", words(&one_line(line)), WIDTH)).collect()
 }
 
 /// The value of one run, or what several come to.

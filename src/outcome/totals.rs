@@ -86,13 +86,13 @@ impl Totals {
             let pct = metric.read(task, snapshot).ok().and_then(|value| value.number());
             pct.unwrap_or(0.0) / 100.0 * interval_ns
         };
-        let mut now = Peak::default();
+        let mut bytes = 0u64;
         let mut by_node: Vec<f64> = Vec::new();
         for task in &snapshot.tasks {
             self.waits.quota_ns += ns(&RUNQ_WAIT_THROTTLED_PCT, task);
             self.waits.bound_ns += ns(&RUNQ_WAIT_BOUND_PCT, task);
             self.waits.idle_elsewhere_ns += ns(&RUNQ_WAIT_IDLE_ELSEWHERE_PCT, task);
-            now.bytes = now.bytes.saturating_add(task.rss_bytes);
+            bytes = bytes.saturating_add(task.rss_bytes);
             let Some((_, Ok(memory))) = task.memory() else { continue };
             self.remote += &Remote::of(&task.delta.run_ns, memory, &snapshot.room);
             by_node.resize(by_node.len().max(memory.bytes_by_node.len()), 0.0);
@@ -101,13 +101,19 @@ impl Totals {
             }
         }
         if let [only] = snapshot.host.topology.nodes.as_slice() {
-            now.by_node = vec![(only.id, now.bytes as f64)];
-        } else {
-            let used = by_node.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0.0);
-            now.by_node = used.map(|(node, bytes)| (NodeId(node as u32), bytes)).collect();
+            by_node = vec![0.0; only.id.0 as usize + 1];
+            by_node[only.id.0 as usize] = bytes as f64;
         }
-        if now.bytes > self.peak.as_ref().map_or(0, |peak| peak.bytes) {
-            self.peak = Some(now);
+        if bytes == 0 {
+            return;
+        }
+        let peak = self.peak.get_or_insert_default();
+        peak.bytes = peak.bytes.max(bytes);
+        // Looks at memory lag behind it: the largest of them is not of the same moment.
+        let seen = |parts: &[(NodeId, f64)]| parts.iter().map(|(_, bytes)| bytes).sum::<f64>();
+        if by_node.iter().sum::<f64>() >= seen(&peak.by_node) {
+            let used = by_node.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0.0);
+            peak.by_node = used.map(|(node, bytes)| (NodeId(node as u32), bytes)).collect();
         }
     }
 

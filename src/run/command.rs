@@ -18,7 +18,7 @@ use super::stop_signals;
 use super::watch::{recorder_at, rotate_signal, start};
 use crate::cli::{Binding, RunArgs, RunFormat, ScopeArgs};
 use crate::finding::verdict::Verdict;
-use crate::finding::{Engine, Finding, Options};
+use crate::finding::{Engine, Finding, Options, Severity};
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::topology::Topology;
 use crate::outcome::totals::Totals;
@@ -287,7 +287,8 @@ fn outcome(source: &dyn Source, gathered: Gathered, ended: &Ended) -> Result<Out
     let sums = totals.finish(&host).map_err(|why| anyhow::anyhow!("{why}"))?;
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let findings = engine.findings().iter().filter(|finding| finding.counts());
-    let findings: Vec<Finding> = findings.chain(engine.ended()).cloned().collect();
+    let over = engine.ended().filter(|finding| finding.severity > Severity::Info);
+    let findings: Vec<Finding> = findings.chain(over).cloned().collect();
     let verdict = Verdict::of(&engine);
     Ok(Outcome {
         end: end_of(ended.status),

@@ -21,6 +21,7 @@ mod nodes;
 mod page_moves;
 mod pinned;
 mod placement;
+mod places;
 mod remote;
 mod scope;
 mod selftest;
@@ -78,6 +79,7 @@ const CASES: &[Case] = &[
     fresh::CASE,
     placement::CASE,
     placement::OTHERS,
+    places::CASE,
     placement::RESERVED,
     stopped::CASE,
     remote::CASE,

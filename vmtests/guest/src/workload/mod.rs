@@ -18,6 +18,7 @@ mod reads;
 mod segment;
 mod spin;
 mod storm;
+mod touch;
 mod waits;
 mod wander;
 
@@ -67,6 +68,10 @@ pub const NAMES: &[(&str, &str)] = &[
     ("segment", "MIB NODE CHILDREN: processes that share so much memory, which is on the node"),
     ("waits", "MIB: a process with so much memory that waits for a child in an uninterruptible sleep"),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
+    (
+        "touch",
+        "MIB MILLISECONDS: so much new memory, then so much CPU time, wherever it may be; waits for nothing",
+    ),
 ];
 
 pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
@@ -109,6 +114,7 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         }
         ("waits", [mib]) => number(mib).and_then(waits::run),
         ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),
+        ("touch", [mib, ms]) => number(mib).and_then(|mib| touch::run(mib, number(ms)?)),
         _ => Err("see 'guest workloads' for names and arguments".to_owned()),
     };
     match truth {
