@@ -231,7 +231,8 @@ pub fn a_tree_is_what_it_has_and_what_is_to_come() -> Result<()> {
     };
     drop(input);
     other.kill()?;
-    (tree.wait()?, other.wait()?);
+    tree.wait()?;
+    other.wait()?;
     let later = later?;
     ensure!(first.len() == 2 && first.iter().any(|(_, comm)| comm == "sleep"), "{first:?}");
     ensure!(!later.iter().any(|(pid, _)| *pid == other.id()), "{later:?}");
