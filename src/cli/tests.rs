@@ -63,7 +63,7 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
         ),
         (
             &["replay", "x", "-d", "1"],
-            &["numatop-ng, record, exporter and diagnose have '-d'", "measured already"],
+            &["numatop-ng, record, run, exporter and diagnose have '-d'", "measured already"],
         ),
         (&["replay", "x", "--hot"], &["numatop-ng and record have '--hot'"]),
         (&["export", "x", "--format", "csv", "--ascii"], &["numatop-ng and replay have '--ascii'"]),
@@ -74,7 +74,7 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
         (&["--follow"], &["replay has '--follow'"]),
         (
             &["list", "metrics", "--pmu-dir", "x"],
-            &["numatop-ng, list events, record, exporter, diagnose and selftest have '--pmu-dir'"],
+            &["numatop-ng, list events, record, run, exporter, diagnose and selftest have '--pmu-dir'"],
         ),
     ] {
         let error = refused(words);

@@ -105,8 +105,8 @@ mod tests {
         for (text, why) in [
             ("node:4094", "no node 4094 with CPUs"),
             ("mem:4094", "no node 4094 with memory"),
-            ("core:99999", "no core 99999"),
-            ("cpu:99999", "CPU 99999 is not online"),
+            ("core:9999", "no core 9999"),
+            ("cpu:9999", "CPU 9999 is not online"),
         ] {
             let error = place(&binding(text), &topology).unwrap_err().to_string();
             assert!(error.starts_with("--bind: ") && error.contains(why), "{error}");

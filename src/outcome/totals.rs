@@ -159,3 +159,58 @@ impl Totals {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::counters::Counter;
+    use crate::source::Source;
+    use crate::source::synthetic::demo::Demo;
+
+    fn task(pid: u32, faults: u64, ns: u64) -> Arc<TaskRaw> {
+        let counts = Counts { run_ns: vec![ns], ..Counts::default() }.with([(Counter::MinFlt, faults)]);
+        Arc::new(TaskRaw { serial: pid.into(), pid, tid: pid, start_ns: 1, counts, ..TaskRaw::default() })
+    }
+
+    fn sample(live: &[Arc<TaskRaw>], exited: &[Arc<TaskRaw>], mono_ns: u64) -> Sample {
+        let tasks = live.iter().cloned().collect();
+        Sample { tasks, exited: exited.to_vec(), mono_ns, exit_lost_ns: vec![mono_ns], ..Sample::default() }
+    }
+
+    fn sums(samples: &[Sample]) -> Reading<Sums> {
+        let mut totals = Totals::default();
+        samples.iter().for_each(|sample| totals.take(sample, None));
+        totals.finish(&Demo::new().host())
+    }
+
+    #[test]
+    fn a_run_is_all_that_ended_and_all_that_lives_without_what_was_before() {
+        let sums = sums(&[
+            sample(&[task(5, 100, 1_000)], &[], 10),
+            // A child came and went between two samples.
+            sample(&[task(5, 150, 1_500), task(7, 4, 40)], &[task(6, 7, 70)], 20),
+            // A late thread of it is reported, too; the command ends, a daemon stays.
+            sample(&[task(7, 5, 50)], &[task(6, 9, 90), task(5, 160, 1_600)], 30),
+        ])
+        .unwrap();
+        let delta = &sums.row.sum.delta;
+        // 20 ns had no row: they are on node 0.
+        assert_eq!((delta[Counter::MinFlt], delta.cpu_ns()), (60 + 9 + 5, 600 + 90 + 50 + 20));
+        assert_eq!((sums.living, sums.lost_ns), (1, 20));
+        assert!(sums.peak.is_err(), "no interval was looked at");
+    }
+
+    #[test]
+    fn a_process_counts_once_however_long_ago_it_ended() {
+        let mut samples =
+            vec![sample(&[task(5, 0, 0)], &[], 0), sample(&[task(5, 1, 1)], &[task(6, 7, 70)], 0)];
+        samples.extend((0..2 * SETTLED).map(|_| sample(&[task(5, 1, 1)], &[], 0)));
+        samples.push(sample(&[], &[task(5, 2, 2)], 0));
+        assert_eq!(sums(&samples).unwrap().row.sum.delta[Counter::MinFlt], 9);
+    }
+
+    #[test]
+    fn one_sample_is_no_run() {
+        assert!(sums(&[sample(&[task(5, 0, 0)], &[], 0)]).is_err());
+    }
+}

@@ -21,6 +21,7 @@ use crate::finding::verdict::Verdict;
 use crate::finding::{Engine, Finding, Options, Severity};
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::topology::Topology;
+use crate::options::BadValue;
 use crate::outcome::totals::Totals;
 use crate::outcome::{End, Outcome, Series, csv, json, text};
 use crate::program::launch::{Ended, Held, NotStarted, Order, Running};
@@ -182,7 +183,11 @@ fn recorded(
 
 fn live_options(args: &RunArgs, pid: u32) -> Result<LiveOptions> {
     let scope = ScopeArgs { trees: vec![pid], ..ScopeArgs::default() };
-    let mut live = options::watched(&scope, &args.measure, &options::user_names(&args.measure)?)?;
+    let watched = options::watched(&scope, &args.measure, &options::user_names(&args.measure)?);
+    // Nobody typed the flag of the tree.
+    let of_run =
+        |error: BadValue| if error.flag == "--tree" { BadValue { flag: "run", ..error } } else { error };
+    let mut live = watched.map_err(of_run)?;
     live.scope_text = format!("command {}", typed(&args.command));
     Ok(live)
 }
