@@ -183,7 +183,7 @@ int on_mapping(struct bpf_iter__task_vma *ctx)
 	/* In a register, or the verifier forgets the limit of what is read from the stack again. */
 	nr = walk.nr;
 	barrier_var(nr);
-	if (nr && nr <= NT_ENTRIES_MAX)
+	if (nr <= NT_ENTRIES_MAX)
 		bpf_seq_write(seq, entries, nr * sizeof(entries[0]));
 	return 0;
 }

@@ -301,7 +301,12 @@ impl Placements {
         // A look without an iterator leaves what is known of policies, for as long as that is good.
         let kept = before.and_then(|before| before.by_policy.clone());
         let kept = kept.filter(|pages| read_ns.saturating_sub(pages.read_ns) < policies::OLD_NS);
-        let by_policy = by_policy.and_then(Result::ok).map(Arc::new).or(kept);
+        let (by_policy, why) = match by_policy {
+            Some(Ok(pages)) => (Some(Arc::new(pages)), None),
+            Some(Err(why)) => (kept, Some((read_ns, Err(why)))),
+            None => (kept, None),
+        };
+        let policies = policies.or(why);
         let raw = PlacementRaw { start_ns: process.1, read_ns, found, policies, by_policy };
         Arc::make_mut(&mut self.known).insert(id, Arc::new(raw));
     }

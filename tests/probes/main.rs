@@ -250,6 +250,8 @@ fn main() {
         policies::policies_of_mappings_are_those_of_numa_maps,
         policies::a_policy_of_a_part_of_a_file_holds_in_all_mappings,
         policies::a_thread_that_ended_has_no_mappings,
+        policies::iterators_can_be_made_again_and_again,
+        policies::policies_of_several_processes_come_with_their_pages,
         sampled_by_default::only_chosen_processes_are_sampled,
         sampled_by_default::a_focus_has_its_processes_sampled_and_no_others,
         sampled_by_default::a_rate_of_zero_samples_nothing,

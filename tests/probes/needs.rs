@@ -131,6 +131,8 @@ const NEEDS: &[Need] = &[
             "policies_of_mappings_are_those_of_numa_maps",
             "a_policy_of_a_part_of_a_file_holds_in_all_mappings",
             "a_thread_that_ended_has_no_mappings",
+            "iterators_can_be_made_again_and_again",
+            "policies_of_several_processes_come_with_their_pages",
         ],
     },
     Need {

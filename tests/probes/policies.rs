@@ -3,17 +3,26 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
+use numatop_ng::collect::mm_reader::MmReader;
+use numatop_ng::collect::mm_reader::wire::{Job, PlacementTurn, Turn};
 use numatop_ng::collect::placement::rows::{Counted, Mappings};
 use numatop_ng::collect::probes::{Running, Shared, of};
+use numatop_ng::collect::proc_details::start_ns;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::model::facility::Facility;
+use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::sample::PagesByPolicy;
+
+use crate::program;
+use crate::until::until;
+use crate::workload::Workload;
 
 const PAGES: usize = 32;
 
@@ -178,6 +187,55 @@ pub fn a_thread_that_ended_has_no_mappings() -> Result<()> {
     with_probe(|probe| {
         let found = mappings_of(probe, tid);
         ensure!(found.as_ref().is_err(), "{found:?}");
+        Ok(())
+    })
+}
+
+pub fn policies_of_several_processes_come_with_their_pages() -> Result<()> {
+    let mut children = Vec::new();
+    for _ in 0..3 {
+        children.push(Workload::start("hog")?);
+    }
+    let processes = children
+        .iter()
+        .map(|child| Ok((child.pid(), start_ns(child.pid()).context("it has ended")?)))
+        .collect::<Result<Vec<ProcessId>>>()?;
+    let mut reader = MmReader::new(PathBuf::from(program::path()));
+    with_probe(|probe| {
+        let made = processes
+            .iter()
+            .map(|(pid, _)| probe.mappings_of(*pid).context("it has no iterator")?.context("making one"));
+        let iterators = made.collect::<Result<Vec<OwnedFd>>>()?;
+        let job = |process: &ProcessId| Job { process: *process, uid: 0, rss_bytes: 1 << 20, careful: false };
+        let placement = PlacementTurn {
+            jobs: processes.iter().map(job).collect(),
+            budget: Duration::from_millis(500),
+            iterators: processes.iter().map(|process| (*process, process.0)).collect(),
+            policies: None,
+        };
+        reader.ask(Turn { placement: Some(placement), ..Turn::default() }, &iterators);
+        Ok(())
+    })?;
+    let mut placed = Vec::new();
+    until("all have an answer", || {
+        placed.extend(reader.take().answers.into_iter().flat_map(|answer| answer.placed));
+        Ok(placed.len() == 3)
+    })?;
+    for placed in placed {
+        let Some(Ok(pages)) = &placed.by_policy else { bail!("{placed:?}") };
+        let all: u32 = placed.found.map_err(|missing| anyhow::anyhow!("{missing}"))?.by_node.iter().sum();
+        ensure!(pages.by_node.iter().sum::<u32>() + pages.unmatched == all, "{pages:?} of {all}");
+        ensure!(pages.mappings > 10 && pages.explicit.is_empty() && pages.unmatched == 0, "{pages:?}");
+    }
+    Ok(())
+}
+
+pub fn iterators_can_be_made_again_and_again() -> Result<()> {
+    with_probe(|probe| {
+        for turn in 0..200 {
+            let found = mappings_of(probe, std::process::id()).with_context(|| format!("turn {turn}"))?;
+            ensure!(format!("{found:?}").len() > 100);
+        }
         Ok(())
     })
 }

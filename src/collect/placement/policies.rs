@@ -1,12 +1,9 @@
-//! Memory policies of mappings: which process is looked at next, and the look.
+//! Memory policies of mappings and pages of hugetlbfs from /proc/PID/numa_maps: which process is looked at next, and the look.
 //!
-//! /proc/PID/numa_maps names the policy that holds for each mapping, that of shared memory included, which hangs on the file
-//! and not on the mapping. A BPF program that goes through the mappings would not see those, and would need the layout of one
-//! structure more. The price is a walk over all pages: 3.9 to 34 ms for a GiB (docs/performance.md), during which the process
-//! can use its memory but map none. So only processes are looked at whose placement rules may call wrong, one at a time, each
-//! once in five minutes, none that is too large, and all looks together for a hundredth of the time.
-//!
-//! The same file has the pages of hugetlbfs of each mapping. Of a process that has some, the pools of their sizes are read with it.
+//! The kernel walks all pages for that file: 3.9 to 34 ms for a GiB (docs/performance.md), during which the process can use its
+//! memory but map none. So policies are read from it only where the iterator of [`super::rows`] is missing, and only of processes
+//! whose placement rules may call wrong: one at a time, each once in five minutes, none that is too large, and all looks
+//! together for a hundredth of the time. Of a process with pages of hugetlbfs, the pools of their sizes are read with them.
 
 use std::collections::BTreeMap;
 use std::fs;
