@@ -226,8 +226,9 @@ struct nt_reclaim {
 	__u64 reserved;
 };
 
-#define NT_ENTRIES_MAX 512 /* policies of one mapping of shared memory that are told: all rows of a mapping fit 32 KiB */
-#define NT_NODE_WORDS 16   /* of a mask of nodes: NODES_SHIFT is at most 10 */
+#define NT_ENTRIES_MAX \
+	512              /* policies of one mapping of shared memory that are told: all rows of a mapping fit 32 KiB */
+#define NT_NODE_WORDS 16 /* of a mask of nodes: NODES_SHIFT is at most 10 */
 
 enum nt_policy_kind {
 	NT_POLICY_END, /* no row follows: a reader that goes on would get the last ones again, for ever */
