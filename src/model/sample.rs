@@ -345,7 +345,8 @@ impl PagesByPolicy {
     /// # Errors
     /// No page was found, or the mappings changed too much meanwhile.
     pub fn explicit_pct(&self) -> Reading<(f64, f64)> {
-        let sum = |pages: &[u32]| pages.iter().map(|pages| f64::from(*pages)).sum::<f64>();
+        // The sum of no numbers would be -0.
+        let sum = |pages: &[u32]| pages.iter().fold(0.0, |sum, pages| sum + f64::from(*pages));
         let all = sum(&self.by_node);
         if f64::from(self.unmatched) > UNMATCHED_MAX * (all + f64::from(self.unmatched)) {
             return Err(Missing::Lost("its mappings changed while they were read".into()));

@@ -199,7 +199,7 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
         commands.extend(each.filter_map(|task| env::move_memory(task.raw.pid, from, to, words.clone())));
     }
     let subject = spread_over_nodes::Subject {
-        name: view.identity(of).label,
+        runs: format!("{} runs", view.identity(of).label),
         placed: &placed,
         remote: CONTAINER_REMOTE_PCT.id,
         or_else: "Its processes keep to memory of their own node: then node_migrations_per_s is low, and hint_remote_pct of each is near 0.",

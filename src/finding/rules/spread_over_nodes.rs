@@ -169,10 +169,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let all = view.whole_nodes();
     let undo = bind(&view.cpus_of_nodes(&all), &all);
     let subject = Subject {
-        name: match of {
-            Of::Process(_) => super::super::text::comm(task.raw.comm),
-            _ => view.identity(of).label,
-        },
+        runs: moves::who_runs(view, of).0,
         placed: &placed,
         remote: REMOTE_PCT.id,
         or_else: "Its threads keep to memory of their own node: then hint_remote_pct is near 0 and node_migrations_per_s is low.",
@@ -182,8 +179,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
 
 /// A process or a container that would fit on fewer nodes.
 pub(super) struct Subject<'a> {
-    /// As the sentence begins.
-    pub name: String,
+    /// As the sentence begins, with its verb.
+    pub runs: String,
     pub placed: &'a Placed,
     /// Metric of its share on other nodes.
     pub remote: &'static str,
@@ -201,6 +198,10 @@ pub(super) fn told(
     undo: Vec<Command>,
 ) -> Told {
     let (to, placed, remote) = (&seen.plan.to, subject.placed, seen.evidence[0].value);
+    let [whose, they, need] = match of {
+        Of::Group(..) => ["their", "they run", "they need"],
+        _ => ["its", "it runs", "it needs"],
+    };
     let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
     let then = cost_on(view, placed, to).unwrap_or(now);
     let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
@@ -209,8 +210,8 @@ pub(super) fn told(
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
     Told {
         sentence: sentence(format!(
-            "{} runs on {:.0} nodes, and {} % of its memory is on others than it runs on; it needs {} CPUs and {}: {} would do.",
-            subject.name,
+            "{} on {:.0} nodes, and {} % of {whose} memory is on others than {they} on; {need} {} CPUs and {}: {} would do.",
+            subject.runs,
             seen.plan.number,
             number(remote),
             number(view.need(of)),

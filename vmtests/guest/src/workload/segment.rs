@@ -1,6 +1,7 @@
 //! Processes that share one segment of memory, as the backends of a database do.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,8 @@ use super::{wait_for_end, wait_for_go};
 use crate::{affinity, sysfs};
 
 /// So many MiB of shared memory, touched on the node by the first process, and `children` that come from it. All of them read all
-/// of the segment again and again. They may run everywhere.
+/// of the segment again and again, and rest for most of the time: processes that wait for no CPU stay where they are. They may run
+/// everywhere.
 pub fn run(mib: u64, node: u32, children: u64) -> Result<Value, String> {
     let len = (mib as usize) << 20;
     // SAFETY: a new mapping, nobody else's; it lives as long as the processes.
@@ -51,10 +53,12 @@ pub fn run(mib: u64, node: u32, children: u64) -> Result<Value, String> {
     Ok(json!({ "bytes": len }))
 }
 
-/// Reads a word of each page, for ever.
+/// Reads a word of each page for a fifth of the time, for ever.
 fn read(words: &[AtomicU64]) -> ! {
     loop {
+        let began = Instant::now();
         let sum: u64 = words.iter().step_by(512).map(|word| word.load(Relaxed)).sum();
         std::hint::black_box(sum);
+        std::thread::sleep(began.elapsed() * 4);
     }
 }
