@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 use vmtests_protocol::Plan;
 
-use super::super::{Case, Stop};
+use super::super::{Case, Stop, all_cpus};
+use super::other_node::Stays;
 use super::watch::{Watch, findings};
 use super::{LIVES, SLACK, two_nodes};
 use crate::report::Report;
@@ -31,8 +32,13 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let _balancing = Balancing::off()?;
     let mut watch = Watch::start()?;
     let work = Work::start_now("segment", &["96", "0", "3"])?;
+    // Sent back whenever they leave node 1: they do move, which is what the rule wants to see.
+    let pids: Vec<i32> =
+        serde_json::from_value(work.facts["pids"].clone()).map_err(|error| error.to_string())?;
+    let stay = |pid: &i32| Stays::on_node(1, *pid, all_cpus(plan));
+    let stays = pids.iter().map(stay).collect::<Result<Vec<_>, _>>()?;
     let has_one = |interval: &Value| findings(interval).any(|finding| is_of(finding, "group"));
-    let interval = watch.until(LIVES + HELD + SLACK, has_one)?;
+    let interval = watch.until(LIVES + 3 * HELD + SLACK, has_one)?;
     let Some(interval) = interval else {
         return Err(Stop::fail(format!("no finding about the group; {}", watch.why_not(RULES[0]))));
     };
@@ -40,15 +46,16 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     report.say(finding["sentence"].as_str().unwrap_or_default());
     report.equal("severity", "warning", finding["severity"].as_str().unwrap_or_default());
     report.equal("processes", 4, finding["subject"]["processes"].as_u64().unwrap_or(0));
-    let of_segment = work.facts["pids"].as_array().map_or(0, Vec::len);
     let members = finding["subject"]["members"].as_array().into_iter().flatten();
-    let pids = work.facts["pids"].as_array().into_iter().flatten();
-    let known = members.filter(|member| pids.clone().any(|pid| *pid == member["pid"])).count();
-    report.equal("members that are processes of the segment", of_segment, known);
+    let known = members.filter(|member| pids.iter().any(|pid| member["pid"] == *pid)).count();
+    report.equal("members that are processes of the segment", pids.len(), known);
     let bytes = finding["subject"]["objects"][0]["resident_bytes"].as_u64().unwrap_or(0);
     report.equal("bytes of the segment in memory", 96 << 20, bytes);
     let alone = watch.seen().iter().filter(|other| is_of(other, "process")).count();
     report.equal("findings about one of them", 0, alone);
+    for stays in stays {
+        stays.stop()?;
+    }
     watch.stop()?;
     work.stop()?;
     Ok(())
