@@ -29,6 +29,7 @@ const FEATURES: &[(&str, &[&str])] = &[
             "findings_reclaim",
             "findings_healthy",
             "findings_other_node",
+            "findings_segment",
             "findings_apart",
             "findings_siblings",
             "findings_few_cpus",
