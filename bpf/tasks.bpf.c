@@ -426,7 +426,7 @@ static inline void inherit_tree(struct task_struct *task)
 
 /*
  * Makes members of the processes that trees begin with, and of their descendants that are there already. User space runs it
- * until it finds no more: an id may be below that of its parent.
+ * until a walk finds no new member, because a child may have a lower id than its parent.
  */
 SEC("iter/task")
 int on_tree_walk(struct bpf_iter__task *ctx)

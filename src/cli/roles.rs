@@ -143,8 +143,8 @@ pub struct ScopeArgs {
     #[arg(short = 'u', long = "user", value_name = "USER,...", value_delimiter = ',')]
     pub users: Vec<String>,
 
-    /// Watch only this process and its descendants, those that it has and those to come, however short they live and whoever
-    /// their parent is by then; may be given several times.
+    /// Watch only this process and its descendants, present and future, however short they live and whatever their parent is later;
+    /// may be given several times.
     #[arg(long = "tree", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub trees: Vec<u32>,
 

@@ -15,11 +15,11 @@ pub struct RunArgs {
     #[arg(value_name = "COMMAND", last = true, required = true)]
     pub command: Vec<OsString>,
 
-    /// Run the command so many times, and show the mean and the standard deviation.
+    /// Run the command N times, and show the mean and the standard deviation.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
 
-    /// Run it so many times before, without measuring.
+    /// Run the command N times first, without measuring.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub warmup: u32,
 
