@@ -35,7 +35,7 @@ pub use cpus::CpuDelta;
 pub(crate) use ids::IdHash;
 pub use machine::{Node, NumaPages, Swapped};
 pub use remote::{Accesses, Memory, Remote, Room, shares as memory_shares};
-pub use sharing::{ProcessGroup, groups as process_groups};
+pub use sharing::{ProcessGroup, groups as process_groups, large_bytes};
 pub use smt_neighbours::{SmtNeighbour, beside};
 pub use tally::Tally;
 pub use task::{RowKind, RowUse, SampledUse, Task, Tie};
@@ -71,6 +71,8 @@ pub struct Snapshot {
     /// Of each row of `tasks`, in their order: a search over ten thousand rows reads 24 bytes of each, and not the rows,
     /// which are all over memory.
     pub row_uses: Vec<RowUse>,
+    /// Places of live processes that map large memory of others, ascending.
+    pub sharers: Vec<usize>,
     /// The same tasks as sums; a row includes the rows below it.
     pub containers: Vec<Container>,
     pub nodes: Vec<Node>,
@@ -130,6 +132,7 @@ impl Snapshot {
             nodes: self.nodes.clone(),
             tasks: Vec::new(),
             row_uses: Vec::new(),
+            sharers: Vec::new(),
             containers: Vec::new(),
             accesses: self.accesses.clone(),
             room: self.room.clone(),
@@ -329,8 +332,11 @@ fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut task
     waits::throttle(&mut tasks, current, snapshot.interval_ns);
     snapshot.row_uses.reserve_exact(tasks.len());
     // One pass: each row is fetched from memory once.
-    for task in &tasks {
+    for (at, task) in tasks.iter().enumerate() {
         let (run_ns, rss_bytes) = (task.run_ns(), task.rss_bytes);
+        if !task.exited && rss_bytes > 0 && task.by_policy().is_some_and(|pages| !pages.objects.is_empty()) {
+            snapshot.sharers.push(at);
+        }
         snapshot.row_uses.push(RowUse { pid: task.raw.pid, run_ns, rss_bytes });
         // One that rested accessed nothing.
         if run_ns == 0 {

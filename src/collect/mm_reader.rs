@@ -13,6 +13,7 @@ pub mod wire;
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::iter;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -98,16 +99,15 @@ impl MmReader {
         if let Some(mark) = &self.mark {
             let _ = mark.write_all_at(&NONE.to_ne_bytes(), 0);
         }
-        let mark = self.mark.iter().map(AsFd::as_fd);
-        let files: Vec<BorrowedFd<'_>> = mark.chain(iterators.iter().map(AsFd::as_fd)).collect();
-        if self.mark.is_none()
-            && let Some(placement) = &mut turn.placement
-        {
-            // The first file would be taken for the mark.
-            placement.iterators.clear();
-        }
-        let files = if self.mark.is_some() { &files[..] } else { &[] };
-        match self.process.tell(&Question::Turn(Box::new(turn)), files) {
+        // Without a mark its place would be an iterator's: then none is handed over.
+        let files: Vec<BorrowedFd<'_>> = match (&self.mark, &mut turn.placement) {
+            (Some(mark), _) => iter::once(mark.as_fd()).chain(iterators.iter().map(AsFd::as_fd)).collect(),
+            (None, placement) => {
+                placement.iter_mut().for_each(|placement| placement.iterators.clear());
+                Vec::new()
+            }
+        };
+        match self.process.tell(&Question::Turn(Box::new(turn)), &files) {
             Ok(()) => {
                 let at = Instant::now();
                 self.turn = Some(Asked { at, budget, jobs, seen: (at, self.process.cpu_ns()) });

@@ -104,7 +104,7 @@ impl Walk {
         }
     }
 
-    /// Draws pages from what was found, and asks where they are. `seen` is told each that is found, and its node.
+    /// Draws pages at random and asks for their nodes. `seen` gets the number and the node of each page that is present.
     ///
     /// # Errors
     /// Why there is no placement of it.

@@ -11,7 +11,7 @@ use crate::model::counters::Counter;
 use crate::model::sample::MemPolicy;
 use crate::model::share::wilson_farther;
 use crate::model::units::NodeId;
-use crate::snapshot::Task;
+use crate::snapshot::{Task, large_bytes};
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -22,23 +22,15 @@ const AGE_MAX_NS: u64 = 45_000_000_000;
 /// Share of a container's time whose placement may be unknown.
 const UNKNOWN_MAX: f64 = 0.2;
 
-/// The least memory that a placement matters of: numad's threshold (S2), or a share of the smallest node.
-const LARGE_BYTES: f64 = 300.0 * MIB;
-const LARGE_SHARE: f64 = 0.05;
-
 /// Memory that NUMA balancing scans at a time.
 const SCAN_BYTES: f64 = 256.0 * MIB;
 /// Memory that one of its faults stands for at most: a huge page.
 pub const FAULT_BYTES: f64 = 2.0 * MIB;
 
 /// Modes of memory policies: include/uapi/linux/mempolicy.h
-pub const POLICY_DEFAULT: u16 = 0;
-/// Prefers one node.
-pub const POLICY_PREFERRED: u16 = 1;
 /// Takes memory from these nodes only.
 pub const POLICY_BIND: u16 = 2;
 const POLICY_INTERLEAVE: u16 = 3;
-const POLICY_LOCAL: u16 = 4;
 const POLICY_PREFERRED_MANY: u16 = 5;
 const POLICY_WEIGHTED: u16 = 6;
 
@@ -187,10 +179,7 @@ fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'stat
 /// Whether so much memory can be a problem: more than 300 MiB or a twentieth of a node, and more than the caches of
 /// the nodes where it runs.
 pub fn is_large(view: &View<'_>, placed: &Placed) -> bool {
-    let sizes = view.topology().nodes.iter().map(|node| node.mem_total_bytes as f64);
-    let smallest = sizes.filter(|bytes| *bytes > 0.0).fold(f64::INFINITY, f64::min);
-    let least = LARGE_BYTES.min(smallest * LARGE_SHARE);
-    placed.memory() >= least
+    placed.memory() >= large_bytes(view.topology())
         && placed.memory() >= view.rows.near(view.snapshot).cache_bytes(&placed.used(5.0))
 }
 
@@ -211,14 +200,9 @@ pub fn is_interleaved(policy: MemPolicy) -> bool {
 
 /// Whether its own policy names nodes, and names other ones than these.
 pub fn names_others(policy: MemPolicy, nodes: &[NodeId]) -> bool {
-    let names = matches!(policy.mode, POLICY_PREFERRED | POLICY_BIND | POLICY_PREFERRED_MANY);
+    let names = matches!(policy.mode, MemPolicy::PREFERRED | POLICY_BIND | POLICY_PREFERRED_MANY);
     let mask = nodes.iter().filter(|node| node.0 < 64).fold(0, |mask, node| mask | 1u64 << node.0);
     names && policy.nodes & !mask != 0
-}
-
-/// Whether its policy is the kernel's own.
-pub fn is_default(policy: MemPolicy) -> bool {
-    matches!(policy.mode, POLICY_DEFAULT | POLICY_LOCAL)
 }
 
 /// Nodes of a mask.
@@ -237,15 +221,13 @@ pub fn shared_pct(task: &Task) -> Option<f64> {
 /// Whether little of its memory is shared with processes that are not looked at with it; `None` where that is not known.
 pub fn is_own_memory(of: &Of<'_>) -> Option<bool> {
     match of {
-        // They hold those that share.
+        // All processes that share are in it.
         Of::Container(_) | Of::Group(..) => Some(true),
         Of::Process(task) => match task.by_policy() {
-            Some(pages) => {
-                let sum = |pages: &[u32]| pages.iter().map(|pages| f64::from(*pages)).sum::<f64>();
-                Some(sum(&pages.shared) < 0.2 * sum(&pages.by_node))
-            }
-            None => shared_pct(task).map(|pct| pct < 20.0),
-        },
+            Some(pages) => pages.shared_pct(),
+            None => shared_pct(task),
+        }
+        .map(|pct| pct < 20.0),
         _ => None,
     }
 }
@@ -395,7 +377,7 @@ pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewh
     }
     let off =
         view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_some_and(|mode| mode & 1 == 0);
-    if off || task.raw.scan_period_ms == 0 || !is_default(task.raw.mempolicy) {
+    if off || task.raw.scan_period_ms == 0 || !task.raw.mempolicy.is_default() {
         return UseElsewhere::NotCold;
     }
     if view.number(&HINT_FAULTS, of).is_err() {

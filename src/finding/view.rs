@@ -14,6 +14,7 @@ use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
 use crate::metric::{Metric, Value, task};
 use crate::model::cgroup_path;
 use crate::model::group::{DEPTH_MAX, Group, Kind};
+use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Hints, Missing, NodeRaw, Reading, TaskRaw};
 use crate::model::topology::{Device, Topology, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
@@ -74,6 +75,8 @@ pub struct Rows {
     pub containers: BTreeMap<u64, usize>,
     /// Processes that share memory, by subject.
     pub groups: BTreeMap<Subject, ProcessGroup>,
+    /// Members of these.
+    pub grouped: BTreeSet<ProcessId>,
     /// Places of the processes above, by each container that they are in.
     pub members: BTreeMap<u64, Vec<usize>>,
     /// Facts of nodes, made when they are asked for; the engine keeps them for as long as the facts of the host are the same.
@@ -250,10 +253,7 @@ impl<'a> View<'a> {
     pub fn container_of(&self, of: &Of<'_>) -> Option<&'a Container> {
         let id = match of {
             Of::Container(row) => row.id,
-            Of::Process(task) => {
-                let cgroup = task.raw.cgroup_id;
-                self.snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top)
-            }
+            Of::Process(task) => self.snapshot.names.top(task.raw.cgroup_id),
             Of::Group(_, group) => group.container?,
             _ => return None,
         };
@@ -299,8 +299,7 @@ impl<'a> View<'a> {
 
     /// Whether a process is a member of a group, which is looked at in its place where memory is asked about.
     pub fn is_in_group(&self, task: &Task) -> bool {
-        let is_it = |at: &usize| self.snapshot.tasks[*at].raw.process() == task.raw.process();
-        self.rows.groups.values().any(|group| group.members.iter().any(is_it))
+        self.rows.grouped.contains(&task.raw.process())
     }
 
     /// All processes that rules look at, in the order of subjects.

@@ -345,15 +345,27 @@ impl PagesByPolicy {
     /// # Errors
     /// No page was found, or the mappings changed too much meanwhile.
     pub fn explicit_pct(&self) -> Reading<(f64, f64)> {
-        // The sum of no numbers would be -0.
-        let sum = |pages: &[u32]| pages.iter().fold(0.0, |sum, pages| sum + f64::from(*pages));
-        let all = sum(&self.by_node);
+        let all = pages(&self.by_node);
         if f64::from(self.unmatched) > UNMATCHED_MAX * (all + f64::from(self.unmatched)) {
             return Err(Missing::Lost("its mappings changed while they were read".into()));
         }
-        wilson_farther(sum(&self.explicit), all)
+        wilson_farther(pages(&self.explicit), all)
             .ok_or_else(|| Missing::NotCollected("no page of it was found".into()))
     }
+}
+
+impl PagesByPolicy {
+    /// Share of pages that other processes map, too, in percent; `None` where no page was found.
+    pub fn shared_pct(&self) -> Option<f64> {
+        let all = pages(&self.by_node);
+        (all > 0.0).then(|| pages(&self.shared) * 100.0 / all)
+    }
+}
+
+/// Pages of all nodes.
+pub fn pages(by_node: &[u32]) -> f64 {
+    // The sum of no numbers would be -0.
+    by_node.iter().fold(0.0, |sum, pages| sum + f64::from(*pages))
 }
 
 /// The share of pages in no mapping from which on policies are not known.
@@ -408,6 +420,13 @@ pub struct Names {
     pub cgroups: BTreeMap<u64, String>,
     /// Kinds and names of those cgroups.
     pub groups: BTreeMap<u64, Arc<Group>>,
+}
+
+impl Names {
+    /// The cgroup at the top of the container that a cgroup is in; itself where it is in none.
+    pub fn top(&self, cgroup: u64) -> u64 {
+        self.groups.get(&cgroup).map_or(cgroup, |group| group.top)
+    }
 }
 
 /// Everything measured at one moment.

@@ -49,6 +49,20 @@ pub struct MemPolicy {
     pub nodes: u64,
 }
 
+impl MemPolicy {
+    /// The mode of a task or a mapping that nobody gave a policy.
+    pub const DEFAULT: u16 = 0;
+    /// Prefers one node.
+    pub const PREFERRED: u16 = 1;
+    /// The mode that prefers the node of the CPU, as the default does.
+    pub const LOCAL: u16 = 4;
+
+    /// Whether the kernel chooses the node.
+    pub fn is_default(self) -> bool {
+        matches!(self.mode, MemPolicy::DEFAULT | MemPolicy::LOCAL)
+    }
+}
+
 /// One thread; or what the ended threads of a process left behind (`tid` 0); or an ended process.
 ///
 /// Fields stay in this order: an interval goes through all rows, most of which rest, and the first ones lie beside the

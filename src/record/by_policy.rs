@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::format::{MAX_NODES, MAX_ROWS};
-use super::placement::{Entries, is_same};
+use super::format::MAX_ROWS;
+use super::placement::{Entries, by_node, count, is_same, put_by_node};
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::model::sample::{PagesByPolicy, SharedObject};
 
@@ -25,7 +25,7 @@ pub(super) fn encode(out: &mut Vec<u8>, base: Option<&Entries>, entries: &Entrie
         let numbers = [pages.read_ns, pages.mappings.into(), pages.huge.into(), pages.unmatched.into()];
         numbers.into_iter().for_each(|number| put(out, number));
         for nodes in [&pages.by_node, &pages.explicit, &pages.meant, &pages.shared] {
-            put_nodes(out, nodes);
+            put_by_node(out, nodes);
         }
         put(out, pages.objects.len() as u64);
         for object in &pages.objects {
@@ -33,15 +33,10 @@ pub(super) fn encode(out: &mut Vec<u8>, base: Option<&Entries>, entries: &Entrie
             let sizes = [object.bytes, object.resident_bytes, object.own_mappings.into()];
             ids.into_iter().chain(sizes).for_each(|number| put(out, number));
             put(out, object.mappings.map_or(0, |mappings| u64::from(mappings) + 1));
-            put_nodes(out, &object.by_node);
-            put_nodes(out, &object.meant);
+            put_by_node(out, &object.by_node);
+            put_by_node(out, &object.meant);
         }
     }
-}
-
-fn put_nodes(out: &mut Vec<u8>, pages: &[u32]) {
-    put(out, pages.len() as u64);
-    pages.iter().for_each(|pages| put(out, (*pages).into()));
 }
 
 /// Adds what [`encode`] wrote to placements.
@@ -54,10 +49,10 @@ pub(super) fn decode(mut input: Bytes<'_>, entries: &mut Entries) -> Result<(), 
         last = undo_difference(input.number()?, last);
         let mut pages = PagesByPolicy { read_ns: input.number()?, ..PagesByPolicy::default() };
         for number in [&mut pages.mappings, &mut pages.huge, &mut pages.unmatched] {
-            *number = small(&mut input)?;
+            *number = count(&mut input)?;
         }
         for list in [&mut pages.by_node, &mut pages.explicit, &mut pages.meant, &mut pages.shared] {
-            *list = nodes(&mut input)?;
+            *list = by_node(&mut input)?;
         }
         if ![&pages.explicit, &pages.meant, &pages.shared]
             .into_iter()
@@ -84,31 +79,17 @@ fn is_part(part: &[u32], all: &[u32]) -> bool {
 
 fn object(input: &mut Bytes<'_>) -> Result<SharedObject, Malformed> {
     let object = SharedObject {
-        device: small(input)?,
+        device: count(input)?,
         inode: input.number()?,
-        generation: small(input)?,
+        generation: count(input)?,
         bytes: input.number()?,
         resident_bytes: input.number()?,
-        own_mappings: small(input)?,
+        own_mappings: count(input)?,
         mappings: input.number()?.checked_sub(1).and_then(|mappings| u32::try_from(mappings).ok()),
-        by_node: nodes(input)?,
-        meant: nodes(input)?,
+        by_node: by_node(input)?,
+        meant: by_node(input)?,
     };
     if is_part(&object.meant, &object.by_node) { Ok(object) } else { Err(TOO_MANY) }
-}
-
-fn small(input: &mut Bytes<'_>) -> Result<u32, Malformed> {
-    u32::try_from(input.number()?).map_err(|_| Malformed("a count of pages cannot be"))
-}
-
-fn nodes(input: &mut Bytes<'_>) -> Result<Vec<u32>, Malformed> {
-    let count = input.count(MAX_NODES)?;
-    // Each takes a byte at least, so the list cannot be longer than its bytes.
-    let mut list = Vec::with_capacity(count.min(input.0.len()));
-    for _ in 0..count {
-        list.push(small(input)?);
-    }
-    Ok(list)
 }
 
 #[cfg(test)]

@@ -44,8 +44,7 @@ pub fn encode(out: &mut Vec<u8>, base: Option<&Entries>, entries: &Entries) {
                 put(out, found.space_bytes);
                 put(out, found.asked.into());
                 put(out, found.error_hundredths.into());
-                put(out, found.by_node.len() as u64);
-                found.by_node.iter().for_each(|pages| put(out, (*pages).into()));
+                put_by_node(out, &found.by_node);
             }
             Err(missing) => {
                 put(out, MISSING);
@@ -83,16 +82,31 @@ pub fn decode(mut input: Bytes<'_>, base: Option<&Entries>, room: &mut Room) -> 
 }
 
 fn pages(input: &mut Bytes<'_>) -> Result<PagesFound, Malformed> {
-    let small = |number: u64| u32::try_from(number).map_err(|_| Malformed("a count of pages cannot be"));
     let space_bytes = input.number()?;
-    let (asked, error_hundredths) = (small(input.number()?)?, small(input.number()?)?);
+    let (asked, error_hundredths) = (count(input)?, count(input)?);
+    Ok(PagesFound { space_bytes, asked, by_node: by_node(input)?, error_hundredths })
+}
+
+/// A count of pages.
+pub(super) fn count(input: &mut Bytes<'_>) -> Result<u32, Malformed> {
+    u32::try_from(input.number()?).map_err(|_| Malformed("a count of pages cannot be"))
+}
+
+/// Counts of pages by node.
+pub(super) fn by_node(input: &mut Bytes<'_>) -> Result<Vec<u32>, Malformed> {
     let nodes = input.count(MAX_NODES)?;
     // Each takes a byte at least, so the list cannot be longer than its bytes.
-    let mut by_node = Vec::with_capacity(nodes.min(input.0.len()));
+    let mut list = Vec::with_capacity(nodes.min(input.0.len()));
     for _ in 0..nodes {
-        by_node.push(small(input.number()?)?);
+        list.push(count(input)?);
     }
-    Ok(PagesFound { space_bytes, asked, by_node, error_hundredths })
+    Ok(list)
+}
+
+/// Writes counts of pages by node.
+pub(super) fn put_by_node(out: &mut Vec<u8>, pages: &[u32]) {
+    put(out, pages.len() as u64);
+    pages.iter().for_each(|pages| put(out, (*pages).into()));
 }
 
 /// A reason that was written as JSON.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::watch::{pace, recorded, recorder, rotate_signal, screen};
+use super::watch::{pace, recorded, recorder, recording_pace, rotate_signal, screen};
 use super::{ended, exporter, messages, output, ran, stop_signals, wants_batch};
 use crate::cli::{LiveArgs, RecordArgs};
 use crate::export::Export;
@@ -14,7 +14,7 @@ use crate::export::notices::Quiet;
 use crate::options;
 use crate::program::say::Cleaned;
 use crate::record::recorder::Recorder;
-use crate::run::batch::{self, Counted, Pace};
+use crate::run::batch::{self, Pace};
 use crate::run::replay::{Part, intervals};
 use crate::source::recorded::Recorded;
 use crate::source::synthetic::demo::Demo;
@@ -66,16 +66,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     let stop = stop_signals()?;
     let recorder = Recorder::open(&args.path, options::recording(&args.limits, &args.path, interval)?)?;
     let source = if args.count.iterations.is_some() { Demo::at_once(interval) } else { Demo::new() };
-    let pace = Pace {
-        interval,
-        iterations: args.count.iterations,
-        counted: Counted::Taken,
-        grain: options::grain(false, Some(&args.watch.scope)),
-        hot: args.watch.hot.hot,
-        access: false,
-        overhead: false,
-        findings: true,
-    };
+    let pace = recording_pace(args);
     let (mut quiet, mut out) = (Quiet::default(), messages()?);
     recorded(source, Some(recorder), rotate_signal()?, |source| match pace.iterations {
         Some(_) => write_at_once(source, &mut quiet, &mut out, pace, stop),

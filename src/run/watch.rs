@@ -84,6 +84,20 @@ pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
     ended(tui::run(options, recorded, start)?)
 }
 
+/// The pace of a recording that nothing is shown of.
+pub(super) fn recording_pace(args: &RecordArgs) -> Pace {
+    Pace {
+        interval: args.watch.measure.interval(),
+        iterations: args.count.iterations,
+        counted: Counted::Taken,
+        grain: options::grain(false, Some(&args.watch.scope)),
+        hot: args.watch.hot.hot,
+        access: args.access,
+        overhead: false,
+        findings: true,
+    }
+}
+
 /// Records without showing anything; what there is to say goes to standard error, once.
 pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     if args.demo {
@@ -96,16 +110,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     let rotate = rotate_signal()?;
     let source = start(live)?;
     let mut out = messages()?;
-    let pace = Pace {
-        interval,
-        iterations: args.count.iterations,
-        counted: Counted::Taken,
-        grain: options::grain(false, Some(&args.watch.scope)),
-        hot: args.watch.hot.hot,
-        access: args.access,
-        overhead: false,
-        findings: true,
-    };
+    let pace = recording_pace(args);
     recorded(source, Some(recorder), rotate, |source| {
         batch::run(source, &mut Quiet::default(), &mut out, pace, stop)
     })?;

@@ -73,6 +73,7 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         grain: RowKind::Processes,
         tasks: Vec::new(),
         row_uses: Vec::new(),
+        sharers: Vec::new(),
         containers: Vec::new(),
         nodes: nodes(previous, current, &cpus),
         flows: flows(previous, current, |sample| &sample.flows),

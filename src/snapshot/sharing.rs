@@ -6,12 +6,10 @@ use std::sync::Arc;
 use super::task::LookedUp;
 use super::{Memory, Snapshot, Tally, Task};
 use crate::model::process::ProcessId;
-use crate::model::sample::{PagesByPolicy, SharedObject};
+use crate::model::sample::{PagesByPolicy, SharedObject, pages};
 use crate::model::share::wilson_farther;
+use crate::model::topology::Topology;
 
-/// The least memory of an object that makes a group: so much, or a twentieth of the smallest node.
-const LARGE_BYTES: f64 = (300u64 << 20) as f64;
-const LARGE_SHARE: f64 = 0.05;
 /// The least share of an object in the memory of all that map it.
 const SHARE: f64 = 0.2;
 /// The share of mappings of an object that the members may not explain.
@@ -50,10 +48,6 @@ impl ProcessGroup {
 
 fn id(object: &SharedObject) -> ObjectId {
     (object.device, object.inode, object.generation)
-}
-
-fn pages(by_node: &[u32]) -> f64 {
-    by_node.iter().map(|pages| f64::from(*pages)).sum()
 }
 
 /// An object with the places of the tasks that map it.
@@ -100,6 +94,13 @@ fn add(sum: &mut Vec<f64>, part: impl IntoIterator<Item = f64>) {
     }
 }
 
+/// The least memory whose place matters, bytes: numad's threshold (S2 of docs/findings.md), or a twentieth of the smallest node.
+pub fn large_bytes(topology: &Topology) -> f64 {
+    const LARGE: f64 = (300u64 << 20) as f64;
+    let sizes = topology.nodes.iter().map(|node| node.mem_total_bytes as f64);
+    LARGE.min(sizes.filter(|bytes| *bytes > 0.0).fold(f64::INFINITY, f64::min) * 0.05)
+}
+
 /// Groups of a snapshot of processes, in the order of their leaders.
 pub fn groups(snapshot: &Snapshot) -> Vec<ProcessGroup> {
     let mut members: HashMap<usize, Member<'_>> = HashMap::new();
@@ -142,11 +143,9 @@ impl Mapped {
     }
 
     fn is_large(&self, snapshot: &Snapshot, members: &HashMap<usize, Member<'_>>) -> bool {
-        let sizes = snapshot.host.topology.nodes.iter().map(|node| node.mem_total_bytes as f64);
-        let smallest = sizes.filter(|bytes| *bytes > 0.0).fold(f64::INFINITY, f64::min);
         let bytes = self.facts.resident_bytes as f64;
         let private: f64 = self.by.iter().map(|at| members[at].private().iter().sum::<f64>()).sum();
-        bytes >= LARGE_BYTES.min(smallest * LARGE_SHARE)
+        bytes >= large_bytes(&snapshot.host.topology)
             && bytes >= SHARE * (bytes + private)
             && pages(&self.facts.by_node) > 0.0
     }
@@ -200,15 +199,11 @@ fn group(
     let tasks: Vec<&Task> = places.iter().map(|at| &snapshot.tasks[*at]).collect();
     let first = leader(&tasks);
     let nodes = |task: &&&Task| (task.cpu_nodes, task.mem_nodes) == (first.cpu_nodes, first.mem_nodes);
-    let has_default = |task: &&Task| matches!(task.raw.mempolicy.mode, 0 | 4);
-    let top = |task: &Task| {
-        let cgroup = task.raw.cgroup_id;
-        snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top)
-    };
+    let top = |task: &Task| snapshot.names.top(task.raw.cgroup_id);
     ProcessGroup {
         leader: first.raw.process(),
         has_unknown_users: objects.iter().any(is_used_by_others),
-        is_free: tasks.iter().all(|task| nodes(&task) && has_default(task)),
+        is_free: tasks.iter().all(|task| nodes(&task) && task.raw.mempolicy.is_default()),
         container: tasks.iter().all(|task| top(task) == top(first)).then(|| top(first)),
         row: sum(first, &tasks, memory, snapshot.mono_ns),
         members: places,

@@ -162,7 +162,7 @@ impl LocatedSums {
                 *sums.nodes.entry(node).or_default() += more;
             }
             let cgroup = task.raw.cgroup_id;
-            let top = snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
+            let top = snapshot.names.top(cgroup);
             // A circle of groups, which only a damaged recording has, ends there, too.
             let above = |at: &usize| snapshot.containers[*at].parent;
             for at in std::iter::successors(places.get(&top).copied(), above).take(DEPTH_MAX) {

@@ -6,7 +6,7 @@ use numatop_ng::finding::{Confidence, Kind, Severity};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Comm, Counts, MemPolicy};
 
-use crate::sharing::{sharing, world_of};
+use crate::sharing::{of_segment, sharing};
 use crate::world::{
     Actor, DOCKER, GIB, Machine, OTHER_DOCKER, Shape, TWO, blind, commands, each_second, files, found,
     machine, pages,
@@ -84,24 +84,20 @@ mod memory_on_other_node {
         assert!(found(world, 70, "memory-on-other-node").is_empty());
     }
 
-    /// Findings of four processes that share a segment, by subject and severity.
-    fn of_sharing(mappings: u32) -> Vec<(Kind, Severity)> {
-        let mut some = sharing(24, 96, 900..904);
-        for pages in some.iter_mut().filter_map(|actor| actor.by_policy.as_mut()) {
-            pages.objects[0].mappings = Some(mappings);
-        }
-        let all = found(world_of(some), 70, "memory-on-other-node");
-        all.iter().map(|finding| (finding.key.subject.kind(), finding.severity)).collect()
-    }
-
     #[test]
     fn not_group() {
-        assert_eq!(of_sharing(4), [(Kind::Group, Severity::Warning)]);
+        assert_eq!(
+            of_segment(sharing(24, 96, 900..904), 4, "memory-on-other-node"),
+            [(Kind::Group, Severity::Warning)]
+        );
     }
 
     #[test]
     fn not_others_map_it() {
-        assert_eq!(of_sharing(50), [(Kind::Group, Severity::Info)]);
+        assert_eq!(
+            of_segment(sharing(24, 96, 900..904), 50, "memory-on-other-node"),
+            [(Kind::Group, Severity::Info)]
+        );
     }
 
     #[test]
@@ -209,25 +205,20 @@ mod spread_over_nodes {
         assert!(found(world, 40, "spread-over-nodes").is_empty());
     }
 
-    /// Findings of four processes all over the machine that share a segment, by subject and severity.
-    fn of_sharing(mappings: u32) -> Vec<(Kind, Severity)> {
-        let mut some = sharing(24, 50, 900..904);
-        for actor in &mut some {
-            (actor.runs, actor.node_moves) = (vec![(0, 20.0), (1, 20.0)], 20);
-            actor.by_policy.as_mut().unwrap().objects[0].mappings = Some(mappings);
-        }
-        let all = found(world_of(some), 40, "spread-over-nodes");
-        all.iter().map(|finding| (finding.key.subject.kind(), finding.severity)).collect()
+    /// Four processes all over the machine.
+    fn all_over() -> Vec<Actor> {
+        let process = |actor: Actor| Actor { runs: vec![(0, 20.0), (1, 20.0)], node_moves: 20, ..actor };
+        sharing(24, 50, 900..904).into_iter().map(process).collect()
     }
 
     #[test]
     fn not_group() {
-        assert_eq!(of_sharing(4), [(Kind::Group, Severity::Warning)]);
+        assert_eq!(of_segment(all_over(), 4, "spread-over-nodes"), [(Kind::Group, Severity::Warning)]);
     }
 
     #[test]
     fn not_others_map_it() {
-        assert_eq!(of_sharing(50), [(Kind::Group, Severity::Info)]);
+        assert_eq!(of_segment(all_over(), 50, "spread-over-nodes"), [(Kind::Group, Severity::Info)]);
     }
 
     /// The same, with so much of its memory in mappings with a policy of their own.

@@ -1,6 +1,6 @@
 //! Large and shared memory: severity by what is known of policies, and processes that share memory as one subject.
 
-use numatop_ng::finding::{Finding, Severity, Subject};
+use numatop_ng::finding::{Finding, Kind, Severity, Subject};
 use numatop_ng::model::sample::{PagesByPolicy, SharedObject};
 
 use crate::world::{Actor, GIB, Machine, SERVICE, TWO, commands, found, lines, machine, pages, undo, watch};
@@ -22,7 +22,7 @@ fn database(gib: u64, elsewhere: u32, meant: &[u32]) -> Actor {
     actor.runs(&[(0, 400.0)])
 }
 
-pub fn world_of(actors: Vec<Actor>) -> Machine {
+fn world_of(actors: Vec<Actor>) -> Machine {
     let mut world = machine(TWO, actors);
     world.state.numa_balancing = Some(0);
     for node in &mut world.nodes {
@@ -134,6 +134,16 @@ pub fn sharing(gib: u64, elsewhere: u32, pids: std::ops::Range<u32>) -> Vec<Acto
         .runs(&[(0, 40.0)])
     };
     pids.map(process).collect()
+}
+
+/// Kinds of subjects and severities that a rule finds in these processes, whose segment all processes of the machine together
+/// have mapped so often.
+pub fn of_segment(mut actors: Vec<Actor>, mappings: u32, id: &str) -> Vec<(Kind, Severity)> {
+    for pages in actors.iter_mut().filter_map(|actor| actor.by_policy.as_mut()) {
+        pages.objects[0].mappings = Some(mappings);
+    }
+    let all = found(world_of(actors), 70, id);
+    all.iter().map(|finding| (finding.key.subject.kind(), finding.severity)).collect()
 }
 
 mod groups {

@@ -118,7 +118,8 @@ impl Reads {
         Reads { root: root.into(), page_size, random: Random(seed), scans: true, walking: None }
     }
 
-    /// Takes a turn: says with `mark` which of its jobs begins, and sends what was found. `iterators`: those that it names.
+    /// Takes a turn. `mark` gets the number of each job that begins, and `send` the answers. `iterators` has one file for each entry
+    /// of [`PlacementTurn::iterators`].
     ///
     /// # Errors
     /// The error of `send`.

@@ -174,14 +174,20 @@ pub(super) fn node(status: i32) -> Option<u32> {
     (0..NODES_MAX).contains(&status).then_some(status as u32)
 }
 
+/// Counts a page on a node.
+pub(super) fn count(by_node: &mut Vec<u32>, node: u32) {
+    let node = node as usize;
+    if by_node.len() <= node {
+        by_node.resize(node + 1, 0);
+    }
+    by_node[node] += 1;
+}
+
 impl Found {
     fn count(&mut self, node: Option<u32>) {
-        let Some(node) = node else { return };
-        let node = node as usize;
-        if self.by_node.len() <= node {
-            self.by_node.resize(node + 1, 0);
+        if let Some(node) = node {
+            count(&mut self.by_node, node);
         }
-        self.by_node[node] += 1;
     }
 
     /// As samples keep it.

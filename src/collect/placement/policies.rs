@@ -35,10 +35,6 @@ const LEAST_BYTES: u64 = 64 << 20;
 /// Share of a node from which on a process is nearly as large, in percent: the rule asks at 80, of what the kernel manages.
 const LARGE_PCT: u64 = 70;
 
-/// Policies that leave the choice to the kernel: include/uapi/linux/mempolicy.h
-const DEFAULT: u16 = 0;
-const LOCAL: u16 = 4;
-
 /// The rest between looks.
 #[derive(Debug, Default)]
 pub struct Rest(Option<Instant>);
@@ -93,7 +89,7 @@ pub fn next(
             raw.policies.as_ref().is_none_or(|(read_ns, _)| now_ns.saturating_sub(*read_ns) >= OLD_NS);
         // Where the iterator tells policies, only pages of hugetlbfs are left to ask for.
         let is_told = raw.by_policy.as_ref().is_some_and(|pages| pages.huge == 0);
-        if !is_due || is_told || !matches!(task.mempolicy.mode, DEFAULT | LOCAL) {
+        if !is_due || is_told || !task.mempolicy.is_default() {
             continue;
         }
         let process = seen.entry(task.process()).or_default();

@@ -4,26 +4,23 @@ use std::io::{self, Read};
 use std::thread;
 use std::time::Duration;
 
-use crate::model::sample::{PagesByPolicy, SharedObject};
+use super::draw::count;
+use crate::model::sample::{MemPolicy, PagesByPolicy, SharedObject};
 use crate::model::wire::{
     POLICY_CUT, POLICY_END, POLICY_ENTRY, POLICY_FAR, POLICY_HUGETLB, POLICY_MAPPING, POLICY_OBJECT,
     POLICY_SHARED, POLICY_SHMEM, PolicyRow, Wire,
 };
 
-/// Rows that are read of a process at most: `vm.max_map_count` is 65,530 unless somebody raised it.
+/// The most rows read of one process; `vm.max_map_count` is 65,530 by default.
 const ROWS_MAX: usize = 1 << 18;
 /// The kernel hands out 32 KiB at a time, with the address space locked. After so much it rests, for those who wait.
 const FULL: usize = 24 << 10;
 const REST: Duration = Duration::from_millis(1);
 
-/// Modes of include/uapi/linux/mempolicy.h.
-const MODE_DEFAULT: u16 = 0;
-const MODE_PREFERRED: u16 = 1;
-const MODE_LOCAL: u16 = 4;
 /// The highest that is known: weighted interleave. Entries of a tree above it were freed while they were read.
 const MODE_MAX: u16 = 6;
 
-/// Objects that are told of a process at most, and how much of one has to be in memory, bytes.
+/// The most objects listed for one process, and the least resident size of a listed object, bytes.
 const OBJECTS_MAX: usize = 16;
 const OBJECT_LEAST: u64 = 16 << 20;
 
@@ -40,10 +37,11 @@ enum Policy {
 
 impl Policy {
     fn of(row: &PolicyRow) -> Policy {
-        match row.mode {
-            MODE_DEFAULT | MODE_LOCAL => Policy::Default,
+        let policy = MemPolicy { mode: row.mode, flags: row.flags, nodes: row.nodes };
+        match policy.mode {
+            _ if policy.is_default() => Policy::Default,
             // Without nodes it prefers the local one.
-            MODE_PREFERRED if row.nodes == 0 && row.marks & POLICY_FAR == 0 => Policy::Default,
+            MemPolicy::PREFERRED if row.nodes == 0 && row.marks & POLICY_FAR == 0 => Policy::Default,
             _ if row.marks & POLICY_FAR != 0 => Policy::Unknown,
             _ => Policy::Names(row.nodes),
         }
@@ -130,7 +128,7 @@ impl Mappings {
     fn take(&mut self, open: &mut Option<Open>, row: PolicyRow, page_size: u64) {
         match (row.kind, open.as_mut()) {
             (POLICY_MAPPING, _) => {
-                // After the last the kernel begins anew somewhere: what was told before is not told again.
+                // A read past the end repeats earlier mappings. They are skipped.
                 let last = open.as_ref().map_or(0, |open| open.row.start);
                 let is_new = row.start > last || self.count == 0;
                 if is_new {
@@ -228,7 +226,7 @@ impl Mappings {
 pub struct Counted<'a> {
     mappings: &'a Mappings,
     found: PagesByPolicy,
-    /// Pages of each object by node, and those that are meant.
+    /// Pages of each object by node, and the part on nodes that its policy names.
     of_objects: Vec<[Vec<u32>; 2]>,
 }
 
@@ -244,7 +242,6 @@ impl<'a> Counted<'a> {
             self.found.unmatched += 1;
             return;
         };
-        let node = node as usize;
         count(&mut self.found.by_node, node);
         self.found.huge += u32::from(span.huge);
         if span.policy != Policy::Default {
@@ -252,7 +249,7 @@ impl<'a> Counted<'a> {
         }
         let is_meant = match span.policy {
             Policy::Default => false,
-            Policy::Names(nodes) => node < 64 && nodes >> node & 1 == 1,
+            Policy::Names(nodes) => nodes.checked_shr(node).is_some_and(|nodes| nodes & 1 == 1),
             Policy::Unknown => true,
         };
         if is_meant {
@@ -287,13 +284,6 @@ impl<'a> Counted<'a> {
         objects.truncate(OBJECTS_MAX);
         PagesByPolicy { read_ns, objects, ..self.found }
     }
-}
-
-fn count(by_node: &mut Vec<u32>, node: usize) {
-    if by_node.len() <= node {
-        by_node.resize(node + 1, 0);
-    }
-    by_node[node] += 1;
 }
 
 #[cfg(test)]
@@ -344,7 +334,7 @@ mod tests {
         assert_eq!((found.unmatched, found.read_ns, found.mappings), (2, 7, 4));
     }
 
-    /// An object with so many mappings by all, of 100 pages.
+    /// An object that all processes together have mapped this many times.
     fn object(mappings: i64) -> PolicyRow {
         PolicyRow {
             nodes: mappings.cast_unsigned(),

@@ -62,6 +62,8 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &[Subject]) -> Rows {
     rows.members = members(snapshot, &rows);
     let groups = process_groups(snapshot).into_iter();
     rows.groups = groups.map(|group| (Subject::Group(group.leader.0, group.leader.1), group)).collect();
+    let members = rows.groups.values().flat_map(|group| &group.members);
+    rows.grouped = members.map(|at| snapshot.tasks[*at].raw.process()).collect();
     rows
 }
 
@@ -74,7 +76,7 @@ fn members(snapshot: &Snapshot, rows: &Rows) -> BTreeMap<u64, Vec<usize>> {
         let cgroup = snapshot.tasks[*at].raw.cgroup_id;
         let known = last.filter(|(known, _)| *known == cgroup).map(|(_, place)| place);
         let home = known.unwrap_or_else(|| {
-            let top = snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
+            let top = snapshot.names.top(cgroup);
             rows.containers.get(&top).copied()
         });
         last = Some((cgroup, home));

@@ -56,7 +56,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if outside < view.limit("outside")
         || placed.run_pct(&[home]) < view.limit("home")
         || !guards::is_large(view, &placed)
-        || !guards::is_default(task.raw.mempolicy)
+        || !task.raw.mempolicy.is_default()
     {
         return Ok(Look::Quiet);
     }

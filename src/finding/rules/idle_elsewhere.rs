@@ -90,8 +90,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let sure = stuck.is_some() && waiting::knows_throttling(view, of);
     // Only what has no say of its own in its memory may be told to go elsewhere.
     let mems = task.mem_nodes.unwrap_or(0);
-    let free = view.whole_nodes().iter().all(|node| mems >> node.0 & 1 == 1)
-        && guards::is_default(task.raw.mempolicy);
+    let free =
+        view.whole_nodes().iter().all(|node| mems >> node.0 & 1 == 1) && task.raw.mempolicy.is_default();
     let placed = guards::placed(view, of).ok().filter(|_| free);
     let fits = placed.as_ref().filter(|placed| fits(view, of, placed, &[other]));
     let small = gain::waiting(cpus, wait / 100.0, idle).is_too_small(view.over);

@@ -70,7 +70,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let Some(home) = task.home_node().filter(|home| whole.contains(home)) else { return Ok(Look::Quiet) };
     input((managed(home) > 0.0).then_some(()), "the watermarks of its node are not known")?;
-    if size * 100.0 < managed(home) * view.limit("size") || !guards::is_default(task.raw.mempolicy) {
+    if size * 100.0 < managed(home) * view.limit("size") || !task.raw.mempolicy.is_default() {
         return Ok(Look::Quiet);
     }
     let room = memory_room(view, &[home]);
@@ -184,7 +184,7 @@ fn victims<'a>(view: &View<'a>, large: &Task, home: NodeId) -> Vec<Victim<'a>> {
         .collect::<Vec<&'a Task>>()
         .iter()
         .filter(is_other)
-        .filter(|task| guards::is_default(task.raw.mempolicy))
+        .filter(|task| task.raw.mempolicy.is_default())
         .filter(|task| task.mem_nodes.is_some_and(|mems| home.0 < 64 && mems >> home.0 & 1 == 1))
         .filter_map(|task| {
             let of = Of::Process(task);

@@ -140,7 +140,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             unknown += 1;
             continue;
         };
-        let policy = now.processes_of(&of).iter().all(|task| guards::is_default(task.raw.mempolicy));
+        let policy = now.processes_of(&of).iter().all(|task| task.raw.mempolicy.is_default());
         let moves = placed.outside(&[other]);
         if policy
             && fits(&now, &of, &placed, &[other])

@@ -15,9 +15,9 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "A process without limits of its own runs on one node and has memory on others; or several that share memory do, which \
-            are looked at as one. A warning where the kernel is known to have placed that memory; with NUMA balancing on, also \
-            where accesses or hinting faults show that it is used.",
+    about: "A process without limits of its own, or a group of processes that share memory, runs on one node and has memory on \
+            others. A warning where the kernel is known to have placed that memory. With NUMA balancing on, accesses or hinting \
+            faults must show, too, that it is used.",
     not_when: &[
         ("balancing-repairs", "its placement changes: a repair is under way, by NUMA balancing or by hand"),
         ("cold", "nothing uses that memory"),
@@ -30,8 +30,8 @@ pub(super) static RULE: Rule = Rule {
         ("bandwidth", "it makes 50 memory accesses per us or more: a second controller serves it better"),
         (
             "own-policies",
-            "less than a fifth of its memory is elsewhere without being meant to by its policy. An info where a fifth is meant to, \
-             and where policies are not known",
+            "its policies put all but a fifth of its memory where it is. An info where they put a fifth elsewhere, and where they are \
+             not known",
         ),
         ("others-map-it", "processes that are not known map the shared memory, too: an info"),
         (
@@ -75,7 +75,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if matches!(of, Of::Process(_)) && view.is_in_group(task) {
         return Ok(Look::Quiet);
     }
-    if !guards::is_default(task.raw.mempolicy) {
+    if !task.raw.mempolicy.is_default() {
         return Ok(Look::Excused("policy"));
     }
     if matches!(of, Of::Group(_, group) if !group.is_free) {

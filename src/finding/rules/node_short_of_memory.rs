@@ -214,8 +214,8 @@ pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<
         let of = Of::Process(task);
         let Ok(placed) = super::super::guards::placed(view, &of) else { continue };
         let policy = task.raw.mempolicy;
-        let bound = task.mem_nodes.is_none_or(|mask| to.0 >= 64 || mask >> to.0 & 1 == 0)
-            || !super::super::guards::is_default(policy);
+        let bound =
+            task.mem_nodes.is_none_or(|mask| to.0 >= 64 || mask >> to.0 & 1 == 0) || !policy.is_default();
         let held = placed.memory() * placed.memory_pct(&[node]) / 100.0;
         // One that runs there most of its time would be slower.
         if bound || held > room || placed.run_pct(&[node]) >= 50.0 || held < (64u64 << 20) as f64 {

@@ -244,7 +244,7 @@ fn parting(
     let (cpus, mems) = (mover.cpu_nodes?, mover.mem_nodes?);
     let free =
         view.whole_nodes().iter().all(|node| node.0 < u64::BITS && cpus >> node.0 & mems >> node.0 & 1 == 1);
-    if !free || !guards::is_default(mover.raw.mempolicy) {
+    if !free || !mover.raw.mempolicy.is_default() {
         return None;
     }
     let placed = guards::placed(&now, &moves).ok()?;

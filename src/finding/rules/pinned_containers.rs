@@ -52,7 +52,7 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
     if placed.run_pct(&home) < view.limit("home")
         || behind < view.limit("outside")
         || !guards::is_large(view, &placed)
-        || members.iter().any(|task| !guards::is_default(task.raw.mempolicy))
+        || members.iter().any(|task| !task.raw.mempolicy.is_default())
     {
         return Ok(Look::Quiet);
     }
@@ -71,14 +71,7 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
     Ok(Look::seen(Seen {
         severity: Severity::Warning,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
-        evidence: stayed_behind(
-            view,
-            of,
-            &placed,
-            &home,
-            (placed.most(&from).unwrap_or(from[0]), behind),
-            (room, away),
-        ),
+        evidence: stayed_behind(view, of, &placed, &home, (&from, behind), (room, away)),
         plan: Plan { to: home, from, bytes: away, number: behind, ..Plan::default() },
     }))
 }

@@ -126,14 +126,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     Ok(Look::seen(Seen {
         severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
-        evidence: stayed_behind(
-            view,
-            of,
-            &placed,
-            &home,
-            (placed.most(&from).unwrap_or(from[0]), behind),
-            (room, bytes),
-        ),
+        evidence: stayed_behind(view, of, &placed, &home, (&from, behind), (room, bytes)),
         plan: Plan { to: home, from, bytes, number: behind, ..Plan::default() },
     }))
 }
@@ -145,7 +138,7 @@ pub(super) fn stayed_behind(
     of: &Of<'_>,
     placed: &Placed,
     home: &[NodeId],
-    (from, share): (NodeId, f64),
+    (from, share): (&[NodeId], f64),
     (room, bytes): (f64, f64),
 ) -> Vec<Evidence> {
     let subject = of.subject();
@@ -154,7 +147,7 @@ pub(super) fn stayed_behind(
             .error(placed.error)
             .limit(view.limit("outside"))
             .note(Note::Placement)
-            .on(from),
+            .on(placed.most(from).unwrap_or(home[0])),
         view.evidence("run_pct_by_node", subject, placed.run_pct(home)).limit(view.limit("home")).on(home[0]),
         view.evidence("mem_free_bytes", Subject::Node(home[0]), room).limit(bytes).note(Note::Room),
     ]

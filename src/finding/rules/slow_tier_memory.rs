@@ -62,10 +62,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     };
     let share = placed.memory_pct(&tiers);
-    if share < view.limit("share")
-        || !guards::is_large(view, &placed)
-        || !guards::is_default(task.raw.mempolicy)
-    {
+    if share < view.limit("share") || !guards::is_large(view, &placed) || !task.raw.mempolicy.is_default() {
         return Ok(Look::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;

@@ -120,7 +120,7 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
         return Ok(Look::Quiet);
     }
     if !whole.iter().all(|node| lists.mems.contains(node))
-        || members.iter().any(|task| !guards::is_default(task.raw.mempolicy))
+        || members.iter().any(|task| !task.raw.mempolicy.is_default())
     {
         return Ok(Look::Quiet);
     }

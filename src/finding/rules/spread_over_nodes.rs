@@ -17,9 +17,9 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "spread-over-nodes",
     title: "Spread over nodes, fits on fewer",
-    about: "A process that may run everywhere, or several that share memory, run on several nodes, have memory on them, and fit on \
-            fewer. A warning where the kernel is known to have placed that memory. A container is looked at as a whole where \
-            its processes share memory, or where its cpuset is a list of CPUs on several nodes.",
+    about: "A process that may run everywhere, or a group of processes that share memory, runs on several nodes, has memory on \
+            them, and fits on fewer. A warning where the kernel is known to have placed that memory. A container is judged as a \
+            whole where its processes share memory, or where its cpuset lists CPUs of several nodes.",
     not_when: &[
         ("shards", "nothing shows that its threads use memory of other nodes"),
         ("interleave", "its policy interleaves memory or names nodes"),
@@ -37,8 +37,8 @@ pub(super) static RULE: Rule = Rule {
         ),
         (
             "own-policies",
-            "less than a fifth of its memory is elsewhere without being meant to by its policy. An info where a fifth is meant to, \
-             and where policies are not known",
+            "its policies put all but a fifth of its memory where it is. An info where they put a fifth elsewhere, and where they are \
+             not known",
         ),
         ("others-map-it", "processes that are not known map the shared memory, too: an info"),
         ("vm", "it is a virtual machine, which may have nodes of its own: an info"),
@@ -68,7 +68,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let share = 5.0f64.min(50.0 / whole.len().max(1) as f64);
     let used = placed.used(share);
     let ran = used.iter().filter(|node| placed.run_pct(&[**node]) >= share).count();
-    if ran < 2 || !guards::is_large(view, &placed) || !guards::is_default(task.raw.mempolicy) {
+    if ran < 2 || !guards::is_large(view, &placed) || !task.raw.mempolicy.is_default() {
         return Ok(Look::Quiet);
     }
     let Ok(remote) = view.number(&REMOTE_PCT, of) else { return Ok(Look::Quiet) };
