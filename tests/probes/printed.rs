@@ -18,8 +18,9 @@ use numatop_ng::source::live::{LiveOptions, LiveSource};
 
 use crate::engine::{self, podman};
 
-/// A fraction of a CPU, so that what undoes the command must name one.
-const QUOTA: &str = "0.75";
+/// A fraction of a CPU, so that what undoes the command must name one. Less than a container gets on a busy machine: there
+/// it is its quota that stops it, too.
+const QUOTA: &str = "0.3";
 /// Two loops, each of which would use a CPU.
 const LOOPS: [&str; 3] = ["sh", "-c", "while :; do :; done & while :; do :; done"];
 /// Conditions hold for a twentieth of their time here; a busy host needs a while until they do.
