@@ -5,15 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
-use numatop_ng::calibrate;
 use numatop_ng::cli::{self, Cli};
-use numatop_ng::collect::{libbpf_log, mm_reader};
-use numatop_ng::container::lookup;
+use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
-use numatop_ng::program::{asked_file, guard, launch, say, signals, systemd};
-use numatop_ng::run;
-use numatop_ng::{symbolize, sys};
+use numatop_ng::program::{guard, say, signals, systemd};
+use numatop_ng::run::{self, children};
+use numatop_ng::sys;
 
 /// The stack of the deepest calls, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
 const STACK_BYTES: usize = 4 << 20;
@@ -22,15 +20,8 @@ const STACK_BYTES: usize = 4 << 20;
 const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {
-    match std::env::args_os().next() {
-        Some(name) if name == symbolize::child::NAME => return symbolize::child::main(),
-        Some(name) if name == symbolize::namer::NAME => return symbolize::namer::main(),
-        Some(name) if name == asked_file::NAME => return asked_file::main(),
-        Some(name) if name == lookup::NAME => return lookup::main(),
-        Some(name) if name == mm_reader::child::NAME => return mm_reader::child::main(),
-        Some(name) if name == launch::child::NAME => return launch::child::main(),
-        Some(name) if name == calibrate::child::NAME => return calibrate::child::main(),
-        _ => {}
+    if let Some(code) = children::started_as() {
+        return code;
     }
     // Threads that read a recording allocate all the time, and would wait for each other.
     if !cli::reads_recordings(std::env::args_os().nth(1).as_deref()) {

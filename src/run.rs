@@ -4,6 +4,7 @@ mod about;
 mod ahead;
 pub mod batch;
 mod calibrate;
+pub mod children;
 mod command;
 mod demo;
 mod diagnose;

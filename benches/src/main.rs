@@ -37,9 +37,11 @@ mod work;
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use numatop_ng::run::children;
 
 use report::Report;
 use work::Work;
@@ -150,7 +152,15 @@ const ALL: [Measure; 11] = [
     access::run,
 ];
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
+    // A live source starts its helpers from this program, as it does from the tool.
+    if let Some(code) = children::started_as() {
+        return Ok(code);
+    }
+    measure().map(|()| ExitCode::SUCCESS)
+}
+
+fn measure() -> Result<()> {
     let mut cli = Cli::parse();
     let wanted: Vec<Measure> = match cli.what.unwrap_or(What::All) {
         What::Hotpath => vec![hotpath::run],

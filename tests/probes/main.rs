@@ -49,10 +49,11 @@ mod workload;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::process::ExitCode;
 use std::sync::Mutex;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use numatop_ng::collect::mm_reader;
+use numatop_ng::run::children;
 
 /// A list of trials that are called as their functions are.
 macro_rules! tests {
@@ -126,15 +127,14 @@ fn list_ignored(lacking: &BTreeMap<&str, String>) {
     }
 }
 
-fn main() {
-    // A live source of a test starts its reader from this program, as it does from the tool.
-    if std::env::args_os().next().is_some_and(|name| name == mm_reader::child::NAME) {
-        mm_reader::child::main();
-        return;
+fn main() -> ExitCode {
+    // A live source of a test starts its helpers from this program, as it does from the tool.
+    if let Some(code) = children::started_as() {
+        return code;
     }
     if let Some(name) = std::env::var_os(workload::VARIABLE) {
         workload::run(&name.to_string_lossy());
-        return;
+        return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();
     // Each test watches the whole machine: one at a time.
@@ -297,6 +297,7 @@ fn main() {
         engine::a_container_of_podman_is_chosen_on_the_screen,
         printed::podman_does_what_is_printed_about_a_quota,
         printed::podman_does_what_is_printed_about_lists,
+        printed::a_bound_process_is_freed_as_it_is_printed,
         access::random_loads_have_the_share_of_their_time,
         access::dependent_loads_have_the_share_of_their_time,
         access::stores_have_the_share_of_their_time,
@@ -322,5 +323,5 @@ fn main() {
         println!("{summary}");
     }
     list_ignored(&lacking);
-    conclusion.exit();
+    conclusion.exit_code()
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use numatop_ng::finding::{self, Engine, Finding, Options, When, env};
 use numatop_ng::host::cgroups::{self, Mount};
-use numatop_ng::metric::container;
+use numatop_ng::metric::{container, task};
 use numatop_ng::model::sample::{CgroupMode, Sample};
 use numatop_ng::model::units::NodeId;
 use numatop_ng::snapshot::{RowKind, Snapshot, derive};
@@ -17,6 +17,7 @@ use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
 use crate::engine::{self, podman};
+use crate::workload::Workload;
 
 /// A fraction of a CPU, so that what undoes the command must name one. Less than a container gets on a busy machine: there
 /// it is its quota that stops it, too.
@@ -133,6 +134,17 @@ impl Watch {
         let mut all = self.engine.findings().iter();
         all.find(|finding| finding.key.id == "quota-throttled" && finding.key.subject == about).cloned()
     }
+
+    fn bound(&self, pid: u32) -> Option<Finding> {
+        let is_it =
+            |finding: &&Finding| matches!(finding.key.subject, finding::Subject::Process(of, _) if of == pid);
+        self.engine
+            .findings()
+            .iter()
+            .filter(is_it)
+            .find(|finding| finding.key.id == "bound-to-busy-cpus")
+            .cloned()
+    }
 }
 
 /// The id of the cgroup of a container, as it is in samples.
@@ -183,6 +195,33 @@ pub fn podman_does_what_is_printed_about_a_quota() -> Result<()> {
         container.quota()?
     );
     watch.until("the finding comes again", |watch, _| watch.finding(cgroup))?;
+    Ok(())
+}
+
+/// Four loops may use CPU 0 alone. One of them is freed as it is printed, and bound again.
+pub fn a_bound_process_is_freed_as_it_is_printed() -> Result<()> {
+    let loops: Vec<Workload> = (0..4).map(|_| Workload::start("hog")).collect::<Result<_>>()?;
+    let bind = |pid: u32| -> Result<()> {
+        let mut first = rustix::thread::CpuSet::new();
+        first.set(0);
+        let pid = rustix::process::Pid::from_raw(pid as i32);
+        Ok(rustix::thread::sched_setaffinity(pid, &first)?)
+    };
+    loops.iter().try_for_each(|one| bind(one.pid()))?;
+    let pid = loops[0].pid();
+    let mut watch = Watch::start()?;
+    let finding = watch.until("bound-to-busy-cpus", |watch, _| watch.bound(pid))?;
+    let line = type_line(&finding.told.commands)?;
+    ensure!(line.starts_with("taskset -acp 0") && line.ends_with(&pid.to_string()), "{line}");
+    let check = &finding.told.check[0];
+    let waits = |snapshot: &Snapshot| {
+        let row = snapshot.tasks.iter().find(|task| task.raw.pid == pid)?;
+        task::by_id(check.metric)?.read(row, snapshot).ok()?.number()
+    };
+    watch.until("the check comes true", |_, snapshot| waits(snapshot).filter(|value| *value <= check.to))?;
+    watch.until("the finding ends", |watch, _| watch.bound(pid).is_none().then_some(()))?;
+    ensure!(type_line(&finding.told.undo)? == format!("taskset -acp 0 {pid}"));
+    watch.until("the finding comes again", |watch, _| watch.bound(pid))?;
     Ok(())
 }
 

@@ -1,0 +1,25 @@
+//! The processes that the program starts from itself, each under a name of its own.
+
+use std::process::ExitCode;
+
+use crate::collect::mm_reader;
+use crate::container::lookup;
+use crate::program::{asked_file, launch};
+use crate::{calibrate, symbolize};
+
+/// Does the work of such a process, where this one was started as one. Every program that makes a live source calls it first:
+/// one that does not would begin anew as itself.
+pub fn started_as() -> Option<ExitCode> {
+    let name = std::env::args_os().next()?;
+    let mains: [(&str, fn() -> ExitCode); 7] = [
+        (symbolize::child::NAME, symbolize::child::main),
+        (symbolize::namer::NAME, symbolize::namer::main),
+        (asked_file::NAME, asked_file::main),
+        (lookup::NAME, lookup::main),
+        (mm_reader::child::NAME, mm_reader::child::main),
+        (launch::child::NAME, launch::child::main),
+        (calibrate::child::NAME, calibrate::child::main),
+    ];
+    let (_, main) = mains.into_iter().find(|(known, _)| name == *known)?;
+    Some(main())
+}
