@@ -249,7 +249,7 @@ pub struct Rule {
     pub hold: Hold,
     /// Limits of its condition.
     pub limits: &'static [Limit],
-    /// It looks at subjects that use less than half a CPU, too: waiting for memory takes no CPU time.
+    /// It looks at subjects that use less than half a CPU, too: waiting takes no CPU time.
     pub idle_too: bool,
     /// The condition. Cheap first: most subjects leave in the first comparison.
     pub look: fn(&View<'_>, &Of<'_>) -> Look,

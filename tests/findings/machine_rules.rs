@@ -167,6 +167,13 @@ mod quota_throttled {
         assert!((found[0].told.gain.at_most.unwrap() - 0.6).abs() < 0.01);
     }
 
+    /// Most quotas of pods are below half a CPU, less than other rules look at.
+    #[test]
+    fn a_small_quota_is_found() {
+        let found = found(world(0.3, 300, 900), 70, "quota-throttled");
+        assert!(found[0].told.sentence.contains("at its quota of 0.3 CPUs"), "{}", found[0].told.sentence);
+    }
+
     #[test]
     fn at_its_limit_it_is_an_info() {
         let found = found(world(2.0, 2000, 600), 70, "quota-throttled");

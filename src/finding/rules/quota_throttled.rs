@@ -37,7 +37,8 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
         Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
     ],
-    idle_too: false,
+    // A small quota leaves little CPU time, and may be the one that hurts.
+    idle_too: true,
     look: |view, of| settle(look(view, of)),
     tell,
 };
