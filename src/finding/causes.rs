@@ -23,16 +23,18 @@ pub static CAUSES: &[(&str, &[&str])] = &[
         &["moves-between-nodes", "balancing-cost", "balancing-ping-pong", "memory-on-other-node"],
     ),
     ("balancing-ping-pong", &["balancing-cost"]),
-    ("shared-cores", &["sibling-contention", "cpus-too-few"]),
+    ("shared-cores", &["sibling-contention", "cpus-too-few", "bound-to-busy-cpus"]),
     ("lopsided-nodes", &["noisy-neighbour", "sibling-contention", "cpus-too-few", "idle-elsewhere"]),
     ("cores-exhausted", &["sibling-contention", "idle-elsewhere"]),
-    ("quota-throttled", &["cpus-too-few", "idle-elsewhere"]),
+    ("quota-throttled", &["cpus-too-few", "idle-elsewhere", "bound-to-busy-cpus"]),
     ("interrupts-on-busy-node", &["interrupts-off-node"]),
 ];
 
 /// Rules whose finding lowers those of others to an info.
-pub static LOWERS: &[(&str, &[&str])] =
-    &[("stolen-time", &["idle-elsewhere", "cpus-too-few", "noisy-neighbour", "slow-clock"])];
+pub static LOWERS: &[(&str, &[&str])] = &[(
+    "stolen-time",
+    &["idle-elsewhere", "cpus-too-few", "bound-to-busy-cpus", "noisy-neighbour", "slow-clock"],
+)];
 
 /// Rules whose findings use counters, and are estimates while counters take turns.
 pub static COUNTERS: &[&str] = &["sibling-contention", "cores-exhausted", "slow-clock", "noisy-neighbour"];

@@ -3,6 +3,7 @@
 mod balancing_cost;
 mod balancing_off;
 mod balancing_ping_pong;
+mod bound_to_busy_cpus;
 mod bound_to_full_node;
 mod cores_exhausted;
 mod counters_taken_turns;
@@ -72,6 +73,7 @@ pub static RULES: &[&Rule] = &[
     &shared_cores::RULE,
     &idle_elsewhere::RULE,
     &cpus_too_few::RULE,
+    &bound_to_busy_cpus::RULE,
     &quota_throttled::RULE,
     &moves_between_nodes::RULE,
     &stolen_time::RULE,

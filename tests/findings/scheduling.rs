@@ -12,6 +12,131 @@ use crate::world::{
     samples,
 };
 
+mod bound_to_busy_cpus {
+    use super::*;
+
+    const ID: &str = "bound-to-busy-cpus";
+
+    /// Four threads of one process on CPU 3, the only one that they may use. They wait for it, so long at a time, in us; the
+    /// 31 other CPUs idle.
+    fn world(each_us: u64) -> Machine {
+        let thread = |tid| Actor {
+            tid,
+            pinned: Some(3),
+            wait_pct: 70.0,
+            switches: 700_000 / each_us,
+            cpu_nodes: Some(0b01),
+            ..Actor::new(600, "worker").runs(&[(0, 25.0)])
+        };
+        machine(TWO, (600..604).map(thread).collect())
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(5000), 40, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
+        assert_eq!(
+            found[0].told.sentence,
+            "worker waits 2.8 s of each second for the 1 CPU that it may use, and 15.0 CPUs are idle."
+        );
+        assert_eq!(commands(&found[0])[0], "taskset -acp 0-7,16-23 600", "CPUs of its own node are enough");
+        assert!(found[0].told.undo[0].line.is_none(), "lists of several threads are not known");
+    }
+
+    #[test]
+    fn where_its_node_is_full_every_cpu_is_offered() {
+        let mut world = world(5000);
+        world.actors.push(Actor::new(700, "spin").runs(&[(0, 1500.0)]));
+        assert_eq!(commands(&found(world, 40, ID)[0])[0], "taskset -acp 0-31 600");
+    }
+
+    #[test]
+    fn a_single_thread_on_one_cpu_can_go_back() {
+        let mut world = world(5000);
+        world.actors.truncate(1);
+        world.actors[0].switches = 300;
+        world.actors.push(Actor { pinned: Some(3), ..Actor::new(700, "spin").runs(&[(0, 75.0)]) });
+        let found = found(world, 40, ID);
+        assert_eq!(found[0].told.undo[0].line.as_ref().unwrap().to_string(), "taskset -acp 3 600");
+    }
+
+    #[test]
+    fn all_cpus_of_a_node_are_a_choice() {
+        let (host, mut samples) = samples(world(5000), 40, 1000);
+        for sample in &mut samples {
+            for task in &mut sample.tasks {
+                Arc::make_mut(task).cpus_allowed = 16;
+            }
+        }
+        let found = fold(&host, &samples).0;
+        let severities: Vec<Severity> = found
+            .findings()
+            .iter()
+            .filter(|finding| finding.key.id == ID)
+            .map(|finding| finding.severity)
+            .collect();
+        assert_eq!(severities, [Severity::Info]);
+    }
+
+    #[test]
+    fn not_cpuset() {
+        let mut world = world(5000);
+        world.actors.iter_mut().for_each(|actor| actor.cgroup = DOCKER);
+        world.groups = [(DOCKER, Arc::new(files("3", "0-1")))].into();
+        assert!(found(world, 40, ID).is_empty());
+    }
+
+    #[test]
+    fn not_isolated() {
+        let mut world = world(5000);
+        Arc::make_mut(&mut world.host).isolated_cpus = (0..3).chain(4..32).collect();
+        assert!(found(world, 40, ID).is_empty());
+    }
+
+    #[test]
+    fn not_short() {
+        assert!(found(world(900), 40, ID).is_empty());
+    }
+
+    #[test]
+    fn not_rt() {
+        let (host, mut samples) = samples(world(5000), 40, 1000);
+        for sample in &mut samples {
+            sample.tasks.iter_mut().for_each(|task| Arc::make_mut(task).policy = 1);
+        }
+        assert!(fold(&host, &samples).0.findings().iter().all(|finding| finding.key.id != ID));
+    }
+
+    #[test]
+    fn not_nice() {
+        let mut world = world(5000);
+        world.actors.iter_mut().for_each(|actor| actor.nice = 10);
+        assert!(found(world, 40, ID).is_empty());
+    }
+
+    #[test]
+    fn not_throttled() {
+        let mut world = world(5000);
+        world.actors.iter_mut().for_each(|actor| actor.cgroup = DOCKER);
+        each_second(&mut world, |machine, second| {
+            let mut raw = files("0-31", "0-1");
+            (raw.cpu_quota_milli, raw.read_ns) = (Ok(Some(1000)), BOOT_NS + second * S);
+            raw.throttled_ns = Ok(second * S);
+            let before = second.saturating_sub(1);
+            raw.throttled_before = (second > 0).then_some((BOOT_NS + before * S, before * S));
+            machine.groups = [(DOCKER, Arc::new(raw))].into();
+        });
+        assert!(found(world, 40, ID).is_empty());
+    }
+
+    #[test]
+    fn a_cpu_that_has_time_for_it_is_no_reason() {
+        let mut world = world(5000);
+        world.actors.iter_mut().for_each(|actor| actor.wait_pct = 5.0);
+        assert!(found(world, 40, ID).is_empty());
+    }
+}
+
 mod idle_elsewhere {
     use super::*;
 

@@ -109,6 +109,7 @@ pub fn machine(shape: Shape, actors: Vec<Actor>) -> Machine {
         scope: String::new(),
         isolated_cpus: vec![],
         nohz_full_cpus: vec![],
+        asked: Vec::new(),
         swap_on_zram: Some(false),
         cgroups: None,
         node_reclaim_file: None,

@@ -1,0 +1,155 @@
+//! A process waits for the CPUs that its affinity leaves it, and others are idle.
+
+use super::super::command::{Command, Scope, When, line};
+use super::super::gain;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{comm, number, sentence};
+use super::super::view::{Of, View, cpus_of_files, need, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Told};
+use super::waiting;
+use crate::metric::interference::RUNQ_WAIT_BOUND_PCT;
+use crate::metric::task::{RUNQ_WAIT_PCT, RUNQ_WAIT_US};
+use crate::model::units::NodeId;
+use crate::text::plural;
+
+/// Nice value from which on a task is one that may wait.
+const NICE: i32 = 10;
+
+pub(super) static RULE: Rule = Rule {
+    id: "bound-to-busy-cpus",
+    title: "Bound to busy CPUs",
+    about: "The affinity of a process leaves it CPUs that are busy, with its own threads or with others; its threads wait a \
+            quarter of a second in each second, and at least one other CPU is idle. An info where it is bound to all CPUs of \
+            a node.",
+    not_when: &[
+        ("cpuset", "the cpuset of its container leaves it these CPUs: cpus-too-few looks at it"),
+        ("isolated", "the CPUs that are idle are isolated"),
+        ("short", "a wait takes 1 ms or less: the scheduler's normal grain"),
+        ("rt", "it has a real-time policy"),
+        ("nice", "it has nice 10 or above"),
+        ("throttled", "a quota explains a fifth of its waits"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Cpus,
+    gravest: Severity::Warning,
+    needs: &[RUNQ_WAIT_PCT.id, RUNQ_WAIT_BOUND_PCT.id],
+    hold: Hold::s(30.0),
+    limits: &[
+        Limit::least("wait", 25.0, "reasoned: a quarter of a CPU, as the least time worth a word"),
+        Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
+        Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
+        Limit::sharp("grain", 1000.0, "[S17]: two of the scheduler's costs of a migration, in us"),
+    ],
+    // What waits all the time uses little.
+    idle_too: true,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    if need(view.number(&RUNQ_WAIT_PCT, of))? < view.limit("wait") {
+        return Ok(Look::Quiet);
+    }
+    let wait = need(view.number(&RUNQ_WAIT_BOUND_PCT, of))?;
+    let used = view.cpus(of);
+    if wait < view.limit("wait") || wait < used * view.limit("share") || waiting::is_real_time(task) {
+        return Ok(Look::Quiet);
+    }
+    let Ok(each_us) = view.number(&RUNQ_WAIT_US, of) else { return Ok(Look::Quiet) };
+    if each_us <= view.limit("grain") || task.raw.nice >= NICE {
+        return Ok(Look::Quiet);
+    }
+    let Some(now) = waiting::row_now(view, of) else { return Ok(Look::Quiet) };
+    if !waiting::is_bound(view, now) || waiting::is_throttled(now) {
+        return Ok(Look::Quiet);
+    }
+    let online = view.topology().online_cpus().count();
+    if view.files_of(of).and_then(cpus_of_files).is_some_and(|cpus| cpus.len() < online) {
+        return Ok(Look::Quiet);
+    }
+    // The CPUs of its nodes are enough where one of them is idle: memory stays near.
+    let may = task.cpu_nodes.unwrap_or(0);
+    let own: Vec<NodeId> =
+        view.whole_nodes().into_iter().filter(|node| node.0 < 64 && may >> node.0 & 1 == 1).collect();
+    let free = |nodes: &[NodeId]| -> Vec<u32> {
+        nodes.iter().flat_map(|node| waiting::free_cpus(view, *node)).collect()
+    };
+    let enough =
+        |cpus: &Vec<u32>| waiting::busy(view, cpus).is_some_and(|(_, idle)| idle >= view.limit("idle"));
+    let cpus = [free(&own), free(&view.whole_nodes())].into_iter().find(enough);
+    let Some(cpus) = cpus else { return Ok(Look::Quiet) };
+    let idle = waiting::busy(view, &cpus).map_or(0.0, |(_, idle)| idle);
+    // Of its leader; threads may differ.
+    let allowed = task.raw.cpus_allowed as usize;
+    let whole = view.cpus_of_nodes(&own).len() == allowed && own.len() < view.whole_nodes().len();
+    let subject = of.subject();
+    Ok(Look::seen(Seen {
+        severity: if whole { Severity::Info } else { Severity::Warning },
+        confidence: Confidence::Estimated,
+        evidence: vec![
+            view.evidence(RUNQ_WAIT_BOUND_PCT.id, subject.clone(), wait)
+                .limit(view.limit("wait").max(used * view.limit("share")))
+                .note(Note::Estimated),
+            view.evidence(RUNQ_WAIT_US.id, subject, each_us).limit(view.limit("grain")),
+        ],
+        plan: Plan { cpus, number: idle, ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let Some(task) = of.task() else { return Told::default() };
+    let (wait, idle) = (seen.evidence[0].value, seen.plan.number);
+    let online = view.topology().online_cpus().count() as u32;
+    let allowed = task.raw.cpus_allowed;
+    let which = if allowed > 0 && allowed < online {
+        format!("the {} that it may use", plural(allowed as usize, "CPU"))
+    } else {
+        "the CPUs that its threads may use".to_owned()
+    };
+    let pid = task.raw.pid;
+    let taskset = |cpus: &[u32]| {
+        let words = line("taskset -acp").cpus(cpus).number(pid.into());
+        Command::new(When::Now, Scope::Process, words, "")
+    };
+    // The list is known of a single thread on a single CPU only.
+    let undo = if allowed == 1 && task.threads == 1 {
+        taskset(&[task.raw.cpu])
+    } else {
+        let words = format!("the lists that taskset -acp {pid} shows now: note them first");
+        Command::words(When::Now, Scope::Process, words)
+    };
+    let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);
+    Told {
+        sentence: sentence(format!(
+            "{} waits {} s of each second for {which}, and {} CPUs are idle.",
+            comm(task.raw.comm),
+            number(wait / 100.0),
+            number(idle)
+        )),
+        gain: gain::waiting(view.cpus(of), wait / 100.0, idle),
+        commands: vec![
+            taskset(&seen.plan.cpus),
+            Command::words(
+                When::ForGood,
+                Scope::Process,
+                "a wider list where it is bound: taskset, numactl, CPUAffinity= of its unit, or its own settings",
+            ),
+        ],
+        undo: vec![undo],
+        check: vec![Check {
+            metric: RUNQ_WAIT_PCT.id,
+            of: of.subject(),
+            from: all,
+            to: all / 4.0,
+            below: true,
+            within_s: 60.0,
+        }],
+        stop: Vec::new(),
+        risk: "Whatever the binding protected meets these threads.".into(),
+        or_else: vec![
+            "Others use its CPUs, and it is they that should move: the Tasks view sorted by CPU shows them."
+                .into(),
+        ],
+    }
+}
