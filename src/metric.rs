@@ -10,6 +10,7 @@ pub mod container;
 pub mod counters;
 pub mod disks;
 pub mod efficiency;
+pub mod events;
 pub mod format;
 pub mod hardware;
 pub mod host;

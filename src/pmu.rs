@@ -15,3 +15,4 @@ pub mod open;
 pub mod sets;
 pub mod spe;
 pub mod table;
+pub mod typed;

@@ -40,6 +40,8 @@ pub enum Table {
     ContainerNodes,
     /// A NUMA node.
     Nodes,
+    /// An event that was asked for by name, of a task that ran.
+    Events,
     /// A pair of nodes.
     Matrix,
     /// A recording, or its part in one file.
@@ -54,12 +56,13 @@ pub enum Table {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 10] = [
+    pub const ALL: [Table; 11] = [
         Table::Tasks,
         Table::TaskNodes,
         Table::Containers,
         Table::ContainerNodes,
         Table::Nodes,
+        Table::Events,
         Table::Matrix,
         Table::Host,
         Table::Lost,
@@ -75,6 +78,7 @@ impl Table {
             Table::Containers => "containers",
             Table::ContainerNodes => "container_nodes",
             Table::Nodes => "nodes",
+            Table::Events => "events",
             Table::Matrix => "matrix",
             Table::Host => "host",
             Table::Lost => "lost",
@@ -100,6 +104,7 @@ impl Table {
             Table::Containers => all(containers::CONTAINERS),
             Table::ContainerNodes => all(containers::CONTAINER_NODES),
             Table::Nodes => all(nodes::NODES),
+            Table::Events => all(tasks::EVENTS),
             Table::Matrix => all(nodes::MATRIX),
             Table::Host => all(host::HOST),
             Table::Lost => all(host::LOST),

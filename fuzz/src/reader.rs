@@ -23,6 +23,7 @@ fn all() -> Selection {
         sort: &TASK_METRICS[0],
         reversed: false,
         asked: Asked::default(),
+        with_events: false,
     }
 }
 

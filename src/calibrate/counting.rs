@@ -4,8 +4,9 @@ use super::child::{placed, share};
 use super::job::{Count, Counts};
 use crate::known::counted::{Load, Ready};
 use crate::known::pages;
+use crate::model::event::Mode;
 use crate::model::sample::Missing;
-use crate::pmu::open::{Mode, OwnCount};
+use crate::pmu::open::OwnCount;
 use crate::sys;
 
 /// Counts a load.

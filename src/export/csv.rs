@@ -42,7 +42,10 @@ impl<S: Rows> Export for Csv<S> {
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         if !self.header_written {
-            let ids: Vec<&str> = self.selection.columns().iter().map(|metric| metric.id).collect();
+            self.selection.settle(&snapshot.host);
+            // The name of an event may have commas.
+            let ids: Vec<String> =
+                self.selection.columns().iter().map(|metric| quoted(&one_line(metric.id))).collect();
             write!(out, "time,interval_ns,{},exited\r\n", ids.join(","))?;
             self.header_written = true;
         }

@@ -1,11 +1,13 @@
 //! Rows and columns that output contains, for tasks and for containers.
 
 use crate::analysis::filter::{self, RowFilter};
-use crate::metric::Metric;
+use crate::metric::identity::COMM;
 use crate::metric::needs::Demand;
 use crate::metric::task::TASK_METRICS;
+use crate::metric::{Metric, events};
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
+use crate::model::sample::HostFacts;
 use crate::snapshot::{Container, Snapshot, Task};
 
 /// The content of output, in every format.
@@ -18,6 +20,8 @@ pub struct Selection {
     pub reversed: bool,
     /// Fields that are read on demand for these columns.
     pub asked: Asked,
+    /// The columns were not named: those of events that were asked for by name come with them.
+    pub with_events: bool,
 }
 
 impl Selection {
@@ -36,6 +40,8 @@ pub trait Rows {
     /// The rows are those of containers.
     const CONTAINERS: bool;
     fn columns(&self) -> &[&'static Metric<Self::Row>];
+    /// Adds the columns that only the host tells: called before its first interval is written.
+    fn settle(&mut self, host: &HostFacts);
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
     /// Whether the row ended in the interval, and whether it only left the scope.
     fn ended(row: &Self::Row) -> (bool, bool);
@@ -53,6 +59,16 @@ impl Rows for Selection {
 
     fn columns(&self) -> &[&'static Metric<Task>] {
         &self.columns
+    }
+
+    fn settle(&mut self, host: &HostFacts) {
+        if !std::mem::take(&mut self.with_events) {
+            return;
+        }
+        // The name of a task is longest, and stays last.
+        let last = self.columns.last().is_some_and(|metric| metric.id == COMM.id);
+        let at = self.columns.len() - usize::from(last);
+        self.columns.splice(at..at, events::asked(host));
     }
 
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Task> {
@@ -94,6 +110,8 @@ impl Rows for ContainerSelection {
     fn columns(&self) -> &[&'static Metric<Container>] {
         &self.columns
     }
+
+    fn settle(&mut self, _: &HostFacts) {}
 
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Container> {
         let mut rows: Vec<&Container> = snapshot.containers.iter().collect();

@@ -67,6 +67,7 @@ impl<S: Rows> Export for Text<S> {
     }
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
+        self.selection.settle(&snapshot.host);
         if self.written {
             writeln!(out)?;
         }

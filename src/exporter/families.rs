@@ -7,7 +7,7 @@ use crate::finding::rules::RULES;
 use crate::metric::node::watermark_distance;
 use crate::model::sample::Missing;
 use crate::snapshot::{Container, Node, Snapshot};
-use crate::text::one_line;
+use crate::text::{clean_str, one_line};
 
 use super::labels::Labels;
 use super::ledger::{Ledger, NodeSums, Now, OTHERS, container_labels};
@@ -33,7 +33,7 @@ pub(super) fn bounded(
         nodes(ledger, snapshot),
         containers(ledger, snapshot),
         pairs(ledger, snapshot),
-        programs(ledger),
+        programs(ledger, snapshot),
         vec![cpu_by_node(ledger)],
         vec![container_memory(ledger, snapshot)],
     ];
@@ -261,6 +261,20 @@ fn amounts(
     AMOUNTS.iter().enumerate().filter_map(family).collect()
 }
 
+/// The events that were asked for by name, each with its name as a label.
+fn asked_events(
+    family: Family,
+    (top, rest): (&Top<Labels, Sums>, &Labels),
+    snapshot: &Snapshot,
+) -> Option<Family> {
+    let series = snapshot.host.asked.iter().enumerate().flat_map(|(at, name)| {
+        top.series().filter_map(move |(labels, sums)| {
+            Some((labels.unwrap_or(rest).and("event", &clean_str(name)), (*sums.events.get(at)?)?))
+        })
+    });
+    (!snapshot.host.asked.is_empty()).then(|| family.with(series))
+}
+
 /// A gauge of rows as of now; those without a series of their own are one.
 fn gauge(
     family: Family,
@@ -299,6 +313,11 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
         )
         .with(throttled),
     );
+    families.extend(asked_events(
+        Family::counter("numatop_container_events", "Events of its tasks that --events names."),
+        (&ledger.containers, &rest),
+        snapshot,
+    ));
     let limit =
         limits(ledger, snapshot, |row| Some((*row.raw.as_ref()?.mem_limit_bytes.as_ref().ok()?)? as f64));
     families
@@ -356,7 +375,7 @@ fn container_memory(ledger: &Ledger, snapshot: &Snapshot) -> Family {
     Family::gauge("numatop_container_memory_bytes", "Memory that is charged to it, by node.").with(series)
 }
 
-fn programs(ledger: &Ledger) -> Vec<Family> {
+fn programs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     let rest = others("comm");
     let mut families = amounts(&ledger.programs, &rest, |at| AMOUNTS[at].program);
     let rows = || (&ledger.programs, &rest);
@@ -367,6 +386,11 @@ fn programs(ledger: &Ledger) -> Vec<Family> {
             "Resident memory; shared pages count for each process.",
         ),
     );
+    families.extend(asked_events(
+        Family::counter("numatop_program_events", "Events of its tasks that --events names."),
+        rows(),
+        snapshot,
+    ));
     families.push(gauge(processes, rows(), &ledger.programs_now, |now| now.processes));
     families.push(gauge(rss, rows(), &ledger.programs_now, |now| now.rss_bytes));
     families

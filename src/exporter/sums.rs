@@ -1,7 +1,7 @@
 //! Amounts that rows of tasks add up to: one table, for programs and for containers.
 
-use crate::metric::counters;
 use crate::metric::located::Located;
+use crate::metric::{counters, events};
 use crate::model::counters::Counter;
 use crate::model::event::Role;
 use crate::snapshot::{Snapshot, Task};
@@ -115,6 +115,8 @@ pub(super) const AMOUNTS: [Amount; 10] = [
 pub(super) struct Sums {
     pub cpu_s_by_node: Vec<f64>,
     pub amounts: [Option<f64>; AMOUNTS.len()],
+    /// Events that were asked for by name, in their order.
+    pub events: Vec<Option<f64>>,
 }
 
 impl Sums {
@@ -122,6 +124,7 @@ impl Sums {
     pub(super) fn of(task: &Task, located: Option<Located>, snapshot: &Snapshot) -> Sums {
         let mut sums = Sums {
             cpu_s_by_node: task.delta.run_ns.iter().map(|ns| *ns as f64 * NS).collect(),
+            events: snapshot.host.asked.iter().map(|name| events::count(name, task, snapshot).ok()).collect(),
             ..Sums::default()
         };
         let interval = Interval { task, snapshot, located };
@@ -140,7 +143,11 @@ impl Sum for Sums {
         for (mine, theirs) in self.cpu_s_by_node.iter_mut().zip(&other.cpu_s_by_node) {
             *mine += theirs;
         }
-        for (mine, theirs) in self.amounts.iter_mut().zip(&other.amounts) {
+        if self.events.len() < other.events.len() {
+            self.events.resize(other.events.len(), None);
+        }
+        let mine = self.amounts.iter_mut().chain(&mut self.events);
+        for (mine, theirs) in mine.zip(other.amounts.iter().chain(&other.events)) {
             if let Some(theirs) = theirs {
                 *mine.get_or_insert(0.0) += theirs;
             }

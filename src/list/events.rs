@@ -1,6 +1,6 @@
 //! The output of `numatop-ng list events`: the tables of this CPU, each event, whether it works here.
 
-use crate::model::event::{Event, Role, Tested};
+use crate::model::event::{Event, Role, Tested, names};
 use crate::model::sample::{Missing, Reading};
 use crate::pmu::budget::Budget;
 use crate::pmu::catalog::{Catalog, Core, Resolved};
@@ -29,7 +29,7 @@ pub fn render_text(
         out.push('\n');
     }
     out += "events that the kernel names\n";
-    for event in Event::all() {
+    for event in names::all() {
         out += &line(&event.name, works(&event), width);
     }
     out += "\nsets (--events)\n";

@@ -5,7 +5,7 @@
 
 use super::no;
 use super::over::{ByNode, Quotient};
-use crate::model::event::{Role, ShareOf};
+use crate::model::event::{Mode, Role, ShareOf};
 use crate::model::sample::{Counts, Missing, Reading, Slot};
 use crate::model::units::NodeId;
 use crate::model::wire::NodeCounts;
@@ -293,6 +293,28 @@ pub fn stall_frontend(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Qu
 /// As [`count`]; or no cycle or slot was counted.
 pub fn stall_backend(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quotient> {
     stalled(slots, snapshot, Role::StallBackend)
+}
+
+/// Misses in percent of accesses, by the first of `pairs` (accesses and misses, each by type and number) whose two events are
+/// counted for the same part of the work.
+///
+/// # Errors
+/// As [`slot`]; no pair is counted, or there was no access.
+pub fn miss_pct(slots: &[Slot], snapshot: &Snapshot, pairs: &[[(u32, u64); 2]]) -> Reading<Quotient> {
+    let events = &snapshot.host.events;
+    let find = |(kind, config), mode: Option<Mode>| {
+        events.iter().position(|event| {
+            event.encoding() == (kind, [config, 0, 0]) && mode.is_none_or(|mode| mode == event.mode)
+        })
+    };
+    let both = |[accesses, misses]: &[(u32, u64); 2]| {
+        let accesses = find(*accesses, None)?;
+        Some((accesses, find(*misses, Some(events[accesses].mode))?))
+    };
+    let (accesses, misses) =
+        pairs.iter().find_map(both).ok_or_else(|| no("its two counters were not asked for (--events)"))?;
+    let (accesses, misses) = (slot(slots, snapshot, accesses)?, slot(slots, snapshot, misses)?);
+    Ok(quotient(misses, accesses, "no access was counted in this interval")?.scaled(100.0))
 }
 
 /// The least share of time that any counter of the row was on the PMU, in percent.

@@ -3,9 +3,9 @@
 use super::counters::{self, Formula};
 use super::over::{self, Better, Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
-use crate::model::event::Role;
+use crate::model::event::{Role, names};
 use crate::model::facility::Facility;
-use crate::model::sample::Reading;
+use crate::model::sample::{Reading, Slot};
 use crate::snapshot::{Snapshot, Task};
 
 use Group::Efficiency;
@@ -155,6 +155,76 @@ pub const BRANCH_MPKI: Metric<Task> = quotient!(
     "Mispredicted branches per thousand instructions. Needs --events cache.",
     Traits::NONE.needs(&[Facility::Counter(Role::Branch), Facility::INSTRUCTIONS]).better(Better::Low),
     counters::branch_mpki
+);
+
+/// A miss ratio in percent: of the first pair of events that is counted.
+macro_rules! miss_pct {
+    ($name:ident, $id:literal, $title:literal, $help:literal, $pairs:expr) => {
+        pub const $name: Metric<Task> = {
+            const PAIRS: &[[(u32, u64); 2]] = $pairs;
+            fn formula(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quotient> {
+                counters::miss_pct(slots, snapshot, PAIRS)
+            }
+            quotient!(
+                $id,
+                ($title, 6),
+                (Unit::Percent, Descending),
+                $help,
+                Traits::NONE.better(Better::Low),
+                formula
+            )
+        };
+    };
+}
+
+miss_pct!(
+    L1D_MISS_PCT,
+    "l1d_miss_pct",
+    "L1DMS%",
+    "Loads that missed the first-level data cache, of all loads. Needs --events L1-dcache-loads,L1-dcache-load-misses.",
+    &[names::loads_and_misses(0)]
+);
+
+miss_pct!(
+    L1I_MISS_PCT,
+    "l1i_miss_pct",
+    "L1IMS%",
+    "Fetches that missed the first-level instruction cache, of all fetches. Needs --events \
+               L1-icache-loads,L1-icache-load-misses.",
+    &[names::loads_and_misses(1)]
+);
+
+miss_pct!(
+    LLC_MISS_PCT,
+    "llc_miss_pct",
+    "LLCMS%",
+    "Loads that missed the last-level cache, of loads that reached it. Needs --events LLC-loads,LLC-load-misses, or \
+               cache-references,cache-misses.",
+    &[names::loads_and_misses(2), [names::hardware(2), names::hardware(3)]]
+);
+
+miss_pct!(
+    DTLB_MISS_PCT,
+    "dtlb_miss_pct",
+    "DTBMS%",
+    "Loads that missed the data TLB, of all loads. Needs --events dTLB-loads,dTLB-load-misses.",
+    &[names::loads_and_misses(3)]
+);
+
+miss_pct!(
+    ITLB_MISS_PCT,
+    "itlb_miss_pct",
+    "ITBMS%",
+    "Fetches that missed the instruction TLB, of all fetches. Needs --events iTLB-loads,iTLB-load-misses.",
+    &[names::loads_and_misses(4)]
+);
+
+miss_pct!(
+    BRANCH_MISS_PCT,
+    "branch_miss_pct",
+    "BRMS%",
+    "Branches that were predicted wrongly, of all branches. Needs --events branches,branch-misses.",
+    &[[names::hardware(4), names::hardware(5)], names::loads_and_misses(5)]
 );
 
 pub const LMA_PER_S: Metric<Task> = Metric {

@@ -2,10 +2,13 @@
 //!
 //! Events of one CPU model come from tables: see [`crate::pmu::catalog`].
 
-use anyhow::{Result, bail};
+pub mod names;
+
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::units::CpuId;
+use names::SOFTWARE;
 
 /// The use of a counter besides being shown under its own name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -127,6 +130,37 @@ impl Tested {
     }
 }
 
+/// The part of the work that an event counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// User mode alone.
+    User,
+    /// Kernel mode alone.
+    Kernel,
+    /// User and kernel mode.
+    #[default]
+    Both,
+}
+
+impl Mode {
+    /// Whether it is all of the work.
+    pub fn is_both(&self) -> bool {
+        *self == Mode::Both
+    }
+}
+
+/// The numbers that an event has on CPUs of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Encoding {
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `perf_event_attr.config`, `config1` and `config2`.
+    pub config: [u64; 3],
+    /// The CPUs whose PMU has it, ascending.
+    pub cpus: Vec<CpuId>,
+}
+
 /// The event in one counter slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -150,6 +184,12 @@ pub struct Event {
     /// The CPUs whose PMU has it; `None` for all.
     #[serde(default)]
     pub cpus: Option<Vec<CpuId>>,
+    /// Its numbers on CPUs of other kinds, where cores differ: one slot counts there, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<Encoding>,
+    /// The part of the work that it counts.
+    #[serde(default, skip_serializing_if = "Mode::is_both")]
+    pub mode: Mode,
     /// A precise description of the count; empty for what perf_event_open(2) explains.
     #[serde(default)]
     pub counts: String,
@@ -177,38 +217,6 @@ pub struct TableInUse {
     pub lma_is_llc_less_rma: bool,
 }
 
-const HARDWARE: u32 = 0;
-const SOFTWARE: u32 = 1;
-const HW_CACHE: u32 = 3;
-
-/// `config` of a PERF_TYPE_HW_CACHE event for reads: cache id, and 1 << 16 for misses.
-const MISS: u64 = 1 << 16;
-
-/// Name, type, config, role; numbers from include/uapi/linux/perf_event.h.
-const NAMED: &[(&str, u32, u64, Role)] = &[
-    ("cycles", HARDWARE, 0, Role::Cycles),
-    ("instructions", HARDWARE, 1, Role::Instructions),
-    ("cache-references", HARDWARE, 2, Role::Other),
-    ("cache-misses", HARDWARE, 3, Role::Other),
-    ("branches", HARDWARE, 4, Role::Other),
-    ("branch-misses", HARDWARE, 5, Role::Branch),
-    ("stalled-cycles-frontend", HARDWARE, 7, Role::Other),
-    ("stalled-cycles-backend", HARDWARE, 8, Role::Other),
-    ("ref-cycles", HARDWARE, 9, Role::Other),
-    ("dTLB-load-misses", HW_CACHE, 3 | MISS, Role::Other),
-    ("iTLB-load-misses", HW_CACHE, 4 | MISS, Role::Other),
-    ("node-loads", HW_CACHE, 6, Role::Other),
-    ("node-load-misses", HW_CACHE, 6 | MISS, Role::Other),
-    ("cpu-clock", SOFTWARE, 0, Role::Other),
-    ("task-clock", SOFTWARE, 1, Role::Other),
-    ("page-faults", SOFTWARE, 2, Role::Other),
-    ("context-switches", SOFTWARE, 3, Role::Other),
-    ("cpu-migrations", SOFTWARE, 4, Role::Other),
-    ("minor-faults", SOFTWARE, 5, Role::Other),
-    ("major-faults", SOFTWARE, 6, Role::Other),
-    ("alignment-faults", SOFTWARE, 7, Role::Other),
-];
-
 impl Event {
     /// True for events that the kernel counts itself and that work without a PMU.
     pub fn is_software(&self) -> bool {
@@ -223,43 +231,48 @@ impl Event {
 
     /// True when it can be opened on `cpu`.
     pub fn is_on(&self, cpu: CpuId) -> bool {
-        self.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu))
+        self.encoding_on(cpu).is_some()
+    }
+
+    /// `perf_event_attr.type`, and `config`, `config1` and `config2`, on `cpu`; `None` where its PMU does not have it.
+    pub fn encoding_on(&self, cpu: CpuId) -> Option<(u32, [u64; 3])> {
+        if self.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu)) {
+            return Some(self.encoding());
+        }
+        let other = self.elsewhere.iter().find(|other| other.cpus.contains(&cpu))?;
+        Some((other.kind, other.config))
+    }
+
+    /// `perf_event_attr.type`, and `config`, `config1` and `config2`, on the first kind of its CPUs.
+    pub fn encoding(&self) -> (u32, [u64; 3]) {
+        (self.kind, [self.config, self.config1, self.config2])
+    }
+
+    /// Whether the two count the same for the same purpose, whatever they are called.
+    pub fn counts_as(&self, other: &Event) -> bool {
+        let key = |event: &Event| (event.encoding(), event.role, event.mode, event.cpus.clone());
+        key(self) == key(other) && self.elsewhere == other.elsewhere
     }
 
     /// True when there are CPUs that have both.
     pub fn shares_cpus_with(&self, other: &Event) -> bool {
-        match (&self.cpus, &other.cpus) {
+        let cpus = |event: &Event| -> Option<Vec<CpuId>> {
+            let elsewhere = event.elsewhere.iter().flat_map(|other| other.cpus.iter().copied());
+            Some(event.cpus.iter().flatten().copied().chain(elsewhere).collect())
+                .filter(|_| event.cpus.is_some())
+        };
+        match (cpus(self), cpus(other)) {
             (Some(mine), Some(theirs)) => mine.iter().any(|cpu| theirs.contains(cpu)),
             _ => true,
         }
     }
 
-    /// Every event that the kernel names.
-    pub fn all() -> Vec<Event> {
-        NAMED
-            .iter()
-            .map(|&(name, kind, config, role)| Event {
-                name: name.into(),
-                kind,
-                config,
-                role,
-                ..Event::default()
-            })
-            .collect()
-    }
-
-    /// The event called `name` (as in perf-list(1)).
+    /// The event called `name`, or one of its aliases (as in perf-list(1)), in any case of letters.
     ///
     /// # Errors
-    /// Lists the known names.
+    /// The kernel names no such event.
     pub fn named(name: &str) -> Result<Event> {
-        match Event::all().into_iter().find(|event| event.name == name) {
-            Some(event) => Ok(event),
-            None => {
-                let known: Vec<&str> = NAMED.iter().map(|(name, ..)| *name).collect();
-                bail!("unknown event '{name}'; known: {}", known.join(", "))
-            }
-        }
+        names::find(name).with_context(|| format!("the kernel names no event '{name}'"))
     }
 
     /// The events of `list`, names separated by commas; `basic` stands for cycles and instructions.
@@ -309,7 +322,8 @@ mod tests {
     fn mistakes_are_named() {
         assert!(Event::parse_list("cyclse").unwrap_err().to_string().contains("'cyclse'"));
         assert!(Event::parse_list("cycles,basic").unwrap_err().to_string().contains("twice"));
-        let nine = NAMED.iter().take(9).map(|(name, ..)| *name).collect::<Vec<_>>().join(",");
+        let nine: Vec<String> = names::all().into_iter().take(9).map(|event| event.name).collect();
+        let nine = nine.join(",");
         assert!(Event::parse_list(&nine).unwrap_err().to_string().contains('9'));
     }
 }

@@ -498,6 +498,9 @@ pub struct HostFacts {
     pub topology: Topology,
     /// The events in the counter slots, in order.
     pub events: Vec<Event>,
+    /// Names of the events that were asked for by name, in the order of the list: those that are refused, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<String>,
     /// Where the meaning of the events is from: one table for each kind of core.
     #[serde(default)]
     pub tables: Vec<TableInUse>,

@@ -9,11 +9,14 @@ use crate::export::{ContainerSelection, Selection, all_columns};
 use crate::metric::Metric;
 use crate::metric::columns::{CONTAINER_TEXT, TASK_TEXT};
 use crate::metric::container::{self, CONTAINER_METRICS};
+use crate::metric::events;
 use crate::metric::identity::{PID, TID};
 use crate::metric::node;
 use crate::metric::on_demand;
 use crate::metric::task::{self, TASK_METRICS, by_id};
+use crate::model::event::names;
 use crate::model::units::NodeId;
+use crate::pmu::typed::{Form, Typed};
 use crate::snapshot::{Node, Task};
 
 /// The metrics of `--columns`, or `None` when it was not given.
@@ -58,7 +61,7 @@ pub fn sort(args: &DisplayArgs) -> Result<Option<(&'static Metric<Task>, bool)>,
 }
 
 fn metric(flag: &'static str, id: &str) -> Result<&'static Metric<Task>, BadValue> {
-    by_id(id).ok_or_else(|| {
+    by_id(id).or_else(|| event(id)).ok_or_else(|| {
         let near: Vec<&str> =
             TASK_METRICS.iter().map(|metric| metric.id).filter(|known| alike(known, id)).collect();
         let hint =
@@ -71,6 +74,15 @@ fn metric(flag: &'static str, id: &str) -> Result<&'static Metric<Task>, BadValu
             ),
         )
     })
+}
+
+/// The column of an event, where a text can be one: a name of the kernel, a raw number, or terms of a PMU.
+fn event(text: &str) -> Option<&'static Metric<Task>> {
+    let is_event = match Typed::parse(text).ok()?.form {
+        Form::Name(name) => names::find(name).is_some(),
+        Form::Raw(_) | Form::Terms { .. } => true,
+    };
+    is_event.then(|| events::column(text)).flatten()
 }
 
 /// A word of at least three letters in common.
@@ -142,6 +154,8 @@ pub fn selection(args: &DisplayArgs, machine_readable: bool) -> Result<Selection
     let named = columns(args)?;
     let sorted = sort(args)?;
     let asked = on_demand::asked(named.iter().flatten().chain(sorted.iter().map(|(metric, _)| metric)));
+    // Of JSON each row has its counts by name anyway.
+    let with_events = named.is_none();
     let mut columns = named.unwrap_or_else(default);
     if machine_readable {
         // A row must say whose it is.
@@ -152,7 +166,7 @@ pub fn selection(args: &DisplayArgs, machine_readable: bool) -> Result<Selection
         }
     }
     let (sort, reversed) = sorted.unwrap_or((&task::CPU_PCT, false));
-    Ok(Selection { filter: filter(args)?, columns, sort, reversed, asked })
+    Ok(Selection { filter: filter(args)?, columns, sort, reversed, asked, with_events })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::model::event::TableInUse;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
@@ -11,7 +11,7 @@ use super::builtin;
 use super::cpu_kind::CpuKind;
 use super::device::Device;
 use super::table::{Entry, Fallback, Table};
-use crate::model::event::{Event, Role, ShareOf, Tested};
+use crate::model::event::{Encoding, Event, Role, ShareOf, Tested};
 use crate::model::sample::{Missing, Reading};
 use crate::model::units::CpuId;
 use crate::program::guard::{self, Owner};
@@ -22,6 +22,8 @@ const TABLE_MAX: u64 = 1 << 20;
 /// The cores of a machine: one entry for each of their PMUs, and so for each kind of core.
 #[derive(Clone, Debug)]
 pub struct Catalog {
+    /// The machine is below it.
+    pub root: PathBuf,
     pub cores: Vec<Core>,
 }
 
@@ -105,7 +107,7 @@ impl Catalog {
         } else {
             devices.into_iter().map(|device| Core::new(root, Some(device), &tables)).collect()
         };
-        Ok(Catalog { cores })
+        Ok(Catalog { root: root.to_path_buf(), cores })
     }
 
     /// The event with this vendor's name, in any case of letters, on the first cores that have it.
@@ -113,6 +115,24 @@ impl Catalog {
         let entries = || self.cores.iter().flat_map(|core| &core.entries);
         let same = |resolved: &&Resolved| resolved.entry.name.eq_ignore_ascii_case(name);
         entries().filter(same).find(|resolved| resolved.event.is_ok()).or_else(|| entries().find(same))
+    }
+
+    /// The same event on cores of other kinds than `first`.
+    pub fn elsewhere(&self, name: &str, first: &Event) -> Vec<Encoding> {
+        let same = |resolved: &&Resolved| resolved.entry.name.eq_ignore_ascii_case(name);
+        let events = self.cores.iter().filter_map(|core| core.entries.iter().find(same)?.event.as_ref().ok());
+        let others = events.filter(|event| event.cpus != first.cpus);
+        others
+            .filter_map(|event| {
+                let (kind, config) = event.encoding();
+                Some(Encoding { kind, config, cpus: event.cpus.clone()? })
+            })
+            .collect()
+    }
+
+    /// Names of the vendors' events.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.cores.iter().flat_map(|core| &core.entries).map(|resolved| resolved.entry.name.as_str())
     }
 
     pub fn in_use(&self) -> Vec<TableInUse> {

@@ -28,17 +28,35 @@ impl Terms {
         let mut terms: Vec<(String, u64)> = Vec::new();
         for part in text.split(',') {
             let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' is no term=value"))?;
-            let number = match value.strip_prefix("0x") {
-                Some(hex) => u64::from_str_radix(hex, 16),
-                None => value.parse(),
-            };
-            let value = number.map_err(|_| format!("'{value}' is not a number"))?;
+            let value = Terms::number(value)?;
             if terms.iter().any(|(known, _)| known == name) {
                 return Err(format!("'{name}' is given twice"));
             }
             terms.push((name.to_string(), value));
         }
         Ok(Terms(terms))
+    }
+
+    /// These terms, each named once.
+    pub fn new(terms: Vec<(String, u64)>) -> Terms {
+        Terms(terms)
+    }
+
+    /// A number as perf takes it: decimal, or hexadecimal after 0x.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn number(text: &str) -> Result<u64, String> {
+        let number = match text.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16),
+            None => text.parse(),
+        };
+        number.map_err(|_| format!("'{text}' is not a number"))
+    }
+
+    /// Terms with their values, in their order.
+    pub fn into_pairs(self) -> Vec<(String, u64)> {
+        self.0
     }
 
     /// The value of a term.
@@ -72,6 +90,16 @@ impl Format {
             }
         }
         Ok(Format(fields))
+    }
+
+    /// Whether the PMU has this term.
+    pub fn has(&self, term: &str) -> bool {
+        self.0.contains_key(term)
+    }
+
+    /// The terms of the PMU, by name.
+    pub fn terms(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 
     /// The words for `terms`.

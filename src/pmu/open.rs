@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use bytemuck::{Pod, Zeroable};
 use libbpf_rs::libbpf_sys;
 
-use crate::model::event::{Event, Role};
+use crate::model::event::{Event, Mode, Role};
 use crate::model::sample::Missing;
 use crate::model::units::CpuId;
 use crate::pmu::memory_event::MemoryEvent;
@@ -62,19 +62,17 @@ pub fn open_sampling_self(event: &Event, hz: u32) -> Result<OwnedFd, Missing> {
 
 /// Opens an event: one that counts, or with a `rate` one that is sampled.
 fn perf_event_open(event: &Event, target: Target, rate: Option<Rate>) -> io::Result<OwnedFd> {
-    let (pid, cpu) = match target {
-        Target::ThisThread => (0, -1),
-        Target::Cpu(cpu) => (-1, cpu.0 as i32),
+    let (pid, cpu, encoding) = match target {
+        Target::ThisThread => (0, -1, None),
+        Target::Cpu(cpu) => (-1, cpu.0 as i32, event.encoding_on(cpu)),
     };
-    sys::perf_event_open(attributes(event, rate), pid, cpu, None)
-}
-
-/// The part of a thread's work that is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    User,
-    Kernel,
-    Both,
+    let mut attr = attributes(event, rate);
+    if let Some((kind, [config, config1, config2])) = encoding {
+        (attr.type_, attr.config) = (kind, config);
+        attr.__bindgen_anon_3.config1 = config1;
+        attr.__bindgen_anon_4.config2 = config2;
+    }
+    sys::perf_event_open(attr, pid, cpu, None)
 }
 
 /// An event that counts the thread that opened it.
@@ -89,12 +87,10 @@ impl OwnCount {
     /// # Errors
     /// The reason, ready to be shown.
     pub fn open(event: &Event, mode: Mode) -> Result<OwnCount, Missing> {
-        let mut attr = attributes(event, None);
-        attr.set_exclude_kernel((mode == Mode::User).into());
-        attr.set_exclude_user((mode == Mode::Kernel).into());
-        let fd =
-            sys::perf_event_open(attr, 0, -1, None).map_err(|error| refusal(event, "opening", &error))?;
-        Ok(OwnCount { event: event.clone(), fd })
+        let event = Event { mode, ..event.clone() };
+        let fd = perf_event_open(&event, Target::ThisThread, None)
+            .map_err(|error| refusal(&event, "opening", &error))?;
+        Ok(OwnCount { event, fd })
     }
 
     /// The count since it was opened, and the part of that time in which it was on the PMU, from 0 to 1.
@@ -138,6 +134,8 @@ fn attributes(event: &Event, rate: Option<Rate>) -> libbpf_sys::perf_event_attr 
         ..Default::default()
     };
     attr.set_exclude_guest(0);
+    attr.set_exclude_kernel((event.mode == Mode::User).into());
+    attr.set_exclude_user((event.mode == Mode::Kernel).into());
     if let Some(rate) = rate {
         match rate {
             Rate::Period(period) => attr.__bindgen_anon_1.sample_period = period,
@@ -401,12 +399,15 @@ impl Counters {
     /// # Errors
     /// There is no slot left for one of them; then nothing has changed.
     pub fn want(&mut self, events: &[Event]) -> Result<(), TooMany> {
-        let new: Vec<&Event> = events.iter().filter(|event| !self.events.contains(event)).collect();
+        let is_known = |event: &Event| self.events.iter().any(|known| known.counts_as(event));
+        let new: Vec<&Event> = events.iter().filter(|event| !is_known(event)).collect();
         if self.events.len() + new.len() > SLOTS {
             return Err(TooMany);
         }
         self.events.extend(new.into_iter().cloned());
-        let is_wanted = |(slot, event): (usize, &Event)| u32::from(events.contains(event)) << slot;
+        let is_wanted = |(slot, event): (usize, &Event)| {
+            u32::from(events.iter().any(|wanted| wanted.counts_as(event))) << slot
+        };
         self.wanted = self.events.iter().enumerate().map(is_wanted).sum();
         Ok(())
     }

@@ -5,16 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 
 use super::budget::{Budget, Need};
 use super::catalog::{Catalog, Resolved};
 use super::open::SLOTS;
 use super::table::{Place, When};
-use crate::model::event::TableInUse;
-use crate::model::event::{Event, Role};
+use super::typed::{self, Form, Typed};
+use crate::model::event::{Event, Mode, Role, TableInUse, names};
 use crate::model::sample::{Missing, Reading};
-use crate::text::clean_str;
+use crate::text::{clean_str, nearest};
 
 /// The sets that `--events` takes besides names, and the purpose of each.
 pub const SETS: [(&str, &[Role], &str); 6] = [
@@ -50,6 +50,8 @@ pub struct Choice {
     pub tables: Vec<TableInUse>,
     /// More than fits at once was asked for by name: counts have to be scaled.
     pub takes_turns: bool,
+    /// Names of events that were asked for by name, in the order in which they were typed; refused ones are among them.
+    pub asked: Vec<String>,
 }
 
 impl From<Vec<Event>> for Choice {
@@ -80,19 +82,16 @@ struct Pick {
 }
 
 impl Chooser<'_> {
-    /// Chooses what `list` asks for: names of sets and events, separated by commas.
+    /// Chooses what `list` asks for: sets and events (see [`typed`]), separated by commas.
     ///
     /// # Errors
     /// An unknown name, one given twice, or more events than a context switch can read.
     pub fn choose(&mut self, list: &str) -> Result<Choice> {
         let mut roles: Vec<Role> = Vec::new();
         let mut names: Vec<&str> = Vec::new();
-        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        for word in typed::split(list) {
             match SETS.iter().find(|(set, ..)| *set == word) {
                 Some((_, of_set, _)) => roles.extend(of_set.iter()),
-                None if names.iter().any(|name| name.eq_ignore_ascii_case(word)) => {
-                    bail!("event '{}' is named twice", clean_str(word))
-                }
                 None => names.push(word),
             }
         }
@@ -255,33 +254,79 @@ impl Chooser<'_> {
         Pick { event, need: Need { role, place, offcore: false } }
     }
 
-    fn by_name(&mut self, name: &str, picks: &mut Vec<Pick>, choice: &mut Choice) -> Result<()> {
-        let found = match (self.catalog.named(name), Event::named(name)) {
-            (_, Ok(event)) if event.is_software() => {
-                Pick { need: Need { role: Role::Other, place: Place::Fixed, offcore: false }, event }
+    fn by_name(&mut self, text: &str, picks: &mut Vec<Pick>, choice: &mut Choice) -> Result<()> {
+        let typed = Typed::parse(text).map_err(Error::msg)?;
+        let found = match typed.form {
+            Form::Name(name) => self.named(name, &typed)?,
+            Form::Raw(_) | Form::Terms { .. } => {
+                let event = typed.encoded(self.catalog).map_err(Error::msg)?;
+                Ok(Pick {
+                    need: Need { role: Role::Other, place: Place::Any, offcore: typed.uses_offcore() },
+                    event,
+                })
             }
-            (_, Ok(event)) => match event.role {
-                role @ (Role::Cycles | Role::Instructions) => self.of_kernel(name, role),
-                role => Pick { need: Need { role, place: Place::Any, offcore: false }, event },
-            },
-            (Some(resolved), Err(_)) => match pick(resolved) {
-                Ok(found) => found,
-                Err(why) => {
-                    choice.refused.insert(resolved.entry.name.clone(), why);
-                    return Ok(());
+        };
+        let name = match found {
+            Err((name, why)) => {
+                choice.refused.insert(name.clone(), why);
+                name
+            }
+            // A set may have it already: it is counted once.
+            Ok(found) => match picks.iter().find(|pick| pick.event.counts_as(&found.event)) {
+                Some(pick) => pick.event.name.clone(),
+                None => {
+                    let name = found.event.name.clone();
+                    picks.push(found);
+                    name
                 }
             },
-            (None, Err(_)) => bail!(
-                "unknown event '{}'; sets: {}; numatop-ng list events shows what this CPU has",
-                clean_str(name),
-                SETS.map(|(set, ..)| set).join(", ")
-            ),
         };
-        if picks.iter().any(|old| old.event.name == found.event.name) {
-            bail!("event '{}' is named twice", clean_str(name));
+        if choice.asked.contains(&name) {
+            bail!("event '{}' is named twice", clean_str(text));
         }
-        picks.push(found);
+        choice.asked.push(name);
         Ok(())
+    }
+
+    /// The event with a name of the kernel or of a vendor, or the reason for which this machine cannot count it.
+    fn named(&self, name: &str, typed: &Typed<'_>) -> Result<Result<Pick, (String, Missing)>> {
+        let mut found = match (Event::named(name), self.catalog.named(name)) {
+            (Ok(event), _) if event.is_software() => {
+                Pick { need: Need { role: Role::Other, place: Place::Fixed, offcore: false }, event }
+            }
+            (Ok(event), _) => match event.role {
+                role @ (Role::Cycles | Role::Instructions) => {
+                    let pick = self.of_kernel(name, role);
+                    Pick { event: Event { name: event.name, ..pick.event }, ..pick }
+                }
+                role => Pick { need: Need { role, place: Place::Any, offcore: false }, event },
+            },
+            (Err(_), Some(resolved)) => match pick(resolved) {
+                Ok(mut found) => {
+                    found.event.elsewhere = self.catalog.elsewhere(name, &found.event);
+                    found
+                }
+                Err(why) => return Ok(Err((resolved.entry.name.clone(), why))),
+            },
+            (Err(_), None) => {
+                let kernel = names::all();
+                let known = kernel.iter().map(|event| event.name.as_str()).chain(self.catalog.names());
+                let known = known.chain(SETS.iter().map(|(set, ..)| *set));
+                bail!(
+                    "unknown event '{}'{}; sets: {}; numatop-ng list events shows what this CPU has",
+                    clean_str(name),
+                    nearest::hint(&nearest::to(name, known)),
+                    SETS.map(|(set, ..)| set).join(", ")
+                )
+            }
+        };
+        if typed.mode != Mode::Both {
+            // A part of the work is not what roles are made of.
+            found.event.role = Role::Other;
+            found.event.mode = typed.mode;
+            found.event.name = typed.text.to_owned();
+        }
+        Ok(Ok(found))
     }
 }
 

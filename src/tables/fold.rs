@@ -19,8 +19,8 @@ impl Groups {
         self.0.iter_mut().find(|(own, _)| *own == table).map(|(_, group)| group)
     }
 
-    fn two(&mut self, tables: [Table; 2]) -> [Option<&mut RowGroup>; 2] {
-        let mut found = [None, None];
+    fn some<const N: usize>(&mut self, tables: [Table; N]) -> [Option<&mut RowGroup>; N] {
+        let mut found = [const { None }; N];
         for (own, group) in &mut self.0 {
             if let Some(at) = tables.iter().position(|table| table == own) {
                 found[at] = Some(group);
@@ -106,11 +106,11 @@ impl Fold {
             hot::add(&interval.stamp, stacks, rows);
         }
         let located = LocatedSums::of(&interval.snapshot);
-        let [rows, by_node] = self.groups.two([Table::Tasks, Table::TaskNodes]);
-        tasks::add(&interval, &located.tasks, self.all, rows, by_node);
-        let [rows, by_node] = self.groups.two([Table::Containers, Table::ContainerNodes]);
+        let [rows, by_node, of_events] = self.groups.some([Table::Tasks, Table::TaskNodes, Table::Events]);
+        tasks::add(&interval, &located.tasks, self.all, (rows, by_node, of_events));
+        let [rows, by_node] = self.groups.some([Table::Containers, Table::ContainerNodes]);
         containers::add(&interval, &located.containers, rows, by_node);
-        let [rows, pairs] = self.groups.two([Table::Nodes, Table::Matrix]);
+        let [rows, pairs] = self.groups.some([Table::Nodes, Table::Matrix]);
         nodes::add(&interval, &located, rows, pairs);
     }
 

@@ -7,14 +7,14 @@ use super::cells::RowGroup;
 use super::column::columns;
 use super::interval::Interval;
 use crate::metric::located::Located;
-use crate::metric::{Value, identity, placement};
+use crate::metric::{Value, events, identity, placement};
 use crate::model::counters::Counter;
 use crate::model::event::Role;
 use crate::model::group::Group;
 use crate::model::sample::Slot;
 use crate::model::wire::NodeCounts;
 use crate::snapshot::Task;
-use crate::text::clean;
+use crate::text::{clean, clean_str};
 
 /// A task in the interval.
 pub(super) struct TaskRow {
@@ -133,6 +133,25 @@ columns! {
     }
 }
 
+/// An event of a task.
+pub(super) struct EventRow {
+    task: Arc<TaskRow>,
+    /// The place of its name in the host's list.
+    at: usize,
+    count: f64,
+}
+
+columns! {
+    pub(super) EVENTS of EventRow: row => {
+        "pid" Int row.task.task().raw.pid;
+        "start_ns" Int row.task.task().raw.leader_start_ns;
+        "tid" Int row.task.task().tid;
+        "comm" Text clean(row.task.task().raw.comm.bytes());
+        "event" Text clean_str(&row.task.interval.snapshot.host.asked[row.at]);
+        "count" Int row.count;
+    }
+}
+
 /// Whether a task has a row: it ran, waited or ended in the interval. The sum of ended threads of a live process is no task that
 /// ends.
 fn is_busy(task: &Task) -> bool {
@@ -145,8 +164,11 @@ pub(super) fn add(
     interval: &Arc<Interval>,
     located: &[Option<Located>],
     all: bool,
-    mut tasks: Option<&mut RowGroup>,
-    mut nodes: Option<&mut RowGroup>,
+    (mut tasks, mut nodes, mut of_events): (
+        Option<&mut RowGroup>,
+        Option<&mut RowGroup>,
+        Option<&mut RowGroup>,
+    ),
 ) {
     for (at, task) in interval.snapshot.tasks.iter().enumerate().filter(|(_, task)| all || is_busy(task)) {
         let located = located.get(at).copied().flatten();
@@ -156,6 +178,12 @@ pub(super) fn add(
         }
         if let Some(nodes) = &mut nodes {
             by_node(&row, task, |of_node| nodes.push(&interval.stamp, TASK_NODES, &of_node));
+        }
+        if let Some(of_events) = &mut of_events {
+            for (at, name) in interval.snapshot.host.asked.iter().enumerate() {
+                let Ok(count) = events::count(name, task, &interval.snapshot) else { continue };
+                of_events.push(&interval.stamp, EVENTS, &EventRow { task: Arc::clone(&row), at, count });
+            }
         }
     }
 }

@@ -173,6 +173,7 @@ pub(super) mod tests {
             scope: text(),
             isolated_cpus: Vec::new(),
             nohz_full_cpus: Vec::new(),
+            asked: Vec::new(),
             swap_on_zram: None,
             cgroups: None,
             node_reclaim_file: None,

@@ -64,6 +64,7 @@ pub fn all_rows() -> Selection {
         sort: by_id("cpu_pct").unwrap(),
         reversed: false,
         asked: Default::default(),
+        with_events: false,
     }
 }
 
@@ -133,6 +134,7 @@ impl World {
             scope: String::new(),
             isolated_cpus: Vec::new(),
             nohz_full_cpus: Vec::new(),
+            asked: Vec::new(),
             swap_on_zram: None,
             cgroups: None,
             node_reclaim_file: None,

@@ -30,6 +30,7 @@ pub fn host() -> HostFacts {
         tables: Vec::new(),
         isolated_cpus: Vec::new(),
         nohz_full_cpus: Vec::new(),
+        asked: Vec::new(),
         swap_on_zram: None,
         cgroups: None,
         node_reclaim_file: None,

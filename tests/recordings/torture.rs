@@ -171,6 +171,7 @@ fn shown(path: &Path, every: usize) -> usize {
         sort: &TASK_METRICS[0],
         reversed: false,
         asked: Asked::default(),
+        with_events: false,
     };
     let mut json = JsonLines::new(all());
     let (mut csv, mut text) = (Csv::new(all()), Text::new(all()));

@@ -174,6 +174,54 @@ fn each_metric_is_the_quotient_that_its_name_says() {
     assert!(not_asked.0.is_null() && not_asked.1.contains("--events"), "{not_asked:?}");
 }
 
+/// Events that a user named, with their counts in the interval.
+fn named(counts: &[(&str, u64)]) -> Bench {
+    let mut bench = Bench::counts(&counts.iter().map(|(_, count)| (Role::Other, *count)).collect::<Vec<_>>());
+    bench.host.events = counts.iter().map(|(name, _)| Event::named(name).unwrap()).collect();
+    bench.host.asked = counts.iter().map(|(name, _)| (*name).to_owned()).collect();
+    bench
+}
+
+#[test]
+fn miss_ratios_are_those_of_the_two_events() {
+    for (id, events, expected) in [
+        ("l1d_miss_pct", ["L1-dcache-loads", "L1-dcache-load-misses"], 12.5),
+        ("l1i_miss_pct", ["L1-icache-loads", "L1-icache-load-misses"], 12.5),
+        ("llc_miss_pct", ["LLC-loads", "LLC-load-misses"], 12.5),
+        ("llc_miss_pct", ["cache-references", "cache-misses"], 12.5),
+        ("dtlb_miss_pct", ["dTLB-loads", "dTLB-load-misses"], 12.5),
+        ("itlb_miss_pct", ["iTLB-loads", "iTLB-load-misses"], 12.5),
+        ("branch_miss_pct", ["branches", "branch-misses"], 12.5),
+        ("branch_miss_pct", ["branch-loads", "branch-load-misses"], 12.5),
+    ] {
+        let json = named(&[(events[0], 8_000), (events[1], 1_000)]).json();
+        assert_eq!(*value(&json, id).0, json!(expected), "{id} {events:?}");
+        let one = named(&[(events[0], 8_000)]).json();
+        let (value, why) = value(&one, id);
+        assert!(value.is_null() && why.contains("--events"), "{id}: {why}");
+    }
+}
+
+#[test]
+fn an_event_that_was_asked_for_is_a_column_everywhere() {
+    let bench = named(&[("page-faults", 1_234), ("LLC-stores", 5_000)]);
+    let text = {
+        let settings = Settings::default();
+        let mut app = App::new(settings, Theme::new(false, true));
+        app.resize(Rect::new(0, 0, 120, 24));
+        for sample in bench.samples() {
+            app.sample(Arc::new(bench.host.clone()), sample);
+        }
+        screen::text(&screen::draw(&app, 120, 24))
+    };
+    assert!(text.contains("page-faults") && text.contains("LLC-stores") && text.contains("1.2k"), "{text}");
+    let csv = bench.export(&mut |selection| Box::new(Csv::new(Selection { with_events: true, ..selection })));
+    let header = csv.lines().next().unwrap();
+    assert!(header.ends_with("page-faults,LLC-stores,exited"), "{header}");
+    assert!(csv.lines().nth(1).unwrap().ends_with(",1234.000000,5000.000000,false"), "{csv}");
+    assert_eq!(bench.json()["tasks"][0]["counters"]["LLC-stores"], 5_000);
+}
+
 #[test]
 fn containers_nodes_and_the_host_have_the_quotients_of_their_sums() {
     let bench = Bench::counts(&[

@@ -31,9 +31,12 @@ impl LiveSource {
         if let Some((_, why)) = crowded_out.first() {
             bail!("{set}: {why}");
         }
-        let new = choice.events.iter().filter(|event| !self.counts(event));
-        let names = new.map(|event| event.name.clone()).collect();
+        let new: Vec<&Event> = choice.events.iter().filter(|event| !self.counts(event)).collect();
         self.sched.want(&choice.events)?;
+        // A slot keeps the name with which it was opened first.
+        let slots = self.sched.events().iter();
+        let names = slots.filter(|known| new.iter().any(|event| event.counts_as(known)));
+        let names = names.map(|event| event.name.clone()).collect();
         self.fresh = Fresh { names, seen: false };
         self.check.pmu.choose(&choice);
         for cpu in self.online.clone() {
@@ -49,7 +52,7 @@ impl LiveSource {
     }
 
     fn counts(&self, event: &Event) -> bool {
-        let slot = self.sched.events().iter().position(|other| other == event);
+        let slot = self.sched.events().iter().position(|other| other.counts_as(event));
         slot.is_some_and(|slot| self.sched.wants(slot))
     }
 

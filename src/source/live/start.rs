@@ -232,6 +232,7 @@ fn host_facts(options: &LiveOptions, check: &HostCheck, topology: Topology, even
         node_reclaim_file: topology.nodes.first().and_then(|node| kernel::node_reclaim_file(root, node.id)),
         topology,
         events,
+        asked: options.events.asked.clone(),
         tables: options.events.tables.clone(),
         missing: BTreeMap::new(),
         scope: options.scope_text.clone(),

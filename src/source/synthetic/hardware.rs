@@ -46,6 +46,7 @@ pub(super) fn host() -> HostFacts {
         scope: String::new(),
         isolated_cpus: Vec::new(),
         nohz_full_cpus: Vec::new(),
+        asked: Vec::new(),
         swap_on_zram: None,
         cgroups: Some(CgroupFacts {
             mode: CgroupMode::V2,

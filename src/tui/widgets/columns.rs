@@ -5,7 +5,7 @@ use crate::metric::container::{CONTAINER, CONTAINER_METRICS};
 use crate::metric::identity::{CGROUP, COMM, NAME_LEAST, PID, THREADS, TID, USER};
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::placement::MEM_PCT_BY_NODE;
-use crate::metric::{Metric, task};
+use crate::metric::{Metric, events, task};
 use crate::model::sample::HostFacts;
 use crate::snapshot::{Container, Node, Task};
 
@@ -33,11 +33,15 @@ pub struct Columns<R: 'static> {
 /// sorted by is among them, whatever it is.
 pub fn tasks_for(width: u16, host: &HostFacts, threads: bool, sorted: &str) -> Vec<&'static Metric<Task>> {
     let urgent = [COMM.id, sorted, if threads { TID.id } else { PID.id }];
+    // Events that were asked for by name are shown, refused ones with their reason.
+    let asked: Vec<&'static Metric<Task>> = events::asked(host).collect();
+    let find = |id: &str| task::by_id(id).or_else(|| asked.iter().copied().find(|metric| metric.id == id));
     let fitting = TASK_PRIORITY.iter().filter_map(|id| task::by_id(id)).filter(|metric| metric.fits(host));
+    let wanted = urgent.into_iter().chain([task::CPU_PCT.id]).chain(asked.iter().map(|metric| metric.id));
     let wanted: Vec<&str> =
-        urgent.into_iter().chain(fitting.map(|metric| metric.id)).chain(threads.then_some(PID.id)).collect();
-    let chosen = fill(width, &wanted, |id| task::by_id(id).map(Metric::least_width));
-    let mut metrics: Vec<_> = chosen.into_iter().filter_map(task::by_id).collect();
+        wanted.chain(fitting.map(|metric| metric.id)).chain(threads.then_some(PID.id)).collect();
+    let chosen = fill(width, &wanted, |id| find(id).map(Metric::least_width));
+    let mut metrics: Vec<_> = chosen.into_iter().filter_map(find).collect();
     metrics.sort_by_key(|metric| {
         TASK_ORDER.iter().position(|id| *id == metric.id).unwrap_or_else(|| {
             // A metric that is only here because the table is sorted by it stands before the name.

@@ -8,6 +8,7 @@ mod ids;
 mod known;
 mod machine;
 mod printed;
+mod typed;
 mod upstream;
 
 use std::path::Path;
@@ -38,6 +39,10 @@ const NEOVERSE_V1: machine::Cpu = Arm(0x41, 0xd40);
 
 fn catalog(machine: &Machine) -> Catalog {
     Catalog::read(&machine.root, None).unwrap()
+}
+
+fn budget_of(machine: &Machine, catalog: &Catalog) -> Budget {
+    Budget::read(&machine.root, catalog, true, None)
 }
 
 fn everything_opens(_: &[Event]) -> Result<(), Missing> {
@@ -456,7 +461,7 @@ fn names_may_take_turns_and_mistakes_are_named() {
     let mut chooser = Chooser { catalog: &catalog, budget, subnuma: false, opens: &mut opens };
     let error = chooser.choose("basic,LONGEST_LAT_CACHE.MIS").unwrap_err().to_string();
     assert!(error.contains("LONGEST_LAT_CACHE.MIS") && error.contains("list events"), "{error}");
-    assert!(chooser.choose("cycles,basic").unwrap_err().to_string().contains("twice"));
+    assert!(chooser.choose("cycles,cycles").unwrap_err().to_string().contains("twice"));
 }
 
 /// A table of a user may rank its events as it likes.
