@@ -7,11 +7,14 @@ use crate::container::lookup;
 use crate::program::{asked_file, launch};
 use crate::{calibrate, symbolize};
 
+/// The whole of such a process.
+type Main = fn() -> ExitCode;
+
 /// Does the work of such a process, where this one was started as one. Every program that makes a live source calls it first:
 /// one that does not would begin anew as itself.
 pub fn started_as() -> Option<ExitCode> {
     let name = std::env::args_os().next()?;
-    let mains: [(&str, fn() -> ExitCode); 7] = [
+    let mains: [(&str, Main); 7] = [
         (symbolize::child::NAME, symbolize::child::main),
         (symbolize::namer::NAME, symbolize::namer::main),
         (asked_file::NAME, asked_file::main),
