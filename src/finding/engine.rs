@@ -17,7 +17,7 @@ pub(super) use self::rows::Uses;
 use self::state::{Episode, Past};
 use self::undecided::{Asked, Stretch};
 use super::fit::Near;
-use super::history::{MachineSums, RowSums, Series, machine_over};
+use super::history::{Limits, MachineSums, RowSums, Series, machine_over};
 use super::hold;
 use super::rule::{Blindness, Look, Rule};
 use super::verdict::Doubt;
@@ -410,7 +410,14 @@ impl Engine {
                 Subject::Container(id) => {
                     let Some(at) = rows.containers.get(id) else { continue };
                     let row = &snapshot.containers[*at];
-                    self.sums.entry(subject).or_default().add(from, to, keep, |sums| sums.add_container(row));
+                    let series = self.sums.entry(subject.clone()).or_default();
+                    // A window with two quotas or two lists in it says nothing about either.
+                    let limits = Limits::of(row);
+                    if series.newest().is_some_and(|sums: &RowSums| sums.limits != limits) {
+                        self.sums.remove(&subject);
+                        continue;
+                    }
+                    series.add(from, to, keep, |sums| sums.add_container(row, limits));
                 }
                 _ => {}
             }

@@ -67,6 +67,11 @@ impl<T: Default> Series<T> {
         self.since(since_ns).fold(0, |sum: u64, segment| sum.saturating_add(segment.measured_ns))
     }
 
+    /// The sums of the last segment.
+    pub fn newest(&self) -> Option<&T> {
+        self.0.back().map(|segment| &segment.sums)
+    }
+
     /// The end of the last segment; 0 where none is.
     pub fn end_ns(&self) -> u64 {
         self.0.back().map_or(0, |segment| segment.to_ns)
@@ -84,6 +89,28 @@ pub struct RowSums {
     waits: (u64, f64),
     /// Throttled time of a container and when it was read, both at the first reading in the segment.
     pub throttled: Option<(u64, u64)>,
+    /// Limits of a container.
+    pub limits: Limits,
+}
+
+/// Limits of a container that decide what its numbers mean; `None` where they were not read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Limits {
+    quota_milli: Option<u64>,
+    cpus: Option<String>,
+    mems: Option<String>,
+}
+
+impl Limits {
+    /// Those of a container now.
+    pub fn of(row: &Container) -> Limits {
+        let Some(raw) = row.raw.as_deref() else { return Limits::default() };
+        Limits {
+            quota_milli: raw.cpu_quota_milli.clone().ok().flatten(),
+            cpus: raw.cpus.clone().ok(),
+            mems: raw.mems.clone().ok(),
+        }
+    }
 }
 
 impl RowSums {
@@ -98,7 +125,8 @@ impl RowSums {
     }
 
     /// Adds an interval of a container.
-    pub fn add_container(&mut self, row: &Container) {
+    pub fn add_container(&mut self, row: &Container, limits: Limits) {
+        self.limits = limits;
         self.counts += &*row.sum.delta;
         self.remote += &row.remote;
         let before = row.raw.as_ref().and_then(|raw| raw.throttled_before);

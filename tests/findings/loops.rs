@@ -1,10 +1,10 @@
 //! Closed loops of made-up machines: the printed command is carried out in the world, the check comes true in its time, the finding
 //! ends by itself, and what undoes the command brings it back. Real kernels are the matter of the guests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use numatop_ng::finding::{Check, Engine, Finding, Options};
+use numatop_ng::finding::{Check, Engine, Finding, Options, Severity};
 use numatop_ng::model::group::Group;
 use numatop_ng::model::sample::{CgroupFacts, CgroupMode, FilePages, Sample, VmStat};
 use numatop_ng::model::topology::parse_cpulist;
@@ -194,6 +194,13 @@ fn closes(id: &str, world: Machine, seconds: u64) -> (Loop, Finding) {
     let finding = closed.finding(id).unwrap_or_else(|| panic!("{id}: {:?}", lines(&closed.engine))).clone();
     let commands = command_lines(&finding.told.commands);
     assert!(!commands.is_empty(), "{id} prints nothing to do now");
+    let grave = |engine: &Engine| -> BTreeMap<String, Severity> {
+        let all = engine.findings().iter().chain(engine.ended());
+        all.filter(|finding| finding.severity > Severity::Info)
+            .map(|finding| (format!("{:?}", finding.key), finding.severity))
+            .collect()
+    };
+    let before = grave(&closed.engine);
     commands.iter().for_each(|line| carry_out(&mut closed.machine, line));
     assert!(!finding.told.check.is_empty(), "{id} has nothing to check");
     let within = finding.told.check.iter().map(|check| check.within_s as u64).max().unwrap();
@@ -206,6 +213,9 @@ fn closes(id: &str, world: Machine, seconds: u64) -> (Loop, Finding) {
     assert!(closed.finding(id).is_none(), "{id} goes on: {:?}", lines(&closed.engine));
     let ended = closed.engine.ended().any(|ended| ended.key == finding.key);
     assert!(ended, "{id} did not end");
+    // Nor does a cure make a finding, in this minute or the next.
+    closed.watch(60);
+    assert_eq!(grave(&closed.engine), before, "{id}: what its cure makes");
     // The stop condition, which says to go back, has not come true.
     for stop in &finding.told.stop {
         let gone = !closed.snapshot.as_ref().unwrap().tasks.is_empty() && closed.is_true(stop);

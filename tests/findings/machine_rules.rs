@@ -7,8 +7,8 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::Counts;
 
 use crate::world::{
-    Actor, BOOT_NS, DOCKER, GIB, Machine, S, Shape, TWO, blind, commands, each_second, files, found, lines,
-    machine, pages, watch,
+    Actor, BOOT_NS, DOCKER, GIB, Machine, S, Shape, TWO, blind, commands, each_second, files, fold, found,
+    lines, machine, pages, samples, watch,
 };
 
 mod zone_reclaim {
@@ -165,6 +165,28 @@ mod quota_throttled {
         let id = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
         assert_eq!(commands(&found[0]), [format!("docker update --cpus 3 {id}")]);
         assert!((found[0].told.gain.at_most.unwrap() - 0.6).abs() < 0.01);
+    }
+
+    /// Its quota is raised from 0.75 to 4 CPUs in second 70, as it is printed: the throttled time of before, over the quota of now,
+    /// would be bursts.
+    #[test]
+    fn a_quota_that_was_raised_makes_no_bursts() {
+        let mut world = world(0.75, 750, 900);
+        each_second(&mut world, |machine, second| {
+            let (throttled_ms, quota_milli) = (second.min(70) * 900, if second < 70 { 750 } else { 4000 });
+            machine.actors[0].runs = vec![(0, if second < 70 { 75.0 } else { 200.0 })];
+            let mut raw = files("0-31", "0-1");
+            (raw.cpu_quota_milli, raw.read_ns) = (Ok(Some(quota_milli)), BOOT_NS + second * S);
+            raw.throttled_ns = Ok(throttled_ms * 1_000_000);
+            let before = second.saturating_sub(1);
+            raw.throttled_before = (second > 0).then(|| (BOOT_NS + before * S, before.min(70) * 900_000_000));
+            machine.groups = [(DOCKER, Arc::new(raw))].into();
+        });
+        let (host, samples) = samples(world, 150, 1000);
+        let engine = fold(&host, &samples).0;
+        let ended: Vec<Severity> = engine.ended().map(|finding| finding.severity).collect();
+        assert_eq!(ended, [Severity::Info], "{:?}", engine.findings());
+        assert!(engine.findings().is_empty());
     }
 
     /// Most quotas of pods are below half a CPU, less than other rules look at.
