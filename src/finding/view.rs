@@ -16,7 +16,7 @@ use crate::model::cgroup_path;
 use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Hints, Missing, NodeRaw, Reading, TaskRaw};
-use crate::model::topology::{Device, Topology, parse_cpulist};
+use crate::model::topology::{self, Device, Topology, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
 use crate::snapshot::{Container, Node, ProcessGroup, Snapshot, Task};
 
@@ -341,6 +341,13 @@ impl<'a> View<'a> {
     /// Nodes with CPUs and memory.
     pub fn whole_nodes(&self) -> Vec<NodeId> {
         whole_nodes(self.topology()).collect()
+    }
+
+    /// Nodes with memory that is not a tier of its own: those with CPUs, and those whose CPUs are all offline, which is memory that
+    /// stayed behind.
+    pub fn nodes_to_leave(&self) -> Vec<NodeId> {
+        let has = |node: &&topology::Node| node.mem_total_bytes > 0 && !self.topology().is_tier(node);
+        self.topology().nodes.iter().filter(has).map(|node| node.id).collect()
     }
 
     /// Nodes of these CPUs.

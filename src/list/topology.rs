@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::model::topology::{Device, Llc, Node, Topology, format_cpulist};
 use crate::model::units::{CpuId, NodeId};
-use crate::text::{hanging, words};
+use crate::text::{hanging, plural, words};
 
 /// The machine as text of at most `width` columns, in ASCII. Only a single word longer than that, such as a
 /// device name, makes a line longer.
@@ -103,7 +103,10 @@ fn nodes(topology: &Topology, width: usize) -> String {
             memory(node.mem_free_bytes),
             cores(topology, node)
         );
-        text += &if node.memory_only() {
+        let offline = topology.offline_cpus().filter(|cpu| cpu.node == Some(node.id)).count();
+        text += &if node.cpus.is_empty() && offline > 0 {
+            hanging(&prefix, words(&format!("none, {} offline", plural(offline, "CPU"))), width)
+        } else if node.memory_only() {
             hanging(&prefix, words("none, memory only"), width)
         } else if node.cpus.is_empty() {
             hanging(&prefix, words("none"), width)

@@ -243,6 +243,11 @@ impl Topology {
         self.cpus.iter().filter(|cpu| !cpu.online)
     }
 
+    /// Whether a node is a tier of memory, as CXL and persistent memory are: it has memory and no CPU, not even an offline one.
+    pub fn is_tier(&self, node: &Node) -> bool {
+        node.memory_only() && !self.offline_cpus().any(|cpu| cpu.node == Some(node.id))
+    }
+
     /// Properties of this machine that make numbers misleading, one sentence each, with the remedy.
     pub fn warnings(&self) -> Vec<String> {
         warnings::of(self)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use numatop_ng::finding::{Confidence, Kind, Severity};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Comm, Counts, MemPolicy};
+use numatop_ng::model::units::NodeId;
 
 use crate::sharing::{of_segment, sharing};
 use crate::world::{
@@ -19,6 +20,21 @@ mod memory_on_other_node {
     fn world(remote: u32) -> Machine {
         let actor = Actor { rss: 8 * GIB, memory: pages(remote), ..Actor::new(815, "postgres") };
         machine(TWO, vec![actor.runs(&[(0, 100.0)])])
+    }
+
+    /// All CPUs of node 1 are offline: its memory is no tier, and stayed behind.
+    #[test]
+    fn memory_of_a_node_whose_cpus_are_offline_is_found() {
+        let mut world = world(88);
+        let topology = &mut Arc::make_mut(&mut world.host).topology;
+        topology.nodes[1].cpus.clear();
+        // The kernel tells no socket of a CPU that is offline.
+        topology.sockets = 1;
+        for cpu in topology.cpus.iter_mut().filter(|cpu| cpu.node == Some(NodeId(1))) {
+            cpu.online = false;
+        }
+        let found = found(world, 70, "memory-on-other-node");
+        assert_eq!(commands(&found[0])[0], "migratepages 815 1 0");
     }
 
     #[test]

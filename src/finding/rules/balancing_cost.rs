@@ -57,7 +57,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     }
     // Whether it promotes pages or balances nodes is not known where memory without CPUs is.
-    let tiered = view.topology().nodes.iter().any(|node| node.memory_only());
+    let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
     let mut confidence = if tiered { Confidence::Suspected } else { Confidence::Measured };
     let subject = of.subject();
     let mut evidence = vec![

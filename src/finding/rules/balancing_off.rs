@@ -53,7 +53,7 @@ fn sees(view: &View<'_>, rule: &'static Rule, task: &Task) -> Result<bool, ()> {
 fn look(view: &View<'_>) -> Result<Look, Look> {
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
     let mode = input(mode, "the switch of NUMA balancing is not known")?;
-    if mode != 0 || view.topology().nodes.iter().any(|node| node.memory_only()) {
+    if mode != 0 || view.topology().nodes.iter().any(|node| view.topology().is_tier(node)) {
         return Ok(Look::Quiet);
     }
     let now = waiting::now(view);

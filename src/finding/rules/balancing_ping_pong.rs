@@ -102,8 +102,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let (taken, given): (f64, f64) =
         traffic.iter().fold((0.0, 0.0), |(taken, given), (_, i, o)| (taken + i, given + o));
     let all = taken.max(given);
-    let tiers =
-        traffic.iter().any(|(node, ..)| view.topology().node(*node).is_none_or(|node| node.memory_only()));
+    let tiers = traffic
+        .iter()
+        .any(|(node, ..)| view.topology().node(*node).is_none_or(|node| view.topology().is_tier(node)));
     if all <= 0.0 || tiers || (moved as f64) < all * 0.8 {
         return Ok(Look::Quiet);
     }

@@ -109,7 +109,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let away =
         elsewhere.map_or(placed.outside(&here), |elsewhere| placed.memory() * elsewhere.kernel / 100.0);
     let room = memory_room(view, &here);
-    let from: Vec<NodeId> = placed.sources(&here).into_iter().filter(|node| whole.contains(node)).collect();
+    let sources = view.nodes_to_leave();
+    let from: Vec<NodeId> = placed.sources(&here).into_iter().filter(|node| sources.contains(node)).collect();
     if away > room || from.is_empty() {
         return Ok(Look::Excused("no-room"));
     }

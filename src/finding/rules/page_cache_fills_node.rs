@@ -123,7 +123,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let mib = (seen.plan.bytes / (1u64 << 20) as f64).ceil() as u64;
     let outside = &seen.evidence[0];
     // Where memory without CPUs exists, reclaim of a node would demote there.
-    let tiered = view.topology().nodes.iter().any(|node| node.memory_only());
+    let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
     let by_node =
         view.snapshot.host.node_reclaim_file == Some(true) && !tiered && view.topology().nodes.len() <= 64;
     let empty = if by_node {

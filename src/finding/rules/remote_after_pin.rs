@@ -95,9 +95,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if guards::is_interleaved(policy) || guards::names_others(policy, &home) {
         return Ok(Look::Quiet);
     }
-    // Nodes without CPUs are a choice of their own: only memory on whole nodes is memory that stayed behind.
-    let whole = view.whole_nodes();
-    let from: Vec<NodeId> = placed.sources(&home).into_iter().filter(|node| whole.contains(node)).collect();
+    // A tier without CPUs is a choice of its own: only other memory is memory that stayed behind.
+    let sources = view.nodes_to_leave();
+    let from: Vec<NodeId> = placed.sources(&home).into_iter().filter(|node| sources.contains(node)).collect();
     let behind = placed.memory_pct(&from);
     if behind < view.limit("outside") {
         return Ok(Look::Quiet);

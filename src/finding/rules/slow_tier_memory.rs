@@ -48,8 +48,7 @@ pub(super) static RULE: Rule = Rule {
 
 /// Nodes with memory and no CPUs.
 fn tiers(view: &View<'_>) -> Vec<NodeId> {
-    let tier = |node: &&crate::model::topology::Node| node.cpus.is_empty() && node.mem_total_bytes > 0;
-    view.topology().nodes.iter().filter(tier).map(|node| node.id).collect()
+    view.topology().nodes.iter().filter(|node| view.topology().is_tier(node)).map(|node| node.id).collect()
 }
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
