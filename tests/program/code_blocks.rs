@@ -261,3 +261,38 @@ fn commands_that_need_no_privilege_run_as_pasted() {
         }
     });
 }
+
+/// Options are checked before privileges, so that a refusal for the privilege means that the options are right. Names of
+/// containers, processes and nodes are those of another machine.
+#[test]
+fn commands_for_root_have_options_that_fit_together() {
+    let elsewhere =
+        ["container", "process", "pod", "unit", "cgroup"].map(|kind| format!("there is no {kind}"));
+    let elsewhere = [&elsewhere[..], &["the machine has no ".to_owned()]].concat();
+    let commands: BTreeSet<Vec<String>> = typed()
+        .into_iter()
+        .filter(|(_, words, sudo)| {
+            *sudo
+                && !words
+                    .get(1)
+                    .is_some_and(|word| ["selftest", "doctor", "calibrate"].contains(&word.as_str()))
+        })
+        .map(|(_, words, _)| words)
+        .collect();
+    assert!(commands.len() > 20, "{} commands", commands.len());
+    for words in commands {
+        let here = Scratch::new();
+        let mut command = if rustix::process::geteuid().is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program::beside_tests()]);
+            command
+        } else {
+            Command::new(program::beside_tests())
+        };
+        let ran = command.args(&words[1..]).current_dir(here.path()).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let wrong =
+            ran.status.code() == Some(2) && !elsewhere.iter().any(|name| said.contains(name.as_str()));
+        assert!(!ran.status.success() && !wrong, "{}: {:?}\n{said}", words.join(" "), ran.status.code());
+    }
+}
