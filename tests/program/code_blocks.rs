@@ -169,7 +169,7 @@ fn runs(words: &[String]) -> bool {
     let enough = match words.get(1).map_or("", String::as_str) {
         "export" if !cfg!(feature = "parquet") => !has("parquet"),
         "replay" | "export" | "report" | "diff" => true,
-        "diagnose" => path || has("--explain"),
+        "diagnose" => path || has("--explain") || has("--demo"),
         "list" | "topology" => true,
         "selftest" => has("--list"),
         "--demo" => has("-b") && has("-n"),
