@@ -23,7 +23,7 @@ help:
 	@echo 'make traces     exports for Perfetto, pprof and flame graphs, opened by their own readers, which it installs'
 	@echo 'make bench      the measurements of docs/performance.md'
 	@echo 'make prometheus the exporter against a real Prometheus, which it installs'
-	@echo 'make parquet    Parquet files in DuckDB, polars and pyarrow, which it installs, and the queries of docs/fleet.md (parquet-all: Spark, ClickHouse)'
+	@echo 'make parquet    Parquet files in DuckDB, polars and pyarrow, which it installs, and the queries of docs/tables.md (parquet-all: Spark, ClickHouse)'
 	@echo 'make programs   memory in use of programs that people run, which it installs; the cost of sampling'
 	@echo 'make inspect    the BPF programs and maps as the kernel has them: sizes, work of the verifier, memory'
 	@echo 'make pages      pages of reports in a browser without a screen: errors, requests, widths, themes, contrast, print'

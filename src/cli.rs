@@ -161,7 +161,7 @@ pub enum Command {
     },
     /// Say what is wrong with the placement of memory and work, and what to type about it; exits with 5 if something is.
     #[command(
-        after_help = "numatop-ng list findings has the rules, docs/findings.md their conditions. Nothing is changed: commands \
+        after_help = "numatop-ng list findings has the rules, docs/rules.md their conditions. Nothing is changed: commands \
                       are only printed."
     )]
     Diagnose(Box<DiagnoseArgs>),

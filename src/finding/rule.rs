@@ -161,7 +161,7 @@ pub struct Limit {
     pub on: f64,
     /// From where on it does not hold any more.
     pub off: f64,
-    /// `[S2]` of the sources in docs/findings.md, or `reasoned: …`.
+    /// `[S2]` of the sources in docs/rules.md, or `reasoned: …`.
     pub source: &'static str,
 }
 

@@ -38,34 +38,21 @@ pub fn explain(rule: &Rule, width: usize) -> String {
     out
 }
 
-/// All rules as tables in markdown, one for each group: the list in docs/findings.md.
+/// All rules as tables in markdown, one for each group: the list in docs/rules.md. [`explain`] has limits and guards.
 pub fn render_markdown() -> String {
     let mut groups: Vec<Group> = RULES.iter().map(|rule| rule.group).collect();
     groups.sort_unstable();
     groups.dedup();
     let mut out = String::new();
     for group in groups {
-        out += &format!(
-            "### {}\n\n| rule | at most | held | condition | not when |\n|---|---|---|---|---|\n",
-            group.title()
-        );
+        out += &format!("## {}\n\n| rule | at most | held | condition |\n|---|---|---|---|\n", group.title());
         for rule in RULES.iter().filter(|rule| rule.group == group) {
-            let limits: Vec<String> = rule
-                .limits
-                .iter()
-                .map(|limit| format!("{} {} ({})", limit.name, limit.on, limit.source))
-                .collect();
-            let limits =
-                if limits.is_empty() { String::new() } else { format!(" Limits: {}.", limits.join("; ")) };
-            let guards: Vec<String> =
-                rule.not_when.iter().map(|(word, meaning)| format!("*{word}*: {meaning}")).collect();
             out += &format!(
-                "| `{}` | {} | {} s | {}{limits} | {} |\n",
+                "| `{}` | {} | {} s | {} |\n",
                 rule.id,
                 rule.gravest.name(),
                 rule.hold.on_s,
-                rule.about,
-                guards.join("; ")
+                rule.about
             );
         }
         out.push('\n');

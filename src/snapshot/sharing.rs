@@ -94,7 +94,7 @@ fn add(sum: &mut Vec<f64>, part: impl IntoIterator<Item = f64>) {
     }
 }
 
-/// The least memory whose place matters, bytes: numad's threshold (S2 of docs/findings.md), or a twentieth of the smallest node.
+/// The least memory whose place matters, bytes: numad's threshold (S2 of docs/rules.md), or a twentieth of the smallest node.
 pub fn large_bytes(topology: &Topology) -> f64 {
     const LARGE: f64 = (300u64 << 20) as f64;
     let sizes = topology.nodes.iter().map(|node| node.mem_total_bytes as f64);

@@ -1,5 +1,5 @@
 //! The cases of the field: each world has the finding that its engineers looked for with several tools, within the time of its
-//! rule and 5 s, and no other cause. The table in docs/findings.md is made of them.
+//! rule and 5 s, and no other cause. The table in README.md beside this file is made of them.
 
 use std::fs;
 use std::path::Path;
@@ -241,7 +241,7 @@ const END: &str = "\n<!-- end of the table -->";
 
 #[test]
 fn each_case_has_its_finding_and_the_document_has_them_all() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/findings.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/findings/README.md");
     let text = fs::read_to_string(&path).unwrap();
     let (head, rest) = text.split_once(BEGIN).unwrap();
     let (table, tail) = rest.split_once(END).unwrap();

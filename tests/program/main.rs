@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod cli;
+mod code_blocks;
 #[path = "../common/mod.rs"]
 mod common;
 mod demo;
@@ -13,6 +14,7 @@ mod fixture;
 mod followed;
 mod goldens;
 mod left_behind;
+mod links;
 mod packages;
 mod pages;
 #[cfg(feature = "parquet")]

@@ -1,5 +1,5 @@
-//! The picture of the screen in the README, drawn by the code that draws the screen, and the page of a report in docs/: both of
-//! the demo machine.
+//! The pictures of screens in the README and in docs/tour.md, drawn by the code that draws the screen, and the page of a report in
+//! docs/: all of the demo machine.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,6 +15,7 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 
 use crate::common;
+use common::press;
 use common::screen::draw;
 
 /// Set to rewrite the picture instead of comparing with it.
@@ -144,4 +145,23 @@ fn the_picture_in_the_readme_is_the_screen() {
     app.state.demo = true;
     let drawn = svg(&draw(&app, SIZE.0, SIZE.1));
     compare("docs/screen.svg", &drawn);
+}
+
+/// The frames of docs/tour.md, by the keys that lead there from the first screen after `ticks` seconds of the demo.
+const TOUR: [(&str, usize, &[&str]); 3] = [
+    ("docs/tour-details.svg", 40, &["Down", "Enter"]),
+    ("docs/tour-nodes.svg", 8, &["2", "x"]),
+    ("docs/tour-findings.svg", 130, &["f"]),
+];
+
+#[test]
+fn the_frames_of_the_tour_are_screens() {
+    for (file, ticks, keys) in TOUR {
+        let mut app = common::app(&mut demo_machine(), ticks, SIZE, Theme::new(true, false));
+        app.state.demo = true;
+        for key in keys {
+            press(&mut app, key);
+        }
+        compare(file, &svg(&draw(&app, SIZE.0, SIZE.1)));
+    }
 }

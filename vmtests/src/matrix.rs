@@ -14,9 +14,8 @@ const BEGIN: &str = "<!-- printed by vmtests/run --matrix -->\n";
 const END: &str = "<!-- end of the matrix -->\n";
 
 const LEGEND: &str = "\
-yes: compared with a truth and right, on two nodes or on the [machines](vmtests/topologies.toml) in parentheses, on those
-behind “some” in part; partly: some of it was skipped or not run; –: not run there. [docs/lab.md](docs/lab.md) says what
-each row compares with.
+yes: compared with a truth and right, on two nodes or on the [machines](../vmtests/topologies.toml) in parentheses. Machines behind
+“some” ran a part of the cases. partly: some cases were skipped or not run. –: not run there. [lab.md](lab.md) lists the cases.
 ";
 
 /// The source of one cell of the table: every run of the cases of a row on a kernel and architecture.
@@ -120,7 +119,9 @@ pub fn render(lines: &[Line], planned: &[Job]) -> String {
     }
     text.push('\n');
     for (index, note) in notes.0.iter().enumerate() {
-        text.push_str(&format!("* [{}] {note}\n", index + 1));
+        // A message of the tool is code: what it names is no Markdown.
+        let quote = if note.starts_with("numatop-ng: ") { "`" } else { "" };
+        text.push_str(&format!("* [{}] {quote}{note}{quote}\n", index + 1));
     }
     text.push('\n');
     text + END

@@ -19,7 +19,7 @@ const CONVERGING_POINTS: f64 = 5.0;
 pub(super) static RULE: Rule = Rule {
     id: "balancing-cost",
     title: "NUMA balancing costs and brings nothing",
-    about: "NUMA balancing takes 5 % of a process's time or more, and its placement gets no better by that.",
+    about: "NUMA balancing takes at least 5 % of a process's time without improving its placement.",
     not_when: &[
         ("converging", "its share of remote memory has fallen by 5 points"),
         ("starting", "it is younger than 120 s: first scans are fast by design"),

@@ -19,8 +19,8 @@ const EVIDENCE: usize = 5;
 pub(super) static RULE: Rule = Rule {
     id: "balancing-off",
     title: "NUMA balancing is off",
-    about: "NUMA balancing is off, and three processes or a tenth of the machine's busy time could run nearer to their \
-            memory: the conditions of spread-over-nodes or memory-on-other-node hold for them.",
+    about: "NUMA balancing is off although three processes, or a tenth of the busy time, could run nearer to their \
+            memory, by the conditions of spread-over-nodes or memory-on-other-node.",
     not_when: &[
         ("bound", "they are bound: balancing would not move them"),
         ("tiering", "a node has no CPUs: the switch is that of memory tiers, too"),

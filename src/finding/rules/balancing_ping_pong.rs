@@ -19,8 +19,7 @@ const SECONDS: f64 = 90.0;
 pub(super) static RULE: Rule = Rule {
     id: "balancing-ping-pong",
     title: "NUMA balancing moves memory to and fro",
-    about: "NUMA balancing moves a tenth of a process's memory or more in 90 s, and as much comes back: nodes take in about as \
-            many pages as they give out, nearly all of them of this process.",
+    about: "NUMA balancing moves a tenth of a process's memory in 90 s, and about as many pages come back.",
     not_when: &[
         ("one-way", "its pages go to nodes that give few back: balancing brings them to where they are used"),
         ("churn", "it has as many page faults as pages that move: new memory moves, not the same"),

@@ -18,9 +18,8 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-busy-cpus",
     title: "Bound to busy CPUs",
-    about: "The affinity of a process leaves it CPUs that are busy, with its own threads or with others; its threads wait a \
-            quarter of a second in each second, and at least one other CPU is idle. An info where it is bound to all CPUs of \
-            a node.",
+    about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs idle. An info where it is bound \
+            to all CPUs of a node.",
     not_when: &[
         ("cpuset", "the cpuset of its container leaves it these CPUs: cpus-too-few looks at it"),
         ("isolated", "the CPUs that are idle are isolated"),

@@ -20,8 +20,8 @@ use crate::snapshot::{Container, Task};
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-full-node",
     title: "It may use a full node only",
-    about: "It may take memory from some nodes only, these have none left, and it waits for memory while other nodes have free \
-            memory.",
+    about: "A process may use memory of some nodes only. They are full and it waits for memory, while other nodes have \
+            room.",
     not_when: &[
         ("streaming", "only page cache is turned over there: no swap, no pressure"),
         ("limit", "a container at its memory limit explains it"),

@@ -16,9 +16,8 @@ const MAY_WAIT: [u32; 2] = [3, 5];
 pub(super) static RULE: Rule = Rule {
     id: "cores-exhausted",
     title: "All cores are busy with all threads",
-    about: "Nine of ten cores have all of their hardware threads busy: a CPU more is a part of a core that is in use. An \
-            info: a full machine is what many want. A warning where counters say that a second thread adds little, and the \
-            quotas of the containers that run are a tenth more than the cores can do: more was promised than there is.",
+    about: "Nine of ten cores have all hardware threads busy. A warning where counters show little gain from the second \
+            thread, and quotas promise a tenth more than the cores can do.",
     not_when: &[
         ("no-smt", "a core has one thread"),
         ("nice", "half of the time or more is of tasks with nice 10 or above, SCHED_BATCH or SCHED_IDLE"),

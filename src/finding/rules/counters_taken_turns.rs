@@ -10,7 +10,7 @@ use crate::metric::task::COUNTERS_RUNNING_PCT;
 pub(super) static RULE: Rule = Rule {
     id: "counters-taken-turns",
     title: "Counters take turns with others",
-    about: "Hardware counters were on the PMU for less than 95 % of the time: counts are scaled up.",
+    about: "Hardware counters were on the PMU for less than 95 % of the time; counts are scaled up.",
     not_when: &[
         ("short", "it lasts less than 30 s, as perf stat beside it does"),
         ("no-counters", "none is open"),

@@ -16,7 +16,7 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "cpus-and-memory-apart",
     title: "CPUs of one node, memory of another",
-    about: "The nodes of the CPUs that it may use have none of the nodes that it may take memory from: every access is remote.",
+    about: "The CPUs and the memory that a process may use have no node in common: every access is remote.",
     not_when: &[
         ("memory-only", "the nodes of its memory have no CPUs: a choice"),
         ("no-memory", "the nodes of its CPUs have no memory"),

@@ -14,8 +14,8 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "cpus-too-few",
     title: "Its CPUs are too few",
-    about: "A container may use fewer CPUs than the machine has, all of them are busy, its threads wait, and others are idle. An \
-            info, because such a set is a choice; a warning where its own quota is larger than its CPUs.",
+    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs idle. A warning where its \
+            quota exceeds its CPUs.",
     not_when: &[
         ("quota", "its quota is no larger than its CPUs"),
         ("isolated", "the CPUs that are idle are isolated"),

@@ -14,9 +14,8 @@ const LOCAL: u32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "distances-wrong",
     title: "The firmware's distances are wrong",
-    about: "Distances between nodes contradict themselves: to a node it is farther than back, a node is not 10 from itself, \
-            another one is as near as that, or nodes of one socket are as far apart as sockets. Or the latencies that calibrate \
-            measured are 1.5 times what the firmware says or more, or less by as much.",
+    about: "The firmware's distances between nodes (SLIT) contradict each other, or differ from the latencies of \
+            calibrate by a factor of 1.5 or more.",
     not_when: &[
         ("vm", "it is a virtual machine: hypervisors make distances up"),
         (

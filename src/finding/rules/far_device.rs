@@ -19,8 +19,8 @@ use crate::snapshot::Container;
 pub(super) static RULE: Rule = Rule {
     id: "far-device",
     title: "Its disks are on another node",
-    about: "A container or a unit runs on one node and uses disks of another one: four fifths of what it reads and writes there. An info, \
-            because it is not measured what that costs.",
+    about: "A container or unit runs on one node, and four fifths of its disk traffic goes to disks of another node. The \
+            cost is not measured.",
     not_when: &[
         (
             "nodeless",

@@ -17,8 +17,8 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "hugetlb-on-other-node",
     title: "Huge pages of another node's pool",
-    about: "A process runs on one node mostly, the pool of huge pages there (hugetlbfs) is used up and smaller than what it has, and a \
-            fifth of its memory or more is in pages of other nodes' pools. A warning where the gain is worth it, else an info.",
+    about: "The hugetlb pool of the node where a process runs is used up, and a fifth of its memory comes from pools of \
+            other nodes. A warning where the gain is large enough.",
     not_when: &[
         ("thp", "its huge pages are transparent, or it has none"),
         ("policy", "its policy, or that of a fifth of its memory, interleaves memory or names nodes"),

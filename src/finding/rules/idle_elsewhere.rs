@@ -17,8 +17,8 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "idle-elsewhere",
     title: "It waits while another node idles",
-    about: "A process that may run everywhere waits for CPUs of its node a quarter of a second in each second, that node is \
-            busy, and another one is half idle. A warning where it fits on the other node.",
+    about: "A process that may run anywhere waits for CPUs of a busy node, at least 25 % of a CPU, while another node is \
+            half idle. A warning where it fits there.",
     not_when: &[
         ("bound", "an affinity or a cpuset keeps it, or threads with a fifth of its waits, from CPUs"),
         ("isolated", "the CPUs that are idle are isolated"),

@@ -17,8 +17,7 @@ const CHILDREN: usize = 5;
 pub(super) static RULE: Rule = Rule {
     id: "interleaved-on-one-node",
     title: "Interleaved memory, used from one node",
-    about: "A process interleaves its memory over several nodes, although it runs on one that has room for all of it. An \
-            info, because such a policy is a choice.",
+    about: "A process interleaves its memory over several nodes but runs on one that has room for all of it.",
     not_when: &[
         (
             "bandwidth",

@@ -14,9 +14,8 @@ use crate::text::quantity::count;
 pub(super) static RULE: Rule = Rule {
     id: "interrupts-off-node",
     title: "Interrupts far from their device",
-    about: "Nearly all interrupts of a device are handled by CPUs of other nodes than its own, and interrupts take a fiftieth or more of \
-            one of these nodes. An info, because they may be there on purpose. One device after the other is read again; in \
-            recordings from before interrupts were counted, lists of CPUs say where they go.",
+    about: "CPUs of other nodes handle nearly all interrupts of a device, and spend at least 2 % of a node on \
+            interrupts.",
     not_when: &[
         ("no-cpus", "its node has no CPUs online"),
         ("isolated", "all CPUs of its node are isolated"),

@@ -36,8 +36,8 @@ const LIVES_S: f64 = 60.0;
 pub(super) static RULE: Rule = Rule {
     id: "interrupts-on-busy-node",
     title: "Interrupts where work is",
-    about: "Interrupts take a tenth of a node where a process runs, and half of that or less of another node that has room. An \
-            info, because the devices that a process talks to and the reason of a storm are not known.",
+    about: "Interrupts take a tenth of the node where a process runs, and at most half of that on another node with \
+            room.",
     not_when: &[
         ("even", "other nodes have more than half as many interrupts"),
         ("busy-elsewhere", "the other node is more than 70 % busy"),

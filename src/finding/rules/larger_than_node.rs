@@ -18,9 +18,8 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "larger-than-node",
     title: "Nearly as large as its node",
-    about: "A process has four fifths of what its node manages or more, the node has no room left, and others have: what it takes \
-            next goes to them. A warning where other processes of that node have memory elsewhere because of it; an info alone, \
-            because the kernel takes memory of the next node before it reclaims or swaps.",
+    about: "A process takes four fifths of its node or more, the node is full, and other nodes have room. A warning \
+            where other processes of that node have memory elsewhere because of it.",
     not_when: &[
         ("interleave", "its policy interleaves memory or names nodes, or that of a fifth of its memory does"),
         ("limit", "it is at the memory limit of a container that it is in, so that it does not grow"),

@@ -25,8 +25,8 @@ const MATTERS_CPUS: f64 = 0.5;
 pub(super) static RULE: Rule = Rule {
     id: "lopsided-nodes",
     title: "A node is full, another one idles",
-    about: "A node is full and tasks wait for its CPUs, another one idles, and several processes or containers are bound to \
-            the full one, one of which fits on the other.",
+    about: "A node is full and tasks wait for its CPUs while another node idles. Several processes or containers are \
+            bound to the full node, and one of them fits on the other.",
     not_when: &[
         ("isolated", "the CPUs of the other node are isolated"),
         ("reserved", "half of the other node's CPUs belong to a cpuset that has none of the full node"),

@@ -15,9 +15,8 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "A process without limits of its own, or a group of processes that share memory, runs on one node and has memory on \
-            others. A warning where the kernel is known to have placed that memory. With NUMA balancing on, accesses or hinting \
-            faults must show, too, that it is used.",
+    about: "A process or group without binding runs on one node and has memory on others. A warning where the kernel \
+            chose that place. With NUMA balancing on, the memory must be in use.",
     not_when: &[
         ("balancing-repairs", "its placement changes: a repair is under way, by NUMA balancing or by hand"),
         ("cold", "nothing uses that memory"),

@@ -16,7 +16,7 @@ const RUN_S: f64 = 0.00005;
 pub(super) static RULE: Rule = Rule {
     id: "moves-between-nodes",
     title: "Its threads move between nodes",
-    about: "Threads of a process move to another node 100 times or more in each second of their CPU time.",
+    about: "Threads of a process move to another node at least 100 times per second of CPU time.",
     not_when: &[
         ("tiny", "fewer than ten moves a second"),
         ("sleepers", "it runs for less than 50 us between two switches: a cache is of no use anyway"),

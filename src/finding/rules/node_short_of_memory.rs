@@ -36,7 +36,7 @@ pub(super) const KSWAPD: Limit =
 pub(super) static RULE: Rule = Rule {
     id: "node-short-of-memory",
     title: "A node has no memory left",
-    about: "A node is at its low watermark, and tasks free pages of it themselves, while other nodes have free memory.",
+    about: "A node is at its low watermark and tasks reclaim its pages directly, while other nodes have room.",
     not_when: &[
         ("limit", "a container at its memory limit explains the reclaim"),
         ("full-everywhere", "no node has free memory: then it is an info, because placement cannot help"),

@@ -9,7 +9,7 @@ use crate::metric::node::CPU_PCT;
 pub(super) static RULE: Rule = Rule {
     id: "node-without-memory",
     title: "A node has CPUs and no memory",
-    about: "CPUs of a node without memory are busy: every access of theirs is remote.",
+    about: "CPUs of a node without memory are busy: every access is remote.",
     not_when: &[
         ("vm", "a made-up CPU: hypervisors make such nodes"),
         ("idle", "its CPUs are used less than a tenth"),

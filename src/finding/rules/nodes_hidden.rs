@@ -11,7 +11,7 @@ use crate::model::topology::NumaSupport;
 pub(super) static RULE: Rule = Rule {
     id: "nodes-hidden",
     title: "The machine hides its nodes",
-    about: "The machine has more sockets than nodes, so that memory of another socket looks local.",
+    about: "The machine shows fewer nodes than sockets: memory of another socket looks local.",
     not_when: &[
         ("one-socket", "it has no more sockets than nodes"),
         ("vm", "it is a virtual machine: sockets of one core, or a made-up CPU"),

@@ -51,9 +51,8 @@ const BIGGER: f64 = 4.0;
 pub(super) static RULE: Rule = Rule {
     id: "noisy-neighbour",
     title: "A neighbour slows it down",
-    about: "A process needs twice the cycles per instruction of processes with its name on other nodes, others are far busier on its \
-            node than on theirs, and nothing else explains it. A warning only where memory accesses of the nodes are counted \
-            and are many: correlation with single neighbours is not calculated.",
+    about: "A process needs twice the cycles per instruction of processes with its name on other nodes, and its node \
+            is far busier. A warning only where counted memory accesses of the node are many.",
     not_when: &[
         ("different-work", "a process with its name on the same node needs half as many cycles, too"),
         ("phases", "instructions per CPU second of it or of its twins change by a quarter"),

@@ -14,7 +14,7 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "page-cache-fills-node",
     title: "Page cache fills its node",
-    about: "A process runs on one node, that node is full of page cache, and a fifth of its memory or its new memory is on other \
+    about: "Page cache fills the node where a process runs, so a fifth of its memory, or its new memory, is on other \
             nodes.",
     not_when: &[
         ("shm", "the file pages are shared memory or tmpfs, which cannot be dropped"),

@@ -20,8 +20,8 @@ const AT_QUOTA_PCT: f64 = 80.0;
 pub(super) static RULE: Rule = Rule {
     id: "quota-throttled",
     title: "Held back by its CPU quota",
-    about: "A CPU quota stops a container for a quarter of a CPU or more while CPUs of the machine are idle. A warning when it \
-            uses less than its quota on average: it is held back in bursts.",
+    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs idle. A warning where its average \
+            use is below the quota.",
     not_when: &[
         ("host-busy", "less than one CPU is idle: the quota protects others"),
         ("nice", "half of its time or more is of tasks with nice 10 or above"),

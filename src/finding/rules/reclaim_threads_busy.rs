@@ -16,8 +16,7 @@ const FILES_PCT: f64 = 50.0;
 pub(super) static RULE: Rule = Rule {
     id: "reclaim-threads-busy",
     title: "Kernel threads free or compact memory",
-    about: "kswapd or kcompactd of a node takes a quarter of a CPU or more: pages of the node are turned over, or moved to make \
-            room for large ones.",
+    about: "kswapd or kcompactd of a node takes at least a quarter of a CPU.",
     not_when: &[("explained", "another finding explains it: it is listed under that one")],
     of: &[Kind::Node],
     group: Group::NodeMemory,

@@ -21,8 +21,8 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "remote-after-pin",
     title: "Memory stayed elsewhere after pinning",
-    about: "A process is confined to some nodes and has a tenth of its memory or more on others, although there is room where \
-            it runs. A container with a cpuset of its own is looked at as a whole where its processes share memory.",
+    about: "A process or container is confined to some nodes and has a tenth of its memory on others, although its nodes \
+            have room.",
     not_when: &[
         (
             "cold",

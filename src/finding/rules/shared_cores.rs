@@ -20,8 +20,8 @@ const MATTERS_CPUS: f64 = 0.5;
 pub(super) static RULE: Rule = Rule {
     id: "shared-cores",
     title: "Two containers share cores",
-    about: "The cpusets of two containers name the same cores or CPUs, both are busy there and get into each other's way, and \
-            cores that no cpuset names are idle. Without such cores it is an info.",
+    about: "The cpusets of two containers name the same cores, and both slow each other down. A warning where cores \
+            outside of all cpusets are idle.",
     not_when: &[
         (
             "pool",

@@ -23,9 +23,8 @@ const STATE_PCT: f64 = 5.0;
 pub(super) static RULE: Rule = Rule {
     id: "sibling-contention",
     title: "Threads share cores while cores idle",
-    about: "A process or a container runs beside busy threads of the same cores for half of its time, while whole cores of the \
-            nodes where it runs are idle. A warning where counters say what that costs, or where its own affinity has fewer \
-            cores than busy threads.",
+    about: "A process or container runs beside busy SMT siblings for half of its time while whole cores of its nodes \
+            idle. A warning where counters show the cost, or its affinity has too few cores.",
     not_when: &[
         (
             "no-idle-core",

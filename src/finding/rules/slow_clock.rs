@@ -15,8 +15,7 @@ const ONE_PROCESS_PCT: f64 = 80.0;
 pub(super) static RULE: Rule = Rule {
     id: "slow-clock",
     title: "A node's clock is slower",
-    about: "CPUs of a node run at 85 % of the clock of another node or less, although both are half busy or more, and as busy as \
-            each other. An info: cooling, power limits and instructions decide it.",
+    about: "CPUs of a node run at 85 % of another node's clock or less, although both are equally busy.",
     not_when: &[
         ("core-types", "the nodes have different kinds of cores"),
         ("one-process", "one process makes four fifths of its time: its instructions may lower the clock"),

@@ -18,8 +18,8 @@ const TIERING: u32 = 2;
 pub(super) static RULE: Rule = Rule {
     id: "slow-tier-memory",
     title: "Used memory on a node without CPUs",
-    about: "A tenth of a process's memory or more is on nodes without CPUs (CXL, persistent memory), it uses memory of other nodes, \
-            and there is room where it runs. An info: a tool may have placed it there.",
+    about: "A tenth of a process's memory is on nodes without CPUs (CXL, persistent memory) and in use, although the \
+            nodes where it runs have room.",
     not_when: &[
         (
             "unused",

@@ -17,9 +17,8 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "spread-over-nodes",
     title: "Spread over nodes, fits on fewer",
-    about: "A process that may run everywhere, or a group of processes that share memory, runs on several nodes, has memory on \
-            them, and fits on fewer. A warning where the kernel is known to have placed that memory. A container is judged as a \
-            whole where its processes share memory, or where its cpuset lists CPUs of several nodes.",
+    about: "A process or group that may run anywhere runs and has memory on several nodes, and fits on fewer. A warning \
+            where the kernel chose the place of that memory. Containers count as a whole.",
     not_when: &[
         ("shards", "nothing shows that its threads use memory of other nodes"),
         ("interleave", "its policy interleaves memory or names nodes"),

@@ -9,8 +9,7 @@ use crate::metric::host::BUSY;
 pub(super) static RULE: Rule = Rule {
     id: "stolen-time",
     title: "The hypervisor takes CPU time",
-    about: "A hypervisor runs something else in a tenth of the time in which CPUs of this machine are busy: CPU times of \
-            everything are too large.",
+    about: "The hypervisor takes at least a tenth of the time in which CPUs are busy; all CPU times are too large.",
     not_when: &[("idle", "less than one CPU is busy")],
     of: &[Kind::Host],
     group: Group::Cpus,

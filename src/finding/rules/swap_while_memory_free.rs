@@ -18,7 +18,7 @@ const PAGE: f64 = 4096.0;
 pub(super) static RULE: Rule = Rule {
     id: "swap-while-memory-free",
     title: "It swaps while a node has free memory",
-    about: "Pages are written to swap, a node is at its low watermark, and another one has free memory.",
+    about: "Pages go to swap and a node is at its low watermark, while another node has free memory.",
     not_when: &[
         ("limit", "a container at its memory limit explains the swapping"),
         ("proactive", "no node is at its watermark, where kswapd works: the reclaim was asked for"),

@@ -18,9 +18,8 @@ const LARGE_BYTES: f64 = (64u64 << 20) as f64;
 pub(super) static RULE: Rule = Rule {
     id: "tlb-misses",
     title: "Page walks, and small pages",
-    about: "A process misses the TLB three times in a thousand cycles or more, about a tenth of its time in page walks, and less than \
-            half of its memory is in huge pages. An info: cycles in walks are not counted. --events tlb counts the misses, and \
-            the share of huge pages is read where diagnose or a column asks for it.",
+    about: "A process spends about a tenth of its cycles in page walks, with less than half of its memory in huge pages. \
+            Needs --events tlb.",
     not_when: &[
         ("has-huge", "half of its memory or more is in huge pages"),
         ("small", "it has less than 64 MiB, or no more than the caches hold"),

@@ -489,7 +489,7 @@ fn ranks_with_gaps_between_them_are_chosen_from_at_once() {
 
 #[test]
 fn the_docs_name_every_table_with_what_is_local_and_remote() {
-    let docs = include_str!("../../../docs/counters.md");
+    let docs = include_str!("../../../docs/events.md");
     for (id, table) in builtin::tables() {
         let line = docs
             .lines()
@@ -509,7 +509,7 @@ fn the_docs_name_every_table_with_what_is_local_and_remote() {
     assert_eq!(!verified, docs.contains("None of the tables below was verified on hardware yet"));
 }
 
-/// The table of docs/counters.md with the machines on which events were right, as `[[verified]]` entries name them.
+/// The table of README.md beside this file with the machines on which events were right, as `[[verified]]` entries name them.
 fn verified<'a>(tables: impl Iterator<Item = (&'a str, &'a Table)>) -> String {
     let mut text = String::from("| table | right | on | said by |\n|---|---|---|---|\n");
     for (id, table) in tables {

@@ -1,4 +1,4 @@
-//! Tables of docs/counters.md that are printed from what the tests find.
+//! Tables of README.md beside this file that are printed from what the tests find.
 
 use std::fs;
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::sync::Mutex;
 /// Held while the file is read and written: its tables are printed by tests that run at the same time.
 static DOCS: Mutex<()> = Mutex::new(());
 
-/// Compares the text between `begin` and `<!-- end -->` in docs/counters.md with `now`; `NUMATOP_ACCEPT_GOLDENS` writes it
+/// Compares the text between `begin` and `<!-- end -->` in README.md beside this file with `now`; `NUMATOP_ACCEPT_GOLDENS` writes it
 /// instead.
 pub fn compare(begin: &str, now: &str) {
     const END: &str = "<!-- end -->";
     let _held = DOCS.lock();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/counters.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/worlds/pmu_tables/README.md");
     let docs = fs::read_to_string(&path).unwrap();
     let (before, rest) = docs.split_once(begin).unwrap();
     let (printed, after) = rest.split_once(END).unwrap();
