@@ -102,7 +102,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a container now.
+    /// The limits of a container now.
     pub fn of(row: &Container) -> Limits {
         let Some(raw) = row.raw.as_deref() else { return Limits::default() };
         Limits {

@@ -258,6 +258,10 @@ impl Chooser<'_> {
         let typed = Typed::parse(text).map_err(Error::msg)?;
         let found = match typed.form {
             Form::Name(name) => self.named(name, &typed)?,
+            Form::Terms { pmu, .. } if self.lacks(pmu) => {
+                let why = "the kernel shows no PMU of the CPU cores";
+                Err((text.to_owned(), Missing::Unsupported(why.into())))
+            }
             Form::Raw(_) | Form::Terms { .. } => {
                 let event = typed.encoded(self.catalog).map_err(Error::msg)?;
                 Ok(Pick {
@@ -286,6 +290,13 @@ impl Chooser<'_> {
         }
         choice.asked.push(name);
         Ok(())
+    }
+
+    /// Whether a PMU would be that of the cores, and the machine shows none of these, as most virtual machines do.
+    fn lacks(&self, pmu: &str) -> bool {
+        let is_of_cores =
+            pmu == "cpu" || ["cpu_", "armv8_", "armv9_"].iter().any(|begin| pmu.starts_with(begin));
+        is_of_cores && self.catalog.cores.iter().all(|core| core.device.is_none())
     }
 
     /// The event with a name of the kernel or of a vendor, or the reason for which this machine cannot count it.

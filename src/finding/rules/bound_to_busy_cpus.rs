@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
         Limit::sharp("grain", 1000.0, "[S17]: two of the scheduler's costs of a migration, in us"),
     ],
-    // What waits all the time uses little.
+    // A process that waits all the time uses little.
     idle_too: true,
     look: |view, of| settle(look(view, of)),
     tell,

@@ -99,6 +99,14 @@ fn what_a_set_has_is_counted_once_and_shown() {
 }
 
 #[test]
+fn without_a_pmu_of_cores_its_events_are_missing_and_no_mistake() {
+    let choice = chosen(&Machine::empty(), "page-faults,cpu/event=0x3c/").unwrap();
+    assert_eq!(names(&choice), ["page-faults"]);
+    assert!(choice.refused["cpu/event=0x3c/"].to_string().contains("no PMU of the CPU cores"));
+    assert_eq!(choice.asked, ["page-faults", "cpu/event=0x3c/"]);
+}
+
+#[test]
 fn mistakes_say_what_there_is() {
     let machine = Machine::new(ICE_LAKE).with("sys/bus/event_source/devices/uncore_imc_0/type", "20\n");
     let machine = machine.with("sys/bus/event_source/devices/uncore_imc_0/cpumask", "0\n");
