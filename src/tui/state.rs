@@ -47,6 +47,8 @@ pub struct State {
     pub summary: Vec<Row>,
     /// Text for the terminal's clipboard, until it is taken there.
     pub clipboard: Option<String>,
+    /// Name of the new file for a report, until it is taken there.
+    pub report: Option<String>,
     /// Number of the sample that ends the interval.
     pub(super) number: Option<u64>,
     pub(super) kept: Kept,
@@ -94,6 +96,7 @@ impl State {
             marks: BTreeMap::new(),
             summary: Vec::new(),
             clipboard: None,
+            report: None,
             number: None,
             kept: Kept::default(),
             paused_at: None,

@@ -9,7 +9,7 @@ use ratatui::layout::Rect;
 use super::{Answer, Screen, Subject};
 use crate::finding;
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
-use crate::metric::node::NODE_METRICS;
+use crate::metric::node::{NODE, NODE_METRICS};
 use crate::metric::{Metric, Order};
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
@@ -31,6 +31,7 @@ impl Row for Node {
     type Tie = ();
     /// Numbers need no more room than they have.
     const NAME: &'static str = "";
+    const FIXED: &'static [&'static str] = &[NODE.id];
 
     fn metrics() -> &'static [Metric<Node>] {
         NODE_METRICS
@@ -145,9 +146,8 @@ impl Screen for Nodes {
     fn act(&mut self, action: Action, _height: usize, _state: &mut State) -> Answer {
         match action {
             Action::Matrix => self.next_matrix(),
-            Action::SortLeft | Action::SortRight if self.matrix().is_some() => {
-                self.shift_columns(action == Action::SortRight);
-            }
+            Action::SortLeft | Action::ScrollLeft if self.matrix().is_some() => self.shift_columns(false),
+            Action::SortRight | Action::ScrollRight if self.matrix().is_some() => self.shift_columns(true),
             _ => return Answer::Ignored,
         }
         Answer::Done

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::KeyEvent;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
@@ -35,7 +35,7 @@ pub fn render(
     if let Some(prompt) = prompt {
         pen.write(prompt.question(), theme.style(Role::Title)).write(&prompt.text, theme.style(Role::Plain));
         pen.write(" ", theme.style(Role::Selected)).gap(1);
-        let hint = message.unwrap_or("Enter takes it, Esc drops it");
+        let hint = message.unwrap_or(prompt.answers());
         pen.write(hint, theme.style(if message.is_some() { Role::Warn } else { Role::Dim }));
         return;
     }
@@ -53,8 +53,7 @@ pub fn render(
         // The meaning that a key has here counts: for some it is another in a recording.
         .filter(|line| {
             let key = &line.keys[0];
-            let press = KeyEvent::new(key.0, if key.1 { KeyModifiers::CONTROL } else { KeyModifiers::NONE });
-            keymap::action(press, context) == Some(line.action)
+            keymap::action(KeyEvent::new(key.0, key.1), context) == Some(line.action)
         })
         .map(|line| (line.keys[0].name(), line.label))
         .collect();

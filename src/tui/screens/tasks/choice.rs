@@ -6,6 +6,7 @@ use crate::metric::identity::user;
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
+use crate::tui::input::action::Rows;
 
 /// The tasks to show.
 #[derive(Clone, Default)]
@@ -18,6 +19,48 @@ pub struct Choice {
     pub node: Option<NodeId>,
     /// Cgroup id of a container: tasks in it and below it.
     pub container: Option<u64>,
+    /// Rows that are hidden.
+    pub hidden: Hidden,
+}
+
+/// Kinds of rows that are hidden.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hidden {
+    pub kernel: bool,
+    pub idle: bool,
+    pub ended: bool,
+}
+
+impl Hidden {
+    /// Hides rows of a kind, or shows them again. Whether they are hidden now.
+    pub fn toggle(&mut self, rows: Rows) -> bool {
+        let hidden = match rows {
+            Rows::Kernel => &mut self.kernel,
+            Rows::Idle => &mut self.idle,
+            Rows::Ended => &mut self.ended,
+        };
+        *hidden = !*hidden;
+        *hidden
+    }
+
+    /// In the words of the header.
+    pub fn facts(self) -> impl Iterator<Item = String> {
+        let all = [(self.kernel, Rows::Kernel), (self.idle, Rows::Idle), (self.ended, Rows::Ended)];
+        all.into_iter().filter(|(hidden, _)| *hidden).map(|(_, rows)| format!("no {}", words(rows)))
+    }
+
+    fn hides(self, task: &Task) -> bool {
+        self.kernel && task.raw.kthread || self.idle && task.run_ns() == 0 || self.ended && task.exited
+    }
+}
+
+/// Rows of a kind, in words.
+pub(super) fn words(rows: Rows) -> &'static str {
+    match rows {
+        Rows::Kernel => "kernel threads",
+        Rows::Idle => "idle tasks",
+        Rows::Ended => "ended tasks",
+    }
 }
 
 impl Choice {
@@ -25,6 +68,7 @@ impl Choice {
     pub fn keeps(&self, task: &Task, snapshot: &Snapshot) -> bool {
         let here = RowFilter { node: self.node, ..RowFilter::default() };
         self.filter.keeps(task)
+            && !self.hidden.hides(task)
             && self.uid.is_none_or(|uid| uid == task.raw.uid)
             && here.keeps(task)
             && self.container.is_none_or(|top| is_below(task.raw.cgroup_id, top, snapshot))
