@@ -150,7 +150,7 @@ fn a_recording_goes_where_it_is_told() {
     let began = first.wall_ns;
     app.state.replay((began, began + 3_600_000_000_000), false);
     app.moved(world.host.clone(), Some(first), second.clone());
-    assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
+    assert!(screen(&app).contains("REPLAY paused"), "{}", screen(&app));
     for (keys, typed, seek) in [
         ("t", "", Seek::Next),
         ("T", "", Seek::Previous),
@@ -232,7 +232,7 @@ fn a_recording_plays_at_the_speed_that_was_chosen() {
     assert_eq!(press(&mut app, "Space"), Some(Effect::Seek(Seek::Play(None))));
     press(&mut app, "Space");
     app.state.source_ended();
-    assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
+    assert!(screen(&app).contains("REPLAY paused"), "{}", screen(&app));
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn pausing_holds_the_interval_while_measuring_goes_on() {
     app.sample(world.host.clone(), world.tick());
     assert_eq!(app.state.snapshot().unwrap().mono_ns, shown);
     assert_eq!(app.state.behind_ns(), Some(2_000_000_000));
-    assert!(screen(&app).contains("PAUSED -2s"));
+    assert!(screen(&app).contains("PAUSED 2s ago"));
     press(&mut app, "t");
     assert_eq!(app.state.behind_ns(), Some(1_000_000_000));
     press(&mut app, "T");

@@ -180,18 +180,23 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
         ("CPU", "Busy time of the node's CPUs; full is all of them."),
         (
             "MEM",
-            "Memory of the node in two shades: programs and kernel first, then page cache; the rest is free.",
+            "Memory of the node in two shades: programs and kernel (used), then page cache; the rest is free.",
         ),
         (
-            "SWAP/s",
-            "Pages that come from swap and go to it, only while there are any: somebody lacks memory.",
+            "FINDINGS",
+            "Critical (!), warnings (*), suspected (?) and notes of the last minutes; f shows them.",
         ),
+        (
+            "load",
+            "Tasks that ran, waited for a CPU or slept uninterruptibly: means of 1, 5 and 15 minutes. More than there are CPUs: tasks wait.",
+        ),
+        ("SWAP/s", "Pages read from swap and written to it, only while there are any: memory is short."),
         ("self", "CPU time and memory of numatop-ng; 100% is one CPU."),
         (
             "lost",
             "Events that could not be counted, by cause, since the start. 0 means that nothing is missing.",
         ),
-        ("-", "There is no value; sort by that column, or look below, to see why. 0 always was measured."),
+        ("-", "No value; sort by that column, or look below, to see why. 0 always was measured."),
     ] {
         entry(&mut lines, left, text, Role::Plain, width);
     }

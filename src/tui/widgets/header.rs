@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
+use unicode_width::UnicodeWidthStr;
 
 use crate::finding::Severity;
 use crate::metric::counters::{ipc, running_pct};
@@ -9,8 +10,8 @@ use crate::metric::over::Quotient;
 use crate::metric::task;
 use crate::model::sample::Reading;
 use crate::snapshot::{Node, RowKind, Snapshot, Swapped};
-use crate::text::clean_str;
 use crate::text::quantity::{bytes, count, duration, percent};
+use crate::text::{clean_str, plural};
 use crate::tui::state::{Replay, State, seconds};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::bar::{bar, level};
@@ -85,7 +86,7 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
         let motion = match replay {
             Replay { playing: true, speed, .. } => format!("x{speed}"),
             Replay { following: true, .. } => "follows".into(),
-            _ => "still".into(),
+            _ => "paused".into(),
         };
         pen.gap(1).write("REPLAY ", theme.style(Role::Alert)).write(&motion, theme.style(Role::Alert)).gap(1);
         let date = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
@@ -103,13 +104,13 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
         None => {}
     }
     if let Some(behind) = state.behind_ns() {
-        let text = format!("PAUSED -{}s", (behind as f64 / 1e9).round());
+        let text = format!("PAUSED {} ago", short_time(behind));
         pen.gap(1).write(&text, theme.style(Role::Alert));
     }
     let host = &snapshot.host;
     let nodes = host.topology.nodes.len();
     let interval = match (&state.replay, snapshot.interval_ns) {
-        (Some(_), Some(ns)) => format!("over {:.1} s", ns as f64 / 1e9),
+        (Some(_), Some(ns)) => format!("interval {:.1} s", ns as f64 / 1e9),
         (Some(_), None) => "the first sample".into(),
         (None, _) => format!("every {}", seconds(state.interval)),
     };
@@ -126,8 +127,46 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
     if let Some(file) = state.recording.as_ref().and_then(|recording| recording.file.as_ref()) {
         facts.push(format!("into {file}"));
     }
-    for fact in facts {
-        pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(&fact, plain);
+    let machine = of_machine(snapshot);
+    let room = |fact: &String| fact.width() as u16 + 3;
+    for fact in &facts {
+        pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(fact, plain);
+    }
+    // A part of a number would be another number: what has no room is left out.
+    for fact in &machine {
+        if pen.room() < room(fact) {
+            break;
+        }
+        pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(fact, plain);
+    }
+}
+
+/// Load, swap and uptime of the machine, as far as they are known.
+fn of_machine(snapshot: &Snapshot) -> Vec<String> {
+    let machine = snapshot.machine.as_ref();
+    let load = machine.and_then(|machine| machine.load_hundredths);
+    let load = load.map(|load| {
+        let words = load.map(|load| format!("{:.1}", f64::from(load) / 100.0));
+        format!("load {}", words.join(" "))
+    });
+    let swap = machine.and_then(|machine| machine.swap_total_bytes.zip(machine.swap_free_bytes));
+    let swap = swap.map(|(total, free)| match total {
+        0 => "no swap".into(),
+        total => format!("swap {} of {}", bytes(total.saturating_sub(free) as f64), bytes(total as f64)),
+    });
+    let up = (snapshot.boot_ns > 0).then(|| format!("up {}", short_time(snapshot.boot_ns)));
+    load.into_iter().chain(swap).chain(up).collect()
+}
+
+/// `12s`, `3m59s`, `2h03m`, `45d02h`.
+fn short_time(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m{:02}s", seconds % 60),
+        3600..86_400 => format!("{hours}h{:02}m", minutes % 60),
+        _ => format!("{days}d{:02}h", hours % 24),
     }
 }
 
@@ -151,14 +190,14 @@ fn node_line(snapshot: &Snapshot, node: &Node, theme: &Theme, pen: &mut Pen<'_>)
     pen.write(&free, plain);
 }
 
-/// Row 0: ids; row 1: CPU; row 2: free memory.
+/// Row 0: ids; row 1: CPU; row 2: memory that programs and the kernel use, the darker part of the bar.
 fn node_cells(snapshot: &Snapshot, row: u16, width: u16, theme: &Theme, pen: &mut Pen<'_>) {
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     let label = match row {
         0 => "node",
         1 => "CPU%",
-        _ if width >= 6 => "free",
-        _ => "free%",
+        _ if width >= 6 => "used",
+        _ => "used%",
     };
     pen.write_within(&format!("{label:LABEL$}", LABEL = usize::from(LABEL)), LABEL, dim);
     for node in &snapshot.nodes {
@@ -182,11 +221,11 @@ fn node_cells(snapshot: &Snapshot, row: u16, width: u16, theme: &Theme, pen: &mu
             }
             _ => {
                 bar(pen, picture, &memory(node), theme);
-                let free = node.raw.mem_free_bytes as f64;
+                let used = used_bytes(node) as f64;
                 let text = match node.raw.mem_total_bytes {
                     0 => "-".into(),
-                    _ if width >= 6 => bytes(free),
-                    total => format!("{:.0}", free * 100.0 / total as f64),
+                    _ if width >= 6 => bytes(used),
+                    total => format!("{:.0}", used * 100.0 / total as f64),
                 };
                 pen.write_right(&text, width - 1 - picture, plain);
             }
@@ -232,8 +271,13 @@ fn busy_role(share: f64) -> Role {
 fn memory(node: &Node) -> [(f64, Role); 2] {
     let raw = &node.raw;
     let total = raw.mem_total_bytes.max(1) as f64;
-    let used = raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(raw.mem_file_bytes));
-    [(used as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
+    [(used_bytes(node) as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
+}
+
+/// Memory that programs and the kernel use: neither free nor page cache.
+fn used_bytes(node: &Node) -> u64 {
+    let raw = &node.raw;
+    raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(raw.mem_file_bytes))
 }
 
 /// Losses first: what is not shown must not be believed complete. Then what makes everything else slow.
@@ -259,8 +303,11 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
     }
     let verdict = &state.conclusions.verdict;
     let (summary, suspected) = (&verdict.summary, verdict.suspected().count());
-    if summary.critical + summary.warning + suspected > 0 {
+    if state.findings {
         pen.write("FINDINGS", dim);
+        if summary.critical + summary.warning + suspected == 0 {
+            pen.gap(1).write("0", plain);
+        }
         for (number, severity) in
             [(summary.critical, Severity::Critical), (summary.warning, Severity::Warning)]
         {
@@ -270,6 +317,9 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
         }
         if suspected > 0 {
             pen.gap(1).write(&format!("{suspected}?"), theme.style(Role::Warn));
+        }
+        if summary.info > 0 {
+            pen.gap(1).write(&plural(summary.info, "note"), plain);
         }
         pen.gap(2);
     }
