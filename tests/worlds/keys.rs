@@ -368,6 +368,23 @@ fn filters_narrow_and_esc_drops_them() {
     assert_eq!(pids(&app).len(), all);
 }
 
+#[test]
+fn a_filter_may_name_users_nodes_and_limits_of_metrics() {
+    let (_, mut app) = intel(4);
+    let filtered = |app: &mut App, text: &str| {
+        press(app, "Esc");
+        type_filter(app, text);
+        pids(app)
+    };
+    assert_eq!(filtered(&mut app, "user:mysql"), [4242]);
+    assert_eq!(filtered(&mut app, "node:1"), [4242, 9002, 5002]);
+    assert_eq!(filtered(&mut app, "node:1 mysql"), [4242]);
+    let busy = filtered(&mut app, "cpu%>20");
+    let all = app.state.snapshot().unwrap().tasks.len();
+    assert!(busy.contains(&4242) && busy.len() < all, "{busy:?}");
+    assert!(!filtered(&mut app, "CPU%<20").contains(&4242));
+}
+
 /// Process ids of the accesses that are wanted; `None` where none are to be sampled at all.
 fn sampled(app: &App) -> Option<Vec<u32>> {
     app.in_view().accesses.map(|wanted| wanted.into_iter().map(|(pid, _)| pid).collect())
@@ -384,7 +401,7 @@ fn accesses_are_sampled_of_rows_that_may_be_remote() {
     assert_eq!(sampled(&app), Some(vec![4242]), "rows on the screen only");
     press(&mut app, "U");
     assert_eq!(sampled(&app), None);
-    assert!(screen(&app).contains("sampled no longer"));
+    assert!(screen(&app).contains("sampling off"));
 }
 
 #[test]
@@ -446,7 +463,7 @@ fn a_made_up_machine_samples_no_accesses() {
     let (_, mut app) = intel(4);
     app.state.demo = true;
     press(&mut app, "U");
-    assert!(screen(&app).contains("on the running machine only"));
+    assert!(screen(&app).contains("on a running machine only"));
     assert_eq!(sampled(&app), None);
 }
 

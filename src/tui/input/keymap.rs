@@ -147,7 +147,13 @@ pub static KEYS: &[Binding] = &[
     ),
     bind(TASKS, &[ch('n')], Action::SearchNext, "", "Next match; with N the one before"),
     bind(TASKS, &[ch('N')], Action::SearchPrevious, "", ""),
-    bind(TASKS, &[ch('\\'), key(KeyCode::F(4))], Action::Filter, "Filter", "Show only what matches"),
+    bind(
+        TASKS,
+        &[ch('\\'), key(KeyCode::F(4))],
+        Action::Filter,
+        "Filter",
+        "Show only what matches: names, user:ada, node:2, ipc<0.5",
+    ),
     bind(TASKS, &[ch('u')], Action::PickUser, "", "Show only one user's tasks"),
     bind(TASKS, &[ch('K')], Action::Hide(Rows::Kernel), "", "Hide or show kernel threads"),
     bind(

@@ -216,12 +216,14 @@ impl Screen for Tasks {
             ..Look::default()
         });
         if self.list.rows().is_empty() {
-            let text = if snapshot.tasks.is_empty() {
-                "no task is in scope"
-            } else {
-                "no task matches: Esc clears filters, K i X show hidden rows"
+            let text = match (snapshot.tasks.is_empty(), snapshot.host.scope.as_str()) {
+                (false, _) => "no task matches: Esc clears filters, K i X show hidden rows".into(),
+                (true, "") => "no task is in scope".to_owned(),
+                (true, scope) => {
+                    format!("no task is in scope: {} has ended, or has not begun", clean_str(scope))
+                }
             };
-            Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(text, theme.style(Role::Dim));
+            Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(&text, theme.style(Role::Dim));
         }
     }
 

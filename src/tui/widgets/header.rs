@@ -7,19 +7,25 @@ use unicode_width::UnicodeWidthStr;
 use crate::finding::Severity;
 use crate::metric::counters::{ipc, running_pct};
 use crate::metric::over::Quotient;
+use crate::metric::pressure;
 use crate::metric::task;
 use crate::model::sample::Reading;
+use crate::model::units::NodeId;
 use crate::snapshot::{Node, RowKind, Snapshot, Swapped};
 use crate::text::quantity::{bytes, count, duration, percent};
 use crate::text::{clean_str, plural};
 use crate::tui::state::{Replay, State, seconds};
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::bar::{bar, level};
+use crate::tui::widgets::bar::{bar, curve, level};
 use crate::tui::widgets::layout::{LABEL, NodeStyle, Parts, node_style};
 use crate::tui::widgets::pen::Pen;
 
 /// Bars longer than this say no more.
 const BAR_MAX: u16 = 40;
+
+/// Busy share of the CPUs, and share of the time in which some task waited for one, from which on CPUs are short.
+const SHORT_BUSY_PCT: f64 = 90.0;
+const SHORT_WAITED_PCT: f64 = 20.0;
 
 /// Facts about the rows of tasks.
 pub struct Rows {
@@ -38,7 +44,7 @@ pub fn render(snapshot: &Snapshot, state: &State, rows: &Rows, parts: &Parts, bu
         match node_style(snapshot.host.topology.nodes.len(), screen.0, screen.1) {
             NodeStyle::Lines => {
                 for (row, node) in (0..parts.nodes.height).zip(&snapshot.nodes) {
-                    node_line(snapshot, node, &state.theme, &mut Pen::new(buf, parts.nodes, row, ellipsis));
+                    node_line(snapshot, node, state, &mut Pen::new(buf, parts.nodes, row, ellipsis));
                 }
             }
             NodeStyle::Cells(width) => {
@@ -118,7 +124,10 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
         interval,
         clean_str(&host.hostname),
         format!("{} CPUs", snapshot.online_cpus),
-        format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }),
+        match nodes {
+            1 => "1 node: remote columns are off".into(),
+            nodes => format!("{nodes} nodes"),
+        },
     ];
     if !host.scope.is_empty() {
         facts.insert(1, format!("only {}", clean_str(&host.scope)));
@@ -171,7 +180,8 @@ fn short_time(ns: u64) -> String {
 }
 
 /// `node 0  CPU ####....  42.0%  MEM ####==..  free 33M of 128G`
-fn node_line(snapshot: &Snapshot, node: &Node, theme: &Theme, pen: &mut Pen<'_>) {
+fn node_line(snapshot: &Snapshot, node: &Node, state: &State, pen: &mut Pen<'_>) {
+    let theme = &state.theme;
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     let fixed = 9 + 4 + 7 + 2 + 4 + 19;
     let width = (pen.room().saturating_sub(fixed) / 2).min(BAR_MAX);
@@ -187,7 +197,29 @@ fn node_line(snapshot: &Snapshot, node: &Node, theme: &Theme, pen: &mut Pen<'_>)
         bytes(node.raw.mem_free_bytes as f64),
         bytes(node.raw.mem_total_bytes as f64)
     );
-    pen.write(&free, plain);
+    pen.write_within(&format!("{free:<20}"), 20, plain);
+    node_history(node, snapshot, state, pen);
+}
+
+/// ` remote 28.1%  CPU ▁▂▅█ remote ▁▁▂▁`, where the screen is wide enough: the last intervals, newest at the right.
+fn node_history(node: &Node, snapshot: &Snapshot, state: &State, pen: &mut Pen<'_>) {
+    const LABELS: u16 = 8 + 5 + 1 + 8;
+    let theme = &state.theme;
+    let Some(width) =
+        pen.room().checked_sub(LABELS).map(|room| usize::from(room / 2)).filter(|width| *width >= 12)
+    else {
+        return;
+    };
+    let of = |share| state.curve.of_node(NodeId(node.raw.id), width, snapshot.wall_ns, share);
+    let (cpu, remote) = (of(|shares| shares.cpu), of(|shares| shares.remote));
+    let dim = theme.style(Role::Dim);
+    pen.write("  CPU ", dim);
+    curve(pen, &cpu, Role::Local, theme);
+    pen.write(" remote ", dim);
+    curve(pen, &remote, Role::Remote, theme);
+    let now = remote.last().copied().flatten();
+    let now = now.map_or("-".into(), |share| format!("{}%", percent(share * 100.0)));
+    pen.write_right(&now, 7, theme.style(Role::Plain));
 }
 
 /// Row 0: ids; row 1: CPU; row 2: memory that programs and the kernel use, the darker part of the bar.
@@ -301,6 +333,12 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
         let text = format!("in {} out {}", rate(swapped.pages_in), rate(swapped.pages_out));
         pen.write("SWAP/s ", dim).write(&text, theme.style(Role::Warn)).gap(2);
     }
+    let busy = snapshot.share(snapshot.busy_ns).unwrap_or(0.0) / f64::from(snapshot.online_cpus.max(1));
+    let waited = pressure::HOST_CPU_SOME.read(snapshot).ok().and_then(|value| value.number());
+    if let Some(waited) = waited.filter(|waited| busy >= SHORT_BUSY_PCT && *waited >= SHORT_WAITED_PCT) {
+        let text = format!("{}% busy, tasks wait {}% of the time", percent(busy), percent(waited));
+        pen.write("CPUS SHORT ", dim).write(&text, theme.style(Role::Warn)).gap(2);
+    }
     let verdict = &state.conclusions.verdict;
     let (summary, suspected) = (&verdict.summary, verdict.suspected().count());
     if state.findings {
@@ -345,7 +383,7 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
             pen.write("IPC ", dim).write(&format!("{ipc:.2}"), plain);
             match running_pct(&snapshot.slots, snapshot) {
                 Ok(share) if share < 99.95 => {
-                    pen.write(&format!(" counted {}% of the time", percent(share)), theme.style(Role::Warn))
+                    pen.write(&format!(" counted {}%", percent(share)), theme.style(Role::Warn))
                 }
                 _ => pen,
             }

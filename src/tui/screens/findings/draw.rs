@@ -1,4 +1,4 @@
-//! The list of findings, one of them in full, and the rules that could not look.
+//! The list of findings, one of them in full, and the rules without data.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -165,7 +165,7 @@ pub(super) fn lines_of(finding: &Finding, width: u16) -> Vec<Line> {
     paragraphs::lines(&details::details(finding), width)
 }
 
-/// Rules that could not look, and why.
+/// Rules without data, and why.
 pub(super) fn blind_spots(now: &Conclusions, first: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
     write_lines(&lines_of_blind_spots(now, area.width), first, theme, area, buf);
 }
@@ -174,9 +174,8 @@ pub(super) fn blind_spots(now: &Conclusions, first: usize, theme: &Theme, area: 
 pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
     let (rules, could) = (now.verdict.summary.rules, now.verdict.summary.could_look);
     let mut title = match rules.saturating_sub(could) {
-        0 => format!("BLIND SPOTS - all {} ran", plural(rules, "rule")),
-        1 => format!("BLIND SPOTS - 1 of {} lacks data", plural(rules, "rule")),
-        others => format!("BLIND SPOTS - {others} of {} lack data", plural(rules, "rule")),
+        0 => format!("Rules without data: none of {rules}"),
+        lacking => format!("Rules without data: {lacking} of {rules}"),
     };
     match now.blind.iter().filter(|blind| blind.subjects.is_some()).count() {
         0 => {}

@@ -26,8 +26,8 @@ const MEMORY: [Named; 5] = [
     ("file", &node::MEM_FILE_BYTES),
     ("anon", &node::MEM_ANON_BYTES),
     ("slab", &node::MEM_SLAB_BYTES),
-    ("huge pages", &node::HUGE_TOTAL),
-    ("free of them", &node::HUGE_FREE),
+    ("free huge pages", &node::HUGE_FREE),
+    ("of", &node::HUGE_TOTAL),
 ];
 /// As numastat(8) names them.
 const PAGES: [Named; 6] = [
@@ -40,8 +40,8 @@ const PAGES: [Named; 6] = [
 ];
 const ACCESSES: [Named; 2] = [("local", &node::LMA_PER_S), ("remote", &node::RMA_PER_S)];
 const RECLAIM: [Named; 3] = [
-    ("pages by kswapd", &node::KSWAPD_PAGES_PER_S),
-    ("by others", &node::DIRECT_RECLAIM_PAGES_PER_S),
+    ("kswapd", &node::KSWAPD_PAGES_PER_S),
+    ("direct", &node::DIRECT_RECLAIM_PAGES_PER_S),
     ("node reclaims", &node::NODE_RECLAIM_PER_S),
 ];
 
@@ -61,7 +61,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("distance", distances(facts)),
         ("measured", measured(topology, id)),
         ("caches", caches(topology, facts)),
-        ("unplaced", devices(snapshot, &topology.unplaced_devices)),
+        ("no node", devices(snapshot, &topology.unplaced_devices)),
         ("offline", offline(topology)),
     ];
     let title = format!("Node {id}");
@@ -143,11 +143,11 @@ fn measured(topology: &Topology, node: NodeId) -> String {
 fn when_full(snapshot: &Snapshot, node: &Node) -> String {
     let mut parts = Vec::new();
     if node.raw.managed_bytes > 0 {
-        parts.push(format!("kswapd below {} free", bytes(node.raw.low_watermark_bytes as f64)));
+        parts.push(format!("low watermark {}", bytes(node.raw.low_watermark_bytes as f64)));
     }
     parts.push(match host::ZONE_RECLAIM_MODE.read(snapshot) {
-        Ok(Value::U64(0)) => "zone_reclaim_mode 0: others are asked first".into(),
-        Ok(mode) => format!("zone_reclaim_mode {}: reclaimed first", short(&mode, Unit::Id)),
+        Ok(Value::U64(0)) => "then other nodes are used (zone_reclaim_mode 0)".into(),
+        Ok(mode) => format!("then it is reclaimed first (zone_reclaim_mode {})", short(&mode, Unit::Id)),
         Err(why) => format!("zone_reclaim_mode -: {}", clean_str(&why.to_string())),
     });
     parts.join("; ")
@@ -197,7 +197,7 @@ fn handled(counted: &DeviceInterrupts) -> String {
 fn offline(topology: &Topology) -> String {
     match format_cpulist(topology.offline_nodes.iter().map(|node| node.0)) {
         list if list.is_empty() => list,
-        list => format!("nodes {list} are possible but not there"),
+        list => format!("nodes {list} are possible but offline"),
     }
 }
 
