@@ -45,6 +45,7 @@ use self::terminal::Tty;
 use self::theme::Theme;
 pub use self::theme::{ColourChoice, Limits, Palette};
 use self::update::{App, Settings};
+use crate::analysis::curve::Curve;
 use crate::analysis::highlights::Highlights;
 use crate::analysis::summary::Row;
 use crate::collect::mappings::Mappings;
@@ -131,6 +132,8 @@ enum Message {
     Folded(Box<Engine>, u64),
     /// Moments worth a look in the recording, and the part of it that was looked through, 0 to 1.
     Marks(Box<Highlights>, f64),
+    /// Curves of the part of the recording that was looked through.
+    Curve(Box<Curve>),
     /// Numbers over the whole recording.
     Summary(Vec<Row>),
     /// The source could not start or go on.
@@ -305,6 +308,10 @@ fn show(
                 }
                 Message::Marks(marks, share) => {
                     app.state.marked(*marks, share);
+                    None
+                }
+                Message::Curve(curve) => {
+                    app.state.curve = Arc::new(*curve);
                     None
                 }
                 Message::Summary(rows) => {

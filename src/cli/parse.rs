@@ -46,6 +46,20 @@ pub(super) fn delay(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A count from 1 on.
+pub(super) fn at_least_one(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1".into()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("not a number from 1 on".into()),
+    }
+}
+
+/// The id of a process.
+pub(super) fn process_id(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|id| *id > 0).ok_or_else(|| "not a process id".into())
+}
+
 /// Seconds that a calibration takes.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('s').unwrap_or(text);

@@ -37,7 +37,7 @@ impl OutputArgs {
 #[derive(Args, Debug)]
 pub struct CountArgs {
     /// Stop after this many intervals.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse::at_least_one)]
     pub iterations: Option<u64>,
 }
 
@@ -132,7 +132,7 @@ pub struct WatchArgs {
 #[command(next_help_heading = "Scope (applied in the kernel)")]
 pub struct ScopeArgs {
     /// Watch only these processes.
-    #[arg(short = 'p', long = "pid", value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'p', long = "pid", value_name = "PID,...", value_delimiter = ',', value_parser = parse::process_id)]
     pub pids: Vec<u32>,
 
     /// Watch only these threads.
@@ -154,7 +154,7 @@ pub struct ScopeArgs {
 
 /// Scopes that are and-ed with the others; several of them are or-ed.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Scope by container (applied in the kernel; several are or-ed)")]
+#[command(next_help_heading = "Scope by container (applied in the kernel; any of several)")]
 pub struct ContainerArgs {
     #[command(flatten)]
     pub named: NamedGroups,
@@ -188,7 +188,7 @@ pub struct NamedGroups {
     pub namespaces: Vec<String>,
 
     /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy
-    /// or below /sys/fs/cgroup, which says in which hierarchy. Bytes that are no text as such, or as they are shown (\xff).
+    /// or below /sys/fs/cgroup, which says in which hierarchy. Non-UTF-8 names are accepted as \xff.
     #[arg(long = "cgroup", value_name = "PATH|GLOB", value_parser = OsStringValueParser::new().try_map(parse::cgroup))]
     pub cgroups: Vec<String>,
 

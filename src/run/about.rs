@@ -15,10 +15,10 @@ use crate::pmu::open::try_event;
 use crate::program::say::Form;
 use crate::{doctor, list, options};
 
-pub(super) fn doctor(format: ReportFormat) -> Result<ExitCode> {
+pub(super) fn doctor(format: ReportFormat, all: bool) -> Result<ExitCode> {
     let report = doctor::Report::gather();
     match format {
-        ReportFormat::Text => print(&doctor::render_text(&report, terminal_width()), Form::Text)?,
+        ReportFormat::Text => print(&doctor::render_text(&report, terminal_width(), all), Form::Text)?,
         ReportFormat::Json => print(&format!("{:#}\n", doctor::render_json(&report)), Form::Json)?,
     }
     Ok(report.exit().into())

@@ -189,6 +189,10 @@ fn counter(check: &HostCheck, role: Role) -> Verdict {
     if let Some(missing) = check.pmu.absent.get(&role) {
         return Err(Hindrance::new(missing.clone(), counter_advice(check, missing)));
     }
+    // No set of events counts what no counter of this machine can.
+    if !check.pmu.trials.is_empty() && !check.pmu.trials.iter().any(|trial| trial.outcome.is_ok()) {
+        return any_counter(check);
+    }
     let set = SETS.iter().find(|(name, roles, _)| *name != "auto" && roles.contains(&role));
     let advice = set.map(|(name, ..)| Advice::command("to count it", format!("numatop-ng --events {name}")));
     let missing = Missing::NotCollected("its counter was not asked for (--events)".into());
