@@ -1,15 +1,16 @@
 //! Values of flags: lengths of time, sizes, shares.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 
 use super::export_format::ExportFormat;
 use super::known::NodeList;
 use super::run::{Binding, Bound};
 use crate::export::{FORMATS, Format};
+use crate::metric::task::TASK_METRICS;
 use crate::model::cgroup_path;
 use crate::model::topology::parse_cpulist;
 use crate::tables::Table;
@@ -43,6 +44,28 @@ pub(super) fn delay(text: &str) -> Result<f64, String> {
         Ok(seconds)
     } else {
         Err(format!("{text} is outside 0.1 to 60 seconds"))
+    }
+}
+
+/// Names of metrics. Any text is taken: titles of columns are names, too, and what is wrong is said with its neighbours.
+/// Shells complete ids.
+#[derive(Clone)]
+pub(super) struct MetricName;
+
+impl TypedValueParser for MetricName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(TASK_METRICS.iter().map(|metric| PossibleValue::new(metric.id))))
     }
 }
 

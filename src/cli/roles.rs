@@ -54,12 +54,12 @@ pub struct DisplayArgs {
     #[arg(long, conflicts_with_all = ["threads", "comm", "node"])]
     pub by_container: bool,
 
-    /// Metrics to show, in order (see: numatop-ng list metrics).
-    #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',')]
+    /// Metrics to show, in order, by id or title (see: numatop-ng list metrics).
+    #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',', value_parser = parse::MetricName, hide_possible_values = true)]
     pub columns: Vec<String>,
 
     /// Metric to sort by; with a leading '-' in reverse.
-    #[arg(short = 's', long, value_name = "ID", allow_hyphen_values = true)]
+    #[arg(short = 's', long, value_name = "ID", allow_hyphen_values = true, value_parser = parse::MetricName, hide_possible_values = true)]
     pub sort: Option<String>,
 
     /// Show the first N rows only.

@@ -76,7 +76,7 @@ fn problems(out: &mut String, report: &Report, width: usize) {
         let mut ids: Vec<&str> = Vec::new();
         lines.iter().for_each(|line| {
             if !ids.contains(&line.id) {
-                ids.push(line.id)
+                ids.push(line.id);
             }
         });
         let more = ids.len().saturating_sub(NAMED);

@@ -207,7 +207,7 @@ fn measure(
         taken += 1;
         watchdog.beat(|| status(taken, source.recording()));
         if let Some(line) = &mut line {
-            line.say(|| status(taken, source.recording()));
+            line.say(|| status(taken, source.recording()).trim_end_matches(" recorded").to_owned());
         }
         let asked = Instant::now();
         let patience =

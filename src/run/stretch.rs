@@ -17,7 +17,7 @@ use crate::program::say;
 use crate::record::time::TimeError;
 use crate::source::recording::Recording;
 use crate::source::{Source, poll};
-use crate::text::quantity::duration;
+use crate::text::quantity::length;
 use crate::text::rfc3339;
 
 /// Samples that are handed over at a time.
@@ -92,10 +92,10 @@ pub(super) fn samples_between(
 
 /// Shows how far a recording is read: up to `now` of the stretch from the first to the second of `span`, ns since 1970.
 pub(super) fn reached(progress: &mut Progress, span: (i64, i64), now: i64) {
-    let length = span.1.saturating_sub(span.0).max(1) as f64;
+    let whole = span.1.saturating_sub(span.0).max(1) as f64;
     let done = now.saturating_sub(span.0).max(0) as f64;
-    let time = |ns: f64| duration(ns as u64);
-    progress.at(done / length, || format!("{} of {}", time(done), time(length)));
+    let time = |ns: f64| length(ns as u64);
+    progress.at(done / whole, || format!("{} of {}", time(done), time(whole)));
 }
 
 /// Names the recording where a time is right and the recording is not.

@@ -671,6 +671,16 @@ fn a_click_selects_sorts_and_turns() {
 }
 
 #[test]
+fn a_click_on_the_last_line_presses_its_key() {
+    let (_, mut app) = intel(4);
+    let last = screen(&app).lines().last().unwrap().to_owned();
+    let kind = MouseEventKind::Down(MouseButton::Left);
+    let column = last.find("Nodes").unwrap() as u16;
+    app.mouse(MouseEvent { kind, column, row: SIZE.1 - 1, modifiers: KeyModifiers::NONE });
+    assert_eq!(app.base(), ScreenId::Nodes, "{last}");
+}
+
+#[test]
 fn the_wheel_scrolls_without_selecting() {
     let actors = (1..200).map(|pid| Actor::new(pid, "worker"));
     let mut world = World::new("intel-e5-2682v4", true, actors.collect());

@@ -120,7 +120,7 @@ pub static KEYS: &[Binding] = &[
     bind(FINDINGS, &[ch('y')], Action::CopyCommands, "Copy", "Findings: copy the commands to the clipboard"),
     bind(FINDINGS, &[ch('w')], Action::GoTo, "Go to it", "Findings: go to the row it is about"),
     bind(FINDINGS, &[ch('a')], Action::PutAside, "Snooze", "Findings: snooze until it doubles"),
-    bind(FINDINGS, &[ch('v')], Action::BlindSpots, "Blind spots", "Findings: rules without data, and why"),
+    bind(FINDINGS, &[ch('v')], Action::BlindSpots, "No data", "Findings: rules without data, and why"),
     bind(FINDINGS, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", "Findings: back to tasks"),
     bind(
         NODES,

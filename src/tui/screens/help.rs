@@ -171,7 +171,7 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
     entry(
         &mut lines,
         "mouse",
-        "Selects rows and lines, sorts by titles; the wheel scrolls",
+        "Selects rows and lines, sorts by titles, presses keys of the last line; the wheel scrolls",
         Role::Plain,
         width,
     );

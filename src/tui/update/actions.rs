@@ -99,7 +99,7 @@ impl App {
             Action::Pause => self.state.pause(),
             Action::Rewind => self.state.scrub(-1),
             Action::Latest => {
-                self.state.message = Some("this is the newest interval; [ shows the previous".into())
+                self.state.message = Some("this is the newest interval; [ shows the previous".into());
             }
             Action::ScrollLeft => self.scroll(false),
             Action::ScrollRight => self.scroll(true),

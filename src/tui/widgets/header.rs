@@ -12,7 +12,7 @@ use crate::metric::task;
 use crate::model::sample::Reading;
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, RowKind, Snapshot, Swapped};
-use crate::text::quantity::{bytes, count, duration, percent};
+use crate::text::quantity::{bytes, count, duration, length, percent};
 use crate::text::{clean_str, plural};
 use crate::tui::state::{Replay, State, seconds};
 use crate::tui::theme::{Role, Theme};
@@ -110,7 +110,7 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
         None => {}
     }
     if let Some(behind) = state.behind_ns() {
-        let text = format!("PAUSED {} ago", short_time(behind));
+        let text = format!("PAUSED {} ago", length(behind));
         pen.gap(1).write(&text, theme.style(Role::Alert));
     }
     let host = &snapshot.host;
@@ -163,20 +163,8 @@ fn of_machine(snapshot: &Snapshot) -> Vec<String> {
         0 => "no swap".into(),
         total => format!("swap {} of {}", bytes(total.saturating_sub(free) as f64), bytes(total as f64)),
     });
-    let up = (snapshot.boot_ns > 0).then(|| format!("up {}", short_time(snapshot.boot_ns)));
+    let up = (snapshot.boot_ns > 0).then(|| format!("up {}", length(snapshot.boot_ns)));
     load.into_iter().chain(swap).chain(up).collect()
-}
-
-/// `12s`, `3m59s`, `2h03m`, `45d02h`.
-fn short_time(ns: u64) -> String {
-    let seconds = ns / 1_000_000_000;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{minutes}m{:02}s", seconds % 60),
-        3600..86_400 => format!("{hours}h{:02}m", minutes % 60),
-        _ => format!("{days}d{:02}h", hours % 24),
-    }
 }
 
 /// `node 0  CPU ####....  42.0%  MEM ####==..  free 33M of 128G`

@@ -152,6 +152,8 @@ impl<R: Row> List<R> {
         let sorted = self.sort.metric.id;
         let mut metrics = match (&self.columns, self.scrolled) {
             (Some(chosen), 0) => chosen.clone(),
+            // A third of the screen is for command lines.
+            (None, 0) if self.name.is_some() => R::columns(width - width / 3, snapshot, sorted),
             (None, 0) => R::columns(width, snapshot, sorted),
             (chosen, scrolled) => {
                 let all = chosen.clone().unwrap_or_else(|| R::columns(u16::MAX, snapshot, sorted));

@@ -7,6 +7,7 @@ use super::paragraphs::{self, INDENT, Line, wrapped};
 use crate::finding::details::{self, Paragraph, Section};
 use crate::finding::{Blind, Finding, Severity, State as Stage, text as words};
 use crate::text::plural;
+use crate::text::quantity::length;
 use crate::tui::history::conclusions::Conclusions;
 use crate::tui::state::State;
 use crate::tui::theme::{Role, Theme};
@@ -131,7 +132,7 @@ fn one(finding: &Finding, selected: bool, theme: &Theme, area: Rect, row: u16, b
     let subject = subject_width(area.width);
     pen.write_within(&title, FINDING, style).column(area.x, 2 + FINDING + 1);
     pen.write_within(&finding.identity.label, subject, style).column(area.x, 2 + FINDING + 1 + subject + 1);
-    pen.write_right(&short_time(finding.held_ns), SINCE, style).gap(1);
+    pen.write_right(&length(finding.held_ns), SINCE, style).gap(1);
     let gain = &finding.told.gain;
     let is_none = finding.told.commands.is_empty() && gain.at_most.or(gain.at_least).is_none();
     let gain = if is_none { "-".to_owned() } else { words::gain_short(gain) };
@@ -142,16 +143,6 @@ fn one(finding: &Finding, selected: bool, theme: &Theme, area: Rect, row: u16, b
         if let Some(row) = details::rows(finding).first() {
             pen.write(&format!("{} {}", row.what, row.value), style);
         }
-    }
-}
-
-/// `12s`, `9m02s`, `2h03m`.
-fn short_time(ns: u64) -> String {
-    let seconds = ns / 1_000_000_000;
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
     }
 }
 

@@ -22,13 +22,8 @@ use crate::tui::widgets::pen::Pen;
 /// A label in a line, and its metric.
 type Named = (&'static str, &'static Metric<Node>);
 
-const MEMORY: [Named; 5] = [
-    ("file", &node::MEM_FILE_BYTES),
-    ("anon", &node::MEM_ANON_BYTES),
-    ("slab", &node::MEM_SLAB_BYTES),
-    ("free huge pages", &node::HUGE_FREE),
-    ("of", &node::HUGE_TOTAL),
-];
+const MEMORY: [Named; 3] =
+    [("file", &node::MEM_FILE_BYTES), ("anon", &node::MEM_ANON_BYTES), ("slab", &node::MEM_SLAB_BYTES)];
 /// As numastat(8) names them.
 const PAGES: [Named; 6] = [
     ("hit", &node::NUMA_HIT_PER_S),
@@ -51,7 +46,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
     let Some(facts) = topology.node(id) else { return };
     let lines = [
         ("CPUs", cpus(facts)),
-        ("memory", values(&MEMORY, node, snapshot)),
+        ("memory", format!("{}, {}", values(&MEMORY, node, snapshot), huge_pages(node, snapshot))),
         ("pages/s", values(&PAGES, node, snapshot)),
         ("access/s", values(&ACCESSES, node, snapshot)),
         ("reclaim/s", values(&RECLAIM, node, snapshot)),
@@ -89,6 +84,14 @@ fn values(named: &[Named], node: &Node, snapshot: &Snapshot) -> String {
         .collect();
     let words = words.join(", ");
     reason.map_or(words.clone(), |why| format!("{words}: {}", clean_str(&why.to_string())))
+}
+
+/// `huge pages 128 free of 512`.
+fn huge_pages(node: &Node, snapshot: &Snapshot) -> String {
+    let read = |metric: &Metric<Node>| {
+        metric.read(node, snapshot).map_or("-".into(), |value| short(&value, metric.unit))
+    };
+    format!("huge pages {} free of {}", read(&node::HUGE_FREE), read(&node::HUGE_TOTAL))
 }
 
 fn cpus(node: &topology::Node) -> String {
