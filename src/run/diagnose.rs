@@ -303,3 +303,18 @@ fn exit(args: &DiagnoseArgs, chosen: &Options, engine: &Engine) -> Exit {
         () => Exit::Ok,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Load;
+
+    #[test]
+    fn cpus_are_short_where_they_are_busy_and_tasks_wait_for_them() {
+        let words = |busy_ns, waited_ns| Load { busy_ns, cpu_ns: 2e9, time_ns: 1e9, waited_ns }.words();
+        let short = "CPUs are short: 99 % busy, and some task waited for a CPU 80 % of the time.";
+        assert_eq!(words(1.98e9, 0.8e9).as_deref(), Some(short));
+        assert_eq!(words(1.98e9, 0.0), None, "nothing waits");
+        assert_eq!(words(1.0e9, 0.8e9), None, "bound tasks wait for one CPU");
+        assert_eq!(Load::default().words(), None);
+    }
+}
