@@ -276,7 +276,7 @@ pub struct EventTableArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Hot spots")]
 pub struct HotArgs {
-    /// Sample stacks too, for hot spots in JSON output and in recordings (on the screen, h does).
+    /// Sample stacks too, for hot spots in JSON output and in recordings (on the screen, p does).
     #[arg(long)]
     pub hot: bool,
 

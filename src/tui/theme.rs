@@ -163,7 +163,7 @@ static ASCII: Glyphs = Glyphs {
     remote: '=',
     empty: '.',
     // Digits would read as a number.
-    levels: &['_', '.', ':', '-', '=', '+', '*', '#'],
+    levels: &['_', '.', ':', ';', '=', '+', '*', '#'],
     shades: &[' ', '.', ':', '*', '#'],
     ellipsis: '~',
     descending: 'v',
