@@ -114,6 +114,10 @@ pub enum Command {
     Doctor {
         #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
         format: ReportFormat,
+
+        /// Show what works, too: every fact, probe and metric.
+        #[arg(long)]
+        all: bool,
     },
     /// Show nodes, CPUs, caches, distances, memory and devices.
     Topology {
@@ -147,10 +151,10 @@ pub enum Command {
                       Who reaches it reads names of programs and containers; TLS and passwords are for a proxy."
     )]
     Exporter(Box<ExporterArgs>),
-    /// Show a recording, on the screen or as batch output. Needs no privilege.
+    /// Show a recording, on the screen or as batch output.
     #[command(after_help = MEASURED)]
     Replay(Box<ReplayArgs>),
-    /// Write a recording as JSON Lines, CSV or text, for Perfetto and pprof, or as Parquet files. Needs no privilege.
+    /// Write a recording as JSON Lines, CSV or text, for Perfetto and pprof, or as Parquet files.
     #[command(after_help = MEASURED)]
     Export(Box<ExportArgs>),
     /// Check a recording: what is intact, what is lost. Exits with 1 if anything is.
@@ -165,13 +169,13 @@ pub enum Command {
                       are only printed."
     )]
     Diagnose(Box<DiagnoseArgs>),
-    /// Compare two recordings, or two stretches of one: did a change help? Needs no privilege.
+    /// Compare two recordings, or two stretches of one: did a change help?
     #[command(
         after_help = "A stretch is PATH@FROM..TO, with times as in --from and --to of export. The verdicts: better, worse, \
                       changed (neither direction is better), same, unclear, too short."
     )]
     Diff(Box<DiffArgs>),
-    /// Make one page of a recording for people who were not there: what was wrong, when, where and for whom. Needs no privilege.
+    /// Make one page of a recording for people who were not there: what was wrong, when, where and for whom.
     #[command(
         after_help = "The page is one file that loads nothing, and is complete without its script. docs/report.md says what is on it."
     )]
@@ -309,7 +313,7 @@ pub struct ExporterArgs {
     #[command(flatten)]
     pub count: CountArgs,
 
-    /// Serve a recording instead of this machine, at its own pace. Needs no privilege.
+    /// Serve a recording instead of this machine, at its own pace.
     // By flag, not by role: clap would name all flags of the role in its message.
     #[arg(
         long,
@@ -395,7 +399,7 @@ pub struct ExportArgs {
 /// Flags of `diagnose`.
 #[derive(Args, Debug)]
 pub struct DiagnoseArgs {
-    /// A recording, or a directory of them, instead of this machine. Needs no privilege.
+    /// A recording, or a directory of them, instead of this machine.
     // By flag, not by role: clap would name all flags of the role in its message.
     #[arg(
         value_name = "FILE|DIR",
@@ -406,7 +410,7 @@ pub struct DiagnoseArgs {
     )]
     pub path: Option<PathBuf>,
 
-    /// Look at a made-up machine instead of this one. Needs no privilege and no time: its seconds pass at once.
+    /// Look at a made-up machine instead of this one. Its seconds pass at once.
     #[arg(
         long,
         conflicts_with_all = [
@@ -435,7 +439,7 @@ pub struct DiagnoseArgs {
     #[arg(long)]
     pub allow_undecided: bool,
 
-    /// Show infos, findings that another one explains, and suspected infos, too.
+    /// Show notes, findings that another one explains, and suspected notes, too.
     #[arg(long)]
     pub all: bool,
 

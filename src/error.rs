@@ -1,5 +1,6 @@
 //! Failures as users see them: an exit code, a reason, advice.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
@@ -12,6 +13,9 @@ use crate::collect::plan::{Advice, Hindrance, plan};
 use crate::host::rlimit;
 use crate::model::sample::Missing;
 use crate::text::{hanging, one_line, printable, words};
+
+/// The command of the advice to run the program as root.
+const AS_ROOT: &str = "sudo numatop-ng";
 
 /// Width that messages on stderr are wrapped at.
 const WIDTH: usize = 80;
@@ -183,13 +187,33 @@ fn raise(shell: &str, unit: &str) -> Vec<Advice> {
     ]
 }
 
-/// The message of a failure, after the name of the program; a refusal is wrapped.
-pub fn message(error: &Error) -> String {
+/// The message of a failure, after the name of the program; a refusal is wrapped, and its advice to run the program as root
+/// names the words that were typed, the name of the program first.
+pub fn message(error: &Error, typed: &[OsString]) -> String {
     let refusal = error.downcast_ref::<Refusal>().cloned();
+    let refusal = refusal.map(|refusal| Refusal {
+        advice: refusal.advice.into_iter().map(|advice| as_typed(advice, typed)).collect(),
+        ..refusal
+    });
     match refusal.or_else(|| limited(&chain(error))) {
         Some(refusal) => Refusal { what: format!("numatop-ng: {}", refusal.what), ..refusal }.to_string(),
         // A line feed of a name is no line of ours.
         None => format!("numatop-ng: {}", one_line(&chain(error))),
+    }
+}
+
+/// Advice to run the program as root, with the words that were typed. Words that a shell takes apart are left to the reader.
+fn as_typed(advice: Advice, typed: &[OsString]) -> Advice {
+    let is_plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+,:@=%".contains(c))
+    };
+    let words: Option<Vec<&str>> =
+        typed.iter().skip(1).map(|word| word.to_str().filter(|word| is_plain(word))).collect();
+    match words {
+        Some(words) if !words.is_empty() && advice.command.as_deref() == Some(AS_ROOT) => {
+            Advice { command: Some(format!("{AS_ROOT} {}", words.join(" "))), ..advice }
+        }
+        _ => advice,
     }
 }
 
@@ -200,9 +224,11 @@ pub fn chain(error: &Error) -> String {
 }
 
 fn refusal(obstacle: &Hindrance) -> Refusal {
+    let exit = exit_for(&obstacle.missing);
+    let what = if exit == Exit::Privilege { "needs root" } else { "cannot watch this machine" };
     Refusal {
-        exit: exit_for(&obstacle.missing),
-        what: "the scheduler of this machine cannot be watched".into(),
+        exit,
+        what: what.into(),
         why: Some(obstacle.missing.to_string()),
         said: None,
         advice: obstacle.advice.clone(),
@@ -226,13 +252,17 @@ mod tests {
     fn a_refusal_is_wrapped_with_the_name_in_front() {
         let refusal = Refusal {
             exit: Exit::Privilege,
-            what: "the scheduler of this machine cannot be watched".into(),
+            what: "needs root".into(),
             why: Some("CAP_BPF and CAP_PERFMON are missing (uid 1000)".into()),
             said: None,
             advice: vec![Advice::command("run it as root:", "sudo numatop-ng")],
         };
-        let text = message(&refusal.into());
-        assert!(text.starts_with("numatop-ng: the scheduler") && text.contains("sudo numatop-ng"), "{text}");
+        let words = ["numatop-ng", "diagnose", "--for", "60"].map(OsString::from);
+        let text = message(&refusal.into(), &words);
+        assert!(
+            text.starts_with("numatop-ng: needs root") && text.contains("sudo numatop-ng diagnose --for 60"),
+            "{text}"
+        );
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     }
 
@@ -240,11 +270,11 @@ mod tests {
     fn a_limit_of_threads_is_named_with_the_ways_to_raise_it() {
         let no_thread = io::Error::from_raw_os_error(libc::EAGAIN);
         let error = Error::from(no_thread).context("starting the thread that writes the output");
-        let text = message(&error);
+        let text = message(&error, &[]);
         for word in ["numatop-ng: cannot start", "ulimit -u", "LimitNPROC=", "TasksMax=", "os error 11"] {
             assert!(text.contains(word), "'{word}' is not said: {text}");
         }
         let busy = Error::from(io::Error::from_raw_os_error(libc::EAGAIN)).context("reading a file");
-        assert!(!message(&busy).contains("ulimit"), "a limit that has nothing to do with it");
+        assert!(!message(&busy, &[]).contains("ulimit"), "a limit that has nothing to do with it");
     }
 }

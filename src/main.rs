@@ -70,7 +70,7 @@ fn run() -> ExitCode {
                 (_, Some(refusal)) => refusal.exit,
                 _ => Exit::CouldNotMeasure,
             };
-            say::lines(error::message(&error));
+            say::lines(error::message(&error, &std::env::args_os().collect::<Vec<_>>()));
             exit.into()
         }
     }

@@ -195,7 +195,7 @@ pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> R
         let flags = flags_that_carry(Part::HotSpots);
         return Err(bad(
             "--hot",
-            format!("is for the command record and for {flags}; on the screen, h shows hot spots"),
+            format!("is for the command record and for {flags}; on the screen, p shows hot spots"),
         ));
     }
     if overhead && !format.carries(Part::Overhead) {

@@ -6,6 +6,7 @@ pub mod helper;
 pub mod launch;
 pub mod overhead;
 pub mod pace;
+pub mod progress;
 pub mod reopened;
 pub mod say;
 pub mod served;

@@ -58,7 +58,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
     let chosen = settings::applied(cli);
     let cli = chosen.as_ref().unwrap_or(cli);
     match &cli.command {
-        Some(Command::Doctor { format }) => about::doctor(*format),
+        Some(Command::Doctor { format, all }) => about::doctor(*format, *all),
         Some(Command::Topology { format, profile }) => {
             about::topology(*format, &options::machine_profile(profile)?)
         }

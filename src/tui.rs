@@ -45,6 +45,7 @@ use self::terminal::Tty;
 use self::theme::Theme;
 pub use self::theme::{ColourChoice, Limits, Palette};
 use self::update::{App, Settings};
+use crate::analysis::curve::Curve;
 use crate::analysis::highlights::Highlights;
 use crate::analysis::summary::Row;
 use crate::collect::mappings::Mappings;
@@ -131,6 +132,8 @@ enum Message {
     Folded(Box<Engine>, u64),
     /// Moments worth a look in the recording, and the part of it that was looked through, 0 to 1.
     Marks(Box<Highlights>, f64),
+    /// Curves of the part of the recording that was looked through.
+    Curve(Box<Curve>),
     /// Numbers over the whole recording.
     Summary(Vec<Row>),
     /// The source could not start or go on.
@@ -141,9 +144,9 @@ enum Message {
     NotScoped(String),
     /// Another set of events cannot be counted, for this reason.
     NotCounted(String),
-    /// To the deriver: a page about the samples that are kept is wanted.
-    WritePage,
-    /// The file that the page is in, or why there is none.
+    /// To the deriver: a report of the samples that are kept is wanted in a new file of this name.
+    WritePage(String),
+    /// The file that the report is in, or why there is none.
     PageWritten(Result<String, String>),
     /// Stacks that were sampled, or why they cannot be.
     Hot(Result<StackBatch, String>),
@@ -278,7 +281,7 @@ fn show(
                 Message::Mail | Message::Terminal => None,
                 // The deriver makes an interval of these.
                 Message::Sample(..) | Message::Moved(..) | Message::Folded(..) | Message::Want(_) => None,
-                Message::WritePage => None,
+                Message::WritePage(_) => None,
                 Message::PageWritten(written) => {
                     app.page_written(&written);
                     None
@@ -305,6 +308,10 @@ fn show(
                 }
                 Message::Marks(marks, share) => {
                     app.state.marked(*marks, share);
+                    None
+                }
+                Message::Curve(curve) => {
+                    app.state.curve = Arc::new(*curve);
                     None
                 }
                 Message::Summary(rows) => {
@@ -358,8 +365,8 @@ fn show(
                 Some(Effect::Redraw) => tty.redraw()?,
                 Some(Effect::Keep) => {
                     app.state.message = Some(match keep(&app.choices()) {
-                        Ok(place) => format!("settings are kept in {place}"),
-                        Err(error) => format!("settings are not kept: {error:#}"),
+                        Ok(place) => format!("defaults saved: {place}"),
+                        Err(error) => format!("defaults not saved: {error:#}"),
                     });
                 }
                 Some(Effect::Copy) => {
@@ -369,7 +376,9 @@ fn show(
                 }
                 Some(Effect::WritePage) => {
                     // A deriver that has ended says why.
-                    let _ = deriver.send(Message::WritePage);
+                    if let Some(name) = app.state.report.take() {
+                        let _ = deriver.send(Message::WritePage(name));
+                    }
                 }
                 Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::analysis::curve::Curve;
 use crate::analysis::highlights::Highlights;
 use crate::analysis::summary::Summary;
 use crate::finding::{Change, Engine, Severity};
@@ -14,6 +15,7 @@ use crate::snapshot::{RowKind, derive};
 pub struct Episodes {
     engine: Engine,
     summary: Summary,
+    curve: Curve,
     previous: Option<Sample>,
     /// Wall clocks of the last samples, ns since 1970: a mark is at a sample.
     walls: VecDeque<i64>,
@@ -37,6 +39,7 @@ impl Episodes {
         }
         let snapshot = derive(host, previous, &sample, RowKind::Processes);
         self.summary.take(&snapshot);
+        self.curve.take(&snapshot);
         for change in self.engine.take(&snapshot) {
             if let Change::Began(finding) = change
                 && finding.severity > Severity::Info
@@ -52,6 +55,11 @@ impl Episodes {
     /// Numbers over all of it.
     pub fn summary(&self) -> &Summary {
         &self.summary
+    }
+
+    /// The curves over all of it.
+    pub fn curve(&self) -> &Curve {
+        &self.curve
     }
 
     /// The engine that has seen all of it.

@@ -57,9 +57,7 @@ fn summary(profile: &Profile, width: usize) -> String {
     );
     let state = match profile.state {
         State::Good => None,
-        State::Disturbed => {
-            Some("disturbed: other tasks worked meanwhile; nothing uses these numbers".to_string())
-        }
+        State::Disturbed => Some("discarded: the machine was busy".to_string()),
         State::Wandering => Some(wandering(profile)),
         State::Partial => Some("partial: not everything was measured".to_string()),
     };

@@ -42,7 +42,7 @@ pub struct DiffArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse::percent)]
     pub same: f64,
 
-    /// Show rows that are the same, too. On a page they are one click away.
+    /// Show rows that are the same, and those that are too short. On a page they are one click away.
     #[arg(long)]
     pub all: bool,
 
@@ -53,6 +53,10 @@ pub struct DiffArgs {
     /// A new file to write to; - is standard output. A page needs one where standard output is a terminal.
     #[arg(short = 'o', long, value_name = "OUT")]
     pub output: Option<PathBuf>,
+
+    /// Overwrite OUT if it exists.
+    #[arg(long, requires = "output")]
+    pub force: bool,
 
     #[arg(long, value_enum, default_value_t = DiffFormat::Text)]
     pub format: DiffFormat,

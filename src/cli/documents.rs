@@ -29,7 +29,7 @@ const EXITS: [(Exit, &str); 6] = [
     (Exit::Usage, "Wrong usage."),
     (Exit::Privilege, "A privilege is missing."),
     (Exit::Kernel, "The kernel is not supported."),
-    (Exit::Found, "diagnose found something."),
+    (Exit::Found, "diagnose found something, or diff --fail-on something worse."),
 ];
 
 const DESCRIPTION: &str = "Without a command, numatop-ng shows a live view of this machine, or writes batch output if standard output is not \
@@ -38,14 +38,14 @@ const DESCRIPTION: &str = "Without a command, numatop-ng shows a live view of th
      and columns.";
 
 impl Document {
-    /// The text of the document.
+    /// The text of the document. `keys` are those of the live view, each with its meaning.
     ///
     /// # Errors
     /// Errors of writing to memory: none are known.
-    pub fn render(self) -> io::Result<Vec<u8>> {
+    pub fn render(self, keys: &[(String, &str)]) -> io::Result<Vec<u8>> {
         let mut command = Cli::command();
         let shell = match self {
-            Document::Man => return man(command),
+            Document::Man => return man(command, keys),
             Document::Bash => Shell::Bash,
             Document::Zsh => Shell::Zsh,
             Document::Fish => Shell::Fish,
@@ -63,7 +63,7 @@ fn without_mixed_names(script: &[u8]) -> Vec<u8> {
 }
 
 /// One page: the options of the live view, then each subcommand with its own.
-fn man(command: Command) -> io::Result<Vec<u8>> {
+fn man(command: Command, keys: &[(String, &str)]) -> io::Result<Vec<u8>> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let subcommands: Vec<Command> = command.get_subcommands().flat_map(leaves).cloned().collect();
@@ -82,6 +82,7 @@ fn man(command: Command) -> io::Result<Vec<u8>> {
     for subcommand in subcommands {
         section(subcommand, &mut out)?;
     }
+    of_keys(keys).to_writer(&mut out)?;
     exit_status().to_writer(&mut out)?;
     Ok(out)
 }
@@ -123,6 +124,17 @@ fn section(subcommand: Command, out: &mut Vec<u8>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn of_keys(keys: &[(String, &str)]) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["KEYS OF THE LIVE VIEW"]);
+    for (key, meaning) in keys {
+        roff.control("TP", []);
+        roff.text([bold(key)]);
+        roff.text([roman(format!("{meaning}."))]);
+    }
+    roff
 }
 
 fn exit_status() -> Roff {

@@ -1,15 +1,16 @@
 //! Values of flags: lengths of time, sizes, shares.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 
 use super::export_format::ExportFormat;
 use super::known::NodeList;
 use super::run::{Binding, Bound};
 use crate::export::{FORMATS, Format};
+use crate::metric::task::TASK_METRICS;
 use crate::model::cgroup_path;
 use crate::model::topology::parse_cpulist;
 use crate::tables::Table;
@@ -44,6 +45,42 @@ pub(super) fn delay(text: &str) -> Result<f64, String> {
     } else {
         Err(format!("{text} is outside 0.1 to 60 seconds"))
     }
+}
+
+/// Names of metrics. Any text is taken: titles of columns are names, too, and what is wrong is said with its neighbours.
+/// Shells complete ids.
+#[derive(Clone)]
+pub(super) struct MetricName;
+
+impl TypedValueParser for MetricName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(TASK_METRICS.iter().map(|metric| PossibleValue::new(metric.id))))
+    }
+}
+
+/// A count from 1 on.
+pub(super) fn at_least_one(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1".into()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("not a number from 1 on".into()),
+    }
+}
+
+/// The id of a process.
+pub(super) fn process_id(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|id| *id > 0).ok_or_else(|| "not a process id".into())
 }
 
 /// Seconds that a calibration takes.

@@ -17,6 +17,10 @@ pub struct ReportArgs {
     #[arg(short = 'o', long, value_name = "OUT")]
     pub output: Option<PathBuf>,
 
+    /// Overwrite OUT if it exists.
+    #[arg(long, requires = "output")]
+    pub force: bool,
+
     #[arg(long, value_enum, default_value_t = PageFormat::Html)]
     pub format: PageFormat,
 

@@ -37,7 +37,7 @@ impl OutputArgs {
 #[derive(Args, Debug)]
 pub struct CountArgs {
     /// Stop after this many intervals.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse::at_least_one)]
     pub iterations: Option<u64>,
 }
 
@@ -54,12 +54,12 @@ pub struct DisplayArgs {
     #[arg(long, conflicts_with_all = ["threads", "comm", "node"])]
     pub by_container: bool,
 
-    /// Metrics to show, in order (see: numatop-ng list metrics).
-    #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',')]
+    /// Metrics to show, in order, by id or title (see: numatop-ng list metrics).
+    #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',', value_parser = parse::MetricName, hide_possible_values = true)]
     pub columns: Vec<String>,
 
     /// Metric to sort by; with a leading '-' in reverse.
-    #[arg(short = 's', long, value_name = "ID", allow_hyphen_values = true)]
+    #[arg(short = 's', long, value_name = "ID", allow_hyphen_values = true, value_parser = parse::MetricName, hide_possible_values = true)]
     pub sort: Option<String>,
 
     /// Show the first N rows only.
@@ -132,7 +132,7 @@ pub struct WatchArgs {
 #[command(next_help_heading = "Scope (applied in the kernel)")]
 pub struct ScopeArgs {
     /// Watch only these processes.
-    #[arg(short = 'p', long = "pid", value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'p', long = "pid", value_name = "PID,...", value_delimiter = ',', value_parser = parse::process_id)]
     pub pids: Vec<u32>,
 
     /// Watch only these threads.
@@ -154,7 +154,7 @@ pub struct ScopeArgs {
 
 /// Scopes that are and-ed with the others; several of them are or-ed.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Scope by container (applied in the kernel; several are or-ed)")]
+#[command(next_help_heading = "Scope by container (applied in the kernel; any of several)")]
 pub struct ContainerArgs {
     #[command(flatten)]
     pub named: NamedGroups,
@@ -188,7 +188,7 @@ pub struct NamedGroups {
     pub namespaces: Vec<String>,
 
     /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy
-    /// or below /sys/fs/cgroup, which says in which hierarchy. Bytes that are no text as such, or as they are shown (\xff).
+    /// or below /sys/fs/cgroup, which says in which hierarchy. Non-UTF-8 names are accepted as \xff.
     #[arg(long = "cgroup", value_name = "PATH|GLOB", value_parser = OsStringValueParser::new().try_map(parse::cgroup))]
     pub cgroups: Vec<String>,
 
@@ -276,7 +276,7 @@ pub struct EventTableArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Hot spots")]
 pub struct HotArgs {
-    /// Sample stacks too, for hot spots in JSON output and in recordings (on the screen, h does).
+    /// Sample stacks too, for hot spots in JSON output and in recordings (on the screen, p does).
     #[arg(long)]
     pub hot: bool,
 

@@ -15,6 +15,7 @@ pub struct HostStateReader {
     swappiness: KeptFile,
     cpu_pressure: KeptFile,
     memory_pressure: KeptFile,
+    loadavg: KeptFile,
 }
 
 impl HostStateReader {
@@ -27,6 +28,7 @@ impl HostStateReader {
             swappiness: file("proc/sys/vm/swappiness"),
             cpu_pressure: file("proc/pressure/cpu"),
             memory_pressure: file("proc/pressure/memory"),
+            loadavg: file("proc/loadavg"),
         }
     }
 
@@ -43,8 +45,20 @@ impl HostStateReader {
                 file.read().map(str::to_owned)
             })
             .ok(),
+            load_hundredths: self.loadavg.read().ok().and_then(load),
         }
     }
+}
+
+/// The averages of /proc/loadavg: `0.20 1.18 0.12 1/80 11206`, in hundredths.
+fn load(text: &str) -> Option<[u32; 3]> {
+    let mut words = text.split(' ');
+    let mut next = || {
+        let (whole, part) = words.next()?.split_once('.')?;
+        let part = part.parse::<u32>().ok().filter(|_| part.len() == 2)?;
+        whole.parse::<u32>().ok()?.checked_mul(100)?.checked_add(part)
+    };
+    Some([next()?, next()?, next()?])
 }
 
 fn number<T: FromStr>(text: io::Result<&str>) -> Option<T> {
@@ -72,6 +86,7 @@ mod tests {
             "proc/meminfo",
             "MemTotal: 9 kB\nSwapCached: 1 kB\nSwapTotal:  2048 kB\nSwapFree:  1024 kB\n",
         );
+        tree.write("proc/loadavg", "0.20 1.18 12.05 1/80 11206\n");
         tree.write("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
         let mut reader = HostStateReader::new(tree.root());
         let without_pressure = reader.read();
@@ -85,6 +100,7 @@ mod tests {
             swap_total_bytes: Some(2 << 20),
             swap_free_bytes: Some(1 << 20),
             pressure: Some(Pressure { cpu_some_us: 5, memory_some_us: 4, memory_full_us: 3 }),
+            load_hundredths: Some([20, 118, 1205]),
         };
         assert_eq!(state, expected);
         assert_eq!(without_pressure, MachineRaw { pressure: None, ..expected });
@@ -102,6 +118,9 @@ mod tests {
             "SwapFree: 18446744073709551615 kB",
         ] {
             assert_eq!(bytes(text, "SwapFree"), None, "{text}");
+        }
+        for text in ["", "1.00 2.00", "1 2 3", "-1.00 1.00 1.00", "1.0 1.00 1.00", "99999999.00 1.00 1.00"] {
+            assert_eq!(load(text), None, "{text}");
         }
     }
 }

@@ -99,7 +99,7 @@ impl Probe {
         match ((self.start)(shared), self.otherwise) {
             (Ok(running), _) => Ok(running.words()),
             (Err(error), Otherwise::Failure) => Err(error),
-            (Err(error), Otherwise::Nothing) => Ok(format!("by nothing; {error:#}")),
+            (Err(error), Otherwise::Nothing) => Ok(format!("not measured: {error:#}")),
             (Err(error), Otherwise::From(other)) => Ok(format!("by {other}; {error:#}")),
         }
     }

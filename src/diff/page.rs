@@ -212,7 +212,7 @@ fn line(at: usize, row: &Row, same: f64) -> Markup {
             td.n data-l="change" { b { (change(row)) } }
             td.n.ends data-l="95 %" { (interval.as_deref().unwrap_or("–")) }
             td.draw { @if let Some(factor) = known { (picture(&factor, same, row.verdict)) } }
-            td.verdict { span.sign aria-hidden="true" { (sign(row.verdict)) } " " (verdict(row.verdict)) }
+            td.verdict { span.sign aria-hidden="true" { (sign(row.verdict)) } " " (verdict(row)) }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::json::SideWords;
 use super::verdict::Verdict;
-use super::words::{counts, interval, one_sided, signed, value, verdict};
+use super::words::{counts, interval, one_sided, signed, too_short, value, verdict};
 use super::{Diff, Row};
 use crate::entity::Who;
 use crate::text::{hanging, plural, rfc3339, words};
@@ -32,6 +32,14 @@ pub fn render(
         );
     }
     out += &format!("{}\n", counts(diff, same));
+    let short = too_short(diff, [sides[0].intervals, sides[1].intervals]).filter(|_| !all);
+    let is_nothing = short.as_ref().is_some_and(|short| short.starts_with("too short"));
+    if let Some(short) = short {
+        out += &hanging("", words(&short), width);
+    }
+    if is_nothing {
+        return out;
+    }
     for warning in warnings {
         out += &hanging("   ", words(warning), width);
     }
@@ -52,8 +60,10 @@ pub fn render(
 }
 
 fn block(out: &mut String, who: &Who, rows: &[Row], all: bool) {
-    let told: Vec<&Row> = rows.iter().filter(|row| all || row.verdict != Verdict::Same).collect();
-    let folded = rows.len() - told.len();
+    let is_told = |row: &&Row| all || !matches!(row.verdict, Verdict::Same | Verdict::TooShort { .. });
+    let told: Vec<&Row> = rows.iter().filter(is_told).collect();
+    let folded = |verdict: &str| rows.iter().filter(|row| !all && row.verdict.id() == verdict).count();
+    let (same, short) = (folded("same"), folded("too_short"));
     if told.is_empty() {
         return;
     }
@@ -68,11 +78,14 @@ fn block(out: &mut String, who: &Who, rows: &[Row], all: bool) {
             row.metric,
             value(row.comparison.a.value, row.unit),
             value(row.comparison.b.value, row.unit),
-            verdict(row.verdict)
+            verdict(row)
         );
     }
-    if folded > 0 {
-        let _ = writeln!(out, "  ({folded} same)");
+    match (same, short) {
+        (0, 0) => {}
+        (same, 0) => drop(writeln!(out, "  ({same} same)")),
+        (0, short) => drop(writeln!(out, "  ({short} too short)")),
+        (same, short) => drop(writeln!(out, "  ({same} same, {short} too short)")),
     }
 }
 

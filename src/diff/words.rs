@@ -1,5 +1,6 @@
 //! Words for numbers of a diff, in text and on the page.
 
+use super::stats::LEAST_INTERVALS;
 use super::verdict::Verdict;
 use super::{Diff, Row};
 use crate::entity::{By, Who};
@@ -41,16 +42,31 @@ pub(super) fn signed(factor: f64) -> String {
     }
 }
 
-/// A verdict, and how much longer a recording has to be where it says so.
-pub(super) fn verdict(verdict: Verdict) -> String {
-    let times = |times: f64| match times {
-        times if times <= 1000.0 => format!("record {} times as long", short(times.max(1.1))),
+/// The verdict of a row, and the number of intervals that would be enough where it says so.
+pub(super) fn verdict(row: &Row) -> String {
+    let [a, b] = row.intervals;
+    let has = a.min(b);
+    let needs = |times: f64| match (has as f64 * times).ceil() {
+        needed if times <= 1000.0 => format!("needs {needed:.0} intervals, has {has}"),
         _ => "no recording is long enough".into(),
     };
-    match verdict {
-        Verdict::TooShort { times: more } => format!("too short: {}", times(more)),
-        Verdict::Unclear { times: more } => format!("unclear: {}", times(more)),
+    match row.verdict {
+        Verdict::TooShort { times } => format!("too short: {}", needs(times)),
+        Verdict::Unclear { times } => format!("unclear: {}", needs(times)),
         other => other.id().into(),
+    }
+}
+
+/// The rows that are too short in one sentence; `None` where there are none.
+pub(super) fn too_short(diff: &Diff, [a, b]: [usize; 2]) -> Option<String> {
+    let is_short = |row: &&Row| matches!(row.verdict, Verdict::TooShort { .. });
+    let short = diff.rows.iter().filter(is_short).count();
+    let decided = |row: &Row| !matches!(row.verdict, Verdict::TooShort { .. } | Verdict::Same);
+    let has = format!("A has {}, B has {b}, {LEAST_INTERVALS} are needed", plural(a, "interval"));
+    match (short, diff.rows.iter().any(decided)) {
+        (0, _) => None,
+        (_, false) => Some(format!("too short: {has}; nothing can be compared (--all for numbers)")),
+        (short, true) => Some(format!("{} too short (--all for numbers)", plural(short, "comparison"))),
     }
 }
 

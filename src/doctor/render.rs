@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Mark, MetricLine, Report};
+use super::findings::COUNTERS;
+use super::{Mark, MetricLine, Report, Section};
 use crate::collect::check::HostCheck;
 use crate::collect::plan::Advice;
 use crate::host::fact::Fact;
 use crate::model::sample::Missing;
-use crate::text::{clean_str, hanging, words};
+use crate::text::{clean_str, hanging, plural, words};
 
 /// Every mark is as wide as this, so that the texts line up.
 const INDENT: &str = "      ";
@@ -15,28 +16,120 @@ const INDENT: &str = "      ";
 /// Lines of libbpf shown for a probe that fails for a reason no rule knows.
 const LOG_LINES: usize = 8;
 
-/// The report as text of at most `width` columns. Commands and single long words may be longer.
-pub fn render_text(report: &Report, width: usize) -> String {
-    let mut out = String::new();
+/// Lines of the short report at most.
+const LINES_MAX: usize = 40;
+
+/// Metrics that are named for each reason in the short report.
+const NAMED: usize = 5;
+
+/// The report as text of at most `width` columns, the verdict first: everything, or what does not work. Commands and single
+/// long words may be longer.
+pub fn render_text(report: &Report, width: usize, all: bool) -> String {
+    let mut out = verdict(report, width);
+    match all {
+        true => everything(&mut out, report, width),
+        false => problems(&mut out, report, width),
+    }
+    out
+}
+
+fn everything(out: &mut String, report: &Report, width: usize) {
     for section in &report.sections {
-        title(&mut out, section.title);
+        title(out, section.title);
         for finding in &section.findings {
-            out += &marked(finding.mark, &finding.text, width);
+            *out += &marked(finding.mark, &finding.text, width);
         }
     }
+    caveats(out, report, width);
+    *out += &probes(report, width);
+    let mut given = Vec::new();
+    *out += &metrics("task metrics", &report.task_metrics, report, &mut given, width);
+    *out += &metrics("node metrics", &report.node_metrics, report, &mut given, width);
+}
+
+fn caveats(out: &mut String, report: &Report, width: usize) {
     if !report.caveats.is_empty() {
-        title(&mut out, "worth knowing");
+        title(out, "worth knowing");
         for caveat in &report.caveats {
-            out += &marked(Mark::Warn, &format!("{}: {}", caveat.about, caveat.say), width);
+            *out += &marked(Mark::Warn, &format!("{}: {}", caveat.about, caveat.say), width);
             out.extend(caveat.advice.iter().map(|one| one.render(INDENT, width)));
         }
     }
-    out += &probes(report, width);
-    let mut given = Vec::new();
-    out += &metrics("task metrics", &report.task_metrics, report, &mut given, width);
-    out += &metrics("node metrics", &report.node_metrics, report, &mut given, width);
-    out += &verdict(report, width);
-    out
+}
+
+/// The facts and probes that do not work, and what is not measured for each reason, with advice; then what was left out.
+fn problems(out: &mut String, report: &Report, width: usize) {
+    let lines: Vec<&MetricLine> = report.task_metrics.iter().chain(&report.node_metrics).collect();
+    let available = lines.iter().filter(|line| line.available).count();
+    title(out, &format!("{available} of {} metrics are available", lines.len()));
+    let stops = report.live.refusal.as_ref().and_then(|refusal| refusal.why.clone());
+    let mut reasons: Vec<(String, Vec<&MetricLine>)> = Vec::new();
+    for line in lines {
+        let Some(why) = line.missing.as_ref().map(|why| of_any_counter(&why.to_string())) else { continue };
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, lines)) => lines.push(line),
+            None => reasons.push((why, vec![line])),
+        }
+    }
+    let mut given: Vec<&Advice> = Vec::new();
+    for (why, lines) in reasons.iter().filter(|(why, _)| stops.as_ref() != Some(why)) {
+        let mut ids: Vec<&str> = Vec::new();
+        lines.iter().for_each(|line| {
+            if !ids.contains(&line.id) {
+                ids.push(line.id);
+            }
+        });
+        let more = ids.len().saturating_sub(NAMED);
+        ids.truncate(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        *out += &marked(Mark::No, &format!("{}{more}: {why}", ids.join(" ")), width);
+        for one in lines.iter().flat_map(|line| &line.advice) {
+            if !given.contains(&one) {
+                *out += &one.render(INDENT, width);
+                given.push(one);
+            }
+        }
+    }
+    // Metrics have the reasons of counters above.
+    let is_named = |section: &&Section| section.title == COUNTERS;
+    let of_counters = report.sections.iter().filter(is_named).flat_map(|section| &section.findings);
+    let others =
+        report.sections.iter().filter(|section| !is_named(section)).flat_map(|section| &section.findings);
+    let findings = others.chain(of_counters.filter(|finding| finding.mark != Mark::No));
+    let (fine, wrong): (Vec<_>, Vec<_>) = findings.partition(|finding| finding.mark == Mark::Ok);
+    let failed: Vec<_> = report.probes.iter().filter(|probe| !probe.works).collect();
+    if !wrong.is_empty() || !failed.is_empty() {
+        title(out, "facts and probes");
+        for finding in wrong {
+            *out += &marked(finding.mark, &finding.text, width);
+        }
+        for probe in &failed {
+            *out += &marked(Mark::No, &format!("{}: {}", probe.probe, probe.detail), width);
+        }
+    }
+    caveats(out, report, width);
+    let lines: Vec<&str> = out.lines().collect();
+    let hidden = lines.len().saturating_sub(LINES_MAX - 2);
+    if hidden > 0 {
+        let kept = lines[..LINES_MAX - 2].join("\n");
+        *out = kept + "\n";
+    }
+    let works = report.probes.len() - failed.len();
+    let more = if hidden > 0 { format!("{}, ", plural(hidden, "more line")) } else { String::new() };
+    *out +=
+        &format!("\n--all: {more}{} and {} that work\n", plural(fine.len(), "fact"), plural(works, "probe"));
+}
+
+/// A reason without the name of the event, so that a machine without a PMU has one reason for all of them.
+fn of_any_counter(why: &str) -> String {
+    const OPENING: &str = "opening ";
+    let Some(at) = why.find(OPENING).map(|at| at + OPENING.len()) else { return why.to_owned() };
+    match why[at..].find(':') {
+        Some(end) if !why[at..at + end].contains(' ') => {
+            format!("{}counters{}", &why[..at], &why[at + end..])
+        }
+        _ => why.to_owned(),
+    }
 }
 
 fn title(out: &mut String, title: &str) {
@@ -116,11 +209,11 @@ fn metrics<'a>(
 
 fn verdict(report: &Report, width: usize) -> String {
     match &report.live.refusal {
-        None => "\nThe live view works here.\n".into(),
+        None => "The live view works here.\n".into(),
         Some(refusal) => {
             let code = refusal.exit as u8;
             let heading = format!("The live view does not work here and would exit with code {code}:");
-            format!("\n{}{}", hanging("", words(&heading), width), refusal.render(width))
+            format!("{}{}", hanging("", words(&heading), width), refusal.render(width))
         }
     }
 }

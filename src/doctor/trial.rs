@@ -130,10 +130,16 @@ fn memory_use(store: &OwnedFd) -> Result<((), String)> {
         return Err(Error::msg(access::self_check::OVERRULED));
     }
     let place = match verdict.attribution {
-        Attribution::Behind => "behind the slow instruction",
-        Attribution::At => "on the slow instruction",
+        Attribution::Behind => "behind",
+        Attribution::At => "on",
     };
-    Ok(((), format!("{:.0} % of {} clock samples fall {place}", verdict.pct, verdict.samples)))
+    Ok((
+        (),
+        format!(
+            "access sampling works ({:.0} % of {} clock samples {place} the slow instruction)",
+            verdict.pct, verdict.samples
+        ),
+    ))
 }
 
 /// Whether an event of a PMU can be sampled that has the addresses of accesses.

@@ -64,7 +64,7 @@ fn host(ledger: &Ledger, engine: &Engine, snapshot: &Snapshot) -> Vec<Family> {
     let missing =
         reasons.map(|(metric, why)| of([("metric", metric), ("reason", &one_line(&why.to_string()))], 1.0));
     vec![
-        Family::gauge("numatop_build_info", "1, with the version.")
+        Family::gauge("numatop_build_info", "Build information.")
             .with([of([("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
         Family::gauge("numatop_host_info", "1, with the machine.").with([of(
             [("kernel", &facts.kernel), ("cpu_model", &facts.cpu_model), ("arch", &facts.arch)],
@@ -77,7 +77,7 @@ fn host(ledger: &Ledger, engine: &Engine, snapshot: &Snapshot) -> Vec<Family> {
             .sample_ns
             as f64
             * NS),
-        Family::gauge("numatop_last_sample_timestamp_seconds", "When it was taken, since 1970.")
+        Family::gauge("numatop_last_sample_timestamp_seconds", "Unix time of the last sample.")
             .of(snapshot.wall_ns as f64 * NS),
         Family::counter("numatop_lost", "Events that were lost, by cause; see docs/numbers.md.").with(lost),
         Family::gauge(

@@ -20,7 +20,7 @@ impl Own {
 
     /// In the names that Prometheus has for them; without what /proc does not say.
     pub(super) fn families(&self) -> Vec<Family> {
-        let start = Family::gauge("process_start_time_seconds", "Start of numatop-ng, since 1970.");
+        let start = Family::gauge("process_start_time_seconds", "Unix time of the start of numatop-ng.");
         // The directory is open while it is read.
         let files = fs::read_dir("/proc/self/fd").ok().map(|open| open.count().saturating_sub(1) as f64);
         let files =

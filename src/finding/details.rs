@@ -34,12 +34,12 @@ impl Section {
             Section::Head | Section::Sentence => "",
             Section::Evidence => "evidence",
             Section::Gain => "gain",
-            Section::Type => "type",
+            Section::Type => "run",
             Section::Undo => "undo",
             Section::Check => "check",
-            Section::Stop => "stop if",
+            Section::Stop => "roll back if",
             Section::Risk => "risk",
-            Section::Else => "else",
+            Section::Else => "other causes",
         }
     }
 }

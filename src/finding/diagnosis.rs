@@ -1,4 +1,4 @@
-//! The output of `diagnose`: findings with their commands, and the rules that could not look.
+//! The output of `diagnose`: findings with their commands, and the rules without data.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::text::{clean_str, hanging, one_line, plural, rfc3339, words};
 pub const SCHEMA: u32 = 1;
 
 /// Columns of the words in front of paragraphs.
-const INDENT: usize = 9;
+const INDENT: usize = 14;
 
 /// Findings of a report: those that count, or all; below them those that are suspected.
 fn shown(engine: &Engine, all: bool) -> Vec<Finding> {

@@ -121,20 +121,18 @@ impl Assumption {
         }
     }
 
-    /// The same behind "if".
+    /// The same behind "assumes".
     pub fn words(self) -> &'static str {
         match self {
-            Assumption::WaitsForMemoryOnly => "it does nothing but wait for memory",
-            Assumption::FirmwareDistances => "the firmware's distances are true",
-            Assumption::MeasuredDistances => "accesses cost what calibrate measured",
-            Assumption::PagesUsedAlike => "it uses all of its pages alike",
-            Assumption::PlacementStays => "its placement stays as good without",
-            Assumption::SiblingsAddNothing => "a second thread adds nothing to a core",
-            Assumption::MeasuredSiblings => {
-                "a second thread adds to a core as little as in the worst load of calibrate"
-            }
-            Assumption::WaitIsWork => "all of its wait would have been work",
-            Assumption::SameWork => "its twins do the same work",
+            Assumption::WaitsForMemoryOnly => "memory-bound work",
+            Assumption::FirmwareDistances => "SLIT distances",
+            Assumption::MeasuredDistances => "measured distances",
+            Assumption::PagesUsedAlike => "evenly used pages",
+            Assumption::PlacementStays => "placement that stays as good without",
+            Assumption::SiblingsAddNothing => "SMT siblings that add nothing",
+            Assumption::MeasuredSiblings => "SMT siblings as in the worst load of calibrate",
+            Assumption::WaitIsWork => "work in all of the wait",
+            Assumption::SameWork => "twins with the same work",
         }
     }
 }

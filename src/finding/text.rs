@@ -159,7 +159,7 @@ pub fn check(check: &Check, finding: &Finding) -> String {
     )
 }
 
-/// `up to 6.0 of its 19.0 CPUs, if it did nothing but wait for memory`.
+/// `up to 6.0 of its 19.0 CPUs, assumes memory-bound work`.
 pub fn gain(gain: &Gain) -> String {
     let of = gain.of.map_or(String::new(), |of| format!(" of its {} CPUs", number(of)));
     let amount = match (gain.at_least, gain.at_most) {
@@ -169,10 +169,9 @@ pub fn gain(gain: &Gain) -> String {
         (None, None) => return "not known".to_owned(),
     };
     let assumes: Vec<&str> = gain.assumes.iter().map(|assumption| assumption.words()).collect();
-    match assumes.split_last() {
+    match assumes.first() {
         None => format!("{amount}{of}"),
-        Some((only, [])) => format!("{amount}{of}, if {only}"),
-        Some((last, others)) => format!("{amount}{of}, if {} and {last}", others.join(", ")),
+        Some(_) => format!("{amount}{of}, assumes {}", assumes.join(", ")),
     }
 }
 

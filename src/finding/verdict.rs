@@ -187,6 +187,9 @@ impl Verdict {
             );
         }
         match self.ended {
+            0 if self.summary.info > 0 => {
+                format!("No warnings in {watched}; {}.", plural(self.summary.info, "note"))
+            }
             0 => format!("No finding in {watched}."),
             _ => format!("No finding at the end of {watched}."),
         }

@@ -15,6 +15,8 @@ pub struct MachineRaw {
     pub swap_free_bytes: Option<u64>,
     /// `None` without CONFIG_PSI, and where it is switched off.
     pub pressure: Option<Pressure>,
+    /// Load averages of 1, 5 and 15 minutes (/proc/loadavg), in hundredths; `None` in recordings from before they were kept.
+    pub load_hundredths: Option<[u32; 3]>,
 }
 
 /// Time in which tasks were held up for want of something, in microseconds since boot: the `total` of pressure files

@@ -11,7 +11,7 @@ use crate::metric::columns::{CONTAINER_TEXT, TASK_TEXT};
 use crate::metric::container::{self, CONTAINER_METRICS};
 use crate::metric::events;
 use crate::metric::identity::{PID, TID};
-use crate::metric::node;
+use crate::metric::node::NODE_METRICS;
 use crate::metric::on_demand;
 use crate::metric::task::{self, TASK_METRICS, by_id};
 use crate::model::event::names;
@@ -41,10 +41,8 @@ pub fn columns(args: &DisplayArgs) -> Result<Option<Vec<&'static Metric<Task>>>,
 /// An unknown id.
 pub fn node_columns(args: &ScreenArgs) -> Result<Option<Vec<&'static Metric<Node>>>, BadValue> {
     let find = |id: &String| {
-        let found = node::by_id(id.trim());
-        found.ok_or_else(|| {
-            bad("--node-columns", format!("nodes have no metric '{}'", crate::text::clean_str(id)))
-        })
+        named(NODE_METRICS, id.trim())
+            .ok_or_else(|| unknown("--node-columns", "nodes have", NODE_METRICS, id))
     };
     let metrics: Vec<&'static Metric<Node>> = args.node_columns.iter().map(find).collect::<Result<_, _>>()?;
     Ok((!metrics.is_empty()).then_some(metrics))
@@ -61,19 +59,7 @@ pub fn sort(args: &DisplayArgs) -> Result<Option<(&'static Metric<Task>, bool)>,
 }
 
 fn metric(flag: &'static str, id: &str) -> Result<&'static Metric<Task>, BadValue> {
-    by_id(id).or_else(|| event(id)).ok_or_else(|| {
-        let near: Vec<&str> =
-            TASK_METRICS.iter().map(|metric| metric.id).filter(|known| alike(known, id)).collect();
-        let hint =
-            if near.is_empty() { String::new() } else { format!(", did you mean {}?", near.join(" or ")) };
-        bad(
-            flag,
-            format!(
-                "there is no metric '{}'{hint} (numatop-ng list metrics shows all)",
-                crate::text::clean_str(id)
-            ),
-        )
-    })
+    named(TASK_METRICS, id).or_else(|| event(id)).ok_or_else(|| unknown(flag, "there is", TASK_METRICS, id))
 }
 
 /// The column of an event, where a text can be one: a name of the kernel, a raw number, or terms of a PMU.
@@ -85,15 +71,45 @@ fn event(text: &str) -> Option<&'static Metric<Task>> {
     is_event.then(|| events::column(text)).flatten()
 }
 
-/// A word of at least three letters in common.
-fn alike(known: &str, typed: &str) -> bool {
+/// The metric with this id, or with this title of its column; case does not count.
+fn named<R>(metrics: &'static [Metric<R>], typed: &str) -> Option<&'static Metric<R>> {
+    let by_id = || metrics.iter().find(|metric| metric.id.eq_ignore_ascii_case(typed));
+    by_id().or_else(|| metrics.iter().find(|metric| metric.title.eq_ignore_ascii_case(typed)))
+}
+
+/// Names that are suggested at most.
+const SUGGESTED: usize = 3;
+
+fn unknown<R>(flag: &'static str, have: &str, metrics: &[Metric<R>], typed: &str) -> BadValue {
+    let mut near: Vec<(u8, &str)> =
+        metrics.iter().filter_map(|metric| Some((unlike(metric, typed)?, metric.id))).collect();
+    // Stable: metrics that are as near stay in their order.
+    near.sort_by_key(|(unlike, _)| *unlike);
+    let near: Vec<&str> = near.iter().take(SUGGESTED).map(|(_, id)| *id).collect();
+    let hint = match near.split_last() {
+        None => String::new(),
+        Some((only, [])) => format!(", did you mean {only}?"),
+        Some((last, others)) => format!(", did you mean {} or {last}?", others.join(", ")),
+    };
+    let typed = crate::text::clean_str(typed);
+    bad(flag, format!("{have} no metric '{typed}'{hint} (numatop-ng list metrics shows all)"))
+}
+
+/// The distance of a metric from what was typed, 0 the nearest; `None` where they have no word of three letters in common.
+fn unlike<R>(metric: &Metric<R>, typed: &str) -> Option<u8> {
     let typed = typed.to_lowercase();
-    typed.split('_').any(|word| {
-        word.len() >= 3
-            && known
-                .split('_')
-                .any(|part| part.starts_with(word) || word.starts_with(part) && part.len() >= 3)
-    })
+    let words = |text: &str| -> Vec<String> {
+        let parts = text.split(|c: char| !c.is_ascii_alphanumeric());
+        parts.filter(|word| word.len() >= 3).map(str::to_owned).collect()
+    };
+    let (known, wanted) = (words(metric.id), words(&typed));
+    let begins =
+        |part: &String, word: &String| part.starts_with(word.as_str()) || word.starts_with(part.as_str());
+    match () {
+        () if metric.id.starts_with(&typed) || metric.title.to_lowercase().starts_with(&typed) => Some(0),
+        () if known.first().zip(wanted.first()).is_some_and(|(part, word)| begins(part, word)) => Some(1),
+        () => wanted.iter().any(|word| known.iter().any(|part| begins(part, word))).then_some(2),
+    }
 }
 
 /// The contents of batch output with rows of containers.
@@ -105,8 +121,7 @@ pub fn container_selection(
     machine_readable: bool,
 ) -> Result<ContainerSelection, BadValue> {
     let find = |flag, id: &str| {
-        container::by_id(id)
-            .ok_or_else(|| bad(flag, format!("containers have no metric '{}'", crate::text::clean_str(id))))
+        named(CONTAINER_METRICS, id).ok_or_else(|| unknown(flag, "containers have", CONTAINER_METRICS, id))
     };
     let mut columns = Vec::new();
     for id in &args.columns {
@@ -178,6 +193,23 @@ mod tests {
     fn a_misspelt_metric_names_its_neighbours() {
         let error = selection(&args(&["--sort", "cpu_percent"]).display, true).err().unwrap().to_string();
         assert!(error.contains("'cpu_percent'") && error.contains("cpu_pct"), "{error}");
+    }
+
+    #[test]
+    fn titles_of_columns_name_metrics_in_any_case() {
+        for (typed, id) in
+            [("CPU%", "cpu_pct"), ("rss", "rss_bytes"), ("PID", "pid"), ("Remote%", "remote_pct")]
+        {
+            assert_eq!(metric("--columns", typed).unwrap().id, id);
+        }
+        assert_eq!(sort(&args(&["--sort", "-CPU%"]).display).unwrap().unwrap().0.id, "cpu_pct");
+    }
+
+    #[test]
+    fn at_most_three_names_are_suggested() {
+        let error = metric("--sort", "mem").err().unwrap().to_string();
+        assert!(error.contains("did you mean mem") && error.matches("mem_").count() <= SUGGESTED, "{error}");
+        assert!(!metric("--sort", "zzz").err().unwrap().to_string().contains("did you mean"));
     }
 
     #[test]

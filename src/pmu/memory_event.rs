@@ -47,8 +47,7 @@ pub fn find(root: &Path) -> Result<Vec<MemoryEvent>, Missing> {
     let mut events: Vec<MemoryEvent> = PEBS.iter().filter_map(|name| pebs(root, name)).collect();
     events.extend(ibs(root));
     if events.is_empty() {
-        let what =
-            "no PMU here samples accesses: the kernel shows neither mem-loads of Intel nor ibs_op of AMD";
+        let what = "no PMU here samples accesses: that needs Intel PEBS or AMD IBS";
         return Err(Missing::Unsupported(what.into()));
     }
     Ok(events)

@@ -2,7 +2,7 @@
 //! text to a terminal.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::reopened;
@@ -20,6 +20,17 @@ pub fn lines(text: impl Display) {
     let text = printable(&text.to_string());
     // In one piece, so that lines of several processes do not mix.
     let _ = io::stderr().write_all(format!("{}\n", text.trim_end_matches('\n')).as_bytes());
+}
+
+/// Whether messages go to a terminal.
+pub fn is_on_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Writes a text over the line of the terminal that messages go to, without ending it; an empty text erases the line.
+pub fn over(text: &str) {
+    // In one piece. A terminal that is gone has no reader.
+    let _ = io::stderr().write_all(format!("\r{}\x1b[K", one_line(text)).as_bytes());
 }
 
 /// Writes a report to standard output. A reader that has gone away is no error.

@@ -1,5 +1,6 @@
 //! Recordings on the disk: files that are ours, how they are made, and the ones that may go.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +8,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, linkat, mkdirat, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, linkat, mkdirat, openat, renameat, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -148,6 +151,29 @@ impl Dir {
     /// # Errors
     /// The errno of openat(2), write(2) or linkat(2); `AlreadyExists` for whatever is there, symbolic links included.
     pub fn publish(&self, name: &Path, content: &[u8]) -> io::Result<()> {
+        self.place(name, content, |begun, name| {
+            let made = linkat(&self.folder, begun, &self.folder, name, AtFlags::empty());
+            // It has its name, or nothing refers to it.
+            unlinkat(&self.folder, begun, AtFlags::empty())?;
+            Ok(made?)
+        })
+    }
+
+    /// The same in place of what is there: a symbolic link is replaced, and not followed.
+    ///
+    /// # Errors
+    /// The errno of openat(2), write(2) or renameat(2).
+    pub fn replace(&self, name: &Path, content: &[u8]) -> io::Result<()> {
+        self.place(name, content, |begun, name| Ok(renameat(&self.folder, begun, &self.folder, name)?))
+    }
+
+    /// Writes a file beside the place that it is for, and has `give_name` take it there.
+    fn place(
+        &self,
+        name: &Path,
+        content: &[u8],
+        give_name: impl FnOnce(&OsStr, &Path) -> io::Result<()>,
+    ) -> io::Result<()> {
         let name = plain(name)?;
         let _identity = self.folder.identity();
         let mut begun = name.as_os_str().to_owned();
@@ -155,12 +181,11 @@ impl Dir {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = MODE | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
         let mut file = File::from(openat(&self.folder, &begun, flags, mode)?);
-        let written = file.write_all(content).and_then(|()| file.sync_data());
-        let made =
-            written.and_then(|()| Ok(linkat(&self.folder, &begun, &self.folder, name, AtFlags::empty())?));
-        // It has its name, or nothing refers to it.
-        unlinkat(&self.folder, &begun, AtFlags::empty())?;
-        made
+        if let Err(error) = file.write_all(content).and_then(|()| file.sync_data()) {
+            unlinkat(&self.folder, &begun, AtFlags::empty())?;
+            return Err(error);
+        }
+        give_name(&begun, name)
     }
 
     /// The recordings in it by name, which is by time, with their sizes. Only what we wrote: the name is

@@ -5,7 +5,14 @@ use crate::model::sample::{MachineRaw, Pressure};
 
 /// Its numbers. Zero is none where a number may be absent.
 fn numbers(machine: &MachineRaw) -> [u64; 7] {
-    let MachineRaw { numa_balancing, swappiness, swap_total_bytes, swap_free_bytes, pressure } = *machine;
+    let MachineRaw {
+        numa_balancing,
+        swappiness,
+        swap_total_bytes,
+        swap_free_bytes,
+        pressure,
+        load_hundredths: _,
+    } = *machine;
     let or_none = |number: Option<u64>| number.map_or(0, |number| number.wrapping_add(1));
     let Pressure { memory_some_us, memory_full_us, .. } = pressure.unwrap_or_default();
     [
@@ -52,7 +59,31 @@ pub(super) fn decode(
         swap_total_bytes: swap_total.checked_sub(1),
         swap_free_bytes: swap_free.checked_sub(1),
         pressure: cpu_some.checked_sub(1).map(pressure),
+        load_hundredths: None,
     }))
+}
+
+/// Writes load averages, which have a section of their own; nothing where they are not known.
+pub(super) fn encode_load(out: &mut Vec<u8>, machine: Option<&MachineRaw>) {
+    for load in machine.and_then(|machine| machine.load_hundredths).into_iter().flatten() {
+        put(out, load.into());
+    }
+}
+
+/// The load averages that [`encode_load`] wrote.
+///
+/// # Errors
+/// The bytes are something else.
+pub(super) fn decode_load(mut input: Bytes<'_>) -> Result<Option<[u32; 3]>, Malformed> {
+    if input.0.is_empty() {
+        return Ok(None);
+    }
+    let mut loads = [0; 3];
+    for load in &mut loads {
+        *load = u32::try_from(input.number()?).map_err(|_| Malformed("a load cannot be"))?;
+    }
+    input.finish()?;
+    Ok(Some(loads))
 }
 
 fn switch(number: u64) -> Result<Option<u32>, Malformed> {
@@ -70,7 +101,10 @@ mod tests {
         let read = [None, Some(&swapped), machine].map(|base| {
             let mut bytes = Vec::new();
             encode(&mut bytes, base, machine);
-            decode(Bytes(&bytes), base).unwrap()
+            let mut load = Vec::new();
+            encode_load(&mut load, machine);
+            let load_hundredths = decode_load(Bytes(&load)).unwrap();
+            decode(Bytes(&bytes), base).unwrap().map(|machine| MachineRaw { load_hundredths, ..machine })
         });
         assert!(read.iter().all(|one| *one == read[0]), "{read:?}");
         read[0]
@@ -84,7 +118,8 @@ mod tests {
         let off = MachineRaw { numa_balancing: Some(0), swap_total_bytes: Some(0), ..nothing };
         assert_eq!(again(Some(&off)), Some(off));
         let pressure = Some(Pressure { cpu_some_us: 1, memory_some_us: 0, memory_full_us: u64::MAX });
-        let pressed = MachineRaw { swappiness: Some(200), pressure, ..off };
+        let pressed =
+            MachineRaw { swappiness: Some(200), pressure, load_hundredths: Some([0, 118, u32::MAX]), ..off };
         assert_eq!(again(Some(&pressed)), Some(pressed));
     }
 

@@ -19,7 +19,7 @@ use super::{
     by_policy, columns, groups, huge_pages, interrupts, limits, machine, memory_use, names, placement,
     policies, room, rows, stacks,
 };
-use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, TaskRows, VmStat};
+use crate::model::sample::{CpuRaw, Flow, Hints, MachineRaw, NodeRaw, Sample, SelfUsage, TaskRows, VmStat};
 use crate::model::units::NodeId;
 
 /// The base of a delta.
@@ -141,6 +141,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>,
         Section::Machine => {
             machine::encode(out, base.and_then(|base| base.machine.as_ref()), sample.machine.as_ref());
         }
+        Section::Load => machine::encode_load(out, sample.machine.as_ref()),
         Section::Flows => encode_flows(out, &sample.flows),
         Section::PageFlows => encode_flows(out, &sample.page_flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
@@ -265,6 +266,7 @@ fn decode_rest(
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
     let vm = get(Section::Vm).unwrap_or(Bytes(&[]));
     let state_of_machine = get(Section::Machine).unwrap_or(Bytes(&[]));
+    let load = machine::decode_load(get(Section::Load).unwrap_or(Bytes(&[])))?;
     let flows = get(Section::Flows).unwrap_or(Bytes(&[0]));
     let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
@@ -314,7 +316,8 @@ fn decode_rest(
         cpus,
         nodes,
         vm: decode_vm(vm)?,
-        machine: machine::decode(state_of_machine, base.and_then(|base| base.machine.as_ref()))?,
+        machine: machine::decode(state_of_machine, base.and_then(|base| base.machine.as_ref()))?
+            .map(|machine| MachineRaw { load_hundredths: load, ..machine }),
         flows: decode_flows(flows)?,
         page_flows: decode_flows(page_flows)?,
         interrupts: interrupts::decode(handled, base.map(|base| &base.interrupts), room)?,

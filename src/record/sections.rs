@@ -47,9 +47,11 @@ pub(super) enum Section {
     Interrupts = 24,
     /// Pages by the policy that holds for them.
     ByPolicy = 25,
+    /// Load averages of the machine.
+    Load = 26,
 }
 
-pub(super) const SECTIONS: [Section; 25] = [
+pub(super) const SECTIONS: [Section; 26] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -75,6 +77,7 @@ pub(super) const SECTIONS: [Section; 25] = [
     Section::HugePages,
     Section::Interrupts,
     Section::ByPolicy,
+    Section::Load,
 ];
 
 impl Section {
@@ -94,6 +97,7 @@ impl Section {
             Section::HugePages => Some(("huge_pages", Some(Facility::HugePools))),
             Section::Interrupts => Some(("interrupts", Some(Facility::DeviceIrqs))),
             Section::ByPolicy => Some(("by_policy", None)),
+            Section::Load => Some(("load", None)),
             Section::PageFlows => Some(("page_flows", Some(Facility::PageFlows))),
             _ => None,
         }

@@ -281,7 +281,7 @@ impl fmt::Display for Report {
         }
         match (self.end, self.being_written) {
             (_, true) => writeln!(f, "  it is being written"),
-            (Some(End::Stopped), _) => writeln!(f, "  the recorder was stopped"),
+            (Some(End::Stopped), _) => writeln!(f, "  ended normally"),
             (Some(End::Rotated), _) => writeln!(f, "  another file goes on"),
             (None, _) if self.parts.torn > 0 => {
                 writeln!(

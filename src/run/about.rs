@@ -13,12 +13,13 @@ use crate::list::{events, findings, metrics};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
 use crate::program::say::Form;
+use crate::tui::input::keymap::KEYS;
 use crate::{doctor, list, options};
 
-pub(super) fn doctor(format: ReportFormat) -> Result<ExitCode> {
+pub(super) fn doctor(format: ReportFormat, all: bool) -> Result<ExitCode> {
     let report = doctor::Report::gather();
     match format {
-        ReportFormat::Text => print(&doctor::render_text(&report, terminal_width()), Form::Text)?,
+        ReportFormat::Text => print(&doctor::render_text(&report, terminal_width(), all), Form::Text)?,
         ReportFormat::Json => print(&format!("{:#}\n", doctor::render_json(&report)), Form::Json)?,
     }
     Ok(report.exit().into())
@@ -45,7 +46,9 @@ pub(super) fn topology(format: ReportFormat, profile: &Wanted) -> Result<ExitCod
 }
 
 pub(super) fn generate(what: Document) -> Result<ExitCode> {
-    let text = what.render().context("making the document")?;
+    let described = KEYS.iter().filter(|binding| !binding.help.is_empty());
+    let keys: Vec<(String, &str)> = described.map(|binding| (binding.names(), binding.help)).collect();
+    let text = what.render(&keys).context("making the document")?;
     print(&String::from_utf8(text).context("the document is no text")?, Form::Text)?;
     Ok(ExitCode::SUCCESS)
 }

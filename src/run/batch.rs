@@ -20,6 +20,7 @@ use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::program::overhead::{Statistics, costs};
 use crate::program::pace::{Cause, Pacing};
+use crate::program::progress;
 use crate::program::systemd::{self, Watchdog};
 use crate::record::recorder::Progress;
 use crate::snapshot::RowKind;
@@ -27,6 +28,7 @@ use crate::source::live::since;
 use crate::source::merge::Merger;
 use crate::source::witness::Watch;
 use crate::source::{Focus, Source};
+use crate::text::plural;
 
 /// The end and the pace of a run.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,8 @@ pub struct Pace {
     pub overhead: bool,
     /// Findings where the format has them; without, to measure what they cost.
     pub findings: bool,
+    /// Progress of the recording is shown on standard error, where that is a terminal.
+    pub progress: bool,
 }
 
 /// The intervals that [`Pace::iterations`] counts. They differ where a reader is behind.
@@ -94,7 +98,7 @@ struct Shown {
 }
 
 /// Takes samples at each interval and writes what happened in between. The first output comes after
-/// the first full interval. Returns when done, when `stop` becomes readable, or when nobody reads
+/// the first full interval. Returns the number of intervals when done, when `stop` becomes readable, or when nobody reads
 /// the output any more. `out` should give up when `stop` is readable and nobody reads.
 ///
 /// # Errors
@@ -105,12 +109,12 @@ pub fn run(
     out: &mut (dyn Write + Send),
     pace: Pace,
     stop: BorrowedFd<'_>,
-) -> Result<()> {
+) -> Result<u64> {
     let asked = export.asked();
     source.focus(Focus { asked, ..Focus::default() });
     let watch = Watch::new();
     let mut pacing = Pacing::new(Instant::now(), pace.interval, watch.look());
-    let Some(mut first) = source.next()? else { return Ok(()) };
+    let Some(mut first) = source.next()? else { return Ok(0) };
     let sampled = Instant::now();
     if pace.hot {
         source.set_hot(true)?;
@@ -127,7 +131,7 @@ pub fn run(
     // Nothing is written for the first sample: what it notes is said with the first interval.
     let opening = std::mem::take(&mut first.notes);
     let written = Written::default();
-    thread::scope(|scope| {
+    let taken = thread::scope(|scope| {
         let (jobs, received) = channel();
         let writer = thread::Builder::new().name("output".into());
         let written = &written;
@@ -141,10 +145,11 @@ pub fn run(
         drop(shared);
         let output =
             writer.join().map_err(|_| anyhow!("the thread that writes the output panicked; this is a bug"));
-        measured.and(output?)
+        let taken = measured?;
+        output?.map(|()| taken)
     })?;
     focus(source, &written, asked);
-    Ok(())
+    Ok(taken)
 }
 
 /// The measuring thread's side of the writer.
@@ -163,7 +168,7 @@ fn measure(
     stop: BorrowedFd<'_>,
     (first, mut opening): (Sample, Vec<String>),
     shared: &Shared<'_>,
-) -> Result<()> {
+) -> Result<u64> {
     let mut previous = Arc::new(first);
     let mut merger = Merger::default();
     // Samples that the reader has no room for, as the newest of them, and how many they are.
@@ -172,6 +177,7 @@ fn measure(
     let mut left = pace.iterations;
     let mut watchdog = Watchdog::new();
     let mut taken = 0u64;
+    let mut line = pace.progress.then(|| progress::Progress::new("recording"));
     let hand_over = |previous: &Arc<Sample>, current: Sample, opening, news, statistics, host| {
         let current = Arc::new(current);
         let job = Job { host, previous: Arc::clone(previous), current, opening, news, statistics };
@@ -185,7 +191,7 @@ fn measure(
             break;
         }
         if (shared.closed)() {
-            return Ok(());
+            return Ok(taken);
         }
         focus(source, shared.written, shared.asked);
         let due = Instant::now();
@@ -200,6 +206,9 @@ fn measure(
         pacing.spent(Cause::Sampling, now.elapsed());
         taken += 1;
         watchdog.beat(|| status(taken, source.recording()));
+        if let Some(line) = &mut line {
+            line.say(|| status(taken, source.recording()).trim_end_matches(" recorded").to_owned());
+        }
         let asked = Instant::now();
         let patience =
             if left == Some(1) { LAST_NAMES_PATIENCE } else { NAMES_PATIENCE.min(pace.interval / 2) };
@@ -230,7 +239,7 @@ fn measure(
         let opening = std::mem::take(&mut opening);
         match hand_over(&previous, current, opening, news.take(), statistics, source.host()) {
             Some(current) => previous = current,
-            None => return Ok(()),
+            None => return Ok(taken),
         }
         left = left.map(|left| left - 1);
     }
@@ -240,18 +249,28 @@ fn measure(
         merger.count_losses(&mut current);
         hand_over(&previous, current, opening, news, None, source.host());
     }
-    Ok(())
+    Ok(taken)
 }
 
 /// The state of the run for the service manager.
 fn status(taken: u64, recording: Option<Progress>) -> String {
-    let intervals = format!("{taken} intervals");
+    let intervals = plural(usize::try_from(taken).unwrap_or(usize::MAX), "interval");
     match recording {
         None => intervals,
         Some(Progress { waiting, .. }) if waiting > 0 => {
-            format!("{intervals}; recording paused, {waiting} samples wait")
+            format!("{intervals}; recording paused, {} wait", plural(waiting as usize, "sample"))
         }
-        Some(Progress { bytes, .. }) => format!("{intervals}, {bytes} bytes recorded"),
+        Some(Progress { bytes, .. }) => format!("{intervals}, {} recorded", size(bytes)),
+    }
+}
+
+/// `128 kB`, `1.3 MB`: bytes as disks have them.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1000 => format!("{bytes} B"),
+        1000..1_000_000 => format!("{:.0} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }
 

@@ -26,6 +26,7 @@ use crate::model::profile::Profile;
 use crate::model::topology::Topology;
 use crate::options::BadValue;
 use crate::program::guard;
+use crate::program::progress::Ticking;
 use crate::program::say::{self, Form};
 use crate::source::poll;
 
@@ -87,7 +88,9 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let mut worker =
         Worker::start(stop, started + limit, args.force).context("starting the process that measures")?;
+    let ticking = Ticking::new("measuring", Duration::from_secs_f64(plan.seconds().max(1.0)));
     let (results, ended) = crate::calibrate::run::run(&plan, &mut worker, args.force);
+    drop(ticking);
     let run = Run {
         time: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         took_s: started.elapsed().as_secs_f64(),

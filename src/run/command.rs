@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use rustix::event::epoll;
 
 use super::diagnose::asked;
-use super::output::{Out, quoted};
+use super::output::{Existing, Out, quoted};
 use super::stop_signals;
 use super::watch::{recorder_at, rotate_signal, start};
 use crate::cli::{Binding, RunArgs, RunFormat, ScopeArgs};
@@ -41,7 +41,7 @@ const LAST_SWITCH: Duration = Duration::from_millis(20);
 const LAST_SWITCH_MAX: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
-    let out = args.output.as_deref().map(|path| Out::of(Some(path), false)).transpose()?;
+    let out = args.output.as_deref().map(|path| Out::of(Some(path), false, Existing::Kept)).transpose()?;
     let places = places(args)?;
     let mut series = Vec::new();
     let mut code = None;
@@ -64,7 +64,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
             match outcome {
                 Ok(outcome) => runs.push(outcome),
                 // The command has run all the same, and its status is its own.
-                Err(error) => say::lines(error::message(&error)),
+                Err(error) => say::lines(error::message(&error, &[])),
             }
             if signals::ended_by().is_some() {
                 break;

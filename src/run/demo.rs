@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::watch::{pace, recorded, recorder, recording_pace, rotate_signal, screen};
+use super::watch::{finish, pace, recorded, recorder, recording_pace, rotate_signal, say_recording, screen};
 use super::{ended, exporter, messages, output, ran, stop_signals, wants_batch};
 use crate::cli::{LiveArgs, RecordArgs};
 use crate::export::Export;
@@ -54,8 +54,8 @@ fn batch(args: &LiveArgs) -> Result<ExitCode> {
     };
     let pace = pace(args);
     recorded(source, recorder(args)?, rotate_signal()?, |source| match pace.iterations {
-        Some(_) => write_at_once(source, export.as_mut(), &mut out, pace, stop),
-        None => batch::run(source, export.as_mut(), &mut out, pace, stop),
+        Some(_) => write_at_once(source, export.as_mut(), &mut out, pace, stop).map(drop),
+        None => batch::run(source, export.as_mut(), &mut out, pace, stop).map(drop),
     })?;
     Ok(ran())
 }
@@ -68,10 +68,13 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     let source = if args.count.iterations.is_some() { Demo::at_once(interval) } else { Demo::new() };
     let pace = recording_pace(args);
     let (mut quiet, mut out) = (Quiet::default(), messages()?);
-    recorded(source, Some(recorder), rotate_signal()?, |source| match pace.iterations {
-        Some(_) => write_at_once(source, &mut quiet, &mut out, pace, stop),
-        None => batch::run(source, &mut quiet, &mut out, pace, stop),
-    })?;
+    say_recording(args);
+    let mut source = Recorded::new(source, recorder, rotate_signal()?);
+    let taken = match pace.iterations {
+        Some(_) => write_at_once(&mut source, &mut quiet, &mut out, pace, stop),
+        None => batch::run(&mut source, &mut quiet, &mut out, pace, stop),
+    };
+    finish(source, args, taken)?;
     Ok(ran())
 }
 
@@ -82,7 +85,7 @@ fn write_at_once<S: Source + ?Sized>(
     out: &mut (dyn Write + Send),
     pace: Pace,
     stop: BorrowedFd<'_>,
-) -> Result<()> {
+) -> Result<u64> {
     source.focus(Focus { asked: export.asked(), ..Focus::default() });
     let mut begun = false;
     let next = |source: &mut S, _: &mut dyn Write| {
@@ -99,6 +102,7 @@ fn write_at_once<S: Source + ?Sized>(
         iterations: pace.iterations,
         follow: false,
         grain: pace.grain,
+        progress: false,
     };
-    intervals(source, next, export, out, part, stop).map(drop)
+    intervals(source, next, export, out, part, stop)
 }

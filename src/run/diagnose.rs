@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use jiff::tz::TimeZone;
 
-use super::output::{Out, quoted};
+use super::output::{Existing, Out, quoted};
 use super::report::{Deriving, Step, begin, check_hosts};
 use super::stretch::{Read, blame, samples_between};
 use super::watch::start;
@@ -23,15 +23,17 @@ use crate::model::event::Role;
 use crate::model::process::Asked;
 use crate::model::sample::HostFacts;
 use crate::options;
+use crate::program::progress::Progress;
 use crate::program::say::{self, Form};
 use crate::program::signals;
 use crate::report::clock::Clock;
 use crate::report::fold::Fold;
 use crate::report::page::{self, View};
+use crate::snapshot::Snapshot;
 use crate::source::recording::Recording;
 use crate::source::synthetic::demo::Demo;
 use crate::source::{Focus, Source};
-use crate::text::plural;
+use crate::text::{hanging, plural, words};
 
 pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     if let Some(id) = &args.explain {
@@ -41,9 +43,10 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     }
     let chosen = options::rules(&args.rules)?;
     let stop = stop_signals()?;
-    let out = args.report.as_deref().map(|path| Out::of(Some(path), true)).transpose()?;
+    let out = args.report.as_deref().map(|path| Out::of(Some(path), true, Existing::Kept)).transpose()?;
     let deriving = Deriving::new(args.redact.then(Redactor::default));
-    let mut folded = Folded { engine: Engine::new(chosen.clone()), deriving, page: None };
+    let mut folded =
+        Folded { engine: Engine::new(chosen.clone()), deriving, page: None, load: Load::default() };
     match &args.path {
         Some(path) => fold_recording(path, args, &mut folded, stop)?,
         None => {
@@ -69,7 +72,15 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     let exit = exit(args, &chosen, &folded.engine);
     match args.format {
         ReportFormat::Text => {
-            print(&diagnosis::render_text(&folded.engine, host, args.all, terminal_width()), Form::Text)?;
+            let mut text = diagnosis::render_text(&folded.engine, host, args.all, terminal_width());
+            if let Some(short) = folded.load.words() {
+                text += &hanging("", words(&short), terminal_width());
+            }
+            if host.topology.nodes.len() == 1 {
+                text +=
+                    "One node: no memory is remote here, and rules about placement have nothing to find.\n";
+            }
+            print(&text, Form::Text)?;
         }
         ReportFormat::Json => {
             let object = diagnosis::render_json(&folded.engine, host, args.all, last.wall_ns, exit as u8);
@@ -87,6 +98,7 @@ struct Folded {
     engine: Engine,
     deriving: Deriving,
     page: Option<Fold>,
+    load: Load,
 }
 
 impl Folded {
@@ -96,6 +108,7 @@ impl Folded {
         match &step {
             Step::Interval { snapshot, .. } => {
                 self.engine.take(snapshot);
+                self.load.take(snapshot);
             }
             Step::Begin { .. } => self.engine.interrupt(),
         }
@@ -104,6 +117,41 @@ impl Folded {
         }
     }
 }
+
+/// CPU time over all intervals: used, there, and in which some task waited for a CPU.
+#[derive(Default)]
+struct Load {
+    busy_ns: f64,
+    cpu_ns: f64,
+    time_ns: f64,
+    waited_ns: f64,
+}
+
+impl Load {
+    fn take(&mut self, snapshot: &Snapshot) {
+        let Some(ns) = snapshot.interval_ns else { return };
+        self.busy_ns += snapshot.busy_ns as f64;
+        self.cpu_ns += ns as f64 * f64::from(snapshot.online_cpus);
+        self.time_ns += ns as f64;
+        self.waited_ns += snapshot.pressure.map_or(0.0, |pressure| pressure.cpu_some_us as f64 * 1e3);
+    }
+
+    /// A sentence where CPUs are short.
+    fn words(&self) -> Option<String> {
+        let (busy, waited) = (self.busy_ns / self.cpu_ns.max(1.0), self.waited_ns / self.time_ns.max(1.0));
+        (busy >= SHORT_BUSY && waited >= SHORT_WAITED).then(|| {
+            format!(
+                "CPUs are short: {:.0} % busy, and some task waited for a CPU {:.0} % of the time.",
+                100.0 * busy.min(1.0),
+                100.0 * waited.min(1.0)
+            )
+        })
+    }
+}
+
+/// Shares of CPU time used, and of time in which some task waited for a CPU, from which on CPUs are short.
+const SHORT_BUSY: f64 = 0.9;
+const SHORT_WAITED: f64 = 0.2;
 
 /// Writes what was folded as a page.
 fn write_page(args: &DiagnoseArgs, page: Fold, out: &Out) -> Result<()> {
@@ -180,10 +228,13 @@ fn fold_machine(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded, stop: Bo
     let (begin, interval) = (Instant::now(), args.measure.interval());
     let end = begin + Duration::from_secs(seconds);
     let mut due = begin;
+    let mut progress = Progress::new("watching");
     while let Some(sample) = source.next()? {
         let host = source.host();
         begin_page(args, folded, &host, sample.wall_ns, seconds)?;
         folded.take(Read { host, sample, goes_on: true, is_interrupted: false });
+        let (past, all) = (begin.elapsed().as_secs_f64(), seconds as f64);
+        progress.at(past / all.max(1.0), || format!("{past:.0} of {all:.0} s"));
         due = (due + interval).max(Instant::now());
         // The last interval may be a little longer, so that the whole time is watched.
         if due > end + interval / 2 || source.wait(due, stop)? {
@@ -250,5 +301,20 @@ fn exit(args: &DiagnoseArgs, chosen: &Options, engine: &Engine) -> Exit {
         () if verdict.summary.could_look == 0 => Exit::CouldNotMeasure,
         () if !verdict.decides(least) && !args.allow_undecided => Exit::CouldNotMeasure,
         () => Exit::Ok,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Load;
+
+    #[test]
+    fn cpus_are_short_where_they_are_busy_and_tasks_wait_for_them() {
+        let words = |busy_ns, waited_ns| Load { busy_ns, cpu_ns: 2e9, time_ns: 1e9, waited_ns }.words();
+        let short = "CPUs are short: 99 % busy, and some task waited for a CPU 80 % of the time.";
+        assert_eq!(words(1.98e9, 0.8e9).as_deref(), Some(short));
+        assert_eq!(words(1.98e9, 0.0), None, "nothing waits");
+        assert_eq!(words(1.0e9, 0.8e9), None, "bound tasks wait for one CPU");
+        assert_eq!(Load::default().words(), None);
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::output::{Out, quoted};
+use super::output::{Existing, Out, quoted};
 use super::stretch::{Read, samples};
 use super::{ran, stop_signals, terminal_width};
 use crate::cli::{DiffArgs, DiffFormat};
@@ -29,7 +29,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let typed = options::sides(args, |path| Path::new(path).exists())?;
     let (mut wanted, fails_on) = (options::compared(args)?, options::fails_on(args)?);
     wanted.extend(fails_on.iter().flatten());
-    let out = Out::of(args.output.as_deref(), args.format == DiffFormat::Html)?;
+    let out = Out::of(args.output.as_deref(), args.format == DiffFormat::Html, Existing::forced(args.force))?;
     let skip_ns = args.skip.map_or(0, |skip| i64::try_from(skip.as_nanos()).unwrap_or(i64::MAX));
     let stop = stop_signals()?;
     let mut looks = Vec::new();
@@ -124,7 +124,15 @@ impl First {
             span = Some((span.map_or(wall_ns, |(first, _)| first), wall_ns));
         })?;
         let host = host.with_context(|| {
-            format!("{} has no interval in that time: two samples are one", stretch.path.display())
+            let time = match (&stretch.from, &stretch.to) {
+                (None, None) => String::new(),
+                (from, to) => format!(
+                    " between {} and {}",
+                    from.as_deref().unwrap_or("the beginning"),
+                    to.as_deref().unwrap_or("the end")
+                ),
+            };
+            format!("{}: no data{time}; an interval needs two samples", stretch.path.display())
         })?;
         let mean_ns = side.mean_ns();
         Ok(First { side, circumstances: Circumstances::of(&host, mean_ns), span: span.unwrap_or_default() })

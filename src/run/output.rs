@@ -13,7 +13,15 @@ use crate::record::dir::Dir;
 /// A place that was typed.
 pub(super) enum Out {
     Standard,
-    File(PathBuf),
+    /// A new file, or one in place of what is there.
+    File(PathBuf, Existing),
+}
+
+/// The fate of a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existing {
+    Kept,
+    Overwritten,
 }
 
 impl Out {
@@ -21,15 +29,15 @@ impl Out {
     ///
     /// # Errors
     /// A file of this name is there, or the page would go to a terminal.
-    pub(super) fn of(typed: Option<&Path>, is_page: bool) -> Result<Out> {
+    pub(super) fn of(typed: Option<&Path>, is_page: bool, existing: Existing) -> Result<Out> {
         match typed {
             Some(path) if path.as_os_str() == "-" => Ok(Out::Standard),
             Some(path) => {
                 // Better now than after minutes of reading; making it fails then, too.
-                if path.symlink_metadata().is_ok() {
-                    bail!("{} exists already: name a new file", path.display());
+                if existing == Existing::Kept && path.symlink_metadata().is_ok() {
+                    bail!("{} exists: name a new file, or use --force where there is one", path.display());
                 }
-                Ok(Out::File(path.to_owned()))
+                Ok(Out::File(path.to_owned(), existing))
             }
             None if is_page && io::stdout().is_terminal() => Err(options::no_page_on_a_terminal().into()),
             None => Ok(Out::Standard),
@@ -43,7 +51,7 @@ impl Out {
     pub(super) fn write(&self, text: &str, form: Form) -> Result<()> {
         match self {
             Out::Standard => print(text, form),
-            Out::File(path) => publish(path, text.as_bytes()),
+            Out::File(path, existing) => publish(path, text.as_bytes(), *existing),
         }
     }
 
@@ -54,16 +62,32 @@ impl Out {
     pub(super) fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
         match self {
             Out::Standard => say::bytes(bytes).context("writing to standard output"),
-            Out::File(path) => publish(path, bytes),
+            Out::File(path, existing) => publish(path, bytes, *existing),
         }
     }
 }
 
-fn publish(path: &Path, bytes: &[u8]) -> Result<()> {
-    let making = || format!("making {}, which must be a new file in a directory that exists", path.display());
+impl Existing {
+    /// The fate that `--force` chooses.
+    pub(super) fn forced(force: bool) -> Existing {
+        if force { Existing::Overwritten } else { Existing::Kept }
+    }
+}
+
+fn publish(path: &Path, bytes: &[u8], existing: Existing) -> Result<()> {
+    let making = || match existing {
+        Existing::Kept => {
+            format!("making {}, which must be a new file in a directory that exists", path.display())
+        }
+        Existing::Overwritten => format!("writing {}", path.display()),
+    };
     let name = path.file_name().with_context(making)?;
     let dir = Dir::for_file(path.parent().unwrap_or(Path::new("."))).with_context(making)?;
-    dir.publish(Path::new(name), bytes).with_context(making)
+    match existing {
+        Existing::Kept => dir.publish(Path::new(name), bytes),
+        Existing::Overwritten => dir.replace(Path::new(name), bytes),
+    }
+    .with_context(making)
 }
 
 /// A word of a command line as it is typed in a shell. Clean.

@@ -64,9 +64,11 @@ fn watch(args: &ExporterArgs, server: Server, page: &Shared, stop: BorrowedFd<'_
         access: false,
         overhead: false,
         findings: true,
+        progress: false,
     };
-    let done =
-        recorded(source, recorder, rotate, |source| batch::run(source, &mut exporter, &mut out, pace, stop));
+    let done = recorded(source, recorder, rotate, |source| {
+        batch::run(source, &mut exporter, &mut out, pace, stop).map(drop)
+    });
     done.and(serving.end())
 }
 
@@ -84,6 +86,7 @@ fn replay(args: &ExporterArgs, mut recording: Recording, page: &Shared, stop: Bo
         iterations: args.count.iterations,
         follow: false,
         grain: RowKind::Processes,
+        progress: false,
     };
     let mut last: Option<(u64, Instant)> = None;
     let mut watchdog = Watchdog::new();

@@ -1,7 +1,7 @@
 //! Modes for recordings: shown, written in another format, checked.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ use crate::error::{self, Exit};
 use crate::export::Format;
 use crate::options;
 use crate::program::guard;
+use crate::program::progress::Progress;
 use crate::program::say::{self, Cleaned, Form};
 use crate::program::signals;
 use crate::record::verify;
@@ -41,7 +42,14 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         return ended(tui::replay(tui_options(display, screen, grain)?, recording, span, at, follow)?);
     }
     let mut export = exporter(format, display)?;
-    let part = Part { from_wall_ns: at, to_wall_ns: None, iterations: out.count.iterations, follow, grain };
+    let part = Part {
+        from_wall_ns: at,
+        to_wall_ns: None,
+        iterations: out.count.iterations,
+        follow,
+        grain,
+        progress: false,
+    };
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
@@ -78,6 +86,7 @@ fn export_batch(args: &ExportArgs, format: &Format) -> Result<ExitCode> {
         iterations: None,
         follow: false,
         grain: options::grain(args.display.threads, None),
+        progress: args.output.is_some() || !io::stdout().is_terminal(),
     };
     let stop = stop_signals()?;
     let sink: Box<dyn Write> = match &args.output {
@@ -131,19 +140,34 @@ pub(super) fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
     let mut exit = Exit::Ok;
     // `FILE*` names what a file was rotated to as well.
     let mut seen = BTreeSet::new();
+    let mut files: Vec<(&PathBuf, Result<PathBuf>)> = Vec::new();
     for path in paths {
-        let files = recording::files_of(path);
-        let told = match &files {
-            Ok(files) => {
-                files.iter().filter(|file| seen.insert((*file).clone())).map(|file| report(file)).collect()
-            }
-            Err(error) => vec![unreadable(path, error)],
+        match recording::files_of(path) {
+            Ok(found) => files.extend(
+                found.into_iter().filter(|file| seen.insert(file.clone())).map(|file| (path, Ok(file))),
+            ),
+            Err(error) => files.push((path, Err(error))),
+        }
+    }
+    let size = |file: &Result<PathBuf>| {
+        let meta = file.as_ref().ok().and_then(|file| file.metadata().ok());
+        meta.map_or(0, |meta| meta.len())
+    };
+    let all: u64 = files.iter().map(|(_, file)| size(file)).sum();
+    let (count, mut done) = (files.len(), 0);
+    let mut progress = Progress::new("verifying");
+    for (at, (path, file)) in files.into_iter().enumerate() {
+        let bytes = size(&file);
+        progress.at(done as f64 / all.max(1) as f64, || format!("file {} of {count}", at + 1));
+        let (intact, text) = match &file {
+            Ok(file) => report(file),
+            Err(error) => unreadable(path, error),
         };
-        for (intact, text) in told {
-            print(&text, Form::Text)?;
-            if !intact {
-                exit = Exit::CouldNotMeasure;
-            }
+        done += bytes;
+        progress.erase();
+        print(&text, Form::Text)?;
+        if !intact {
+            exit = Exit::CouldNotMeasure;
         }
     }
     Ok(exit.into())

@@ -11,6 +11,8 @@ use crate::export::{Export, derive_for};
 use crate::hot::profile::Profile;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
+use crate::program::progress::Progress;
+use crate::run::stretch::reached;
 use crate::snapshot::RowKind;
 use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};
@@ -28,6 +30,8 @@ pub struct Part {
     /// Wait for more at the end.
     pub follow: bool,
     pub grain: RowKind,
+    /// Progress is shown on standard error, where that is a terminal.
+    pub progress: bool,
 }
 
 /// Writes the interval between two samples. Returns false if the reader of the output has gone.
@@ -71,8 +75,15 @@ pub fn run(
         recording.seek(from.saturating_sub(1))?;
     }
     let mut told = String::new();
+    let span = recording.span().unwrap_or_default();
+    let begin = part.from_wall_ns.map_or(span.0, |from| from.max(span.0));
+    let end = part.to_wall_ns.map_or(span.1, |to| to.min(span.1));
+    let mut progress = part.progress.then(|| Progress::new("writing"));
     let next = |recording: &mut Recording, out: &mut dyn Write| loop {
         if let Some(sample) = recording.next()? {
+            if let Some(progress) = &mut progress {
+                reached(progress, (begin, end), sample.wall_ns);
+            }
             return Ok(Some(sample));
         }
         if !part.follow {

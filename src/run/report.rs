@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 
 use super::ahead::ahead;
-use super::output::{Out, quoted};
+use super::output::{Existing, Out, quoted};
 use super::stretch::{Read, blame, nothing_there, samples_between};
 use super::{ran, stop_signals};
 use crate::cli::{PageFormat, ReportArgs};
@@ -38,7 +38,7 @@ const LOOKED_AT: usize = 5;
 
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let choices = options::report(args)?;
-    let out = Out::of(args.output.as_deref(), args.format == PageFormat::Html)?;
+    let out = Out::of(args.output.as_deref(), args.format == PageFormat::Html, Existing::forced(args.force))?;
     check_hosts(&args.path)?;
     let mut recording = Recording::open(&args.path)?;
     let span = recording.span().unwrap_or_default();

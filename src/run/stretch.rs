@@ -12,10 +12,12 @@ use super::ahead::ahead;
 use crate::error::Exit;
 use crate::model::sample::{HostFacts, Sample};
 use crate::options;
+use crate::program::progress::Progress;
 use crate::program::say;
 use crate::record::time::TimeError;
 use crate::source::recording::Recording;
 use crate::source::{Source, poll};
+use crate::text::quantity::length;
 use crate::text::rfc3339;
 
 /// Samples that are handed over at a time.
@@ -58,6 +60,9 @@ pub(super) fn samples_between(
     stop: BorrowedFd<'_>,
     mut take: impl FnMut(Read) -> Result<()>,
 ) -> Result<()> {
+    let (first, last) = recording.span().unwrap_or_default();
+    let (begin, end) = (from.map_or(first, |from| from.max(first)), to.map_or(last, |to| to.min(last)));
+    let mut progress = Progress::new("reading");
     ahead(
         READ_AHEAD,
         |give| {
@@ -78,10 +83,19 @@ pub(super) fn samples_between(
             if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
                 return Ok(false);
             }
+            reached(&mut progress, (begin, end), read.sample.wall_ns);
             take(read)?;
             Ok(true)
         },
     )
+}
+
+/// Shows how far a recording is read: up to `now` of the stretch from the first to the second of `span`, ns since 1970.
+pub(super) fn reached(progress: &mut Progress, span: (i64, i64), now: i64) {
+    let whole = span.1.saturating_sub(span.0).max(1) as f64;
+    let done = now.saturating_sub(span.0).max(0) as f64;
+    let time = |ns: f64| length(ns as u64);
+    progress.at(done / whole, || format!("{} of {}", time(done), time(whole)));
 }
 
 /// Names the recording where a time is right and the recording is not.

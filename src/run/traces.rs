@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result};
 
-use super::output::Out;
+use super::output::{Existing, Out};
 use super::report::check_hosts;
 use super::stretch::{Read, blame, nothing_there, samples_between};
 use super::{output, ran, stop_signals};
@@ -44,7 +44,7 @@ pub(super) fn run(args: &ExportArgs, format: TraceFormat) -> Result<ExitCode> {
     if format.is_binary() && to_standard && io::stdout().is_terminal() {
         return Err(options::no_trace_on_a_terminal(format).into());
     }
-    let out = Out::of(args.output.as_deref(), false)?;
+    let out = Out::of(args.output.as_deref(), false, Existing::Kept)?;
     check_hosts(&args.path)?;
     let recording = Recording::open(&args.path)?;
     let span = recording.span().unwrap_or_default();
@@ -83,7 +83,7 @@ fn trace(asked: &Asked<'_>, recording: Recording, out: &Out) -> Result<ExitCode>
     }
     let sink: Box<dyn Write> = match out {
         Out::Standard => Box::new(output(asked.stop)?),
-        Out::File(path) => Box::new(guard::create_new(path).with_context(|| {
+        Out::File(path, _) => Box::new(guard::create_new(path).with_context(|| {
             format!("making {}, which must be a new file in a directory that exists", path.display())
         })?),
     };
@@ -91,7 +91,7 @@ fn trace(asked: &Asked<'_>, recording: Recording, out: &Out) -> Result<ExitCode>
         (Ok(()), _) => Ok(ran()),
         (Err(error), Out::Standard) if is_unread(&error) => Ok(ran()),
         (Err(error), Out::Standard) => Err(error),
-        (Err(error), Out::File(path)) => {
+        (Err(error), Out::File(path, _)) => {
             // Half a trace would look like a whole one.
             let removed = guard::remove(path);
             removed.with_context(|| format!("removing {}, which is not whole: {error:#}", path.display()))?;

@@ -13,12 +13,13 @@ use super::{ended, exporter, messages, output, ran, stop_signals, tui_options};
 use crate::cli::{LiveArgs, RecordArgs, RecordLimits};
 use crate::export::notices::Quiet;
 use crate::model::topology::Topology;
-use crate::program::say::Cleaned;
+use crate::program::say::{self, Cleaned};
 use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Counted, Pace};
 use crate::source::Source;
 use crate::source::live::{LiveOptions, LiveSource};
 use crate::source::recorded::Recorded;
+use crate::text::plural;
 use crate::tui::{self, TuiOptions};
 use crate::{doctor, error, options};
 
@@ -39,7 +40,9 @@ pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
     let source = start(live)?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
     let pace = pace(args);
-    recorded(source, recorder, rotate, |source| batch::run(source, export.as_mut(), &mut out, pace, stop))?;
+    recorded(source, recorder, rotate, |source| {
+        batch::run(source, export.as_mut(), &mut out, pace, stop).map(drop)
+    })?;
     Ok(ran())
 }
 
@@ -95,7 +98,43 @@ pub(super) fn recording_pace(args: &RecordArgs) -> Pace {
         access: args.access,
         overhead: false,
         findings: true,
+        progress: true,
     }
+}
+
+/// Says where is recorded, where somebody looks on.
+pub(super) fn say_recording(args: &RecordArgs) {
+    if say::is_on_terminal() {
+        let end = match args.count.iterations {
+            Some(count) => {
+                format!("for {}", plural(usize::try_from(count).unwrap_or(usize::MAX), "interval"))
+            }
+            None => "until Ctrl-C".into(),
+        };
+        say::message(format!("numatop-ng: recording to {}, {end}", args.path.display()));
+    }
+}
+
+/// Ends a recording of so many intervals, and says what there is of it, where somebody looks on.
+///
+/// # Errors
+/// See [`Recorded::finish`].
+pub(super) fn finish(source: Recorded<impl Source>, args: &RecordArgs, taken: Result<u64>) -> Result<()> {
+    let progress = source.recording();
+    source.finish()?;
+    let intervals = plural(usize::try_from(taken?).unwrap_or(usize::MAX), "interval");
+    if let Some(progress) = progress.filter(|_| say::is_on_terminal()) {
+        let path = match (&progress.file, args.path.is_dir()) {
+            (Some(name), true) => args.path.join(name),
+            _ => args.path.clone(),
+        };
+        say::message(format!(
+            "numatop-ng: recorded {intervals}, {}, {}",
+            batch::size(progress.bytes),
+            path.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Records without showing anything; what there is to say goes to standard error, once.
@@ -111,9 +150,10 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     let source = start(live)?;
     let mut out = messages()?;
     let pace = recording_pace(args);
-    recorded(source, Some(recorder), rotate, |source| {
-        batch::run(source, &mut Quiet::default(), &mut out, pace, stop)
-    })?;
+    say_recording(args);
+    let mut source = Recorded::new(source, recorder, rotate);
+    let taken = batch::run(&mut source, &mut Quiet::default(), &mut out, pace, stop);
+    finish(source, args, taken)?;
     Ok(ran())
 }
 
@@ -168,6 +208,7 @@ pub(super) fn pace(args: &LiveArgs) -> Pace {
         access: args.access,
         overhead: args.overhead,
         findings: findings_wanted(),
+        progress: false,
     }
 }
 

@@ -426,7 +426,10 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if names.is_empty() {
-        bail!("there is no recording in {} (numatop-*.nrec)", path.display());
+        bail!(
+            "no file of a recorder is in {} (numatop-DATE-NNN.nrec): name a file to read another",
+            path.display()
+        );
     }
     names.sort();
     Ok(in_turn(names.into_iter().map(|name| path.join(name)).collect()))

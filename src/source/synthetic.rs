@@ -128,6 +128,7 @@ impl Machine {
                 swap_total_bytes: Some(SWAP),
                 swap_free_bytes: Some(SWAP),
                 pressure: Some(Pressure::default()),
+                load_hundredths: None,
             },
             flows: BTreeMap::new(),
             page_flows: BTreeMap::new(),

@@ -30,6 +30,18 @@ fn prefixed(mut v: f64, step: f64, prefixes: &[&str]) -> String {
     if v < 9.95 && at > 0 { format!("{v:.1}{}", prefixes[at]) } else { format!("{v:.0}{}", prefixes[at]) }
 }
 
+/// `12s`, `3m59s`, `2h03m`, `45d02h`: a length of time to read at a glance.
+pub fn length(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m{:02}s", seconds % 60),
+        3600..86_400 => format!("{hours}h{:02}m", minutes % 60),
+        _ => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
 /// `0:01.25` up to an hour, then `1h02m`, then `3d04h`.
 pub fn duration(ns: u64) -> String {
     let hundredths = ns / 10_000_000;

@@ -13,7 +13,6 @@ use super::history::{History, KeptSamples, Want};
 use super::mail::{Closed, Inbox, Mail};
 use super::{Message, QUEUE};
 use crate::record::dir::Dir;
-use crate::text::rfc3339;
 
 /// Both ways to the thread.
 pub(super) struct Deriver {
@@ -65,7 +64,7 @@ fn pass_on(received: &Receiver<Message>, inbox: &Inbox, want: Want, screen: &Mai
                     history.moved(host, previous.map(|sample| *sample), *sample);
                     (is_due, has_moved) = (true, true);
                 }
-                Message::WritePage => write_page(&history, screen.clone()),
+                Message::WritePage(name) => write_page(&history, name, screen.clone()),
                 Message::Folded(engine, mono_ns) => is_due |= history.concluded(*engine, mono_ns),
                 other => {
                     // Stacks of the other time must not come before it.
@@ -95,28 +94,28 @@ fn show(history: &mut History, screen: &Mail) -> Result<(), Closed> {
     }
 }
 
-/// Has a thread of its own write a page about what is kept, so that intervals do not wait for it.
-fn write_page(history: &History, screen: Mail) {
+/// Has a thread of its own write a report of what is kept, so that intervals do not wait for it.
+fn write_page(history: &History, name: String, screen: Mail) {
     let kept = history.kept();
     // A screen that is gone needs no page.
     let told = screen.clone();
     let work = move || {
-        let _ = screen.send(Message::PageWritten(written(kept)));
+        let _ = screen.send(Message::PageWritten(written(kept, name)));
     };
     if let Err(error) = thread::Builder::new().name("page".into()).spawn(work) {
         let _ = told.send(Message::PageWritten(Err(error.to_string())));
     }
 }
 
-/// Writes the page to a new file in this directory. Its name.
-fn written(kept: Option<KeptSamples>) -> Result<String, String> {
+/// Writes the report to a new file of this name. Returns the name.
+fn written(kept: Option<KeptSamples>, name: String) -> Result<String, String> {
     let none = || "there is no interval yet".to_owned();
     let kept = kept.ok_or_else(none)?;
-    let moment = kept.wall_ns.last().copied().unwrap_or(0);
     let text = page(kept, TimeZone::system()).ok_or_else(none)?;
-    let name = format!("numatop-ng-{}.html", rfc3339(moment).get(..19).unwrap_or_default().replace(':', "-"));
-    let made =
-        Dir::for_file(Path::new(".")).and_then(|dir| Ok(dir.publish(Path::new(&name), text.as_bytes())?));
+    let path = Path::new(&name);
+    let file = path.file_name().ok_or_else(|| format!("{name} names no file"))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let made = Dir::for_file(folder).and_then(|dir| Ok(dir.publish(Path::new(file), text.as_bytes())?));
     made.map(|()| name.clone()).map_err(|error| format!("{name}: {error:#}"))
 }
 

@@ -22,7 +22,14 @@ pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
     let rows = Rows { facts: tasks.facts(snapshot, parts.title.width), shown: tasks.list.rows().len() };
     header::render(snapshot, state, &rows, &parts, buf);
     if let Some(timeline) = state.timeline() {
-        timebar::render(timeline, &state.zone, &state.theme, parts.time.intersection(area), buf);
+        timebar::render(
+            timeline,
+            &state.curve,
+            &state.zone,
+            &state.theme,
+            parts.time.intersection(area),
+            buf,
+        );
     }
     app.visible().draw(state, body, buf);
     if let Some(picker) = &app.picker {

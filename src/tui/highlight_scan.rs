@@ -40,12 +40,14 @@ pub(super) fn spawn(
                 told = Instant::now();
                 let share = wall_ns.saturating_sub(first) as f64 / length;
                 let found = episodes.added_to(finder.marks());
+                let curve = Message::Curve(Box::new(episodes.curve().clone()));
                 let found = Message::Marks(Box::new(found), share.clamp(0.0, 0.99));
-                if messages.send(found).is_err() {
+                if messages.send(curve).is_err() || messages.send(found).is_err() {
                     return;
                 }
             }
         }
+        let _ = messages.send(Message::Curve(Box::new(episodes.curve().clone())));
         let _ = messages.send(Message::Summary(episodes.summary().rows()));
         let _ = messages.send(Message::Marks(Box::new(episodes.added_to(finder.marks())), 1.0));
     };

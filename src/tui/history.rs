@@ -9,6 +9,7 @@ use std::sync::Arc;
 use self::conclusions::{Concluder, Conclusions};
 use self::process::{ProcessHistory, ProcessSnapshot};
 use super::ring::{Ring, Samples};
+use crate::analysis::curve::Curve;
 use crate::analysis::highlights::{Finder, Highlights};
 use crate::analysis::summary::{Row, Summary};
 use crate::finding::{Engine, Severity};
@@ -88,6 +89,8 @@ pub struct Shown {
     pub conclusions: Arc<Conclusions>,
     /// Empty where they are not wanted.
     pub summary: Vec<Row>,
+    /// Curves over the samples that are kept.
+    pub curve: Arc<Curve>,
     pub kept: Kept,
     /// Samples that came since the interval before was shown.
     pub taken: u64,
@@ -126,6 +129,7 @@ pub struct History {
     /// Number of the newest sample, which the engine takes when it is shown or when the next one comes.
     pending: Option<u64>,
     summary: Summary,
+    curve: Arc<Curve>,
     /// The last snapshot with the number of its sample and what it was derived for.
     derived: Option<(u64, Want, Arc<Snapshot>)>,
     /// Since the last [`History::show`].
@@ -145,6 +149,7 @@ impl History {
             concluder: Concluder::default(),
             pending: None,
             summary: Summary::default(),
+            curve: Arc::default(),
             derived: None,
             taken: 0,
             note: None,
@@ -211,6 +216,10 @@ impl History {
             Arc::new(derive(host, previous, current, RowKind::Processes))
         };
         self.summary.take(&snapshot);
+        let kept_from = self.ring.times().next().map_or(i64::MIN, |(wall_ns, _)| wall_ns);
+        let curve = Arc::make_mut(&mut self.curve);
+        curve.take(&snapshot);
+        curve.drop_before(kept_from);
         let bytes = self.concluder.take(number, &snapshot);
         self.ring.keep_beside(number, bytes);
         self.concluder.drop_before(self.ring.oldest().unwrap_or(number));
@@ -245,7 +254,7 @@ impl History {
         }
         // Its history is that of another time.
         (self.process, self.note, self.moved) = (None, None, true);
-        self.concluder = Concluder::default();
+        (self.concluder, self.curve) = (Concluder::default(), Arc::default());
         self.sample(host, sample, 1);
     }
 
@@ -280,6 +289,7 @@ impl History {
             snapshot,
             process,
             conclusions: self.concluder.at(number),
+            curve: Arc::clone(&self.curve),
             summary: if self.want.summary { self.summary.rows() } else { Vec::new() },
             kept,
             taken: std::mem::take(&mut self.taken),

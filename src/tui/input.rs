@@ -2,3 +2,4 @@
 
 pub mod action;
 pub mod keymap;
+pub mod unbound;

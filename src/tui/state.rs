@@ -19,6 +19,7 @@ use super::history::process::{Point, ProcessSnapshot};
 use super::history::{Kept, Shown, Want};
 use super::input::action::Effect;
 use super::theme::Theme;
+use crate::analysis::curve::Curve;
 use crate::analysis::highlights::Highlights;
 use crate::analysis::summary::Row;
 use crate::finding::{Severity, Subject};
@@ -45,8 +46,12 @@ pub struct State {
     pub marks: BTreeMap<Subject, Severity>,
     /// Numbers over the whole recording, or over all intervals so far.
     pub summary: Vec<Row>,
+    /// Curves over the whole recording, or over the intervals that are kept.
+    pub curve: Arc<Curve>,
     /// Text for the terminal's clipboard, until it is taken there.
     pub clipboard: Option<String>,
+    /// Name of the new file for a report, until it is taken there.
+    pub report: Option<String>,
     /// Number of the sample that ends the interval.
     pub(super) number: Option<u64>,
     pub(super) kept: Kept,
@@ -93,7 +98,9 @@ impl State {
             conclusions: Arc::default(),
             marks: BTreeMap::new(),
             summary: Vec::new(),
+            curve: Arc::default(),
             clipboard: None,
+            report: None,
             number: None,
             kept: Kept::default(),
             paused_at: None,
@@ -147,6 +154,7 @@ impl State {
         self.process = shown.process;
         if self.replay.is_none() {
             self.summary = shown.summary;
+            self.curve = shown.curve;
         }
         self.marks = shown.conclusions.marks();
         self.conclusions = shown.conclusions;
@@ -161,13 +169,13 @@ impl State {
     /// Begins to sample the accesses of processes on the screen, or ends it.
     pub fn toggle_sampling(&mut self) {
         if self.replay.is_some() || self.demo {
-            self.message = Some("accesses are sampled on the running machine only".into());
+            self.message = Some("accesses are sampled on a running machine only".into());
             return;
         }
         self.sampling = !self.sampling;
         self.message = Some(match self.sampling {
-            true => "accesses of processes that matter here are sampled, within 1% of a CPU".into(),
-            false => "accesses are sampled no longer, unless they are asked for; U again does".into(),
+            true => "sampling on, within 1% of a CPU (U turns it off)".into(),
+            false => "sampling off (U turns it on)".into(),
         });
     }
 
@@ -178,7 +186,7 @@ impl State {
             return None;
         }
         if self.scope == scope {
-            self.message = Some("no scope was chosen here: c on a container does".into());
+            self.message = Some("no scope was chosen here: c on a container chooses it".into());
             return None;
         }
         self.scope = scope;

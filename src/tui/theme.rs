@@ -122,13 +122,17 @@ pub struct Glyphs {
     pub local: char,
     pub remote: char,
     pub empty: char,
-    /// Eight or ten levels, lowest first.
+    /// Eight levels, lowest first.
     pub levels: &'static [char],
+    /// Five shades of a cell, lightest first.
+    pub shades: &'static [char],
     pub ellipsis: char,
     pub descending: char,
     pub ascending: char,
     /// Branches of the tree: a child, the last child, a line going on, none.
     pub branch: [&'static str; 4],
+    /// The place that is shown, on the time bar.
+    pub here: char,
     pub horizontal: char,
     pub vertical: char,
     pub ended: char,
@@ -141,10 +145,12 @@ static UNICODE: Glyphs = Glyphs {
     remote: '▒',
     empty: '·',
     levels: &['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+    shades: &[' ', '░', '▒', '▓', '█'],
     ellipsis: '…',
     descending: '▼',
     ascending: '▲',
     branch: ["├─", "└─", "│ ", "  "],
+    here: '▲',
     horizontal: '─',
     vertical: '│',
     ended: '×',
@@ -156,11 +162,14 @@ static ASCII: Glyphs = Glyphs {
     local: '#',
     remote: '=',
     empty: '.',
-    levels: &['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'],
+    // Digits would read as a number.
+    levels: &['_', '.', ':', ';', '=', '+', '*', '#'],
+    shades: &[' ', '.', ':', '*', '#'],
     ellipsis: '~',
     descending: 'v',
     ascending: '^',
     branch: ["|-", "`-", "| ", "  "],
+    here: '^',
     horizontal: '-',
     vertical: '|',
     ended: 'x',

@@ -130,16 +130,18 @@ impl App {
         let (tasks, containers) = (&self.screens.tasks, self.base == ScreenId::Containers);
         let Sort { metric, reversed } = &tasks.list.sort;
         let sort = format!("{}{}", if *reversed { "-" } else { "" }, metric.id);
+        let usual = Settings::default();
         let mut choices = vec![
             ("columns", ids(tasks.list.columns.as_ref())),
             ("node-columns", ids(self.screens.nodes.list.columns.as_ref())),
-            ("sort", Some(Value::Word(sort))),
+            ("sort", (sort != task::CPU_PCT.id).then_some(Value::Word(sort))),
             // Rows of containers and of threads are not beside each other.
             ("threads", (tasks.threads && !containers).then_some(Value::Switch(true))),
             ("by-container", containers.then_some(Value::Switch(true))),
         ];
         if self.state.replay.is_none() {
-            choices.push(("delay", Some(Value::Number(self.state.interval.as_secs_f64().to_string()))));
+            let (interval, is_usual) = (self.state.interval, self.state.interval == usual.interval);
+            choices.push(("delay", (!is_usual).then(|| Value::Number(interval.as_secs_f64().to_string()))));
         }
         choices
     }

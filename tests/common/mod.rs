@@ -479,9 +479,7 @@ impl std::ops::DerefMut for App {
 pub fn press(app: &mut App, name: &str) -> Option<Effect> {
     let key = KEYS.iter().flat_map(|line| line.keys).find(|key| key.name() == name);
     let event = match key {
-        Some(Key(code, ctrl)) => {
-            KeyEvent::new(*code, if *ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE })
-        }
+        Some(Key(code, modifiers)) => KeyEvent::new(*code, *modifiers),
         None => KeyEvent::new(KeyCode::Char(name.chars().next().unwrap()), KeyModifiers::NONE),
     };
     app.press(event)

@@ -40,11 +40,11 @@ fn a_report_says_what_to_type_and_what_must_change() {
     let text = diagnosis::render_text(&engine, &host, false, 80);
     for part in [
         "CRITICAL  zone-reclaim  host  measured, held ",
-        "  check    remote_pct: 100 % -> 5.0 % or less within 60 s\n",
-        "  type     sysctl -w vm.zone_reclaim_mode=0\n",
-        "  undo     sysctl -w vm.zone_reclaim_mode=1\n",
-        "  check    node_reclaim_per_s of node 1: 240 -> 0.0 or less within 15 s\n",
-        "  type     migratepages 900001 1 0\n",
+        "  check         remote_pct: 100 % -> 5.0 % or less within 60 s\n",
+        "  run           sysctl -w vm.zone_reclaim_mode=0\n",
+        "  undo          sysctl -w vm.zone_reclaim_mode=1\n",
+        "  check         node_reclaim_per_s of node 1: 240 -> 0.0 or less within 15 s\n",
+        "  run           migratepages 900001 1 0\n",
     ] {
         assert!(text.contains(part), "'{part}' is missing:\n{text}");
     }

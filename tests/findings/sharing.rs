@@ -157,7 +157,7 @@ mod groups {
         assert_eq!(finding.identity.label, "mysql.service, 4 processes");
         assert_eq!(finding.identity.members.len(), 4);
         let words = &finding.told.commands[0].words;
-        assert!(words.starts_with("23.0 GiB move to node 0"), "{words}");
+        assert!(words.starts_with("moves 23.0 GiB to node 0"), "{words}");
         assert_eq!(commands(&finding), ["migratepages 900 1 0"]);
         assert_eq!(undo(&finding), [""; 0], "node 0 has memory of its own there");
     }

@@ -183,7 +183,7 @@ pub fn the_details_sample_their_process_and_leave_nothing_behind() -> Result<()>
     until_loaded(&mut terminal, "the sampler is loaded", |now| now.0 > before.0 && now.1 > before.1)?;
     // Off is off at once, whatever is on the screen.
     terminal.press("U")?;
-    terminal.until("a word about it", |text| text.contains("sampled no longer"))?;
+    terminal.until("a word about it", |text| text.contains("sampling off"))?;
     until_loaded(&mut terminal, "nothing is left", |now| now == before)?;
     terminal.press("U")?;
     until_loaded(&mut terminal, "it is loaded again", |now| now.0 > before.0 && now.1 > before.1)?;

@@ -122,7 +122,7 @@ pub fn hot_spots_of_a_library_that_is_truncated_leave_the_screen_alive() -> Resu
     let pid = attacker.pid().to_string();
     let mut terminal = Terminal::start(&["-d", "0.3", "-p", &pid, "--hot-event", "cpu-clock"], 24, 100)?;
     terminal.until("row of the hostile program", |text| text.contains(&pid))?;
-    terminal.press("h")?;
+    terminal.press("p")?;
     terminal.until("function of the hostile library", |text| text.contains("bus.so"))?;
     terminal.press("q")?;
     terminal.until("table of tasks", |text| text.contains("COMMAND"))?;

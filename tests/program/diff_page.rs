@@ -185,8 +185,30 @@ fn a_page_is_a_new_file() {
     assert!(made.starts_with("<!DOCTYPE html>") && made.ends_with("</html>"));
     let again = write();
     assert_eq!(again.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("exists: name a new file"));
     assert_eq!(std::fs::read_to_string(&out).unwrap(), made);
+    std::fs::write(&out, "old").unwrap();
+    let forced = ["diff", text(&path), text(&path), "--format", "html", "-o", text(&out), "--force"];
+    assert!(numatop(&forced).status.success());
+    assert_eq!(std::fs::read_to_string(&out).unwrap().len(), made.len());
+}
+
+#[test]
+fn short_recordings_are_one_line_until_all_is_asked_for() {
+    let scratch = Scratch::new();
+    let (a, b) = (scratch.join("a.nrec"), scratch.join("b.nrec"));
+    record(&a, &seconds(&mut demo_machine(), 7));
+    let mut other = demo_machine();
+    other.actors.iter_mut().for_each(|actor| actor.ipc *= 1.5);
+    record(&b, &seconds(&mut other, 9));
+    let short = diff(&a, &b, &[]);
+    assert!(
+        short.contains("too short: A has 6 intervals, B has 8, 120 are needed; nothing can be compared"),
+        "{short}"
+    );
+    assert!(short.lines().count() < 12, "{short}");
+    let all = diff(&a, &b, &["--all"]);
+    assert!(all.contains("needs 120 intervals, has 6") && all.lines().count() > 40, "{all}");
 }
 
 #[test]
@@ -198,7 +220,7 @@ fn the_beginning_can_be_left_out() {
     assert_eq!(intervals(&[]), 60);
     assert_eq!(intervals(&["--skip", "15s"]), 45);
     let all = numatop(&["diff", text(&path), text(&path), "--skip", "5m"]);
-    assert!(!all.status.success() && String::from_utf8_lossy(&all.stderr).contains("no interval"));
+    assert!(!all.status.success() && String::from_utf8_lossy(&all.stderr).contains("no data"));
 }
 
 /// A machine of one program whose CPU time wanders around `pct`.

@@ -26,6 +26,7 @@ mod prepared_by_others;
 mod printed;
 #[path = "../common/program.rs"]
 mod program;
+mod progress;
 #[path = "../recordings/machine.rs"]
 #[allow(dead_code, reason = "one of several users")]
 mod recorded_machine;

@@ -233,7 +233,7 @@ fn a_file_without_a_setting_of_ours_is_left_as_it_is() {
     let path = place.join("hosts.deny");
     fs::write(&path, "# ALL: PARANOID\n").unwrap();
     let mut terminal = screen(&path);
-    terminal.press("W").unwrap();
+    terminal.press("Wy").unwrap();
     terminal.until("a reason", |text| text.contains("no setting of numatop-ng")).unwrap();
     terminal.press("q").unwrap();
     assert!(terminal.ended().unwrap().success());

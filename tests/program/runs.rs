@@ -31,5 +31,5 @@ fn a_page_never_replaces_a_file() {
     let output = run(&["-o", "/etc/hostname", "--", "echo", "started"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("exists already") && output.stdout.is_empty(), "{said}");
+    assert!(said.contains("exists: name a new file") && output.stdout.is_empty(), "{said}");
 }

@@ -86,13 +86,16 @@ fn pressure() -> impl Strategy<Value = Pressure> {
 
 fn machine() -> impl Strategy<Value = MachineRaw> {
     let bytes = || option::of(0..u64::MAX);
-    (any::<[Option<u32>; 2]>(), bytes(), bytes(), option::of(pressure())).prop_map(
-        |([numa_balancing, swappiness], swap_total_bytes, swap_free_bytes, pressure)| MachineRaw {
-            numa_balancing,
-            swappiness,
-            swap_total_bytes,
-            swap_free_bytes,
-            pressure,
+    (any::<[Option<u32>; 2]>(), bytes(), bytes(), option::of(pressure()), any::<Option<[u32; 3]>>()).prop_map(
+        |([numa_balancing, swappiness], swap_total_bytes, swap_free_bytes, pressure, load_hundredths)| {
+            MachineRaw {
+                numa_balancing,
+                swappiness,
+                swap_total_bytes,
+                swap_free_bytes,
+                pressure,
+                load_hundredths,
+            }
         },
     )
 }

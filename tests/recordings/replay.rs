@@ -18,8 +18,14 @@ use crate::machine::{self, Machine};
 use crate::recorder::options;
 use crate::scratch::Scratch;
 
-const ALL: Part =
-    Part { from_wall_ns: None, to_wall_ns: None, iterations: None, follow: false, grain: RowKind::Processes };
+const ALL: Part = Part {
+    from_wall_ns: None,
+    to_wall_ns: None,
+    iterations: None,
+    follow: false,
+    grain: RowKind::Processes,
+    progress: false,
+};
 
 /// Keeps what it is given, as text with every value in it.
 #[derive(Default)]

@@ -114,6 +114,7 @@ fn a_slow_reader_delays_no_sample_and_loses_nothing() {
         hot: false,
         access: false,
         overhead: false,
+        progress: false,
     };
     run(&mut source, &mut JsonLines::new(selection), &mut out, pace, never.as_fd()).unwrap();
     let intervals: Vec<Value> = out
@@ -179,6 +180,7 @@ fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reade
         hot: false,
         access: false,
         overhead: false,
+        progress: false,
     };
     run(&mut source, &mut JsonLines::new(all_rows()), &mut out, pace, never.as_fd()).unwrap();
     // An interval lies between two samples.
@@ -199,6 +201,7 @@ fn asked(filter: RowFilter) -> (Option<Vec<u32>>, Vec<u32>) {
         hot: false,
         access: false,
         overhead: false,
+        progress: false,
     };
     run(&mut source, &mut export, &mut std::io::sink(), pace, never.as_fd()).unwrap();
     let pids = |processes: Vec<ProcessId>| processes.iter().map(|(pid, _)| *pid).collect();

@@ -102,7 +102,7 @@ fn a_refusal_passed_up_as_an_error_stays_what_it_is() {
 fn text_on_a_good_host() {
     let report = Report::new(bare_metal(), passed());
     assert_eq!(report.exit(), Exit::Ok);
-    insta::assert_snapshot!(render_text(&report, 80));
+    insta::assert_snapshot!(render_text(&report, 80, true));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn text_for_an_ordinary_user_of_a_virtual_machine() {
     host.privileges = user_with(CapSet::default()).privileges;
     let report = Report::new(host, failed(eperm()));
     assert_eq!(report.exit(), Exit::Privilege);
-    insta::assert_snapshot!(render_text(&report, 80));
+    insta::assert_snapshot!(render_text(&report, 80, true));
 }
 
 #[test]
@@ -119,7 +119,23 @@ fn text_on_linux_5_10() {
     let einval = anyhow::Error::from(io::Error::from_raw_os_error(libc::EINVAL));
     let report = Report::new(linux_5_10(), failed(einval.context("creating the task storage map")));
     assert_eq!(report.exit(), Exit::Kernel);
-    insta::assert_snapshot!(render_text(&report, 80));
+    insta::assert_snapshot!(render_text(&report, 80, true));
+}
+
+#[test]
+fn the_short_report_has_the_verdict_first_and_fits_a_screen() {
+    for (name, report) in [
+        ("good", Report::new(bare_metal(), passed())),
+        ("without_pmu", Report::new(without_pmu(), passed())),
+        ("refused", Report::new(user_with(CapSet::default()), failed(eperm()))),
+    ] {
+        let text = render_text(&report, 80, false);
+        let first = text.lines().next().unwrap();
+        assert!(first.starts_with("The live view works here.") == report.live.works, "{text}");
+        assert!(text.lines().count() <= 40 && text.contains("--all: "), "{text}");
+        assert!(!text.contains("\nok "), "{text}");
+        insta::assert_snapshot!(format!("short_{name}"), text);
+    }
 }
 
 #[test]
@@ -132,7 +148,7 @@ fn what_was_tried_counts_more_than_what_was_expected() {
     // Rules say yes, the kernel says no: its words are shown, with libbpf's.
     let report = Report::new(bare_metal(), failed(eperm()));
     assert_eq!(report.exit(), Exit::CouldNotMeasure);
-    let text = unwrapped(&render_text(&report, 80));
+    let text = unwrapped(&render_text(&report, 80, true));
     assert!(text.contains("Operation not permitted (os error 1)") && text.contains("BTF loading error"));
     assert!(report.task_metrics.iter().all(|line| !line.available));
 }
@@ -201,7 +217,7 @@ fn text_fits_its_width() {
     {
         for width in [60, 80, 120] {
             let report = Report::new(host.clone(), failed(eperm()));
-            for line in render_text(&report, width).lines() {
+            for line in render_text(&report, width, true).lines() {
                 let command =
                     line.trim_start().starts_with("sudo ") || line.trim_start().starts_with("docker ");
                 // An obstacle to the live view is written as on stderr, for 80 columns.
@@ -250,7 +266,7 @@ fn json_names_what_scripts_look_up() {
 fn this_machine() {
     let report = Report::gather();
 
-    let text = render_text(&report, 80);
+    let text = render_text(&report, 80, true);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped in part: what root sees needs root");

@@ -147,8 +147,8 @@ fn what_has_no_room_in_the_table_of_nodes_stands_below_it() {
 
     let shown = text(&draw(&app, 80, 24));
 
-    assert!(shown.contains("slab 1.0G, huge pages 512, free of them 128"), "{shown}");
+    assert!(shown.contains("slab 1.0G, huge pages 128 free of 512"), "{shown}");
     assert!(shown.contains("interleave 0, local 19k, other 1.0k"), "{shown}");
-    assert!(shown.contains("zone_reclaim_mode 0: others are asked first"), "{shown}");
+    assert!(shown.contains("then other nodes are used (zone_reclaim_mode 0)"), "{shown}");
     assert!(shown.contains("in 0, out 0 pages/s, of the whole machine"), "{shown}");
 }

@@ -20,7 +20,7 @@ use numatop_ng::tui::input::keymap::{KEYS, Key, context};
 use numatop_ng::tui::ring::{MAX_BYTES, MAX_SAMPLES, Ring};
 use numatop_ng::tui::theme::Theme;
 use proptest::prelude::*;
-use ratatui::crossterm::event::{KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
 
 const SIZE: (u16, u16) = (100, 30);
@@ -67,16 +67,16 @@ fn placed(bit: u16) -> App {
         press(&mut app, key);
     }
     let keys: &[&str] = match bit {
-        context::PAUSED => &["Space", "Left"],
+        context::PAUSED => &["Space", "["],
         context::TASKS => &[],
         context::NODES => &["Tab", "j"],
         context::DETAIL => &["Enter"],
         context::HELP => &["?", "j"],
-        context::PICKER => &["s", "k"],
-        context::COLUMNS => &["c", "j"],
+        context::PICKER => &["s", "Down", "Down", "Down"],
+        context::COLUMNS => &["F2", "Down"],
         context::PROMPT => &["\\", "x"],
         context::HOT => {
-            assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
+            assert_eq!(press(&mut app, "p"), Some(Effect::SetHot(true)));
             app.hot_news(Ok(common::hot::news(app.state.snapshot().unwrap())));
             press(&mut app, "Tab");
             &["j", "j"]
@@ -103,11 +103,10 @@ fn every_key_does_something() {
     for binding in KEYS {
         for bit in (0..9).chain([10, 11]).map(|shift| 1u16 << shift).filter(|bit| binding.contexts & bit != 0)
         {
-            for Key(code, ctrl) in binding.keys {
+            for Key(code, modifiers) in binding.keys {
                 let mut app = placed(bit);
                 let (before, at) = (draw(&app, SIZE.0, SIZE.1), app.screens.tasks.list.cursor.at());
-                let modifiers = if *ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
-                let effect = app.press(KeyEvent::new(*code, modifiers));
+                let effect = app.press(KeyEvent::new(*code, *modifiers));
                 let same = draw(&app, SIZE.0, SIZE.1) == before && app.screens.tasks.list.cursor.at() == at;
                 // A short list of threads does not scroll.
                 let short = bit == context::DETAIL && matches!(binding.action, Action::Move(_));
@@ -128,7 +127,7 @@ fn a_set_of_events_is_chosen_and_says_what_it_is_without() {
     let text = screen(&app);
     assert!(text.contains("basic") && text.contains("cycles, instructions"), "{text}");
     assert!(text.contains("no llc: no counter is left for it; cycles"), "{text}");
-    press(&mut app, "j");
+    press(&mut app, "Down");
     assert_eq!(press(&mut app, "Enter"), Some(Effect::SetEvents("cache")));
     app.not_counted("tlb: no such counter on this CPU");
     assert!(screen(&app).contains("tlb: no such counter on this CPU"), "{}", screen(&app));
@@ -151,7 +150,7 @@ fn a_recording_goes_where_it_is_told() {
     let began = first.wall_ns;
     app.state.replay((began, began + 3_600_000_000_000), false);
     app.moved(world.host.clone(), Some(first), second.clone());
-    assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
+    assert!(screen(&app).contains("REPLAY paused"), "{}", screen(&app));
     for (keys, typed, seek) in [
         ("t", "", Seek::Next),
         ("T", "", Seek::Previous),
@@ -210,7 +209,7 @@ fn marks_are_gone_to_in_the_order_of_time() {
     press(&mut app, "Space");
     press(&mut app, "Home");
     while app.state.message.as_deref().is_none_or(|text| !text.contains("lost in this interval")) {
-        press(&mut app, "]");
+        press(&mut app, "}");
         assert!(
             app.state.message.as_deref().is_some_and(|text| !text.contains("no mark")),
             "{}",
@@ -233,7 +232,7 @@ fn a_recording_plays_at_the_speed_that_was_chosen() {
     assert_eq!(press(&mut app, "Space"), Some(Effect::Seek(Seek::Play(None))));
     press(&mut app, "Space");
     app.state.source_ended();
-    assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
+    assert!(screen(&app).contains("REPLAY paused"), "{}", screen(&app));
 }
 
 #[test]
@@ -293,11 +292,11 @@ fn pausing_holds_the_interval_while_measuring_goes_on() {
     app.sample(world.host.clone(), world.tick());
     assert_eq!(app.state.snapshot().unwrap().mono_ns, shown);
     assert_eq!(app.state.behind_ns(), Some(2_000_000_000));
-    assert!(screen(&app).contains("PAUSED -2s"));
+    assert!(screen(&app).contains("PAUSED 2s ago"));
     press(&mut app, "t");
     assert_eq!(app.state.behind_ns(), Some(1_000_000_000));
     press(&mut app, "T");
-    press(&mut app, "Left");
+    press(&mut app, "Shift-Left");
     assert_eq!(app.state.behind_ns(), Some(3_000_000_000));
     press(&mut app, "Space");
     assert_eq!((app.state.behind_ns(), app.state.snapshot().unwrap().mono_ns), (None, shown + 2_000_000_000));
@@ -307,14 +306,14 @@ fn pausing_holds_the_interval_while_measuring_goes_on() {
 fn scrubbing_stops_at_both_ends() {
     let (_, mut app) = intel(4);
     for _ in 0..10 {
-        press(&mut app, "Left");
+        press(&mut app, "[");
     }
     // The first sample begins an interval but ends none.
     assert_eq!(app.state.behind_ns(), Some(2_000_000_000));
     assert!(app.state.snapshot().unwrap().interval_ns.is_some());
     assert!(app.state.message.as_deref().is_some_and(|text| text.contains("nothing older")));
     for _ in 0..10 {
-        press(&mut app, "Right");
+        press(&mut app, "]");
     }
     assert_eq!(app.state.behind_ns(), Some(0));
 }
@@ -369,6 +368,23 @@ fn filters_narrow_and_esc_drops_them() {
     assert_eq!(pids(&app).len(), all);
 }
 
+#[test]
+fn a_filter_may_name_users_nodes_and_limits_of_metrics() {
+    let (_, mut app) = intel(4);
+    let filtered = |app: &mut App, text: &str| {
+        press(app, "Esc");
+        type_filter(app, text);
+        pids(app)
+    };
+    assert_eq!(filtered(&mut app, "user:mysql"), [4242]);
+    assert_eq!(filtered(&mut app, "node:1"), [4242, 9002, 5002]);
+    assert_eq!(filtered(&mut app, "node:1 mysql"), [4242]);
+    let busy = filtered(&mut app, "cpu%>20");
+    let all = app.state.snapshot().unwrap().tasks.len();
+    assert!(busy.contains(&4242) && busy.len() < all, "{busy:?}");
+    assert!(!filtered(&mut app, "CPU%<20").contains(&4242));
+}
+
 /// Process ids of the accesses that are wanted; `None` where none are to be sampled at all.
 fn sampled(app: &App) -> Option<Vec<u32>> {
     app.in_view().accesses.map(|wanted| wanted.into_iter().map(|(pid, _)| pid).collect())
@@ -385,7 +401,7 @@ fn accesses_are_sampled_of_rows_that_may_be_remote() {
     assert_eq!(sampled(&app), Some(vec![4242]), "rows on the screen only");
     press(&mut app, "U");
     assert_eq!(sampled(&app), None);
-    assert!(screen(&app).contains("sampled no longer"));
+    assert!(screen(&app).contains("sampling off"));
 }
 
 #[test]
@@ -447,17 +463,16 @@ fn a_made_up_machine_samples_no_accesses() {
     let (_, mut app) = intel(4);
     app.state.demo = true;
     press(&mut app, "U");
-    assert!(screen(&app).contains("on the running machine only"));
+    assert!(screen(&app).contains("on a running machine only"));
     assert_eq!(sampled(&app), None);
 }
 
 #[test]
 fn a_user_is_picked_from_those_with_tasks() {
     let (_, mut app) = intel(4);
-    press(&mut app, "u");
-    press(&mut app, "G");
-    press(&mut app, "k");
-    press(&mut app, "Enter");
+    for key in ["u", "End", "Up", "Enter"] {
+        press(&mut app, key);
+    }
     let uids: Vec<u32> = app
         .screens
         .tasks
@@ -509,9 +524,11 @@ fn choices_are_kept_as_flags() {
         let (_, value) = app.choices().into_iter().find(|(name, _)| *name == flag).unwrap();
         value
     };
-    assert_eq!(press(&mut app, "W"), Some(Effect::Keep));
-    assert_eq!(value(&app, "sort"), Some(Value::Word("cpu_pct".into())));
-    assert_eq!((value(&app, "columns"), value(&app, "threads")), (None, None), "as without the flag");
+    assert_eq!(press(&mut app, "W"), None, "a question");
+    assert_eq!(press(&mut app, "Enter"), Some(Effect::Keep));
+    for flag in ["sort", "columns", "threads", "delay"] {
+        assert_eq!(value(&app, flag), None, "{flag} is as without the flag");
+    }
     for key in ["I", "H", "+"] {
         press(&mut app, key);
     }
@@ -531,7 +548,9 @@ fn the_sort_column_moves_over_what_is_visible_and_says_why_values_are_absent() {
     assert_eq!(app.screens.tasks.list.sort.metric.id, "runq_wait_pct");
     press(&mut app, "<");
     assert_eq!(app.screens.tasks.list.sort.metric.id, "cpu_pct");
-    press(&mut app, "i");
+    press(&mut app, "F6");
+    type_text(&mut app, "ipc");
+    press(&mut app, "Enter");
     assert!(screen(&app).contains("IPC is -: no hardware counters"), "{}", screen(&app));
     assert!(screen(&app).contains("▲IPC"), "the sort column is shown whatever fits");
 }
@@ -542,10 +561,10 @@ fn columns_of_nodes_are_chosen_where_the_width_has_no_room_for_them() {
     press(&mut app, "2");
     assert!(!text(&draw(&app, 80, 24)).contains("HFREE"));
 
-    press(&mut app, "c");
+    press(&mut app, "F2");
     let at = (0..60).find(|at| app.picker.as_ref().unwrap().line(*at).unwrap().name == "HFREE").unwrap();
     for _ in 0..at {
-        press(&mut app, "j");
+        press(&mut app, "Down");
     }
     press(&mut app, "Space");
     assert!(
@@ -561,7 +580,7 @@ fn columns_of_nodes_are_chosen_where_the_width_has_no_room_for_them() {
     let shown = text(&draw(&app, 80, 24));
     assert!(shown.contains("HFREE▲NODE") && shown.contains("  128    0     8"), "{shown}");
     assert!(app.screens.tasks.list.columns.is_none(), "those of tasks are others");
-    for key in ["F2", "r", "Esc"] {
+    for key in ["F2", "Ctrl-R", "Esc"] {
         press(&mut app, key);
     }
     assert!(app.screens.nodes.list.columns.is_none());
@@ -570,13 +589,13 @@ fn columns_of_nodes_are_chosen_where_the_width_has_no_room_for_them() {
 #[test]
 fn columns_are_chosen_and_reset() {
     let (_, mut app) = intel(3);
-    for key in ["c", "j", "Space", "]"] {
+    for key in ["F2", "Down", "Space", "]"] {
         press(&mut app, key);
     }
     let chosen = app.screens.tasks.list.columns.as_ref().unwrap();
     assert_eq!(chosen[0].id, "pid");
     assert!(chosen.iter().all(|metric| metric.id != "user"));
-    press(&mut app, "r");
+    press(&mut app, "Ctrl-R");
     assert!(app.screens.tasks.list.columns.is_none());
 }
 
@@ -624,8 +643,8 @@ fn details_show_threads_history_and_proc() {
     assert_eq!(app.state.history().len(), 6);
     app.inspected(4242, Err("process 4242 has ended".into()));
     assert!(screen(&app).contains("process 4242 has ended"));
-    press(&mut app, "Left");
-    press(&mut app, "Left");
+    press(&mut app, "[");
+    press(&mut app, "[");
     assert_eq!(app.state.history().len(), 4, "the history ends with the interval shown");
 }
 
@@ -649,6 +668,16 @@ fn a_click_selects_sorts_and_turns() {
     );
     click(&mut app, column, titles);
     assert!(app.screens.tasks.list.sort.reversed);
+}
+
+#[test]
+fn a_click_on_the_last_line_presses_its_key() {
+    let (_, mut app) = intel(4);
+    let last = screen(&app).lines().last().unwrap().to_owned();
+    let kind = MouseEventKind::Down(MouseButton::Left);
+    let column = last.find("Nodes").unwrap() as u16;
+    app.mouse(MouseEvent { kind, column, row: SIZE.1 - 1, modifiers: KeyModifiers::NONE });
+    assert_eq!(app.base(), ScreenId::Nodes, "{last}");
 }
 
 #[test]
@@ -716,6 +745,156 @@ fn texts_have_their_part_in_what_the_ring_may_hold() {
     assert!(sharing.pair(0).is_some());
 }
 
+#[test]
+fn rows_are_hidden_by_kind_and_shown_again() {
+    let (mut world, mut app) = intel(4);
+    let all = pids(&app);
+    let kernel: Vec<u32> = app
+        .state
+        .snapshot()
+        .unwrap()
+        .tasks
+        .iter()
+        .filter(|task| task.raw.kthread)
+        .map(|task| task.raw.pid)
+        .collect();
+    assert!(!kernel.is_empty());
+    press(&mut app, "K");
+    assert!(pids(&app).iter().all(|pid| !kernel.contains(pid)));
+    assert!(screen(&app).contains("no kernel threads"), "the header says so: {}", screen(&app));
+    press(&mut app, "i");
+    let idle = |app: &App| selected_rows(app).iter().any(|task| task.run_ns() == 0);
+    assert!(!idle(&app));
+    for key in ["K", "i"] {
+        press(&mut app, key);
+    }
+    assert_eq!(pids(&app), all);
+    world.actors[3].ends = Some(0);
+    for _ in 0..2 {
+        app.sample(world.host.clone(), world.tick());
+        if selected_rows(&app).iter().any(|task| task.exited) {
+            press(&mut app, "X");
+            assert!(!selected_rows(&app).iter().any(|task| task.exited));
+            return;
+        }
+    }
+    panic!("no task ended");
+}
+
+fn selected_rows(app: &App) -> Vec<&Task> {
+    let snapshot = app.state.snapshot().unwrap();
+    app.screens.tasks.list.rows().iter().map(|row| &snapshot.tasks[row.at]).collect()
+}
+
+#[test]
+fn unbound_keys_name_the_nearest_command() {
+    let (_, mut app) = intel(3);
+    app.press(KeyEvent::new(KeyCode::F(9), KeyModifiers::NONE));
+    assert!(screen(&app).contains("F9: numatop-ng does not kill"), "{}", screen(&app));
+    press(&mut app, "Q");
+    assert!(screen(&app).contains("Q: q quits"), "{}", screen(&app));
+    press(&mut app, "t");
+    assert!(app.screens.tasks.list.tree, "as F5");
+}
+
+#[test]
+fn the_arrows_scroll_columns_until_both_ends() {
+    let (_, mut app) = intel(4);
+    let titles = |app: &App| screen(app).lines().find(|line| line.contains("COMMAND")).unwrap().to_owned();
+    let first = titles(&app);
+    press(&mut app, "Left");
+    assert!(screen(&app).contains("these are the first columns"));
+    press(&mut app, "Right");
+    let second = titles(&app);
+    assert!(second != first && second.contains("PID") && second.contains("COMMAND"), "{second}");
+    for _ in 0..60 {
+        press(&mut app, "Right");
+    }
+    assert!(screen(&app).contains("these are the last columns"), "{}", screen(&app));
+    assert!(titles(&app).contains("RSS"), "{}", titles(&app));
+    for _ in 0..60 {
+        press(&mut app, "Left");
+    }
+    assert_eq!(titles(&app), first);
+}
+
+#[test]
+fn a_search_counts_its_matches() {
+    let (_, mut app) = intel(4);
+    press(&mut app, "/");
+    type_text(&mut app, "nginx");
+    assert!(screen(&app).contains("1 of 4"), "{}", screen(&app));
+    press(&mut app, "Enter");
+    press(&mut app, "n");
+    assert!(screen(&app).contains("2 of 4"), "{}", screen(&app));
+    press(&mut app, "N");
+    press(&mut app, "N");
+    assert!(screen(&app).contains("4 of 4"), "{}", screen(&app));
+}
+
+#[test]
+fn a_list_to_choose_from_is_filtered_as_one_types() {
+    let (_, mut app) = intel(4);
+    press(&mut app, "F6");
+    let all = app.picker.as_ref().unwrap().len();
+    type_text(&mut app, "rss");
+    assert!(app.picker.as_ref().unwrap().len() < all);
+    assert_eq!(app.picker.as_ref().unwrap().line(0).unwrap().name, "RSS");
+    press(&mut app, "Enter");
+    assert_eq!(app.screens.tasks.list.sort.metric.id, "rss_bytes");
+    press(&mut app, "F2");
+    type_text(&mut app, "hint");
+    press(&mut app, "]");
+    assert!(app.state.message.as_deref().is_some_and(|text| text.contains("clear the filter")));
+    press(&mut app, "Space");
+    assert!(app.screens.tasks.list.columns.is_some());
+    press(&mut app, "Ctrl-U");
+    assert_eq!(app.picker.as_ref().unwrap().len(), all);
+}
+
+#[test]
+fn metrics_without_values_here_are_last() {
+    let mut app = app(&mut World::vm(), 3, SIZE, Theme::new(true, false));
+    press(&mut app, "s");
+    let picker = app.picker.as_ref().unwrap();
+    let available: Vec<bool> = (0..picker.len()).map(|at| picker.line(at).unwrap().is_available).collect();
+    assert!(available.contains(&false) && available.is_sorted_by(|a, b| a >= b), "{available:?}");
+    assert!(picker.line(picker.len() - 1).unwrap().note.starts_with("unavailable: "));
+}
+
+#[test]
+fn help_is_filtered_and_begins_with_the_keys_of_the_screen() {
+    let (_, mut app) = intel(3);
+    for key in ["2", "h"] {
+        press(&mut app, key);
+    }
+    let text = screen(&app);
+    assert!(text.find("Keys here").unwrap() < text.find("the next matrix").unwrap(), "{text}");
+    press(&mut app, "/");
+    type_text(&mut app, "hide or show");
+    press(&mut app, "Enter");
+    let text = screen(&app);
+    assert!(text.contains("kernel threads") && !text.contains("This help"), "{text}");
+    press(&mut app, "Esc");
+    assert!(screen(&app).contains("This help"));
+    press(&mut app, "h");
+    assert!(!screen(&app).contains("This help"), "h closes it, too");
+}
+
+#[test]
+fn command_lines_stand_in_place_of_names() {
+    let (_, mut app) = intel(4);
+    press(&mut app, "c");
+    assert!(app.in_view().asked.texts, "they are read on demand");
+    let text = screen(&app);
+    assert!(
+        text.contains("CMDLINE") && text.contains("mysqld"),
+        "a name where no arguments are known: {text}"
+    );
+    press(&mut app, "c");
+    assert!(screen(&app).contains("COMMAND"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
@@ -728,9 +907,8 @@ proptest! {
         let keys: Vec<Key> = KEYS.iter().flat_map(|line| line.keys).copied().collect();
         for (step, width, height) in steps {
             match keys.get(step) {
-                Some(Key(code, ctrl)) => {
-                    let modifiers = if *ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
-                    app.press(KeyEvent::new(*code, modifiers));
+                Some(Key(code, modifiers)) => {
+                    app.press(KeyEvent::new(*code, *modifiers));
                 }
                 None if step % 3 == 0 => drop(app.sample(world.host.clone(), world.tick())),
                 None if step % 3 == 1 => app.resize(Rect::new(0, 0, width, height)),
@@ -750,7 +928,7 @@ proptest! {
     fn every_size_can_be_drawn(width in 0u16..300, height in 0u16..100, machine in 0..3usize, key in 0..8usize) {
         let mut world = [World::intel, World::ft_2500, World::vm][machine]();
         let mut app = app(&mut world, 2, (width, height), Theme::new(false, true));
-        press(&mut app, ["j", "Tab", "Enter", "?", "c", "s", "/", "H"][key]);
+        press(&mut app, ["j", "Tab", "Enter", "?", "F2", "s", "/", "H"][key]);
         draw(&app, width, height);
     }
 }

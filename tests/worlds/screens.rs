@@ -189,9 +189,12 @@ fn measured_costs_stand_beside_the_slit() {
         has_lines(&screen, &of_selected);
     }
     let latency = matrix(calibrated(World::intel()), (80, 24), 5);
-    has_lines(&latency, &["node 0        82     164~", "node 1       164       82", "Measured 2026-11-22."]);
+    has_lines(
+        &latency,
+        &["node 0  :::     82 ###   164~", "node 1  ###    164 :::     82", "Measured 2026-11-22."],
+    );
     let reads = matrix(calibrated(World::intel()), (80, 24), 6);
-    has_lines(&reads, &["node 0       172       58"]);
+    has_lines(&reads, &["node 0  ###    172 :::     58"]);
 }
 
 #[test]
@@ -460,7 +463,7 @@ fn mappings_have_their_accesses_without_the_clock() {
     assert!(first.contains(" 79.5 "), "{chase}");
     // Most of its pages were not looked up.
     let few = shown(130, |found| (found.samples, found.with_address) = (3000, 3000));
-    assert!(few.contains("with address, 29% of these in a known mapping; "), "{few}");
+    assert!(few.contains("with address, 29% of these in a known mapping); "), "{few}");
     // Beside shares of time there is room on a wide screen only.
     assert!(shown(140, |_| {}).contains("PMU%") && !shown(130, |_| {}).contains("PMU%"));
 }
@@ -553,7 +556,7 @@ fn memory_has_the_code_that_touched_it_first() {
             press(&mut app, key);
         }
         let shown = text(&draw(&app, width, height));
-        assert!(shown.contains("memory by first touch n/a: "), "{shown}");
+        assert!(shown.contains("first touches: "), "{shown}");
         let tick = |app: &mut App, world: &mut World, objects: Vec<Object>| {
             let mut uses = accesses();
             for found in uses.processes.values_mut() {
@@ -564,7 +567,7 @@ fn memory_has_the_code_that_touched_it_first() {
             text(&draw(app, width, height))
         };
         let none = tick(&mut app, &mut world, Vec::new());
-        assert!(none.contains("no first touch of the memory in use was seen"), "{none}");
+        assert!(none.contains("nothing yet: press u, then wait"), "{none}");
         let shown = tick(&mut app, &mut world, touched_first());
         insta::assert_snapshot!(format!("first_touches_{width}x{height}"), shown);
         // Contended lines take its place, and threads.
@@ -712,7 +715,7 @@ fn mappings_in_use_are_those_of_the_recording_in_a_replay() {
     app.sample(Arc::clone(&world.host), sample);
     assert_eq!(press(&mut app, "m"), None);
     let shown = text(&draw(&app, 130, 40));
-    assert!(shown.contains("98% with address; 3 mappings recorded"), "{shown}");
+    assert!(shown.contains("98% with address); 3 mappings recorded"), "{shown}");
     assert!(shown.contains("/var/lib/mysql/ibdata1") && shown.contains("[stack]"), "{shown}");
     assert_eq!(press(&mut app, "M"), None);
     assert!(text(&draw(&app, 130, 40)).contains("counted on the running machine only"));
@@ -882,13 +885,20 @@ fn a_command_is_copied_as_it_is_and_a_finding_put_aside_is_gone() {
 #[test]
 fn a_page_is_asked_for_and_told_of() {
     let mut app = app(&mut demo_machine(), 3, (80, 24), Theme::new(false, true));
-    assert_eq!(press(&mut app, "R"), Some(Effect::WritePage));
+    assert_eq!(press(&mut app, "R"), None, "a question");
+    let asked = text(&draw(&app, 80, 24));
+    assert!(asked.contains("Save an HTML report of the last 10 min as: numatop-ng-"), "{asked}");
+    press(&mut app, "Esc");
+    assert_eq!(app.state.report, None);
+    press(&mut app, "R");
+    assert_eq!(press(&mut app, "Enter"), Some(Effect::WritePage));
+    assert!(app.state.report.as_ref().is_some_and(|name| name.ends_with(".html")));
     app.page_written(&Ok("numatop-ng-1.html".into()));
     let told = text(&draw(&app, 80, 24));
-    assert!(told.contains("written: numatop-ng-1.html"), "{told}");
+    assert!(told.contains("report saved: numatop-ng-1.html"), "{told}");
     app.page_written(&Err("no space is left".into()));
     let told = text(&draw(&app, 80, 24));
-    assert!(told.contains("no page: no space is left"), "{told}");
+    assert!(told.contains("report not saved: no space is left"), "{told}");
     app.state.replay((0, 1), false);
     assert_eq!(press(&mut app, "R"), None);
     assert!(app.state.message.as_ref().is_some_and(|said| said.contains("numatop-ng report")));
@@ -950,7 +960,7 @@ fn replay() {
 #[test]
 fn hot_functions() {
     check("hot_functions", World::intel, |app| {
-        press(app, "h");
+        press(app, "p");
         app.hot_news(Ok(common::hot::news(app.state.snapshot().unwrap())));
         press(app, "j");
     });
@@ -959,7 +969,7 @@ fn hot_functions() {
 #[test]
 fn a_narrow_screen_names_the_functions() {
     let mut app = app(&mut World::intel(), 4, (40, 24), Theme::new(false, true));
-    press(&mut app, "h");
+    press(&mut app, "p");
     app.hot_news(Ok(common::hot::news(app.state.snapshot().unwrap())));
     let shown = text(&draw(&app, 40, 24));
     assert!(shown.contains("FUNCTION") && shown.contains("row_search_mvcc(unsig"), "{shown}");
@@ -968,7 +978,7 @@ fn a_narrow_screen_names_the_functions() {
 #[test]
 fn hot_callees() {
     check("hot_callees", World::intel, |app| {
-        press(app, "h");
+        press(app, "p");
         app.hot_news(Ok(common::hot::news(app.state.snapshot().unwrap())));
         press(app, "Tab");
     });
@@ -1003,7 +1013,7 @@ fn overhead_without_counters_or_rights_says_why() {
     press(&mut app, "o");
     assert!(screen(&app).contains("wait for an interval"), "{}", screen(&app));
     app.statistics(Ok(Statistics::default()));
-    assert!(screen(&app).contains("no counter is open"), "{}", screen(&app));
+    assert!(screen(&app).contains("no counters open"), "{}", screen(&app));
     app.statistics(Err("switching on the statistics of BPF programs: EPERM".into()));
     assert!(!app.is_open(ScreenId::Overhead) && screen(&app).contains("EPERM"), "{}", screen(&app));
 }
@@ -1013,7 +1023,7 @@ fn hot_spots_are_of_what_was_selected() {
     let mut app = app(&mut World::containers(), 4, (120, 24), Theme::new(false, false));
     let screen = |app: &App| text(&draw(app, 120, 24));
     press(&mut app, "2");
-    assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
+    assert_eq!(press(&mut app, "p"), Some(Effect::SetHot(true)));
     assert!(screen(&app).contains("Hot spots of everything in scope"), "{}", screen(&app));
     assert!(screen(&app).contains("loading the sampler"));
     let news = common::hot::news(app.state.snapshot().unwrap());
@@ -1022,7 +1032,7 @@ fn hot_spots_are_of_what_was_selected() {
     assert_eq!(all, news.stacks.iter().map(|stack| stack.samples).sum::<u64>());
     assert_eq!(press(&mut app, "Esc"), Some(Effect::SetHot(false)));
     press(&mut app, "3");
-    press(&mut app, "h");
+    press(&mut app, "p");
     app.hot_news(Ok(news));
     let of_container = app.screens.hot.samples;
     assert!((1..all).contains(&of_container), "{of_container} of {all}");
@@ -1036,7 +1046,7 @@ fn hot_spots_of_a_recording_are_those_of_the_moment() {
     let mut app = app(&mut world, 4, (120, 24), Theme::new(false, false));
     app.state.replay((0, i64::MAX), false);
     press(&mut app, "2");
-    assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
+    assert_eq!(press(&mut app, "p"), Some(Effect::SetHot(true)));
     let news = common::hot::news(app.state.snapshot().unwrap());
     let samples = |app: &App| app.screens.hot.samples;
     app.hot_news(Ok(news.clone()));
@@ -1061,7 +1071,7 @@ fn help() {
 #[test]
 fn columns() {
     check("columns", World::intel, |app| {
-        press(app, "c");
+        press(app, "F2");
     });
 }
 
@@ -1140,7 +1150,7 @@ fn nothing_that_a_terminal_obeys_reaches_a_cell() {
     world.notes = vec!["\x1b[2J CPU went \u{202e}".into()];
     for ascii in [true, false] {
         let mut app = app(&mut world, 3, (120, 30), Theme::new(true, ascii));
-        for key in ["F5", "Enter", "Esc", "H", "u", "Enter", "Tab", "?", "Esc", "c"] {
+        for key in ["F5", "Enter", "Esc", "H", "u", "Enter", "Tab", "?", "Esc", "F2"] {
             press(&mut app, key);
             let buf = draw(&app, 120, 30);
             for cell in buf.content() {

@@ -126,7 +126,7 @@ fn sixteen_nodes_are_ratios_in_eighty_columns() {
 #[test]
 fn a_profile_that_may_not_be_used_says_so_and_means_nothing() {
     let disturbed = render_text(&Profile { state: State::Disturbed, ..two() }, 100, false);
-    assert!(disturbed.contains("nothing uses these numbers") && !disturbed.contains("what it means"));
+    assert!(disturbed.contains("discarded: the machine was busy") && !disturbed.contains("what it means"));
     let looks = Wandering { cpus: (0, 1), looks_ns: vec![10.0, 30.0], classes: vec![3, 13, 4] };
     let wandering = Profile { state: State::Wandering, wandering: Some(looks), ..two() };
     let text = render_text(&wandering, 200, false);

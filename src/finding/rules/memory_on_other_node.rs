@@ -154,7 +154,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (to, from, share) = (&seen.plan.to, &seen.plan.from, &seen.evidence[0]);
     let words = format!(
-        "{} move to {}, where {} may come",
+        "moves {} to {}; room for {}",
         bytes(seen.plan.bytes),
         nodes(to),
         bytes(memory_room(view, to))

@@ -226,7 +226,7 @@ pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<
         }
     }
     let (held, pid) = best?;
-    let words = format!("{} move to node {to}, where {} may come", bytes(held), bytes(room));
+    let words = format!("moves {}; node {to} has room for {}", bytes(held), bytes(room));
     let back = env::move_memory(pid, &[to], &[node], "moves all that it has there, not only what came")?;
     Some([env::move_memory(pid, &[node], &[to], words)?, back])
 }

@@ -174,7 +174,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let behind = &seen.evidence[0];
     let name = super::super::text::comm(task.raw.comm);
     let free = memory_room(view, to);
-    let words = format!("{} move to {}, where {} may come", bytes(seen.plan.bytes), nodes(to), bytes(free));
+    let words = format!("moves {} to {}; room for {}", bytes(seen.plan.bytes), nodes(to), bytes(free));
     let mut commands: Vec<Command> = env::move_memory(task.raw.pid, from, to, words).into_iter().collect();
     let start = format!(
         "start it with numactl --cpunodebind={} {}: pinning moves nothing that is there already",

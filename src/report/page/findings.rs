@@ -102,9 +102,9 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
                         @for (section, title) in [
                             (Section::Undo, "Undo"),
                             (Section::Check, "Check"),
-                            (Section::Stop, "Stop if"),
+                            (Section::Stop, "Roll back if"),
                             (Section::Risk, "Risk"),
-                            (Section::Else, "Or else"),
+                            (Section::Else, "Other explanations"),
                         ] {
                             @for paragraph in part(section) {
                                 @match &paragraph.content {

@@ -21,7 +21,7 @@ use crate::source::{Focus, Source, poll};
 const GRAIN: Duration = Duration::from_millis(10);
 
 /// The reason why mappings are missing.
-pub const NO_MAPPINGS: &str = "the demo machine has no address spaces to look into";
+pub const NO_MAPPINGS: &str = "not in the demo";
 
 /// Samples of the demo machine.
 pub struct Demo {

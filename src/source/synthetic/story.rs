@@ -44,6 +44,7 @@ pub fn machine() -> Machine {
     machine.notes = vec!["a made-up machine (--demo): nothing on it was measured".into()];
     machine.irq_rates = INTERRUPTS.map(|(at, node, per_s)| ((at.into(), node), per_s)).into();
     machine.plan = Some(Box::new(live));
+    machine.state.load_hundredths = Some([1512, 1487, 1390]);
     machine
 }
 

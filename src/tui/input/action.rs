@@ -51,13 +51,22 @@ pub enum Action {
     /// Sample accesses of processes that matter on the screen, or no longer.
     Sampling,
     Tree,
+    /// Hide rows of a kind, or show them again.
+    Hide(Rows),
+    /// Command lines in place of names, or names again.
+    CommandLine,
+    /// Columns to the left or to the right of those on the screen.
+    ScrollLeft,
+    ScrollRight,
     /// The table of nodes, or what goes from node to node.
     Matrix,
     Fold,
     Follow,
     Pause,
-    /// Pause at the interval before.
+    /// Pause at the previous interval.
     Rewind,
+    /// Past the newest interval.
+    Latest,
     /// In a recording, or in what is kept while paused.
     Seek(Seek),
     /// To the next moment that is worth a look, or to the one before.
@@ -69,7 +78,7 @@ pub enum Action {
     Slower,
     Faster,
     AskInterval,
-    /// A page about the samples that are kept, into a new file.
+    /// Ask for the name of a new file, for a report of the samples that are kept.
     WritePage,
     Search,
     SearchNext,
@@ -79,7 +88,7 @@ pub enum Action {
     PickEvents,
     PickColumns,
     PickSort,
-    /// Keep what was chosen as settings of the user.
+    /// Ask whether to keep what was chosen as settings of the user.
     Keep,
     SortBy(&'static str),
     SortLeft,
@@ -96,6 +105,17 @@ pub enum Action {
     Type(char),
     /// At this column and row of the screen.
     Click(u16, u16),
+}
+
+/// Rows of tasks that can be hidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Kernel threads.
+    Kernel,
+    /// Tasks that did not run in the interval.
+    Idle,
+    /// Tasks that ended.
+    Ended,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +206,6 @@ pub enum Effect {
     SetAccess(bool),
     /// Begin to keep statistics on our own programs, or end it.
     SetStatistics(bool),
-    /// Write a page about the samples that are kept.
+    /// Write a report of the samples that are kept, into the file that the state names.
     WritePage,
 }

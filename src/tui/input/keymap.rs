@@ -3,7 +3,7 @@
 use crate::metric::task;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::action::{Action, Motion, ScreenId, Seek};
+use super::action::{Action, Motion, Rows, ScreenId, Seek};
 
 /// Where a key works; bits, because most keys work in several places.
 pub mod context {
@@ -32,25 +32,30 @@ pub mod context {
     /// The screens with a table of their own.
     pub const TABLES: u16 = TASKS | NODES | CONTAINERS | FINDINGS;
     pub const SCREENS: u16 = TABLES | DETAIL;
-    pub const LISTS: u16 = SCREENS | HELP | PICKER | HOT | SUMMARY;
-    pub const ALL: u16 = LISTS | PROMPT | OVERHEAD;
+    /// Where letters move; in a list to choose from they are typed.
+    pub const LISTS: u16 = SCREENS | HELP | HOT | SUMMARY;
+    pub const ALL: u16 = LISTS | PICKER | PROMPT | OVERHEAD;
 }
 use context::*;
 
-/// A key, with or without Ctrl. Shift is in the character already.
+/// A key with its modifiers. A character contains Shift already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key(pub KeyCode, pub bool);
+pub struct Key(pub KeyCode, pub KeyModifiers);
 
 const fn ch(c: char) -> Key {
-    Key(KeyCode::Char(c), false)
+    key(KeyCode::Char(c))
 }
 
 const fn ctrl(c: char) -> Key {
-    Key(KeyCode::Char(c), true)
+    Key(KeyCode::Char(c), KeyModifiers::CONTROL)
+}
+
+const fn shift(code: KeyCode) -> Key {
+    Key(code, KeyModifiers::SHIFT)
 }
 
 const fn key(code: KeyCode) -> Key {
-    Key(code, false)
+    Key(code, KeyModifiers::NONE)
 }
 
 /// One line of the table.
@@ -78,7 +83,13 @@ const fn bind(
 
 /// All keys, in the order of help and footer.
 pub static KEYS: &[Binding] = &[
-    bind(SCREENS | HOT | OVERHEAD, &[key(KeyCode::F(1)), ch('?')], Action::Help, "Help", "This help"),
+    bind(
+        SCREENS | HOT | OVERHEAD,
+        &[key(KeyCode::F(1)), ch('?'), ch('h')],
+        Action::Help,
+        "Help",
+        "This help",
+    ),
     bind(
         TABLES,
         &[key(KeyCode::Enter)],
@@ -106,25 +117,19 @@ pub static KEYS: &[Binding] = &[
         "Findings",
         "Findings, at the first one of the selected row",
     ),
-    bind(FINDINGS, &[ch('y')], Action::CopyCommands, "Copy", "Findings: copy the commands for now (OSC 52)"),
-    bind(FINDINGS, &[ch('w')], Action::GoTo, "Go to it", "Findings: to the row that it is about"),
-    bind(FINDINGS, &[ch('a')], Action::PutAside, "Aside", "Findings: put aside until it is twice as bad"),
-    bind(
-        FINDINGS,
-        &[ch('v')],
-        Action::BlindSpots,
-        "Blind spots",
-        "Findings: rules that could not look, and why",
-    ),
+    bind(FINDINGS, &[ch('y')], Action::CopyCommands, "Copy", "Findings: copy the commands to the clipboard"),
+    bind(FINDINGS, &[ch('w')], Action::GoTo, "Go to it", "Findings: go to the row it is about"),
+    bind(FINDINGS, &[ch('a')], Action::PutAside, "Snooze", "Findings: snooze until it doubles"),
+    bind(FINDINGS, &[ch('v')], Action::BlindSpots, "No data", "Findings: rules without data, and why"),
     bind(FINDINGS, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", "Findings: back to tasks"),
     bind(
         NODES,
         &[ch('x')],
         Action::Matrix,
         "Matrix",
-        "Nodes: from node to node, one matrix after the other, then the table again",
+        "Nodes: the next matrix from node to node; after the last one the table",
     ),
-    bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or no longer"),
+    bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or all again"),
     bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope chosen here"),
     bind(
         TASKS,
@@ -133,10 +138,32 @@ pub static KEYS: &[Binding] = &[
         "Search",
         "Search names, cgroups, pids as you type",
     ),
+    bind(
+        HELP,
+        &[ch('/'), key(KeyCode::F(3)), ch('\\'), key(KeyCode::F(4))],
+        Action::Filter,
+        "Filter",
+        "Help: show only what matches",
+    ),
     bind(TASKS, &[ch('n')], Action::SearchNext, "", "Next match; with N the one before"),
     bind(TASKS, &[ch('N')], Action::SearchPrevious, "", ""),
-    bind(TASKS, &[ch('\\'), key(KeyCode::F(4))], Action::Filter, "Filter", "Show only what matches"),
+    bind(
+        TASKS,
+        &[ch('\\'), key(KeyCode::F(4))],
+        Action::Filter,
+        "Filter",
+        "Show only what matches: names, user:ada, node:2, ipc<0.5",
+    ),
     bind(TASKS, &[ch('u')], Action::PickUser, "", "Show only one user's tasks"),
+    bind(TASKS, &[ch('K')], Action::Hide(Rows::Kernel), "", "Hide or show kernel threads"),
+    bind(
+        TASKS,
+        &[ch('i')],
+        Action::Hide(Rows::Idle),
+        "",
+        "Hide or show tasks that did not run in the interval",
+    ),
+    bind(TASKS, &[ch('X')], Action::Hide(Rows::Ended), "", "Hide or show tasks that ended"),
     bind(TABLES, &[key(KeyCode::F(6)), ch('s')], Action::PickSort, "Sort", "Sort by any metric"),
     bind(
         TABLES,
@@ -150,22 +177,30 @@ pub static KEYS: &[Binding] = &[
     bind(TASKS, &[ch('P')], Action::SortBy(task::CPU_PCT.id), "", "Sort by CPU%"),
     bind(TASKS, &[ch('M')], Action::SortBy(task::RSS_BYTES.id), "", "Sort by resident memory"),
     bind(TASKS, &[ch('T')], Action::SortBy(task::CPU_NS.id), "", "Sort by CPU time"),
-    bind(TASKS, &[ch('i')], Action::SortBy(task::IPC.id), "", "Sort by instructions per cycle"),
+    bind(TASKS, &[ch('c')], Action::CommandLine, "", "Command lines in place of names, or names again"),
     bind(
         TASKS | NODES,
-        &[key(KeyCode::F(2)), ch('c')],
+        &[key(KeyCode::F(2)), ch('|')],
         Action::PickColumns,
         "",
         "Tasks, nodes: choose columns and their order",
     ),
     bind(
+        TASKS | NODES | CONTAINERS,
+        &[key(KeyCode::Right)],
+        Action::ScrollRight,
+        "",
+        "Scroll columns; Left: back. In a recording they are the next and previous sample",
+    ),
+    bind(TASKS | NODES | CONTAINERS, &[key(KeyCode::Left)], Action::ScrollLeft, "", ""),
+    bind(
         TABLES,
         &[ch('W')],
         Action::Keep,
         "",
-        "Keep columns, order, rows, interval and screen as settings for the next start",
+        "Save columns, order, rows, interval and screen as defaults, after a question",
     ),
-    bind(TABLES, &[ch('E')], Action::PickEvents, "", "Choose what is counted: sets of events of this CPU"),
+    bind(TABLES, &[ch('E')], Action::PickEvents, "", "Choose CPU counters"),
     bind(
         DETAIL,
         &[ch('m')],
@@ -178,53 +213,53 @@ pub static KEYS: &[Binding] = &[
         &[ch('M')],
         Action::WalkMappings,
         "",
-        "Mappings: count every page and read policies, after the cost is said",
+        "Mappings: count every page and read policies; asks first",
     ),
     bind(
         DETAIL,
         &[ch('l')],
         Action::ContendedLines,
         "",
-        "Details: cache lines that its threads take from each other, with the code of both sides",
+        "Details: cache lines that its threads contend for, with the code of both sides",
     ),
-    bind(
-        DETAIL,
-        &[ch('a')],
-        Action::Objects,
-        "",
-        "Details: memory in use by the code that touched it first, which chose its node",
-    ),
+    bind(DETAIL, &[ch('a')], Action::Objects, "", "Details: memory in use by the code that touched it first"),
     bind(
         DETAIL,
         &[ch('u')],
         Action::MemoryUse,
         "Use",
-        "Details: sample which memory is used, mapping by mapping, until the view is closed",
+        "Details: sample memory use by mapping until the view is closed",
     ),
     bind(
         SCREENS,
         &[ch('U')],
         Action::Sampling,
         "",
-        "Sample accesses of processes that matter here, within 1% of a CPU, or no longer",
+        "Sample accesses of processes on the screen, within 1% of a CPU, or stop",
     ),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
     bind(
         TASKS | CONTAINERS,
-        &[key(KeyCode::F(5)), ch('e')],
+        &[key(KeyCode::F(5)), ch('t'), ch('e')],
         Action::Tree,
         "Tree",
         "Tree by parent, or by cgroup with totals",
     ),
     bind(TASKS | CONTAINERS, &[ch('z')], Action::Fold, "", "Tree: fold or unfold the selected branch"),
     bind(TASKS, &[ch('F')], Action::Follow, "", "Follow: keep the selected task in view"),
-    bind(SCREENS, &[ch('h')], Action::Hot, "Hot", "Hot spots of the task or container; of all on the nodes"),
+    bind(
+        SCREENS,
+        &[ch('p')],
+        Action::Hot,
+        "Hot",
+        "Hot spots (profile) of the task or container; of all on the nodes",
+    ),
     bind(
         HOT,
         &[key(KeyCode::Tab), ch('v')],
         Action::HotShape,
-        "Shape",
-        "Hot spots: functions, what they call, who calls them",
+        "View",
+        "Hot spots: view as flat, callees, callers",
     ),
     bind(
         HOT,
@@ -233,13 +268,13 @@ pub static KEYS: &[Binding] = &[
         "Fold",
         "Hot spots: fold or unfold what is below a function",
     ),
-    bind(HOT, &[ch('r')], Action::HotRestart, "Restart", "Hot spots: begin anew"),
+    bind(HOT, &[ch('r')], Action::HotRestart, "Restart", "Hot spots: restart"),
     bind(
         SCREENS,
         &[ch('S')],
         Action::Show(ScreenId::Summary),
         "",
-        "Median, 95 of 100 and worst of the machine and its nodes, over the recording or since the start",
+        "Median, P95 and worst of the machine and its nodes, over the recording or since the start",
     ),
     bind(
         SUMMARY,
@@ -254,19 +289,34 @@ pub static KEYS: &[Binding] = &[
         &[ch('R')],
         Action::WritePage,
         "",
-        "Write a page about the last minutes for a browser, a new file in this directory",
+        "Save an HTML report of the last 10 min here; asks for its name",
     ),
     bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
     bind(PAUSED, &[ch(' ')], Action::Pause, "Now", ""),
-    bind(SCREENS, &[key(KeyCode::Left)], Action::Rewind, "", "Pause at the interval before"),
+    bind(
+        SCREENS,
+        &[ch('['), shift(KeyCode::Left)],
+        Action::Rewind,
+        "",
+        "History: pause at the previous interval; ] or Shift-Right: the next",
+    ),
+    bind(SCREENS, &[ch(']'), shift(KeyCode::Right)], Action::Latest, "", ""),
     bind(
         TIMELINE,
-        &[key(KeyCode::Right), ch('t')],
+        &[ch(']'), shift(KeyCode::Right), ch('t')],
         Action::Seek(Seek::Next),
         "Next",
-        "Paused, recording: the next sample (Right or t); Left or T: the one before",
+        "Paused, recording: the next sample; [, Shift-Left or T: the previous",
     ),
-    bind(TIMELINE, &[key(KeyCode::Left), ch('T')], Action::Seek(Seek::Previous), "", ""),
+    bind(TIMELINE, &[ch('['), shift(KeyCode::Left), ch('T')], Action::Seek(Seek::Previous), "", ""),
+    bind(
+        REPLAY,
+        &[key(KeyCode::Right)],
+        Action::Seek(Seek::Next),
+        "",
+        "Recording: the next sample; Left: the previous",
+    ),
+    bind(REPLAY, &[key(KeyCode::Left)], Action::Seek(Seek::Previous), "", ""),
     bind(
         TIMELINE,
         &[ch('j')],
@@ -277,12 +327,12 @@ pub static KEYS: &[Binding] = &[
     bind(TIMELINE, &[ch('J')], Action::AskBackward, "", ""),
     bind(
         TIMELINE,
-        &[ch(']')],
+        &[ch('}')],
         Action::NextMark,
         "Mark",
-        "Paused, recording: the next mark of the time bar; [: the one before",
+        "Paused, recording: the next mark of the time bar; {: the previous",
     ),
-    bind(TIMELINE, &[ch('[')], Action::PreviousMark, "", ""),
+    bind(TIMELINE, &[ch('{')], Action::PreviousMark, "", ""),
     bind(
         TIMELINE,
         &[key(KeyCode::Home)],
@@ -291,82 +341,116 @@ pub static KEYS: &[Binding] = &[
         "Paused, recording: the first sample; End: the last",
     ),
     bind(TIMELINE, &[key(KeyCode::End)], Action::Seek(Seek::End), "", ""),
-    bind(REPLAY, &[ch(' ')], Action::PlayPause, "Play", "Recording: play, stand still"),
+    bind(REPLAY, &[ch(' ')], Action::PlayPause, "Play", "Recording: play or pause"),
     bind(REPLAY, &[ch('+'), ch('=')], Action::Faster, "", "Recording: play faster, 1 to 60 times; - slower"),
     bind(REPLAY, &[ch('-')], Action::Slower, "", ""),
     bind(SCREENS, &[ch('+'), ch('=')], Action::Slower, "", "Longer interval; with - shorter"),
     bind(SCREENS, &[ch('-')], Action::Faster, "", ""),
     bind(SCREENS, &[ch('d')], Action::AskInterval, "", "Type an interval, 0.1 to 60 seconds"),
-    bind(LISTS, &[key(KeyCode::Up), ch('k')], Action::Move(Motion::Up), "", "Up; Down or j: down"),
-    bind(LISTS, &[key(KeyCode::Down), ch('j')], Action::Move(Motion::Down), "", ""),
     bind(
-        LISTS,
+        LISTS | PICKER,
+        &[key(KeyCode::Up)],
+        Action::Move(Motion::Up),
+        "",
+        "Up; Down: down. Outside of lists to choose from k and j, too",
+    ),
+    bind(LISTS | PICKER, &[key(KeyCode::Down)], Action::Move(Motion::Down), "", ""),
+    bind(LISTS, &[ch('k')], Action::Move(Motion::Up), "", "Up; j: down"),
+    bind(LISTS, &[ch('j')], Action::Move(Motion::Down), "", ""),
+    bind(
+        LISTS | PICKER,
         &[key(KeyCode::PageUp), ctrl('b')],
         Action::Move(Motion::PageUp),
         "",
         "A page up; PgDn: down",
     ),
-    bind(LISTS, &[key(KeyCode::PageDown), ctrl('f')], Action::Move(Motion::PageDown), "", ""),
-    bind(LISTS, &[key(KeyCode::Home), ch('g')], Action::Move(Motion::First), "", "First row; End or G: last"),
-    bind(LISTS, &[key(KeyCode::End), ch('G')], Action::Move(Motion::Last), "", ""),
-    bind(PICKER, &[key(KeyCode::Enter)], Action::Accept, "Done", "List: take the selected line"),
-    bind(COLUMNS, &[ch(' ')], Action::Toggle, "Toggle", "Columns: show or hide"),
-    bind(COLUMNS, &[ch('[')], Action::Earlier, "Left", "Columns: move left; with ] right"),
-    bind(COLUMNS, &[ch(']')], Action::Later, "Right", ""),
-    bind(COLUMNS, &[ch('r')], Action::Reset, "Reset", "Columns: let the width decide"),
-    bind(PROMPT, &[key(KeyCode::Enter)], Action::Accept, "Done", "Prompt: take what was typed"),
+    bind(LISTS | PICKER, &[key(KeyCode::PageDown), ctrl('f')], Action::Move(Motion::PageDown), "", ""),
+    bind(LISTS | PICKER, &[key(KeyCode::Home)], Action::Move(Motion::First), "", "First row; End: last"),
+    bind(LISTS | PICKER, &[key(KeyCode::End)], Action::Move(Motion::Last), "", ""),
+    bind(LISTS, &[ch('g')], Action::Move(Motion::First), "", "First row; G: last"),
+    bind(LISTS, &[ch('G')], Action::Move(Motion::Last), "", ""),
     bind(
-        PROMPT,
+        PICKER,
+        &[key(KeyCode::Enter)],
+        Action::Accept,
+        "Select",
+        "List to choose from: type to filter, Enter selects",
+    ),
+    bind(COLUMNS, &[key(KeyCode::Enter)], Action::Accept, "Done", "Columns: close"),
+    bind(COLUMNS, &[ch(' ')], Action::Toggle, "Toggle", "Columns: show or hide"),
+    bind(COLUMNS, &[ch('[')], Action::Earlier, "Left", "Columns: move left; ]: right"),
+    bind(COLUMNS, &[ch(']')], Action::Later, "Right", ""),
+    bind(COLUMNS, &[ctrl('r')], Action::Reset, "Automatic", "Columns: chosen by width again"),
+    bind(PROMPT, &[key(KeyCode::Enter)], Action::Accept, "Confirm", "Prompt: confirm"),
+    bind(
+        PROMPT | PICKER,
         &[key(KeyCode::Backspace), ctrl('h')],
         Action::Erase,
-        "Erase",
-        "Prompt: erase a character; Ctrl-U: all",
+        "",
+        "Prompt, list to choose from: erase a character; Ctrl-U: all",
     ),
-    bind(PROMPT, &[ctrl('u')], Action::EraseAll, "", ""),
-    bind(ALL, &[ctrl('l')], Action::Redraw, "", "Draw the screen anew"),
-    bind(ALL, &[ctrl('z')], Action::Suspend, "", "Stop; fg brings it back"),
+    bind(PROMPT | PICKER, &[ctrl('u')], Action::EraseAll, "", ""),
+    bind(ALL, &[ctrl('l')], Action::Redraw, "", "Redraw the screen"),
+    bind(ALL, &[ctrl('z')], Action::Suspend, "", "Suspend; fg resumes"),
     bind(
-        DETAIL | HELP | PICKER | HOT | OVERHEAD | SUMMARY,
+        DETAIL | HELP | HOT | OVERHEAD | SUMMARY,
         &[key(KeyCode::Esc), ch('q')],
         Action::Back,
         "Back",
         "Close what is open",
     ),
-    bind(PROMPT, &[key(KeyCode::Esc)], Action::Back, "Drop", ""),
-    bind(TABLES, &[key(KeyCode::Esc)], Action::Back, "", "On a table: drop search and filters"),
+    bind(HELP, &[key(KeyCode::F(1)), ch('?'), ch('h')], Action::Back, "", "Help: close"),
+    bind(PICKER | PROMPT, &[key(KeyCode::Esc)], Action::Back, "Cancel", ""),
+    bind(TABLES, &[key(KeyCode::Esc)], Action::Back, "", "On a table: clear search and filters"),
     bind(TABLES, &[ch('q')], Action::Quit, "Quit", "Quit"),
     bind(ALL, &[key(KeyCode::F(10)), ctrl('c')], Action::Quit, "", "Quit from anywhere"),
 ];
 
 /// The meaning of a key where these bits of [`context`] hold.
 pub fn action(event: KeyEvent, contexts: u16) -> Option<Action> {
-    let control = event.modifiers.contains(KeyModifiers::CONTROL);
     if event.modifiers.contains(KeyModifiers::ALT) {
         return None;
     }
-    let pressed = Key(event.code, control);
+    let pressed = Key::of(event);
     let find = |bits| KEYS.iter().find(|line| line.contexts & bits != 0 && line.keys.contains(&pressed));
-    let bound = find(contexts & REPLAY).or_else(|| find(contexts & PAUSED)).or_else(|| find(contexts));
-    match (bound, event.code) {
+    // Keys of the list of columns come before those of all lists.
+    let special = [REPLAY, PAUSED, COLUMNS].into_iter().find_map(|bit| find(contexts & bit));
+    match (special.or_else(|| find(contexts)), event.code) {
         (Some(line), _) => Some(line.action),
-        (None, KeyCode::Char(c)) if contexts & PROMPT != 0 && !control => Some(Action::Type(c)),
+        (None, KeyCode::Char(c)) if contexts & (PROMPT | PICKER) != 0 && pressed.1.is_empty() => {
+            Some(Action::Type(c))
+        }
         _ => None,
     }
 }
 
 impl Key {
+    /// The key of an event.
+    pub fn of(event: KeyEvent) -> Key {
+        let shift = match event.code {
+            KeyCode::Char(_) => KeyModifiers::NONE,
+            _ => KeyModifiers::SHIFT,
+        };
+        Key(event.code, event.modifiers & (KeyModifiers::CONTROL | shift))
+    }
+
     /// As the key is labelled.
     pub fn name(self) -> String {
         let name = match self.0 {
             KeyCode::Char(' ') => "Space".into(),
-            KeyCode::Char(c) if self.1 => return format!("Ctrl-{}", c.to_ascii_uppercase()),
+            KeyCode::Char(c) if !self.1.is_empty() => c.to_ascii_uppercase().to_string(),
             KeyCode::Char(c) => c.to_string(),
             KeyCode::F(n) => format!("F{n}"),
             KeyCode::PageUp => "PgUp".into(),
             KeyCode::PageDown => "PgDn".into(),
+            KeyCode::BackTab => "Shift-Tab".into(),
             code => format!("{code:?}"),
         };
-        if self.1 { format!("Ctrl-{name}") } else { name }
+        match self.1 {
+            KeyModifiers::CONTROL => format!("Ctrl-{name}"),
+            KeyModifiers::SHIFT => format!("Shift-{name}"),
+            _ => name,
+        }
     }
 }
 
@@ -393,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn t_sorts_by_time_except_while_paused() {
+    fn capital_t_sorts_by_time_except_while_paused() {
         let press = |contexts| action(KeyEvent::new(KeyCode::Char('T'), KeyModifiers::SHIFT), contexts);
         assert_eq!(press(TASKS), Some(Action::SortBy(task::CPU_NS.id)));
         assert_eq!(press(TASKS | PAUSED), Some(Action::Seek(Seek::Previous)));

@@ -30,6 +30,7 @@ impl Row for Container {
     type Key = u64;
     type Tie = u64;
     const NAME: &'static str = CONTAINER.id;
+    const FIXED: &'static [&'static str] = &[];
 
     fn metrics() -> &'static [Metric<Container>] {
         CONTAINER_METRICS

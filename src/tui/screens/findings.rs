@@ -1,4 +1,4 @@
-//! Findings: what is wrong here, what it costs, what to type, and what could not be looked at.
+//! Findings: what is wrong here, what it costs, what to type, and which rules lack data.
 
 mod draw;
 mod paragraphs;
@@ -116,21 +116,19 @@ impl Findings {
             return None;
         };
         state.clipboard = Some(lines);
-        state.message = Some(
-            "sent to the terminal's clipboard; if it did not take it, select the line with the mouse".into(),
-        );
+        state.message = Some("copied, if the terminal allows it (OSC 52)".into());
         Some(Effect::Copy)
     }
 
     fn put_aside(&mut self, state: &mut State) {
         let Some(finding) = self.selected() else { return };
         if finding.severity == Severity::Critical {
-            state.message = Some("a critical finding cannot be put aside".into());
+            state.message = Some("a critical finding cannot be snoozed".into());
             return;
         }
         let (key, peak) = (finding.key.to_string(), finding.peak.unwrap_or(0.0));
         self.aside.insert(key, peak);
-        state.message = Some("put aside until it is twice as bad".into());
+        state.message = Some("snoozed until it doubles".into());
     }
 }
 
@@ -259,7 +257,7 @@ impl Screen for Findings {
                 state.message = Some(format!("sorted: {}", self.order.words()));
             }
             Action::GoTo if self.selected().is_some_and(|finding| subject_of(finding).is_none()) => {
-                state.message = Some("it is about the machine as a whole".into());
+                state.message = Some("it is about the whole machine".into());
             }
             Action::SortLeft | Action::SortRight | Action::Invert | Action::PickEvents => {}
             _ => return Answer::Ignored,

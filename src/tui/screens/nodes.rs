@@ -9,21 +9,28 @@ use ratatui::layout::Rect;
 use super::{Answer, Screen, Subject};
 use crate::finding;
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
-use crate::metric::node::NODE_METRICS;
+use crate::metric::node::{NODE, NODE_METRICS};
 use crate::metric::{Metric, Order};
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
+use crate::text::quantity::percent;
 use crate::tui::input::action::{Action, ScreenId};
 use crate::tui::input::keymap::context;
 use crate::tui::state::State;
+use crate::tui::theme::Role;
+use crate::tui::widgets::bar::curve;
 use crate::tui::widgets::columns;
 use crate::tui::widgets::layout::below;
 use crate::tui::widgets::list::{List, Row};
+use crate::tui::widgets::pen::Pen;
 use crate::tui::widgets::table::{Look, Sort};
 use crate::tui::widgets::tabular::Tabular;
 
 /// Rows that the part below the table needs to be worth drawing.
 const FACTS_MIN: u16 = 4;
+/// Width from which on each node has a row of history, and rows that are left to the facts.
+const HISTORY_FROM: u16 = 100;
+const FACTS_ENOUGH: u16 = 7;
 
 impl Row for Node {
     type Key = NodeId;
@@ -31,6 +38,7 @@ impl Row for Node {
     type Tie = ();
     /// Numbers need no more room than they have.
     const NAME: &'static str = "";
+    const FIXED: &'static [&'static str] = &[NODE.id];
 
     fn metrics() -> &'static [Metric<Node>] {
         NODE_METRICS
@@ -96,6 +104,48 @@ fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
     (table, Rect { y: table.bottom(), height: area.height - table.height, ..area })
 }
 
+/// Divides what is below the table between a row of history for each node and the facts of the selected one, which need
+/// their lines first.
+fn split_history(area: Rect, nodes: usize) -> (Rect, Rect) {
+    let rows = u16::try_from(nodes).unwrap_or(u16::MAX).saturating_add(2);
+    let has_room = area.width >= HISTORY_FROM && area.height >= rows.saturating_add(FACTS_ENOUGH);
+    let height = if has_room { rows } else { 0 };
+    let (history, facts) = (Rect { height, ..area }, below(area, height));
+    (history, facts)
+}
+
+/// CPU time and remote share of each node in the last intervals, the newest at the right.
+fn history(state: &State, snapshot: &Snapshot, area: Rect, buf: &mut Buffer) {
+    if area.height == 0 {
+        return;
+    }
+    let theme = &state.theme;
+    let dim = theme.style(Role::Dim);
+    // Two curves with their labels and numbers.
+    let width = usize::from((area.width - 8) / 2 - 15);
+    let points = state.curve.last(width, snapshot.wall_ns);
+    let seconds = points.iter().map(|point| point.length_ns).sum::<i64>() / 1_000_000_000;
+    let title = format!("History  {seconds} s, 0 to 100%");
+    Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(&title, theme.style(Role::Title));
+    let mut nodes: Vec<NodeId> = snapshot.nodes.iter().map(|node| NodeId(node.raw.id)).collect();
+    nodes.sort_unstable();
+    for (row, id) in (2..area.height).zip(nodes) {
+        let of = |share| state.curve.of_node(id, width, snapshot.wall_ns, share);
+        let mut pen = Pen::new(buf, area, row, theme.glyphs.ellipsis);
+        pen.gap(1).write(&format!("node {id}"), theme.style(Role::Plain)).column(area.x, 8);
+        for (label, shares, role) in [
+            ("CPU", of(|shares| shares.cpu), Role::Local),
+            ("remote", of(|shares| shares.remote), Role::Remote),
+        ] {
+            pen.gap(1).write(label, dim).gap(1);
+            curve(&mut pen, &shares, role, theme);
+            let now = shares.last().copied().flatten();
+            let now = now.map_or("-".into(), |share| format!("{}%", percent(share * 100.0)));
+            pen.write_right(&now, 7, theme.style(Role::Plain));
+        }
+    }
+}
+
 impl Screen for Nodes {
     fn context(&self) -> u16 {
         context::NODES
@@ -111,6 +161,8 @@ impl Screen for Nodes {
             let severity = state.marks.get(&finding::Subject::Node(node.key())).copied();
             Look { severity, ..Look::default() }
         });
+        let (history_area, facts_area) = split_history(facts_area, snapshot.nodes.len());
+        history(state, snapshot, history_area, buf);
         if let Some(node) = self.list.selected(snapshot) {
             facts::render(snapshot, node, theme, facts_area, buf);
         }
@@ -145,9 +197,8 @@ impl Screen for Nodes {
     fn act(&mut self, action: Action, _height: usize, _state: &mut State) -> Answer {
         match action {
             Action::Matrix => self.next_matrix(),
-            Action::SortLeft | Action::SortRight if self.matrix().is_some() => {
-                self.shift_columns(action == Action::SortRight);
-            }
+            Action::SortLeft | Action::ScrollLeft if self.matrix().is_some() => self.shift_columns(false),
+            Action::SortRight | Action::ScrollRight if self.matrix().is_some() => self.shift_columns(true),
             _ => return Answer::Ignored,
         }
         Answer::Done

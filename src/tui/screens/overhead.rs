@@ -110,7 +110,7 @@ fn lines(snapshot: &Snapshot, overhead: &Overhead) -> Vec<Line> {
     if !overhead.costs.is_empty() {
         let sum = crate::metric::sum(overhead.costs.iter().map(|cost| cost.cpu_pct));
         let numbers = [String::new(), String::new(), small(sum)];
-        let rest = if idle > 0 { format!("{idle} more did not run") } else { String::new() };
+        let rest = if idle > 0 { format!("{idle} did not run") } else { String::new() };
         lines.push(line("all of them", &numbers, &rest, Role::Plain));
         lines.push(line(
             "",
@@ -134,7 +134,7 @@ fn of_program(cost: &Cost) -> Line {
 /// The cost of counters, and of each set of `--events`.
 fn of_counters(snapshot: &Snapshot, now: &Statistics) -> Vec<Line> {
     let Some(read) = now.read else {
-        let why = "no counter is open: nobody knows what reading one costs here";
+        let why = "no counters open";
         return vec![line("counters", &[], why, Role::Dim)];
     };
     let words = if now.scaled {

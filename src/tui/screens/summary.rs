@@ -43,7 +43,7 @@ impl Screen for Summary {
         pen.repeat(' ', area.width, header).column(area.x, 1);
         pen.write_within("WHERE", OBJECT, header).column(area.x, 1 + OBJECT);
         pen.write_within("WHAT", TITLE, header).column(area.x, 1 + OBJECT + TITLE);
-        for title in ["MEDIAN", "95 OF 100", "WORST"] {
+        for title in ["MEDIAN", "P95", "WORST"] {
             pen.gap(1).write_right(title, NUMBER, header);
         }
         pen.gap(2).write("AT", header);

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-pub use self::choice::Choice;
-use self::choice::matches;
+pub use self::choice::{Choice, Hidden};
+use self::choice::{matches, words};
 pub use self::row::RowKey;
 use super::{Answer, Screen, Subject, is_below};
 use crate::analysis::filter::RowFilter;
@@ -22,7 +22,7 @@ use crate::snapshot::{Snapshot, Task};
 use crate::source::Focus;
 use crate::text::{clean, clean_str};
 use crate::tui::history::Want;
-use crate::tui::input::action::{Action, Effect, ScreenId};
+use crate::tui::input::action::{Action, Effect, Rows, ScreenId};
 use crate::tui::input::keymap::context;
 use crate::tui::state::State;
 use crate::tui::theme::Role;
@@ -87,7 +87,7 @@ impl Tasks {
             container.map(|name| format!("in {name}")),
             choice.node.or(choice.filter.node).map(|node| format!("node {node} only")),
         ];
-        facts.into_iter().flatten().collect()
+        facts.into_iter().flatten().chain(choice.hidden.facts()).collect()
     }
 
     /// Processes in view, after those of `first`, and what their columns need.
@@ -99,7 +99,8 @@ impl Tasks {
                 processes.push(key.process);
             }
         }
-        let columns = self.list.columns.iter().flatten().chain([&self.list.sort.metric]);
+        let shown = self.list.columns.iter().flatten();
+        let columns = shown.chain([&self.list.sort.metric]).chain(&self.list.name);
         Focus { processes: Some(processes), asked: on_demand::asked(columns), ..Focus::default() }
     }
 
@@ -137,18 +138,40 @@ impl Tasks {
             return;
         }
         let rows = self.list.rows();
-        let len = rows.len();
-        let start = self.list.cursor.at().min(len.saturating_sub(1));
-        let found = (0..len)
-            .map(|i| match step {
-                -1 => (start + len - 1 - i) % len,
-                step => (start + i + step as usize) % len,
-            })
-            .find(|at| matches(&snapshot.tasks[rows[*at].at], snapshot, &self.search));
-        match found {
-            Some(at) => self.list.select(at, height),
+        let is_match = |at: &usize| matches(&snapshot.tasks[rows[*at].at], snapshot, &self.search);
+        let found: Vec<usize> = (0..rows.len()).filter(is_match).collect();
+        let here = self.list.cursor.at();
+        // Ascending: the first at or after the selected row, or the last before it.
+        let ahead = found.partition_point(|at| if step == 0 { *at < here } else { *at <= here });
+        let next = match step {
+            -1 => found.partition_point(|at| *at < here).checked_sub(1).or(found.len().checked_sub(1)),
+            _ => (ahead < found.len()).then_some(ahead).or((!found.is_empty()).then_some(0)),
+        };
+        match next {
+            Some(next) => {
+                state.message = Some(format!("{} of {}", next + 1, found.len()));
+                self.list.select(found[next], height);
+            }
             None => state.message = Some(format!("nothing matches '{}'", self.search)),
         }
+    }
+
+    /// Shows command lines in place of names, or names again.
+    fn toggle_command_lines(&mut self, state: &mut State) {
+        if state.replay.is_some() {
+            state.message = Some("recordings keep names only, no command lines".into());
+            return;
+        }
+        self.list.name = match self.list.name {
+            Some(_) => None,
+            None => Some(&on_demand::CMDLINE),
+        };
+    }
+
+    /// Hides rows of a kind, or shows them again.
+    fn toggle(&mut self, rows: Rows, state: &mut State) {
+        let hidden = self.choice.hidden.toggle(rows);
+        state.message = Some(format!("{} are {}", words(rows), if hidden { "hidden" } else { "shown" }));
     }
 
     /// Users with rows, by name of who has most.
@@ -161,6 +184,7 @@ impl Tasks {
         users.sort_by_key(|(uid, rows)| (Reverse(*rows), *uid));
         let line = |uid: Option<u32>, rows: usize| Line {
             checked: None,
+            is_available: true,
             name: uid.map_or_else(|| "everybody".into(), |uid| user(uid, snapshot)),
             note: format!("{rows} {}", if rows == 1 { "row" } else { "rows" }),
             what: Pickable::User(uid),
@@ -192,12 +216,14 @@ impl Screen for Tasks {
             ..Look::default()
         });
         if self.list.rows().is_empty() {
-            let text = if snapshot.tasks.is_empty() {
-                "no task is in scope"
-            } else {
-                "no task matches the filters: Esc drops them"
+            let text = match (snapshot.tasks.is_empty(), snapshot.host.scope.as_str()) {
+                (false, _) => "no task matches: Esc clears filters, K i X show hidden rows".into(),
+                (true, "") => "no task is in scope".to_owned(),
+                (true, scope) => {
+                    format!("no task is in scope: {} has ended, or has not begun", clean_str(scope))
+                }
             };
-            Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(text, theme.style(Role::Dim));
+            Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(&text, theme.style(Role::Dim));
         }
     }
 
@@ -261,6 +287,8 @@ impl Screen for Tasks {
             Action::Tree => self.list.tree = !self.list.tree,
             Action::Fold => state.message = self.list.fold().err().map(String::from),
             Action::Follow => self.toggle_follow(height),
+            Action::Hide(rows) => self.toggle(rows, state),
+            Action::CommandLine => self.toggle_command_lines(state),
             Action::Search => return Answer::Ask(Prompt::new(Purpose::Search, "")),
             Action::Filter => return Answer::Ask(Prompt::new(Purpose::Filter, &self.choice.text)),
             Action::SearchNext => self.find(1, height, state),
@@ -284,7 +312,7 @@ impl Screen for Tasks {
                     self.find(0, height, state);
                 }
             }
-            Purpose::Interval | Purpose::Forward | Purpose::Backward => {}
+            Purpose::Interval | Purpose::Forward | Purpose::Backward | Purpose::Report | Purpose::Keep => {}
         }
     }
 

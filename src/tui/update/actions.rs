@@ -3,8 +3,10 @@
 use ratatui::crossterm::event::KeyEvent;
 
 use super::App;
+use crate::text::rfc3339;
 use crate::tui::input::action::{Action, Effect, Motion, ScreenId};
 use crate::tui::input::keymap::{self, context};
+use crate::tui::input::unbound;
 use crate::tui::screens::{Answer, Screens};
 use crate::tui::state::time;
 use crate::tui::widgets::prompt::{Prompt, Purpose};
@@ -12,7 +14,11 @@ use crate::tui::widgets::prompt::{Prompt, Purpose};
 impl App {
     /// Takes a key.
     pub fn press(&mut self, key: KeyEvent) -> Option<Effect> {
-        let action = keymap::action(key, self.contexts())?;
+        let contexts = self.contexts();
+        let Some(action) = keymap::action(key, contexts) else {
+            self.state.message = unbound::message(key, contexts);
+            return None;
+        };
         self.update(action)
     }
 
@@ -32,13 +38,13 @@ impl App {
             Action::Quit => return Some(Effect::Quit),
             Action::Suspend => return Some(Effect::Suspend),
             Action::Redraw => return Some(Effect::Redraw),
-            Action::Keep => return Some(Effect::Keep),
+            Action::Keep => self.prompt = Some(Prompt::new(Purpose::Keep, "")),
             Action::Back => return self.back(),
             Action::Move(motion) => self.go(motion),
             Action::Click(x, y) => self.click(x, y),
             Action::Accept => return self.accept(),
             Action::Toggle | Action::Earlier | Action::Later | Action::Reset => self.edit_columns(action),
-            Action::Erase | Action::EraseAll | Action::Type(_) => self.edit_prompt(action),
+            Action::Erase | Action::EraseAll | Action::Type(_) => return self.edit_text(action),
             _ => return self.act_on_top(action),
         }
         None
@@ -65,7 +71,11 @@ impl App {
     fn act_anywhere(&mut self, action: Action) -> Option<Effect> {
         let ask = |purpose| Some(Prompt::new(purpose, ""));
         match action {
-            Action::Help => return self.open(ScreenId::Help),
+            Action::Help => {
+                let context = self.contexts();
+                self.screens.help.about(context);
+                return self.open(ScreenId::Help);
+            }
             Action::Overhead => return self.open(ScreenId::Overhead),
             Action::Hot => {
                 self.screen().subject(&self.state)?;
@@ -88,6 +98,11 @@ impl App {
             Action::Sampling => self.state.toggle_sampling(),
             Action::Pause => self.state.pause(),
             Action::Rewind => self.state.scrub(-1),
+            Action::Latest => {
+                self.state.message = Some("this is the newest interval; [ shows the previous".into());
+            }
+            Action::ScrollLeft => self.scroll(false),
+            Action::ScrollRight => self.scroll(true),
             Action::Seek(seek) => return self.state.seek(seek),
             Action::NextMark => return self.state.go_to_mark(true),
             Action::PreviousMark => return self.state.go_to_mark(false),
@@ -103,12 +118,12 @@ impl App {
             }
             Action::AskInterval => self.prompt = ask(Purpose::Interval),
             Action::WritePage if self.state.replay.is_some() => {
-                self.state.message =
-                    Some("a recording becomes a page with numatop-ng report FILE -o page.html".into());
+                self.state.message = Some("for a recording: numatop-ng report FILE -o page.html".into());
             }
             Action::WritePage => {
-                self.state.message = Some("a page about the last minutes is being made".into());
-                return Some(Effect::WritePage);
+                let moment = self.state.snapshot()?.wall_ns;
+                let moment = rfc3339(moment).get(..19).unwrap_or_default().replace(':', "-");
+                self.prompt = Some(Prompt::new(Purpose::Report, &format!("numatop-ng-{moment}.html")));
             }
             Action::PickEvents => self.pick_events(),
             Action::PickColumns => self.pick_columns(),
@@ -182,7 +197,7 @@ impl App {
         }
         let tasks = &mut self.screens.tasks;
         if tasks.drop_filters() {
-            self.state.message = Some("search and filters are dropped".into());
+            self.state.message = Some("search and filters are cleared".into());
         } else if let Some(id) = (self.base == ScreenId::Tasks).then(|| tasks.leave()).flatten() {
             self.base = id;
         } else if self.state.note.take().is_none() {

@@ -59,11 +59,11 @@ impl App {
         }
     }
 
-    /// Says where the page is, or why there is none.
+    /// Says where the report is, or why there is none.
     pub fn page_written(&mut self, written: &Result<String, String>) {
         self.state.message = Some(match written {
-            Ok(name) => format!("written: {name}, for a browser"),
-            Err(why) => format!("no page: {}", text::clean_str(why)),
+            Ok(name) => format!("report saved: {}", text::clean_str(name)),
+            Err(why) => format!("report not saved: {}", text::clean_str(why)),
         });
     }
 

@@ -4,17 +4,29 @@ use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 use super::App;
 use crate::tui::input::action::{Action, Effect, Motion};
+use crate::tui::widgets::footer::{self, Keys};
 
 impl App {
     /// Takes the mouse.
     pub fn mouse(&mut self, event: MouseEvent) -> Option<Effect> {
         let action = match event.kind {
-            MouseEventKind::Down(MouseButton::Left) => Action::Click(event.column, event.row),
+            MouseEventKind::Down(MouseButton::Left) => {
+                self.footer_hit(event.column, event.row).unwrap_or(Action::Click(event.column, event.row))
+            }
             MouseEventKind::ScrollUp => Action::Move(Motion::WheelUp),
             MouseEventKind::ScrollDown => Action::Move(Motion::WheelDown),
             _ => return None,
         };
         self.update(action)
+    }
+
+    /// The key in the last line under the mouse, where keys are shown there.
+    fn footer_hit(&self, x: u16, y: u16) -> Option<Action> {
+        let footer = self.parts().footer;
+        let is_there =
+            self.prompt.is_none() && self.state.message.is_none() && footer.contains((x, y).into());
+        let keys = Keys { context: self.contexts(), offers: &|action| self.offers(action) };
+        is_there.then(|| footer::hit(&keys, footer.width, x - footer.x)).flatten()
     }
 
     /// A row is selected, a title sorted by; the title that is sorted by already turns the order.

@@ -30,6 +30,15 @@ impl App {
         table.map_or_else(Vec::new, |(snapshot, table)| table.places(self.state.area.width, snapshot).0)
     }
 
+    /// Scrolls the columns of the table by one.
+    pub(super) fn scroll(&mut self, right: bool) {
+        let (top, width) = (self.top(), self.state.area.width);
+        let Some(snapshot) = self.state.snapshot.as_deref() else { return };
+        if let Some(table) = self.screens.get_mut(top).table_mut() {
+            self.state.message = table.scroll(right, width, snapshot);
+        }
+    }
+
     /// Sorts by the visible column beside the one that rows are sorted by now.
     pub(super) fn sort_beside(&mut self, right: bool) {
         let (columns, sorted) = (self.places(), self.sorted());
@@ -41,7 +50,7 @@ impl App {
         match columns.get(next) {
             Some(column) => self.sort_by(column.id),
             None => {
-                self.state.message = Some("there is no column further on; F6 lists every metric".into());
+                self.state.message = Some("no column further on; F6 lists every metric".into());
             }
         }
     }

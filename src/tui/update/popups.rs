@@ -16,17 +16,18 @@ impl App {
     pub(super) fn pick_events(&mut self) {
         let state = &mut self.state;
         if state.demo {
-            state.message = Some("what the demo machine counts cannot be chosen".into());
+            state.message = Some("not in the demo".into());
         } else if state.sets.is_empty() {
-            state.message = Some("what is counted in a recording was chosen when it was made".into());
+            state.message = Some("the counters of a recording were chosen when it was made".into());
         } else if state.snapshot.is_some() {
             let line = |(set, choice): &(&'static str, Choice)| Line {
                 checked: None,
+                is_available: !choice.events.is_empty() || choice.absent.is_empty(),
                 name: (*set).to_string(),
                 note: counts(choice),
                 what: Pickable::Events(set),
             };
-            self.picker = Some(Picker::new("Count", state.sets.iter().map(line).collect(), None));
+            self.picker = Some(Picker::new("CPU counters", state.sets.iter().map(line).collect(), None));
         }
     }
 
@@ -55,12 +56,15 @@ impl App {
                 self.state.message = Some("one column has to stay".into());
             }
             Action::Toggle => {}
+            Action::Earlier | Action::Later if picker.is_filtered() => {
+                self.state.message = Some("clear the filter first: Ctrl-U".into());
+            }
             Action::Earlier => picker.shift(false),
             Action::Later => picker.shift(true),
             _ => {
                 table.set_columns(None);
                 self.pick_columns();
-                let words = "the width of the screen decides which columns are shown";
+                let words = "columns are chosen by the width of the screen";
                 self.state.message = Some(words.into());
                 return;
             }
@@ -84,6 +88,13 @@ impl App {
             Purpose::Forward | Purpose::Backward => {
                 self.state.jump(&prompt.text, prompt.purpose == Purpose::Forward)
             }
+            Purpose::Report if prompt.text.trim().is_empty() => Err("a file needs a name".into()),
+            Purpose::Report => {
+                self.state.report = Some(prompt.text.trim().to_owned());
+                self.state.message = Some("making the report".into());
+                Ok(Some(Effect::WritePage))
+            }
+            Purpose::Keep => Ok(Some(Effect::Keep)),
             // Search and filter took effect while they were typed.
             Purpose::Search | Purpose::Filter => Ok(None),
         };
@@ -112,9 +123,25 @@ impl App {
         }
     }
 
-    /// Types or erases.
-    pub(super) fn edit_prompt(&mut self, action: Action) {
-        let Some(prompt) = &mut self.prompt else { return };
+    /// Types or erases: in the prompt, or in the filter of the list.
+    pub(super) fn edit_text(&mut self, action: Action) -> Option<Effect> {
+        let Some(prompt) = &mut self.prompt else {
+            let picker = self.picker.as_mut()?;
+            picker.edit(|text| match action {
+                Action::Type(c) => text.push(c),
+                Action::Erase => drop(text.pop()),
+                _ => text.clear(),
+            });
+            return None;
+        };
+        match (prompt.purpose, action) {
+            (Purpose::Keep, Action::Type('y' | 'Y')) => return self.accept(),
+            (Purpose::Keep, Action::Type('n' | 'N')) => {
+                self.prompt = None;
+                return None;
+            }
+            _ => {}
+        }
         match action {
             Action::Type(c) => prompt.push(c),
             Action::Erase => drop(prompt.text.pop()),
@@ -122,6 +149,7 @@ impl App {
         }
         let (purpose, text) = (prompt.purpose, prompt.text.clone());
         self.typed(purpose, &text);
+        None
     }
 
     /// Tells the view on top what is typed.

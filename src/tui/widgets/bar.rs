@@ -26,6 +26,24 @@ pub fn level(share: f64, theme: &Theme) -> char {
     levels[((share * levels.len() as f64) as usize).min(levels.len() - 1)]
 }
 
+/// The shade of `share` (0.0..=1.0): anything above nothing has at least the lightest.
+pub fn shade(share: f64, theme: &Theme) -> char {
+    let shades = theme.glyphs.shades;
+    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 1.0 };
+    shades[((share * (shades.len() - 1) as f64).ceil() as usize).min(shades.len() - 1)]
+}
+
+/// Shares (0.0..=1.0) as levels, each in one cell; a gap where there is none.
+pub fn curve(pen: &mut Pen<'_>, shares: &[Option<f64>], role: Role, theme: &Theme) {
+    for share in shares {
+        match share {
+            None => pen.gap(1),
+            Some(share) if *share > 0.0 => pen.repeat(level(*share, theme), 1, theme.style(role)),
+            Some(_) => pen.repeat(theme.glyphs.levels[0], 1, theme.style(Role::Dim)),
+        };
+    }
+}
+
 /// The last values as levels of their largest, newest at the right; a gap where there was no value.
 pub fn sparkline(pen: &mut Pen<'_>, width: u16, values: &[Option<f64>], theme: &Theme) {
     let width = width.min(pen.room());
@@ -71,7 +89,7 @@ mod tests {
     #[test]
     fn the_newest_value_is_at_the_right() {
         let values = [Some(9.0), Some(0.0), None, Some(1.0), Some(2.0)];
-        assert_eq!(drawn(6, |pen, theme| sparkline(pen, 6, &values, theme)), " 90 12");
-        assert_eq!(drawn(2, |pen, theme| sparkline(pen, 2, &values, theme)), "59");
+        assert_eq!(drawn(6, |pen, theme| sparkline(pen, 6, &values, theme)), " #_ _.");
+        assert_eq!(drawn(2, |pen, theme| sparkline(pen, 2, &values, theme)), "=#");
     }
 }

@@ -4,6 +4,7 @@ use crate::metric::columns::{CONTAINER_PRIORITY, NODE_PRIORITY, TASK_ORDER, TASK
 use crate::metric::container::{CONTAINER, CONTAINER_METRICS};
 use crate::metric::identity::{CGROUP, COMM, NAME_LEAST, PID, THREADS, TID, USER};
 use crate::metric::node::{self, NODE_METRICS};
+use crate::metric::on_demand::CMDLINE;
 use crate::metric::placement::MEM_PCT_BY_NODE;
 use crate::metric::{Metric, events, task};
 use crate::model::sample::HostFacts;
@@ -110,10 +111,36 @@ fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>)
     chosen
 }
 
+/// The metrics of `all` that fit into `width` when so many of them were scrolled past: the `fixed` ones stay where they are.
+pub fn scroll<R>(
+    all: &[&'static Metric<R>],
+    fixed: &[&str],
+    scrolled: usize,
+    width: u16,
+) -> Vec<&'static Metric<R>> {
+    let is_fixed = |metric: &&'static Metric<R>| fixed.contains(&metric.id);
+    let cells = |metric: &&'static Metric<R>| u32::from(metric.least_width() + GAP);
+    let mut room = u32::from(width.saturating_sub(GUTTER) + GAP);
+    room = room.saturating_sub(all.iter().copied().filter(is_fixed).map(|metric| cells(&metric)).sum());
+    let others = all.iter().copied().filter(|metric| !is_fixed(metric)).skip(scrolled);
+    let mut shown: Vec<&str> = Vec::new();
+    for metric in others {
+        let Some(left) = room.checked_sub(cells(&metric)) else { break };
+        room = left;
+        shown.push(metric.id);
+    }
+    all.iter().copied().filter(|metric| is_fixed(metric) || shown.contains(&metric.id)).collect()
+}
+
 /// Gives each of `metrics` its place, in order, as many as fit into `width`. The column `name` (if any)
 /// takes what is left over, and with much left over the shares by node get some.
 pub fn place<R>(metrics: &[&'static Metric<R>], width: u16, name: &str) -> Columns<R> {
-    let mut widths: Vec<u16> = metrics.iter().map(|metric| metric.least_width()).collect();
+    // Command lines in place of names get what is left over, too.
+    let least = |metric: &&'static Metric<R>| match metric.id {
+        id if id == name && id == CMDLINE.id => NAME_LEAST,
+        _ => metric.least_width(),
+    };
+    let mut widths: Vec<u16> = metrics.iter().map(least).collect();
     let total = |widths: &[u16]| {
         widths.iter().fold(u32::from(GUTTER), |sum, width| sum + u32::from(*width) + u32::from(GAP))
             - u32::from(GAP.min(widths.len() as u16))

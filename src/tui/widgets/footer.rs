@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::KeyEvent;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
@@ -35,7 +35,7 @@ pub fn render(
     if let Some(prompt) = prompt {
         pen.write(prompt.question(), theme.style(Role::Title)).write(&prompt.text, theme.style(Role::Plain));
         pen.write(" ", theme.style(Role::Selected)).gap(1);
-        let hint = message.unwrap_or("Enter takes it, Esc drops it");
+        let hint = message.unwrap_or(prompt.answers());
         pen.write(hint, theme.style(if message.is_some() { Role::Warn } else { Role::Dim }));
         return;
     }
@@ -43,32 +43,71 @@ pub fn render(
         pen.write(message, theme.style(Role::Warn));
         return;
     }
+    for word in fitting(keys, pen.room()) {
+        pen.write(&word.key, theme.style(Role::Key))
+            .gap(1)
+            .write(word.label, theme.style(Role::Plain))
+            .gap(2);
+    }
+}
+
+/// The action of the key at this cell of a line of this width.
+pub fn hit(keys: &Keys<'_>, width: u16, x: u16) -> Option<Action> {
+    let mut left = 0;
+    for word in fitting(keys, width) {
+        let right = left + word.cells();
+        // The gap behind a word is part of none.
+        if (left..right.saturating_sub(2)).contains(&x) {
+            return Some(word.action);
+        }
+        left = right;
+    }
+    None
+}
+
+/// A key with its word.
+struct Word {
+    key: String,
+    label: &'static str,
+    action: Action,
+}
+
+impl Word {
+    /// Cells of both, with a gap between them and behind.
+    fn cells(&self) -> u16 {
+        (self.key.width() + self.label.len() + 3) as u16
+    }
+}
+
+/// The keys that have room, the way out last.
+fn fitting(keys: &Keys<'_>, width: u16) -> Vec<Word> {
     let context = keys.context;
     // Where there is a time bar, its keys come first.
     let along_time = |line: &&Binding| line.contexts & context & TIMELINE != 0;
     let (first, then) = (KEYS.iter().filter(along_time), KEYS.iter().filter(|line| !along_time(line)));
-    let mut words: Vec<(String, &str)> = first
+    let mut words: Vec<Word> = first
         .chain(then)
         .filter(|line| line.contexts & context != 0 && !line.label.is_empty() && (keys.offers)(line.action))
         // The meaning that a key has here counts: for some it is another in a recording.
         .filter(|line| {
             let key = &line.keys[0];
-            let press = KeyEvent::new(key.0, if key.1 { KeyModifiers::CONTROL } else { KeyModifiers::NONE });
-            keymap::action(press, context) == Some(line.action)
+            keymap::action(KeyEvent::new(key.0, key.1), context) == Some(line.action)
         })
-        .map(|line| (line.keys[0].name(), line.label))
+        .map(|line| Word { key: line.keys[0].name(), label: line.label, action: line.action })
         .collect();
     // A key that has one name while paused and another at all times has the first.
     let mut named = HashSet::new();
-    words.retain(|(key, _)| named.insert(key.clone()));
-    let Some((way_out, others)) = words.split_last() else { return };
-    let cells = |(key, label): &(String, &str)| (key.width() + label.len() + 3) as u16;
+    words.retain(|word| named.insert(word.key.clone()));
+    let Some(way_out) = words.pop() else { return words };
     // The way out is worth more than any other key.
-    let fitting = others.iter().scan(pen.room().saturating_sub(cells(way_out)), |room, word| {
-        *room = room.checked_sub(cells(word))?;
-        Some(word)
+    let mut room = width.saturating_sub(way_out.cells());
+    let fits = words.iter().take_while(|word| {
+        let left = room.checked_sub(word.cells());
+        room = left.unwrap_or(room);
+        left.is_some()
     });
-    for (key, label) in fitting.chain([way_out]) {
-        pen.write(key, theme.style(Role::Key)).gap(1).write(label, theme.style(Role::Plain)).gap(2);
-    }
+    let count = fits.count();
+    words.truncate(count);
+    words.push(way_out);
+    words
 }

@@ -2,23 +2,30 @@
 
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
+use unicode_width::UnicodeWidthStr;
 
 use crate::finding::Severity;
 use crate::metric::counters::{ipc, running_pct};
 use crate::metric::over::Quotient;
+use crate::metric::pressure;
 use crate::metric::task;
 use crate::model::sample::Reading;
+use crate::model::units::NodeId;
 use crate::snapshot::{Node, RowKind, Snapshot, Swapped};
-use crate::text::clean_str;
-use crate::text::quantity::{bytes, count, duration, percent};
+use crate::text::quantity::{bytes, count, duration, length, percent};
+use crate::text::{clean_str, plural};
 use crate::tui::state::{Replay, State, seconds};
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::bar::{bar, level};
+use crate::tui::widgets::bar::{bar, curve, level};
 use crate::tui::widgets::layout::{LABEL, NodeStyle, Parts, node_style};
 use crate::tui::widgets::pen::Pen;
 
 /// Bars longer than this say no more.
 const BAR_MAX: u16 = 40;
+
+/// Busy share of the CPUs, and share of the time in which some task waited for one, from which on CPUs are short.
+const SHORT_BUSY_PCT: f64 = 90.0;
+const SHORT_WAITED_PCT: f64 = 20.0;
 
 /// Facts about the rows of tasks.
 pub struct Rows {
@@ -37,7 +44,7 @@ pub fn render(snapshot: &Snapshot, state: &State, rows: &Rows, parts: &Parts, bu
         match node_style(snapshot.host.topology.nodes.len(), screen.0, screen.1) {
             NodeStyle::Lines => {
                 for (row, node) in (0..parts.nodes.height).zip(&snapshot.nodes) {
-                    node_line(snapshot, node, &state.theme, &mut Pen::new(buf, parts.nodes, row, ellipsis));
+                    node_line(snapshot, node, state, &mut Pen::new(buf, parts.nodes, row, ellipsis));
                 }
             }
             NodeStyle::Cells(width) => {
@@ -85,7 +92,7 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
         let motion = match replay {
             Replay { playing: true, speed, .. } => format!("x{speed}"),
             Replay { following: true, .. } => "follows".into(),
-            _ => "still".into(),
+            _ => "paused".into(),
         };
         pen.gap(1).write("REPLAY ", theme.style(Role::Alert)).write(&motion, theme.style(Role::Alert)).gap(1);
         let date = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
@@ -103,13 +110,13 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
         None => {}
     }
     if let Some(behind) = state.behind_ns() {
-        let text = format!("PAUSED -{}s", (behind as f64 / 1e9).round());
+        let text = format!("PAUSED {} ago", length(behind));
         pen.gap(1).write(&text, theme.style(Role::Alert));
     }
     let host = &snapshot.host;
     let nodes = host.topology.nodes.len();
     let interval = match (&state.replay, snapshot.interval_ns) {
-        (Some(_), Some(ns)) => format!("over {:.1} s", ns as f64 / 1e9),
+        (Some(_), Some(ns)) => format!("interval {:.1} s", ns as f64 / 1e9),
         (Some(_), None) => "the first sample".into(),
         (None, _) => format!("every {}", seconds(state.interval)),
     };
@@ -117,7 +124,10 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
         interval,
         clean_str(&host.hostname),
         format!("{} CPUs", snapshot.online_cpus),
-        format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }),
+        match nodes {
+            1 => "1 node: remote columns are off".into(),
+            nodes => format!("{nodes} nodes"),
+        },
     ];
     if !host.scope.is_empty() {
         facts.insert(1, format!("only {}", clean_str(&host.scope)));
@@ -126,13 +136,40 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
     if let Some(file) = state.recording.as_ref().and_then(|recording| recording.file.as_ref()) {
         facts.push(format!("into {file}"));
     }
-    for fact in facts {
-        pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(&fact, plain);
+    let machine = of_machine(snapshot);
+    let room = |fact: &String| fact.width() as u16 + 3;
+    for fact in &facts {
+        pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(fact, plain);
+    }
+    // A part of a number would be another number: what has no room is left out.
+    for fact in &machine {
+        if pen.room() < room(fact) {
+            break;
+        }
+        pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(fact, plain);
     }
 }
 
+/// Load, swap and uptime of the machine, as far as they are known.
+fn of_machine(snapshot: &Snapshot) -> Vec<String> {
+    let machine = snapshot.machine.as_ref();
+    let load = machine.and_then(|machine| machine.load_hundredths);
+    let load = load.map(|load| {
+        let words = load.map(|load| format!("{:.1}", f64::from(load) / 100.0));
+        format!("load {}", words.join(" "))
+    });
+    let swap = machine.and_then(|machine| machine.swap_total_bytes.zip(machine.swap_free_bytes));
+    let swap = swap.map(|(total, free)| match total {
+        0 => "no swap".into(),
+        total => format!("swap {} of {}", bytes(total.saturating_sub(free) as f64), bytes(total as f64)),
+    });
+    let up = (snapshot.boot_ns > 0).then(|| format!("up {}", length(snapshot.boot_ns)));
+    load.into_iter().chain(swap).chain(up).collect()
+}
+
 /// `node 0  CPU ####....  42.0%  MEM ####==..  free 33M of 128G`
-fn node_line(snapshot: &Snapshot, node: &Node, theme: &Theme, pen: &mut Pen<'_>) {
+fn node_line(snapshot: &Snapshot, node: &Node, state: &State, pen: &mut Pen<'_>) {
+    let theme = &state.theme;
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     let fixed = 9 + 4 + 7 + 2 + 4 + 19;
     let width = (pen.room().saturating_sub(fixed) / 2).min(BAR_MAX);
@@ -148,17 +185,39 @@ fn node_line(snapshot: &Snapshot, node: &Node, theme: &Theme, pen: &mut Pen<'_>)
         bytes(node.raw.mem_free_bytes as f64),
         bytes(node.raw.mem_total_bytes as f64)
     );
-    pen.write(&free, plain);
+    pen.write_within(&format!("{free:<20}"), 20, plain);
+    node_history(node, snapshot, state, pen);
 }
 
-/// Row 0: ids; row 1: CPU; row 2: free memory.
+/// ` remote 28.1%  CPU ▁▂▅█ remote ▁▁▂▁`, where the screen is wide enough: the last intervals, newest at the right.
+fn node_history(node: &Node, snapshot: &Snapshot, state: &State, pen: &mut Pen<'_>) {
+    const LABELS: u16 = 8 + 5 + 1 + 8;
+    let theme = &state.theme;
+    let Some(width) =
+        pen.room().checked_sub(LABELS).map(|room| usize::from(room / 2)).filter(|width| *width >= 12)
+    else {
+        return;
+    };
+    let of = |share| state.curve.of_node(NodeId(node.raw.id), width, snapshot.wall_ns, share);
+    let (cpu, remote) = (of(|shares| shares.cpu), of(|shares| shares.remote));
+    let dim = theme.style(Role::Dim);
+    pen.write("  CPU ", dim);
+    curve(pen, &cpu, Role::Local, theme);
+    pen.write(" remote ", dim);
+    curve(pen, &remote, Role::Remote, theme);
+    let now = remote.last().copied().flatten();
+    let now = now.map_or("-".into(), |share| format!("{}%", percent(share * 100.0)));
+    pen.write_right(&now, 7, theme.style(Role::Plain));
+}
+
+/// Row 0: ids; row 1: CPU; row 2: memory that programs and the kernel use, the darker part of the bar.
 fn node_cells(snapshot: &Snapshot, row: u16, width: u16, theme: &Theme, pen: &mut Pen<'_>) {
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     let label = match row {
         0 => "node",
         1 => "CPU%",
-        _ if width >= 6 => "free",
-        _ => "free%",
+        _ if width >= 6 => "used",
+        _ => "used%",
     };
     pen.write_within(&format!("{label:LABEL$}", LABEL = usize::from(LABEL)), LABEL, dim);
     for node in &snapshot.nodes {
@@ -182,11 +241,11 @@ fn node_cells(snapshot: &Snapshot, row: u16, width: u16, theme: &Theme, pen: &mu
             }
             _ => {
                 bar(pen, picture, &memory(node), theme);
-                let free = node.raw.mem_free_bytes as f64;
+                let used = used_bytes(node) as f64;
                 let text = match node.raw.mem_total_bytes {
                     0 => "-".into(),
-                    _ if width >= 6 => bytes(free),
-                    total => format!("{:.0}", free * 100.0 / total as f64),
+                    _ if width >= 6 => bytes(used),
+                    total => format!("{:.0}", used * 100.0 / total as f64),
                 };
                 pen.write_right(&text, width - 1 - picture, plain);
             }
@@ -232,8 +291,13 @@ fn busy_role(share: f64) -> Role {
 fn memory(node: &Node) -> [(f64, Role); 2] {
     let raw = &node.raw;
     let total = raw.mem_total_bytes.max(1) as f64;
-    let used = raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(raw.mem_file_bytes));
-    [(used as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
+    [(used_bytes(node) as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
+}
+
+/// Memory that programs and the kernel use: neither free nor page cache.
+fn used_bytes(node: &Node) -> u64 {
+    let raw = &node.raw;
+    raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(raw.mem_file_bytes))
 }
 
 /// Losses first: what is not shown must not be believed complete. Then what makes everything else slow.
@@ -257,10 +321,19 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
         let text = format!("in {} out {}", rate(swapped.pages_in), rate(swapped.pages_out));
         pen.write("SWAP/s ", dim).write(&text, theme.style(Role::Warn)).gap(2);
     }
+    let busy = snapshot.share(snapshot.busy_ns).unwrap_or(0.0) / f64::from(snapshot.online_cpus.max(1));
+    let waited = pressure::HOST_CPU_SOME.read(snapshot).ok().and_then(|value| value.number());
+    if let Some(waited) = waited.filter(|waited| busy >= SHORT_BUSY_PCT && *waited >= SHORT_WAITED_PCT) {
+        let text = format!("{}% busy, tasks wait {}% of the time", percent(busy), percent(waited));
+        pen.write("CPUS SHORT ", dim).write(&text, theme.style(Role::Warn)).gap(2);
+    }
     let verdict = &state.conclusions.verdict;
     let (summary, suspected) = (&verdict.summary, verdict.suspected().count());
-    if summary.critical + summary.warning + suspected > 0 {
+    if state.findings {
         pen.write("FINDINGS", dim);
+        if summary.critical + summary.warning + suspected == 0 {
+            pen.gap(1).write("0", plain);
+        }
         for (number, severity) in
             [(summary.critical, Severity::Critical), (summary.warning, Severity::Warning)]
         {
@@ -270,6 +343,9 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
         }
         if suspected > 0 {
             pen.gap(1).write(&format!("{suspected}?"), theme.style(Role::Warn));
+        }
+        if summary.info > 0 {
+            pen.gap(1).write(&plural(summary.info, "note"), plain);
         }
         pen.gap(2);
     }
@@ -295,7 +371,7 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
             pen.write("IPC ", dim).write(&format!("{ipc:.2}"), plain);
             match running_pct(&snapshot.slots, snapshot) {
                 Ok(share) if share < 99.95 => {
-                    pen.write(&format!(" counted {}% of the time", percent(share)), theme.style(Role::Warn))
+                    pen.write(&format!(" counted {}%", percent(share)), theme.style(Role::Warn))
                 }
                 _ => pen,
             }

@@ -18,6 +18,9 @@ pub enum NodeStyle {
 /// Cells before the nodes in [`NodeStyle::Cells`] and [`NodeStyle::Strip`].
 pub const LABEL: u16 = 6;
 
+/// Rows of the screen from which on the time bar has curves above it.
+const CURVES_FROM: u16 = 30;
+
 /// The parts from top to bottom; any of them may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
@@ -73,7 +76,12 @@ pub fn parts(screen: Rect, topology: Option<&Topology>, wanted: Wanted) -> Parts
         part
     };
     let title = take(u16::from(height >= 5));
-    let time = take(u16::from(time && height >= 7));
+    let time = take(match height {
+        _ if !time => 0,
+        0..7 => 0,
+        7..CURVES_FROM => 1,
+        CURVES_FROM.. => 3,
+    });
     let nodes = take(nodes);
     let status = take(u16::from(height >= 9));
     let notice = take(u16::from(notice && height >= 12));

@@ -6,12 +6,13 @@ use std::hash::Hash;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::columns::{Columns, place};
+use super::columns::{Columns, place, scroll};
 use super::cursor::Cursor;
 use super::table::{Look, Sort, Table};
 use super::tree::{self, Branch};
 use crate::analysis::filter;
 use crate::metric::Metric;
+use crate::metric::identity::CGROUP;
 use crate::snapshot::Snapshot;
 use crate::tui::input::action::Motion;
 use crate::tui::theme::Theme;
@@ -24,6 +25,8 @@ pub trait Row: Sized + 'static {
     type Tie: Ord;
     /// The metric that names a row: branches of the tree stand before it, and it takes what room is left over.
     const NAME: &'static str;
+    /// Metrics that stay on the screen, beside the name, when columns are scrolled.
+    const FIXED: &'static [&'static str];
 
     fn metrics() -> &'static [Metric<Self>];
 
@@ -53,6 +56,10 @@ pub struct List<R: Row> {
     pub sort: Sort<R>,
     /// Chosen by hand; `None` lets the width decide.
     pub columns: Option<Vec<&'static Metric<R>>>,
+    /// Stands in place of the name; where it has no value, the name does.
+    pub name: Option<&'static Metric<R>>,
+    /// Columns that were scrolled past.
+    pub scrolled: usize,
     pub tree: bool,
     pub cursor: Cursor<R::Key>,
     folded: HashSet<R::Key>,
@@ -66,6 +73,8 @@ impl<R: Row> List<R> {
         List {
             sort,
             columns: None,
+            name: None,
+            scrolled: 0,
             tree: false,
             cursor: Cursor::new(),
             folded: HashSet::new(),
@@ -124,7 +133,7 @@ impl<R: Row> List<R> {
     /// In words for the reader: the list is no tree, or the row has none below it.
     pub fn fold(&mut self) -> Result<(), &'static str> {
         if !self.tree {
-            return Err("only the tree folds: F5 or e shows it");
+            return Err("only the tree folds: F5 or t shows it");
         }
         let at = self.cursor.at();
         let Some(key) = self.keys.get(at) else { return Ok(()) };
@@ -132,7 +141,7 @@ impl<R: Row> List<R> {
             return Ok(());
         }
         if self.rows.get(at + 1).is_none_or(|next| next.depth() <= self.rows[at].depth()) {
-            return Err("nothing hangs below this row");
+            return Err("no rows below this one");
         }
         self.folded.insert(*key);
         Ok(())
@@ -140,10 +149,53 @@ impl<R: Row> List<R> {
 
     /// The columns at this width.
     pub fn columns_at(&self, width: u16, snapshot: &Snapshot) -> Columns<R> {
-        match &self.columns {
-            Some(chosen) => place(chosen, width, R::NAME),
-            None => place(&R::columns(width, snapshot, self.sort.metric.id), width, R::NAME),
+        let sorted = self.sort.metric.id;
+        let mut metrics = match (&self.columns, self.scrolled) {
+            (Some(chosen), 0) => chosen.clone(),
+            // A third of the screen is for command lines.
+            (None, 0) if self.name.is_some() => R::columns(width - width / 3, snapshot, sorted),
+            (None, 0) => R::columns(width, snapshot, sorted),
+            (chosen, scrolled) => {
+                let all = chosen.clone().unwrap_or_else(|| R::columns(u16::MAX, snapshot, sorted));
+                scroll(&all, &Self::fixed(), scrolled, width)
+            }
+        };
+        if let (Some(name), Some(at)) = (self.name, metrics.iter().position(|metric| metric.id == R::NAME)) {
+            metrics.retain(|metric| metric.id != name.id);
+            let at = at.min(metrics.len() - 1);
+            metrics[at] = name;
+            // Command lines have more use for the room of a path.
+            metrics.retain(|metric| metric.id != CGROUP.id || self.columns.is_some());
         }
+        place(&metrics, width, self.name_id())
+    }
+
+    /// The metric in the column of names.
+    fn name_id(&self) -> &'static str {
+        self.name.map_or(R::NAME, |metric| metric.id)
+    }
+
+    fn fixed() -> Vec<&'static str> {
+        R::FIXED.iter().copied().chain([R::NAME]).collect()
+    }
+
+    /// Scrolls columns by one. Returns what to say where there is none further on.
+    pub fn scroll(&mut self, right: bool, width: u16, snapshot: &Snapshot) -> Option<String> {
+        if !right {
+            let none = self.scrolled == 0;
+            self.scrolled = self.scrolled.saturating_sub(1);
+            return none.then(|| "these are the first columns".into());
+        }
+        let all = self.columns.clone().unwrap_or_else(|| R::columns(u16::MAX, snapshot, self.sort.metric.id));
+        let last = scroll(&all, &Self::fixed(), self.scrolled, width);
+        let is_fixed = |metric: &&&'static Metric<R>| Self::fixed().contains(&metric.id);
+        let ends = all.iter().rfind(|metric| !is_fixed(metric)).map(|metric| metric.id);
+        // Scrolling past the last column would leave less and less on the screen.
+        if last.iter().any(|metric| Some(metric.id) == ends) {
+            return Some("these are the last columns; F2 chooses others".into());
+        }
+        self.scrolled += 1;
+        None
     }
 
     /// Titles and the rows in view; `dress` says how a row looks beside its selection and its place in the tree.
@@ -156,9 +208,11 @@ impl<R: Row> List<R> {
         dress: impl Fn(&R) -> Look,
     ) {
         let columns = self.columns_at(area.width, snapshot);
-        let table = Table { columns: &columns, sort: Some(self.sort), snapshot, theme, name: R::NAME };
+        let (name, sort) = (self.name_id(), Some(self.sort));
+        let instead = R::metrics().iter().find(|metric| metric.id == R::NAME);
+        let table = Table { columns: &columns, sort, snapshot, theme, name, instead };
         table.titles(area, 0, buf);
-        let name = columns.placed.iter().find(|column| column.metric.id == R::NAME);
+        let name = columns.placed.iter().find(|column| column.metric.id == name);
         let levels = R::levels(name.map_or(0, |column| column.width));
         let offset = self.cursor.offset();
         for (line, branch) in (1..area.height).zip(self.rows.iter().skip(offset)) {

@@ -22,10 +22,22 @@ pub enum Pickable {
     User(Option<u32>),
 }
 
+impl Pickable {
+    /// The id, of what has one.
+    fn id(self) -> &'static str {
+        match self {
+            Pickable::Metric(id) | Pickable::Events(id) => id,
+            Pickable::User(_) => "",
+        }
+    }
+}
+
 /// One line as it is drawn.
 pub struct Line {
     /// Whether the column is shown; `None` where one line is chosen.
     pub checked: Option<bool>,
+    /// There is something to show here.
+    pub is_available: bool,
     pub name: String,
     pub note: String,
     pub what: Pickable,
@@ -34,6 +46,10 @@ pub struct Line {
 pub struct Picker {
     title: &'static str,
     lines: Vec<Line>,
+    /// Typed: only lines that contain it are shown.
+    filter: String,
+    /// Places of the lines that are shown, those whose name matches first.
+    matches: Vec<usize>,
     pub at: usize,
     pub offset: usize,
 }
@@ -42,15 +58,41 @@ impl Picker {
     /// With the line of `selected` selected, or else the first.
     pub fn new(title: &'static str, lines: Vec<Line>, selected: Option<Pickable>) -> Picker {
         let at = lines.iter().position(|line| Some(line.what) == selected).unwrap_or(0);
-        Picker { title, lines, at, offset: 0 }
+        let matches = (0..lines.len()).collect();
+        Picker { title, lines, filter: String::new(), matches, at, offset: 0 }
     }
 
+    /// Lines that are shown.
     pub fn len(&self) -> usize {
-        self.lines.len()
+        self.matches.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.matches.is_empty()
+    }
+
+    /// Some lines may be hidden.
+    pub fn is_filtered(&self) -> bool {
+        !self.filter.is_empty()
+    }
+
+    /// Changes the filter. Case does not count.
+    pub fn edit(&mut self, change: impl FnOnce(&mut String)) {
+        change(&mut self.filter);
+        let wanted = self.filter.to_lowercase();
+        let rank = |line: &Line| match () {
+            () if line.name.to_lowercase() == wanted => Some(0),
+            () if line.name.to_lowercase().starts_with(&wanted) => Some(1),
+            () if line.name.to_lowercase().contains(&wanted) || line.what.id().contains(&wanted) => Some(2),
+            () => line.note.to_lowercase().contains(&wanted).then_some(3),
+        };
+        let ranked = self.lines.iter().enumerate().filter_map(|(at, line)| Some((rank(line)?, at)));
+        let mut ranked: Vec<(u8, usize)> = ranked.collect();
+        if self.is_filtered() {
+            ranked.sort_unstable();
+        }
+        self.matches = ranked.into_iter().map(|(_, at)| at).collect();
+        (self.at, self.offset) = (0, 0);
     }
 
     /// True for a choice of columns, in which more can be done than choosing.
@@ -59,7 +101,7 @@ impl Picker {
     }
 
     pub fn line(&self, at: usize) -> Option<&Line> {
-        self.lines.get(at)
+        self.lines.get(*self.matches.get(at)?)
     }
 
     /// The selected line stands for this.
@@ -106,7 +148,8 @@ impl Picker {
     /// Shows or hides the selected column. False when it is the only one, which has to stay.
     pub fn toggle(&mut self) -> bool {
         let only = self.shown().len() == 1;
-        match self.lines.get_mut(self.at).and_then(|line| line.checked.as_mut()) {
+        let line = self.matches.get(self.at).and_then(|at| self.lines.get_mut(*at));
+        match line.and_then(|line| line.checked.as_mut()) {
             Some(shown) if *shown && only => false,
             Some(shown) => {
                 *shown = !*shown;
@@ -119,7 +162,7 @@ impl Picker {
     /// Moves the selected column one place.
     pub fn shift(&mut self, later: bool) {
         let to = if later { self.at + 1 } else { self.at.wrapping_sub(1) };
-        if self.is_of_columns() && to < self.len() && self.at < self.len() {
+        if self.is_of_columns() && !self.is_filtered() && to < self.len() && self.at < self.len() {
             self.lines.swap(self.at, to);
             self.at = to;
         }
@@ -127,7 +170,7 @@ impl Picker {
 
     /// The place of the box.
     pub fn frame(&self, body: Rect) -> Rect {
-        layout::popup(body, 76, self.len().min(200) as u16 + 2)
+        layout::popup(body, 76, self.lines.len().min(200) as u16 + 2)
     }
 
     /// The place of its lines: inside the frame.
@@ -149,13 +192,21 @@ impl Picker {
             pen.repeat(side, 1, dim).repeat(fill, frame.width.saturating_sub(2), dim).repeat(side, 1, dim);
         }
         let title = format!(" {} ", self.title);
-        Pen::new(buf, frame, 0, glyphs.ellipsis).gap(2).write(&title, reset(theme.style(Role::Title)));
+        let mut pen = Pen::new(buf, frame, 0, glyphs.ellipsis);
+        pen.gap(2).write(&title, reset(theme.style(Role::Title)));
+        match self.is_filtered() {
+            true => pen.write(&format!("{} ", self.filter), reset(theme.style(Role::Key))),
+            false => pen.write("type to filter ", reset(theme.style(Role::Dim))),
+        };
         let inside = inside(frame);
         for row in 0..inside.height {
             let at = self.offset + usize::from(row);
             let Some(line) = self.line(at) else { break };
             let selected = at == self.at;
-            let style = |role| reset(theme.style(if selected { Role::Selected } else { role }));
+            let style = |role| {
+                let role = if line.is_available { role } else { Role::Dim };
+                reset(theme.style(if selected { Role::Selected } else { role }))
+            };
             let mut pen = Pen::new(buf, inside, row, glyphs.ellipsis);
             pen.repeat(' ', inside.width, style(Role::Plain)).column(inside.x, 1);
             if let Some(checked) = line.checked {

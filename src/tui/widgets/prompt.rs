@@ -13,6 +13,10 @@ pub enum Purpose {
     Forward,
     /// The same, but back.
     Backward,
+    /// The name of a new file for a report.
+    Report,
+    /// Whether to keep what was chosen as defaults. No text is typed.
+    Keep,
 }
 
 pub struct Prompt {
@@ -36,6 +40,17 @@ impl Prompt {
             Purpose::Interval => "Interval in seconds (0.1 to 60): ",
             Purpose::Forward => "Go to a time, or ahead by (03:12, 90s, 5m): ",
             Purpose::Backward => "Go to a time, or back by (03:12, 90s, 5m): ",
+            Purpose::Report => "Save an HTML report of the last 10 min as: ",
+            Purpose::Keep => "Save columns, order, rows, interval and screen as defaults?",
+        }
+    }
+
+    /// The keys that answer it.
+    pub fn answers(&self) -> &'static str {
+        match self.purpose {
+            Purpose::Report => "Enter saves, Esc cancels",
+            Purpose::Keep => "Enter or y saves, Esc or n cancels",
+            _ => "Enter confirms, Esc cancels",
         }
     }
 
@@ -45,7 +60,7 @@ impl Prompt {
         let text: &str = c.encode_utf8(&mut bytes);
         // A backslash is harmless here: nothing of this line is an escape.
         let harmless = c == '\\' || crate::text::clean_str(text) == text;
-        if harmless && self.text.chars().count() < MAX {
+        if harmless && self.purpose != Purpose::Keep && self.text.chars().count() < MAX {
             self.text.push(c);
         }
     }

@@ -9,6 +9,7 @@ use super::pen::Pen;
 use crate::finding::Severity;
 use crate::metric::format::{node_word, short};
 use crate::metric::{Metric, Order, Stands, Unit, Value, Witness};
+use crate::model::sample::Reading;
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
 use crate::tui::theme::{Limits, Role, Theme};
@@ -59,6 +60,8 @@ pub struct Table<'a, R: 'static> {
     pub theme: &'a Theme,
     /// The metric that names a row: branches of the tree stand before it.
     pub name: &'static str,
+    /// The metric that stands there where a row has no value of it.
+    pub instead: Option<&'static Metric<R>>,
 }
 
 impl<R> Table<'_, R> {
@@ -122,7 +125,15 @@ impl<R> Table<'_, R> {
         let (theme, metric) = (self.theme, column.metric);
         let faded = look.aged && metric.traits.ages;
         let style = |role| base.unwrap_or(theme.style(if faded { Role::Dim } else { role }));
-        let value = match metric.read(row, self.snapshot) {
+        let is_none = |value: &Reading<Value>| {
+            value.as_ref().map_or(true, |value| matches!(value, Value::Text(text) if text.is_empty()))
+        };
+        let mut read = metric.read(row, self.snapshot);
+        if metric.id == self.name && is_none(&read) {
+            let instead = self.instead.map(|metric| metric.read(row, self.snapshot));
+            read = instead.unwrap_or(read);
+        }
+        let value = match read {
             Ok(value) => value,
             Err(_) if at_right(metric) => {
                 pen.write_right(metric.traits.absent, column.width, style(Role::Dim));

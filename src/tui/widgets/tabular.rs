@@ -39,6 +39,9 @@ pub trait Tabular {
     /// Shows these columns; `None` lets the width decide.
     fn set_columns(&mut self, ids: Option<Vec<&'static str>>);
 
+    /// Scrolls columns by one. Returns what to say where there is none further on.
+    fn scroll(&mut self, right: bool, width: u16, snapshot: &Snapshot) -> Option<String>;
+
     /// Moves the selection; `height` is the number of rows in view.
     fn go(&mut self, motion: Motion, height: usize);
 
@@ -74,19 +77,27 @@ impl<R: Row> Tabular for List<R> {
     }
 
     fn metrics(&self, snapshot: &Snapshot) -> Vec<Line> {
-        R::metrics().iter().map(|metric| line(metric, None, snapshot.host_missing(metric.id))).collect()
+        let lines = R::metrics().iter().map(|metric| line(metric, None, snapshot.host_missing(metric.id)));
+        unavailable_last(lines.collect())
     }
 
     fn columns(&self, width: u16, snapshot: &Snapshot) -> Vec<Line> {
         let placed = || self.columns_at(width, snapshot).placed.iter().map(|column| column.metric).collect();
         let shown: Vec<&'static Metric<R>> = self.columns.clone().unwrap_or_else(placed);
         let others = R::metrics().iter().filter(|metric| !shown.iter().any(|other| other.id == metric.id));
-        let all = shown.iter().map(|metric| (*metric, true)).chain(others.map(|metric| (metric, false)));
-        all.map(|(metric, shown)| line(metric, Some(shown), snapshot.host_missing(metric.id))).collect()
+        let line = |metric: &Metric<R>, shown| line(metric, Some(shown), snapshot.host_missing(metric.id));
+        let mut all: Vec<Line> = shown.iter().map(|metric| line(metric, true)).collect();
+        all.extend(unavailable_last(others.map(|metric| line(metric, false)).collect()));
+        all
     }
 
     fn set_columns(&mut self, ids: Option<Vec<&'static str>>) {
         self.columns = ids.map(|ids| ids.into_iter().filter_map(by_id::<R>).collect());
+        self.scrolled = 0;
+    }
+
+    fn scroll(&mut self, right: bool, width: u16, snapshot: &Snapshot) -> Option<String> {
+        List::scroll(self, right, width, snapshot)
     }
 
     fn go(&mut self, motion: Motion, height: usize) {
@@ -102,11 +113,17 @@ fn by_id<R: Row>(id: &str) -> Option<&'static Metric<R>> {
     R::metrics().iter().find(|metric| metric.id == id)
 }
 
+fn unavailable_last(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.sort_by_key(|line| !line.is_available);
+    lines
+}
+
 /// A metric with its help, or why there is none of it here.
 fn line<R>(metric: &Metric<R>, checked: Option<bool>, missing: Option<&Missing>) -> Line {
     let note = match missing {
-        Some(why) => format!("not here: {}", text::clean_str(&why.to_string())),
+        Some(why) => format!("unavailable: {}", text::clean_str(&why.to_string())),
         None => metric.help.to_string(),
     };
-    Line { checked, name: metric.title.to_string(), note, what: Pickable::Metric(metric.id) }
+    let (name, what) = (metric.title.to_string(), Pickable::Metric(metric.id));
+    Line { checked, is_available: missing.is_none(), name, note, what }
 }

@@ -6,10 +6,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
+use crate::analysis::curve::Curve;
 use crate::analysis::highlights::{Highlights, Kind};
-use crate::text::quantity::count;
+use crate::text::quantity::{count, percent};
 use crate::tui::state::Timeline;
 use crate::tui::theme::{Role, Theme};
+use crate::tui::widgets::bar;
 use crate::tui::widgets::pen::Pen;
 
 /// From this width on the legend says it in full.
@@ -18,18 +20,41 @@ const WIDE: u16 = 120;
 /// All kinds in the order of the legend.
 const KINDS: [Kind; 5] = [Kind::Finding, Kind::Remote, Kind::Ipc, Kind::Loss, Kind::Gap];
 
-/// `03:10:00 ---R-----#--I--- 04:10:00  R remote  I IPC`
-pub fn render(timeline: Timeline<'_>, zone: &TimeZone, theme: &Theme, area: Rect, buf: &mut Buffer) {
-    let mut pen = Pen::new(buf, area, 0, theme.glyphs.ellipsis);
+/// `03:10:00 ---R-----#--I--- 04:10:00  R remote  I IPC`, in three rows below curves of CPU time and remote accesses, in one
+/// row with CPU time as the line.
+pub fn render(
+    timeline: Timeline<'_>,
+    curve: &Curve,
+    zone: &TimeZone,
+    theme: &Theme,
+    area: Rect,
+    buf: &mut Buffer,
+) {
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     let days = timeline.span.1.saturating_sub(timeline.span.0) / 86_400_000_000_000;
     let [from, to] = [timeline.span.0, timeline.span.1].map(|wall_ns| clock(wall_ns, days > 0, zone));
     let legend = legend(timeline, area.width >= WIDE);
     let words: usize = legend.iter().map(|(_, words)| words.width() + 4).sum();
     let taken = from.width() + to.width() + 2 + words;
-    let width = area.width.saturating_sub(taken as u16);
+    let width = usize::from(area.width.saturating_sub(taken as u16));
+    let cpu = curve.cells(timeline.span, width, |point| point.machine.cpu);
+    let has_curves = area.height >= 3;
+    if has_curves {
+        let remote = curve.cells(timeline.span, width, |point| point.machine.remote);
+        let here = (timeline.share(timeline.at) * width.saturating_sub(1) as f64).round() as usize;
+        let curves = [("CPU", &cpu, Role::Local), ("remote", &remote, Role::Remote)];
+        for (row, (label, shares, role)) in (0..).zip(curves) {
+            let mut pen = Pen::new(buf, area, row, theme.glyphs.ellipsis);
+            pen.write_right(label, from.width() as u16, dim).gap(1);
+            bar::curve(&mut pen, shares, role, theme);
+            let now = shares.get(here).copied().flatten();
+            pen.gap(1).write(&now.map_or("-".into(), |share| format!("{}%", percent(share * 100.0))), plain);
+        }
+    }
+    let mut pen = Pen::new(buf, area, area.height.saturating_sub(1), theme.glyphs.ellipsis);
     pen.write(&from, plain).gap(1);
-    for (letter, role) in cells(timeline, width, theme) {
+    let line = if has_curves { Vec::new() } else { cpu };
+    for (letter, role) in cells(timeline, &line, width, theme) {
         pen.write(letter.encode_utf8(&mut [0; 4]), theme.style(role));
     }
     pen.gap(1).write(&to, plain);
@@ -42,18 +67,22 @@ pub fn render(timeline: Timeline<'_>, zone: &TimeZone, theme: &Theme, area: Rect
     }
 }
 
-/// The content of each cell of the bar: the mark that weighs most, and above all the place that is shown.
-fn cells(timeline: Timeline<'_>, width: u16, theme: &Theme) -> Vec<(char, Role)> {
-    let Some(last) = usize::from(width).checked_sub(1) else { return Vec::new() };
+/// The content of each cell of the bar: the mark that weighs most, and above all the place that is shown. `line` has CPU time.
+fn cells(timeline: Timeline<'_>, line: &[Option<f64>], width: usize, theme: &Theme) -> Vec<(char, Role)> {
+    let Some(last) = width.checked_sub(1) else { return Vec::new() };
     let cell = |wall_ns| (timeline.share(wall_ns) * last as f64).round() as usize;
-    let mut cells = vec![(theme.glyphs.horizontal, Role::Dim); last + 1];
+    let ground = |at: usize| match line.get(at).copied().flatten() {
+        Some(share) => bar::level(share, theme),
+        None => theme.glyphs.horizontal,
+    };
+    let mut cells: Vec<(char, Role)> = (0..width).map(|at| (ground(at), Role::Dim)).collect();
     let mut marks = timeline.marks.all();
     marks.sort_by_key(|mark| mark.kind);
     for mark in marks {
         cells[cell(mark.wall_ns)] = (letter(mark.kind).chars().next().unwrap_or('?'), role(mark.kind));
     }
     let here = &mut cells[cell(timeline.at)];
-    let glyph = if here.1 == Role::Dim { theme.glyphs.local } else { here.0 };
+    let glyph = if here.1 == Role::Dim { theme.glyphs.here } else { here.0 };
     *here = (glyph, if here.1 == Role::Dim { Role::Alert } else { Role::Selected });
     cells
 }
@@ -86,7 +115,7 @@ fn legend(timeline: Timeline<'_>, wide: bool) -> Vec<(Option<Kind>, String)> {
     } else if legend.is_empty() {
         legend.push((None, "nothing marked".into()));
     } else if wide {
-        legend.push((None, "] [ go there".into()));
+        legend.push((None, "{ } jump".into()));
     }
     legend
 }

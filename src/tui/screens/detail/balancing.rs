@@ -30,7 +30,7 @@ pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
     };
     let total = &task.total;
     Some(format!(
-        "{prefers}{}{}{took}; threads moved there {}, swapped {}, not moved {}",
+        "{prefers}{}{}{took}; moves {}, swaps {}, failed {}",
         scans.unwrap_or_default(),
         group.unwrap_or_default(),
         total[Counter::NumaMoves],

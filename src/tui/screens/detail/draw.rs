@@ -181,7 +181,7 @@ fn identity(snapshot: &Snapshot, task: &Task, theme: &Theme, pen: &mut Pen<'_>) 
     for (label, text) in [
         ("user", user(raw.uid, snapshot)),
         ("state", state(task).to_string()),
-        ("policy", policy(raw.policy)),
+        ("sched", policy(raw.policy)),
         ("nice", raw.nice.to_string()),
         ("threads", task.threads.to_string()),
         ("rss", if task.exited { "-".into() } else { bytes(task.rss_bytes as f64) }),
@@ -203,13 +203,13 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
             let why = match other {
                 Some(Err(why)) => why.clone(),
                 _ if task.raw.kthread => "a kernel thread".into(),
-                _ => "asking /proc".into(),
+                _ => "reading /proc".into(),
             };
             let cgroup = cgroup.unwrap_or_else(|| "-".into());
             return [
                 ("command", why, Role::Dim),
                 ("cgroup", cgroup, Role::Plain),
-                ("may use", may_use_as_sampled(task, snapshot), Role::Plain),
+                ("affinity", may_use_as_sampled(task, snapshot), Role::Plain),
                 ("total", resident_as_sampled(task), Role::Plain),
             ];
         }
@@ -225,7 +225,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
     let cgroups =
         if details.cgroups.is_empty() { cgroup.unwrap_or_default() } else { details.cgroups.join(" ") };
     let may_use = format!(
-        "CPUs {} ({} of {}), memory of nodes {}, policy {}",
+        "CPUs {} ({} of {}), memory nodes {}, mempolicy {}",
         list(&details.texts.cpus_allowed),
         task.raw.cpus_allowed,
         snapshot.online_cpus,
@@ -244,7 +244,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
     [
         command,
         ("cgroup", cgroups, Role::Plain),
-        ("may use", may_use, Role::Plain),
+        ("affinity", may_use, Role::Plain),
         ("total", since.join("; "), Role::Plain),
     ]
 }
@@ -256,7 +256,7 @@ fn may_use_as_sampled(task: &Task, snapshot: &Snapshot) -> String {
         _ => "unknown".into(),
     };
     format!(
-        "{} of {} CPUs, on nodes {}; memory of nodes {}; policy {}",
+        "{} of {} CPUs on nodes {}, memory nodes {}, mempolicy {}",
         task.raw.cpus_allowed,
         snapshot.online_cpus,
         nodes(&allowed::NODES_ALLOWED),
@@ -416,7 +416,7 @@ fn line_of_history(
     let top = values.iter().flatten().copied().fold(0.0, f64::max);
     pen.write_right(&now, 7, theme.style(Role::Plain));
     pen.write(
-        &format!(" top {}", crate::metric::format::short(&Value::F64(top), metric.unit)),
+        &format!("  max {}", crate::metric::format::short(&Value::F64(top), metric.unit)),
         theme.style(Role::Dim),
     );
 }
@@ -424,7 +424,8 @@ fn line_of_history(
 fn threads(seen: &ProcessSnapshot, detail: &Detail, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let threads = &seen.threads;
     let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width, COMM.id);
-    let table = Table { columns: &columns, sort: None, snapshot: threads, theme, name: COMM.id };
+    let table =
+        Table { columns: &columns, sort: None, snapshot: threads, theme, name: COMM.id, instead: None };
     table.titles(area, 0, buf);
     for (row, at) in (1..area.height).zip(seen.order.iter().skip(detail.offset)) {
         let task = &threads.tasks[*at];

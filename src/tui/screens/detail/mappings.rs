@@ -196,7 +196,7 @@ fn use_words(used: &SampledUse) -> String {
                 false => String::new(),
             };
             format!(
-                "USE% of its time at memory: {} samples in {:.0} s, {known:.0}% with address{in_mappings}",
+                "USE% = share of memory-access time ({} samples, {:.0} s, {known:.0}% with address{in_mappings})",
                 count(found.samples as f64),
                 used.window_s
             )

@@ -77,7 +77,7 @@ impl Detail {
         self.samples = !self.samples;
         state.message = Some(match self.samples {
             true => "sampling which memory is used, until this view is closed; m shows it by mapping".into(),
-            false => "memory use is sampled no longer".into(),
+            false => "sampling off (u turns it on)".into(),
         });
         Some(Effect::SetAccess(self.samples))
     }

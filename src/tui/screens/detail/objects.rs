@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::mappings::{self, ERROR, NODES, SHARE, Wholes};
-use crate::model::access::objects::{NO_TOUCH, OBJECTS_LISTED, Object};
+use crate::model::access::objects::{OBJECTS_LISTED, Object};
 use crate::model::share::wilson_farther;
 use crate::snapshot::{SampledUse, Task};
 use crate::text::plural;
@@ -17,9 +17,9 @@ const WIDE: u16 = 100;
 
 /// The samples of the row, its objects, and what they are shares of; or why there are none.
 fn sampled<'a>(task: &'a Task, refused: Option<&str>) -> Result<(&'a SampledUse, Wholes), String> {
-    let used = task.memory_use().ok_or("not sampled: u samples which memory is used")?;
+    let used = task.memory_use().ok_or("not sampled: press u")?;
     if used.found.objects.is_empty() {
-        return Err(refused.unwrap_or(NO_TOUCH).into());
+        return Err(refused.unwrap_or("nothing yet: press u, then wait").into());
     }
     let wholes = Wholes::of(Some(&*used.found));
     match (wholes.placed, wholes.counted, used.found.sound()) {
@@ -46,7 +46,7 @@ pub(super) fn render(
     let (used, wholes) = match sampled(task, refused) {
         Ok(found) => found,
         Err(why) => {
-            let text = format!("memory by first touch n/a: {why}");
+            let text = format!("first touches: {why}");
             Pen::new(buf, area, 0, ellipsis).gap(1).write(&text, theme.style(Role::Warn));
             return;
         }

@@ -1,4 +1,4 @@
-//! The list of findings, one of them in full, and the rules that could not look.
+//! The list of findings, one of them in full, and the rules without data.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -7,6 +7,7 @@ use super::paragraphs::{self, INDENT, Line, wrapped};
 use crate::finding::details::{self, Paragraph, Section};
 use crate::finding::{Blind, Finding, Severity, State as Stage, text as words};
 use crate::text::plural;
+use crate::text::quantity::length;
 use crate::tui::history::conclusions::Conclusions;
 use crate::tui::state::State;
 use crate::tui::theme::{Role, Theme};
@@ -131,7 +132,7 @@ fn one(finding: &Finding, selected: bool, theme: &Theme, area: Rect, row: u16, b
     let subject = subject_width(area.width);
     pen.write_within(&title, FINDING, style).column(area.x, 2 + FINDING + 1);
     pen.write_within(&finding.identity.label, subject, style).column(area.x, 2 + FINDING + 1 + subject + 1);
-    pen.write_right(&short_time(finding.held_ns), SINCE, style).gap(1);
+    pen.write_right(&length(finding.held_ns), SINCE, style).gap(1);
     let gain = &finding.told.gain;
     let is_none = finding.told.commands.is_empty() && gain.at_most.or(gain.at_least).is_none();
     let gain = if is_none { "-".to_owned() } else { words::gain_short(gain) };
@@ -145,16 +146,6 @@ fn one(finding: &Finding, selected: bool, theme: &Theme, area: Rect, row: u16, b
     }
 }
 
-/// `12s`, `9m02s`, `2h03m`.
-fn short_time(ns: u64) -> String {
-    let seconds = ns / 1_000_000_000;
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
 /// A finding in full.
 pub(super) fn whole(finding: &Finding, first: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
     write_lines(&lines_of(finding, area.width), first, theme, area, buf);
@@ -165,7 +156,7 @@ pub(super) fn lines_of(finding: &Finding, width: u16) -> Vec<Line> {
     paragraphs::lines(&details::details(finding), width)
 }
 
-/// Rules that could not look, and why.
+/// Rules without data, and why.
 pub(super) fn blind_spots(now: &Conclusions, first: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
     write_lines(&lines_of_blind_spots(now, area.width), first, theme, area, buf);
 }
@@ -174,9 +165,8 @@ pub(super) fn blind_spots(now: &Conclusions, first: usize, theme: &Theme, area: 
 pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
     let (rules, could) = (now.verdict.summary.rules, now.verdict.summary.could_look);
     let mut title = match rules.saturating_sub(could) {
-        0 => format!("BLIND SPOTS - all {} ran", plural(rules, "rule")),
-        1 => format!("BLIND SPOTS - 1 of {} lacks data", plural(rules, "rule")),
-        others => format!("BLIND SPOTS - {others} of {} lack data", plural(rules, "rule")),
+        0 => format!("Rules without data: none of {rules}"),
+        lacking => format!("Rules without data: {lacking} of {rules}"),
     };
     match now.blind.iter().filter(|blind| blind.subjects.is_some()).count() {
         0 => {}

@@ -7,7 +7,7 @@ use crate::text::{hanging, words};
 use crate::tui::theme::Role;
 
 /// Cells before the text of a section that has a word in front.
-pub(super) const INDENT: usize = 8;
+pub(super) const INDENT: usize = 13;
 /// Cells of a value, its error, and its limit in the table of the evidence.
 const NUMBER: usize = 10;
 
@@ -67,12 +67,12 @@ fn title(section: Section) -> Option<&'static str> {
     Some(match section {
         Section::Head | Section::Sentence | Section::Evidence => return None,
         Section::Gain => "GAIN",
-        Section::Type => "TYPE",
+        Section::Type => "RUN",
         Section::Undo => "UNDO",
         Section::Check => "CHECK",
-        Section::Stop => "STOP IF",
+        Section::Stop => "ROLL BACK IF",
         Section::Risk => "RISK",
-        Section::Else => "ELSE",
+        Section::Else => "OTHER CAUSES",
     })
 }
 

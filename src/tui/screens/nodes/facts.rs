@@ -22,13 +22,8 @@ use crate::tui::widgets::pen::Pen;
 /// A label in a line, and its metric.
 type Named = (&'static str, &'static Metric<Node>);
 
-const MEMORY: [Named; 5] = [
-    ("file", &node::MEM_FILE_BYTES),
-    ("anon", &node::MEM_ANON_BYTES),
-    ("slab", &node::MEM_SLAB_BYTES),
-    ("huge pages", &node::HUGE_TOTAL),
-    ("free of them", &node::HUGE_FREE),
-];
+const MEMORY: [Named; 3] =
+    [("file", &node::MEM_FILE_BYTES), ("anon", &node::MEM_ANON_BYTES), ("slab", &node::MEM_SLAB_BYTES)];
 /// As numastat(8) names them.
 const PAGES: [Named; 6] = [
     ("hit", &node::NUMA_HIT_PER_S),
@@ -40,8 +35,8 @@ const PAGES: [Named; 6] = [
 ];
 const ACCESSES: [Named; 2] = [("local", &node::LMA_PER_S), ("remote", &node::RMA_PER_S)];
 const RECLAIM: [Named; 3] = [
-    ("pages by kswapd", &node::KSWAPD_PAGES_PER_S),
-    ("by others", &node::DIRECT_RECLAIM_PAGES_PER_S),
+    ("kswapd", &node::KSWAPD_PAGES_PER_S),
+    ("direct", &node::DIRECT_RECLAIM_PAGES_PER_S),
     ("node reclaims", &node::NODE_RECLAIM_PER_S),
 ];
 
@@ -51,7 +46,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
     let Some(facts) = topology.node(id) else { return };
     let lines = [
         ("CPUs", cpus(facts)),
-        ("memory", values(&MEMORY, node, snapshot)),
+        ("memory", format!("{}, {}", values(&MEMORY, node, snapshot), huge_pages(node, snapshot))),
         ("pages/s", values(&PAGES, node, snapshot)),
         ("access/s", values(&ACCESSES, node, snapshot)),
         ("reclaim/s", values(&RECLAIM, node, snapshot)),
@@ -61,7 +56,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("distance", distances(facts)),
         ("measured", measured(topology, id)),
         ("caches", caches(topology, facts)),
-        ("unplaced", devices(snapshot, &topology.unplaced_devices)),
+        ("no node", devices(snapshot, &topology.unplaced_devices)),
         ("offline", offline(topology)),
     ];
     let title = format!("Node {id}");
@@ -89,6 +84,14 @@ fn values(named: &[Named], node: &Node, snapshot: &Snapshot) -> String {
         .collect();
     let words = words.join(", ");
     reason.map_or(words.clone(), |why| format!("{words}: {}", clean_str(&why.to_string())))
+}
+
+/// `huge pages 128 free of 512`.
+fn huge_pages(node: &Node, snapshot: &Snapshot) -> String {
+    let read = |metric: &Metric<Node>| {
+        metric.read(node, snapshot).map_or("-".into(), |value| short(&value, metric.unit))
+    };
+    format!("huge pages {} free of {}", read(&node::HUGE_FREE), read(&node::HUGE_TOTAL))
 }
 
 fn cpus(node: &topology::Node) -> String {
@@ -143,11 +146,11 @@ fn measured(topology: &Topology, node: NodeId) -> String {
 fn when_full(snapshot: &Snapshot, node: &Node) -> String {
     let mut parts = Vec::new();
     if node.raw.managed_bytes > 0 {
-        parts.push(format!("kswapd below {} free", bytes(node.raw.low_watermark_bytes as f64)));
+        parts.push(format!("low watermark {}", bytes(node.raw.low_watermark_bytes as f64)));
     }
     parts.push(match host::ZONE_RECLAIM_MODE.read(snapshot) {
-        Ok(Value::U64(0)) => "zone_reclaim_mode 0: others are asked first".into(),
-        Ok(mode) => format!("zone_reclaim_mode {}: reclaimed first", short(&mode, Unit::Id)),
+        Ok(Value::U64(0)) => "then other nodes are used (zone_reclaim_mode 0)".into(),
+        Ok(mode) => format!("then it is reclaimed first (zone_reclaim_mode {})", short(&mode, Unit::Id)),
         Err(why) => format!("zone_reclaim_mode -: {}", clean_str(&why.to_string())),
     });
     parts.join("; ")
@@ -197,7 +200,7 @@ fn handled(counted: &DeviceInterrupts) -> String {
 fn offline(topology: &Topology) -> String {
     match format_cpulist(topology.offline_nodes.iter().map(|node| node.0)) {
         list if list.is_empty() => list,
-        list => format!("nodes {list} are possible but not there"),
+        list => format!("nodes {list} are possible but offline"),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::quantity::{count, percent};
 use crate::tui::theme::{Role, Theme};
+use crate::tui::widgets::bar::shade;
 use crate::tui::widgets::list::List;
 use crate::tui::widgets::pen::Pen;
 
@@ -19,7 +20,10 @@ use crate::tui::widgets::pen::Pen;
 const LABEL: u16 = 8;
 /// Cells of a column, the gap before it included.
 const CELL_MIN: u16 = 4;
-const CELL_MAX: u16 = 9;
+/// Cells of a number beside its shade, the gap before it included, and cells of the shade.
+const NUMBER: u16 = 7;
+const SHADED_MAX: u16 = 3;
+const CELL_MAX: u16 = 11;
 
 /// Node ids above, and a row for each node in the order of the table; below it what is shown.
 pub(super) fn render(
@@ -39,6 +43,9 @@ pub(super) fn render(
     let shown = usize::from(room / cell).min(nodes.len());
     let first = first_column.min(nodes.len() - shown);
     let columns = &nodes[first..first + shown];
+    // Beside the number, where it has room, a shade by its share of the largest.
+    let shaded = cell.saturating_sub(NUMBER + 1).min(SHADED_MAX);
+    let number = if shaded > 0 { NUMBER } else { cell };
 
     let mut pen = Pen::new(buf, area, 0, theme.glyphs.ellipsis);
     pen.repeat(' ', area.width, theme.style(Role::Header)).column(area.x, 1);
@@ -47,31 +54,35 @@ pub(super) fn render(
         pen.write_right(&node.to_string(), cell, theme.style(Role::Header));
     }
     let largest = metric.largest(snapshot);
+    // The largest of all pairs: that of two nodes may be less than what stays on one.
+    let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
+    let darkest = pairs.filter_map(|(from, to)| metric.read(snapshot, from, to).ok()).fold(0.0, f64::max);
     let offset = list.cursor.offset();
     let rows = list.keys().iter().copied();
     let mut line = 1;
     for (at, from) in rows.enumerate().skip(offset).take(usize::from(area.height.saturating_sub(1))) {
         let selected = at == list.cursor.at();
-        let style = |role| theme.style(if selected { Role::Selected } else { role });
         let mut pen = Pen::new(buf, area, line, theme.glyphs.ellipsis);
-        if selected {
-            pen.repeat(' ', area.width, theme.style(Role::Selected)).column(area.x, 0);
-        }
-        pen.gap(1).write(&format!("node {from}"), style(Role::Plain)).column(area.x, LABEL);
+        // The heat of the selected row is what one looks at.
+        let role = if selected { Role::Selected } else { Role::Plain };
+        pen.gap(1).write(&format!("node {from}"), theme.style(role)).column(area.x, LABEL);
         for to in columns {
+            let mut share = 0.0;
             let (text, role) = match metric.read(snapshot, from, *to) {
                 Ok(value) => {
+                    share = if darkest > 0.0 { value / darkest } else { 0.0 };
                     let mark = if metric.is_sure(&snapshot.host.topology, from, *to) { "" } else { "~" };
                     let home = metric.read(snapshot, from, from).ok();
                     let role = match metric.cost.filter(|cost| cost.is_measured()).zip(home) {
                         Some((cost, home)) => heat_of_cost(cost.times(value, home), from == *to),
                         None => heat(value, largest, from == *to),
                     };
-                    (written(value, metric.unit, cell - 1) + mark, role)
+                    (written(value, metric.unit, number - 1) + mark, role)
                 }
                 Err(_) => (ABSENT.to_string(), Role::Dim),
             };
-            pen.write_right(&text, cell, style(role));
+            pen.gap(cell - shaded - number).repeat(shade(share, theme), shaded, theme.style(role));
+            pen.write_right(&text, number, theme.style(role));
         }
         line += 1;
     }

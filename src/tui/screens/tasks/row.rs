@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::metric::Metric;
-use crate::metric::identity::COMM;
+use crate::metric::identity::{COMM, PID, TID};
 use crate::metric::task::TASK_METRICS;
 use crate::model::process::ProcessId;
 use crate::snapshot::{RowKind, Snapshot, Task, Tie};
@@ -21,6 +21,7 @@ impl Row for Task {
     type Key = RowKey;
     type Tie = Tie;
     const NAME: &'static str = COMM.id;
+    const FIXED: &'static [&'static str] = &[PID.id, TID.id];
 
     fn metrics() -> &'static [Metric<Task>] {
         TASK_METRICS

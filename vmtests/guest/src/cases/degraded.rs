@@ -23,7 +23,7 @@ pub const TOO_OLD: Case = Case {
         let output = tool::run(&ONE_INTERVAL)?;
         let words = ["bpf task storage", "the kernel's answer", "use linux 6.1 or newer"];
         says(report, "on this kernel", &output, 4, &words);
-        let doctor = tool::run(&["doctor"])?;
+        let doctor = tool::run(&["doctor", "--all"])?;
         report.equal("exit code of doctor", "4".to_owned(), show_code(&doctor));
         let line = "BPF task storage in tracing programs (since Linux 5.13)";
         let told = doctor.stdout.contains(line);

@@ -1,0 +1,185 @@
+//! CPU time and remote accesses of the machine and its nodes, interval by interval. Pure.
+
+use std::sync::Arc;
+
+use crate::metric::Value;
+use crate::metric::placement::NODE_REMOTE_PCT;
+use crate::model::units::NodeId;
+use crate::snapshot::{Node, Snapshot};
+
+/// Intervals that are kept; beyond them, two neighbours become one.
+const MOST: usize = 1 << 12;
+
+/// Shares in an interval, 0 to 1; `None` where they are not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shares {
+    /// Busy share of the CPUs.
+    pub cpu: Option<f64>,
+    /// Share of accesses that left their node.
+    pub remote: Option<f64>,
+}
+
+/// One interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Wall clock of its end, ns since 1970.
+    pub wall_ns: i64,
+    /// Its length, ns.
+    pub length_ns: i64,
+    /// The machine.
+    pub machine: Shares,
+    /// Its nodes, ascending by id.
+    pub nodes: Vec<(NodeId, Shares)>,
+}
+
+/// Intervals in the order of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curve {
+    points: Vec<Arc<Point>>,
+}
+
+impl Curve {
+    /// Adds an interval; a first sample has none.
+    pub fn take(&mut self, snapshot: &Snapshot) {
+        let Some(length_ns) = snapshot.interval_ns.and_then(|ns| i64::try_from(ns).ok()) else { return };
+        let mut nodes: Vec<(NodeId, Shares)> =
+            snapshot.nodes.iter().map(|node| (NodeId(node.raw.id), shares(node, snapshot))).collect();
+        nodes.sort_by_key(|(id, _)| *id);
+        let cpus = f64::from(snapshot.online_cpus.max(1));
+        let cpu = snapshot.share(snapshot.busy_ns).ok().map(|pct| (pct / 100.0 / cpus).min(1.0));
+        let machine = Shares { cpu, remote: remote(snapshot, &nodes) };
+        self.points.push(Arc::new(Point { wall_ns: snapshot.wall_ns, length_ns, machine, nodes }));
+        if self.points.len() >= MOST {
+            self.points = self.points.chunks(2).map(merged).collect();
+        }
+    }
+
+    /// Forgets intervals that ended before this wall clock, ns since 1970.
+    pub fn drop_before(&mut self, wall_ns: i64) {
+        let old = self.points.partition_point(|point| point.wall_ns < wall_ns);
+        self.points.drain(..old);
+    }
+
+    /// The last `count` intervals that ended at or before this wall clock, the newest last.
+    pub fn last(&self, count: usize, wall_ns: i64) -> &[Arc<Point>] {
+        let end = self.points.partition_point(|point| point.wall_ns <= wall_ns);
+        &self.points[end.saturating_sub(count)..end]
+    }
+
+    /// A share of a node in the last `count` intervals up to this wall clock, the newest last; `None` in front where fewer
+    /// are kept.
+    pub fn of_node(
+        &self,
+        node: NodeId,
+        count: usize,
+        wall_ns: i64,
+        share: fn(&Shares) -> Option<f64>,
+    ) -> Vec<Option<f64>> {
+        let points = self.last(count, wall_ns);
+        let of = |point: &Arc<Point>| share(&point.nodes.iter().find(|(id, _)| *id == node)?.1);
+        let missing = vec![None; count - points.len()];
+        missing.into_iter().chain(points.iter().map(of)).collect()
+    }
+
+    /// The largest value of each of `cells` equal parts of a stretch, wall clock in ns since 1970; `None` where no interval
+    /// lies.
+    pub fn cells(
+        &self,
+        (from, to): (i64, i64),
+        cells: usize,
+        value: impl Fn(&Point) -> Option<f64>,
+    ) -> Vec<Option<f64>> {
+        let length = to.saturating_sub(from).max(1) as f64;
+        let edge = |at: usize| from.saturating_add((length * at as f64 / cells.max(1) as f64) as i64);
+        let largest = |at: usize| {
+            let (begin, end) = (edge(at), edge(at + 1).max(edge(at) + 1));
+            let first = self.points.partition_point(|point| point.wall_ns <= begin);
+            let overlaps = |point: &&Arc<Point>| point.wall_ns.saturating_sub(point.length_ns) < end;
+            let here = self.points[first..].iter().take_while(overlaps);
+            here.filter_map(|point| value(point)).reduce(f64::max)
+        };
+        (0..cells).map(largest).collect()
+    }
+}
+
+fn shares(node: &Node, snapshot: &Snapshot) -> Shares {
+    let cpus = f64::from(node.cpus);
+    let cpu = snapshot.share(node.busy_ns).ok().filter(|_| node.cpus > 0);
+    let remote = NODE_REMOTE_PCT.read(node, snapshot).ok().as_ref().and_then(Value::number);
+    Shares {
+        cpu: cpu.map(|pct| (pct / 100.0 / cpus).min(1.0)),
+        remote: remote.map(|pct| (pct / 100.0).clamp(0.0, 1.0)),
+    }
+}
+
+/// The remote share of the machine: that of its nodes, weighed by their CPU time.
+fn remote(snapshot: &Snapshot, nodes: &[(NodeId, Shares)]) -> Option<f64> {
+    let of = |node: &Node| {
+        let known = nodes.iter().find(|(id, _)| id.0 == node.raw.id)?;
+        known.1.remote.map(|share| (share * node.busy_ns as f64, node.busy_ns as f64))
+    };
+    let (remote, all) =
+        snapshot.nodes.iter().filter_map(of).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    (all > 0.0).then_some(remote / all)
+}
+
+/// One interval for neighbours: their means by time.
+fn merged(points: &[Arc<Point>]) -> Arc<Point> {
+    let [first, second] = points else { return Arc::clone(&points[0]) };
+    let (a, b) = (first.length_ns.max(1) as f64, second.length_ns.max(1) as f64);
+    let mean = |one: Option<f64>, other: Option<f64>| match (one, other) {
+        (Some(one), Some(other)) => Some((one * a + other * b) / (a + b)),
+        (one, other) => one.or(other),
+    };
+    let both = |one: Shares, other: Shares| Shares {
+        cpu: mean(one.cpu, other.cpu),
+        remote: mean(one.remote, other.remote),
+    };
+    let before =
+        |id| first.nodes.iter().find(|(node, _)| *node == id).map_or(Shares::default(), |found| found.1);
+    Arc::new(Point {
+        wall_ns: second.wall_ns,
+        length_ns: first.length_ns.saturating_add(second.length_ns),
+        machine: both(first.machine, second.machine),
+        nodes: second.nodes.iter().map(|(id, shares)| (*id, both(before(*id), *shares))).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    fn point(second: i64, cpu: f64) -> Arc<Point> {
+        let machine = Shares { cpu: Some(cpu), remote: None };
+        Arc::new(Point { wall_ns: second * S, length_ns: S, machine, nodes: vec![(NodeId(1), machine)] })
+    }
+
+    fn cells(curve: &Curve, span: (i64, i64), count: usize) -> Vec<Option<f64>> {
+        curve.cells((span.0 * S, span.1 * S), count, |point| point.machine.cpu)
+    }
+
+    #[test]
+    fn cells_have_the_largest_of_their_intervals_and_none_in_a_hole() {
+        let seconds = [(1, 0.1), (2, 0.9), (3, 0.3), (4, 0.2), (9, 0.5)];
+        let curve = Curve { points: seconds.map(|(at, cpu)| point(at, cpu)).to_vec() };
+        assert_eq!(cells(&curve, (0, 4), 2), [Some(0.9), Some(0.3)]);
+        assert_eq!(
+            cells(&curve, (0, 2), 4),
+            [Some(0.1), Some(0.1), Some(0.9), Some(0.9)],
+            "wider than a cell"
+        );
+        assert_eq!(cells(&curve, (4, 9), 5), [None, None, None, None, Some(0.5)]);
+        assert_eq!(cells(&Curve::default(), (0, 9), 3), [None; 3]);
+        assert_eq!(curve.last(2, 3 * S).iter().map(|point| point.wall_ns / S).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn neighbours_become_one_with_their_mean() {
+        let one = merged(&[point(1, 0.2), point(2, 0.4)]);
+        assert_eq!((one.wall_ns, one.length_ns), (2 * S, 2 * S));
+        assert!((one.machine.cpu.unwrap() - 0.3).abs() < 1e-9);
+        assert!((one.nodes[0].1.cpu.unwrap() - 0.3).abs() < 1e-9);
+    }
+}
