@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::program;
 use crate::scratch;
@@ -141,7 +141,10 @@ fn descriptors_that_are_not_there_are_an_error_and_those_of_another_process_are_
 fn until(manager: &UnixDatagram, wanted: impl Fn(&[String]) -> bool) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut message = [0; 4096];
+    let began = Instant::now();
     while !wanted(&all) {
+        // The watchdog's messages never end.
+        assert!(began.elapsed() < PATIENCE, "{all:?}");
         let count = manager.recv(&mut message).unwrap_or_else(|error| panic!("{error} after {all:?}"));
         all.extend(String::from_utf8_lossy(&message[..count]).lines().map(str::to_owned));
     }
@@ -174,11 +177,11 @@ fn a_recorder_is_ready_after_its_first_sample_alive_between_samples_and_says_tha
     // The made-up machine goes through the same loop as this one. Its intervals are longer than the watchdog's.
     let words = ["--demo", "-b", "-d", "2", "--record", file.to_str().unwrap()];
     let (manager, mut run) = managed(&place, &words);
-    let all = until(&manager, |all| all.iter().any(|line| line.contains("bytes recorded")));
+    let all = until(&manager, |all| all.iter().any(|line| line.ends_with("B recorded")));
     assert_eq!(all[0], "READY=1", "{all:?}");
     assert!(file.exists(), "ready before there is a recording");
     let status = all.last().unwrap();
-    assert!(status.starts_with("STATUS=1 intervals, "), "{all:?}");
+    assert!(status.starts_with("STATUS=1 interval, "), "{all:?}");
     // Two seconds have room for twenty; a machine with other work has fewer.
     assert!(beats(&all) > 2, "{all:?}");
     run.end();
