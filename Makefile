@@ -13,6 +13,7 @@ help:
 	@echo 'make lint       formats, scripts, workflows and dependencies, without a build'
 	@echo 'make test-host  this machine only'
 	@echo 'make test-all   this machine, and the full matrix of virtual ones'
+	@echo 'make refused    root tests with each optional BPF program refused in turn (root, an hour)'
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make install    the built program, its documents, units and rules below PREFIX (/usr/local), in DESTDIR'
 	@echo 'make dist       tarballs, .deb and .rpm of static binaries for x86_64 and aarch64, in target/dist'
@@ -58,6 +59,10 @@ format:
 	scripts/install-deps test
 	$(CARGO) fmt --all
 	clang-format -i $(BPF_C)
+
+refused: export CARGO := $(CARGO)
+refused:
+	scripts/test-refused
 
 static:
 	scripts/install-deps static
@@ -140,4 +145,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run lint test test-host test-all format static bench prometheus parquet parquet-all pages programs inspect fuzz torture install dist reproducible packages systemd manifests traces
+.PHONY: help build run lint test test-host test-all format refused static bench prometheus parquet parquet-all pages programs inspect fuzz torture install dist reproducible packages systemd manifests traces

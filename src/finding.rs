@@ -2,6 +2,7 @@
 
 #![warn(missing_docs)]
 
+mod cache_owner;
 pub mod causes;
 pub mod command;
 pub mod cores;

@@ -93,6 +93,7 @@ impl LimitReader {
         let text = |file: &str| self.text("", path, file);
         let cpu = text("cpu.stat");
         let events = text("memory.events");
+        let numa = text("memory.numa_stat");
         GroupRaw {
             read_ns: 0,
             cpus: settings.cpus,
@@ -102,7 +103,8 @@ impl LimitReader {
             throttled_before: None,
             mem_limit_bytes: settings.mem_limit_bytes,
             mem_bytes: text("memory.current").and_then(|text| known("memory.current", text.parse().ok())),
-            mem_bytes_by_node: text("memory.numa_stat").map(|text| numa_v2(&text)),
+            mem_bytes_by_node: numa.as_deref().map(|text| numa_v2(text, &V2_KINDS)).map_err(Clone::clone),
+            cache_by_node: numa.map(|text| numa_v2(&text, &V2_CACHE)),
             periods: named(&cpu, "cpu.stat", "nr_periods"),
             throttled_periods: named(&cpu, "cpu.stat", "nr_throttled"),
             pressure: self.pressure(path),
@@ -135,6 +137,7 @@ impl LimitReader {
         let number = |controller: &str, file: &str| self.number(controller, path, file);
         let cpu = self.text("cpu", path, "cpu.stat");
         let pages = self.page_size;
+        let numa = self.text("memory", path, "memory.numa_stat");
         GroupRaw {
             read_ns: 0,
             cpus: settings.cpus,
@@ -152,9 +155,15 @@ impl LimitReader {
                 // Without that file no group is charged for memory of the kernel.
                 (bytes as u64).saturating_add(kernel.map_or(0, |bytes| bytes as u64))
             }),
-            mem_bytes_by_node: self
-                .text("memory", path, "memory.numa_stat")
-                .and_then(|text| known("memory.numa_stat", numa_v1(&text, pages))),
+            mem_bytes_by_node: numa
+                .clone()
+                .and_then(|text| known("memory.numa_stat", numa_v1(&text, "total", pages))),
+            cache_by_node: numa.and_then(|text| {
+                let files = known("memory.numa_stat", numa_v1(&text, "file", pages))?;
+                let memory = self.text("memory", path, "memory.stat");
+                let of = |name| named(&memory, "memory.stat", name);
+                Ok(without_shared(files, of("total_shmem")?, of("total_cache")?))
+            }),
             periods: named(&cpu, "cpu.stat", "nr_periods"),
             throttled_periods: named(&cpu, "cpu.stat", "nr_throttled"),
             pressure: Err(Missing::Unsupported("cgroup v1 has no pressure files".into())),
@@ -268,11 +277,15 @@ const V2_KINDS: [&str; 7] = [
     "slab_unreclaimable",
 ];
 
-fn numa_v2(text: &str) -> BTreeMap<u32, u64> {
+/// Lists of page cache. Shared memory and tmpfs are on others.
+const V2_CACHE: [&str; 2] = ["inactive_file", "active_file"];
+
+/// Bytes of these kinds by node.
+fn numa_v2(text: &str, kinds: &[&str]) -> BTreeMap<u32, u64> {
     let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
     for line in text.lines() {
         let mut words = line.split(' ');
-        if words.next().is_some_and(|kind| V2_KINDS.contains(&kind)) {
+        if words.next().is_some_and(|kind| kinds.contains(&kind)) {
             for (node, bytes) in nodes(words) {
                 let sum = sums.entry(node).or_default();
                 *sum = sum.saturating_add(bytes);
@@ -282,10 +295,21 @@ fn numa_v2(text: &str) -> BTreeMap<u32, u64> {
     sums
 }
 
-/// Pages of the group and all below.
-fn numa_v1(text: &str, page_size: u64) -> Option<BTreeMap<u32, u64>> {
-    let line = text.lines().find(|line| line.starts_with("hierarchical_total="))?;
+/// Bytes of this kind by node, of the group and all below.
+fn numa_v1(text: &str, kind: &str, page_size: u64) -> Option<BTreeMap<u32, u64>> {
+    let is_it = |line: &&str| {
+        line.strip_prefix("hierarchical_")
+            .and_then(|line| line.strip_prefix(kind))
+            .is_some_and(|line| line.starts_with('='))
+    };
+    let line = text.lines().find(is_it)?;
     Some(nodes(line.split(' ')).map(|(node, pages)| (node, pages.saturating_mul(page_size))).collect())
+}
+
+/// File pages by node without the part of them that is shared memory, which v1 says for all nodes together.
+fn without_shared(files: BTreeMap<u32, u64>, shared: u64, cache: u64) -> BTreeMap<u32, u64> {
+    let kept = 1.0 - shared as f64 / cache.max(shared).max(1) as f64;
+    files.into_iter().map(|(node, bytes)| (node, (bytes as f64 * kept) as u64)).collect()
 }
 
 #[cfg(test)]
@@ -304,13 +328,24 @@ mod tests {
     #[test]
     fn numa_stat_of_v2_counts_each_page_once() {
         let text = "anon N0=4096 N1=8192\nfile N0=100 N1=0\nshmem N0=50 N1=0\nactive_anon N0=4096 N1=8192";
-        assert_eq!(numa_v2(text), [(0, 4196), (1, 8192)].into());
+        assert_eq!(numa_v2(text, &V2_KINDS), [(0, 4196), (1, 8192)].into());
     }
 
     #[test]
     fn numa_stat_of_v1_is_in_pages_and_includes_what_is_below() {
         let text = "total=3 N0=1 N1=2\nfile=1 N0=1 N1=0\nhierarchical_total=30 N0=10 N1=20\n";
-        assert_eq!(numa_v1(text, 4096), Some([(0, 40960), (1, 81920)].into()));
+        assert_eq!(numa_v1(text, "total", 4096), Some([(0, 40960), (1, 81920)].into()));
+        assert_eq!(numa_v1(text, "file", 4096), None);
+    }
+
+    #[test]
+    fn page_cache_is_without_shared_memory() {
+        let text = "file N0=100 N1=0\nshmem N0=50 N1=0\ninactive_file N0=30 N1=1\nactive_file N0=20 N1=2\n";
+        assert_eq!(numa_v2(text, &V2_CACHE), [(0, 50), (1, 3)].into());
+        let files: BTreeMap<u32, u64> = [(0, 1000), (1, 200)].into();
+        assert_eq!(without_shared(files.clone(), 250, 1000), [(0, 750), (1, 150)].into());
+        // Readings of two files may differ.
+        assert_eq!(without_shared(files, 2000, 1000), [(0, 0), (1, 0)].into());
     }
 
     #[test]

@@ -103,6 +103,18 @@ impl Words {
         self.push(&format!("\"{mib}M swappiness=0\""))
     }
 
+    /// Adds an amount of memory in MiB.
+    #[must_use]
+    pub fn amount(self, mib: u64) -> Words {
+        self.push(&format!("{mib}M"))
+    }
+
+    /// Adds a property of a unit in MiB, as in `MemoryHigh=512M`.
+    #[must_use]
+    pub fn property(self, name: &'static str, mib: u64) -> Words {
+        self.push(&format!("{name}={mib}M"))
+    }
+
     /// Adds `> ` and a file of a node.
     #[must_use]
     pub fn into_node_file(self, node: NodeId, file: &'static str) -> Words {

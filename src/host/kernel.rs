@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::btf::BtfFacts;
 use super::fact::{self, Fact};
 use super::types::Types;
+use crate::model::sample::GroupReclaim;
 use crate::model::units::NodeId;
 
 /// The pid_max of a machine with 32 CPUs and fewer.
@@ -111,6 +112,17 @@ pub fn swap_on_zram(root: &Path) -> Option<bool> {
 pub fn node_reclaim_file(root: &Path, node: NodeId) -> Option<bool> {
     let folder = root.join(format!("sys/devices/system/node/node{node}"));
     folder.exists().then(|| folder.join("reclaim").exists())
+}
+
+/// What `memory.reclaim` of a cgroup takes, from the types of the kernel. Commit 68cd9050d871 gave it `swappiness=`.
+pub fn group_reclaim(types: &Types) -> GroupReclaim {
+    if types.of_function("memory_reclaim").is_none() {
+        return GroupReclaim::Absent;
+    }
+    match types.has_parameter("try_to_free_mem_cgroup_pages", "swappiness") {
+        Some(true) => GroupReclaim::Swappiness,
+        _ => GroupReclaim::Amount,
+    }
 }
 
 /// Above every thread id for as long as nobody raises it; see pid_max in proc(5).

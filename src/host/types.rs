@@ -56,6 +56,12 @@ impl Types {
         })
     }
 
+    /// Whether a function has a parameter of this name; `None` when the kernel does not have the function.
+    pub fn has_parameter(&self, function: &str, parameter: &str) -> Option<bool> {
+        let proto = FuncProto::try_from(self.0.type_by_name::<Func<'_>>(function)?.referenced_type()).ok()?;
+        Some(proto.iter().any(|own| own.name.is_some_and(|name| name == parameter)))
+    }
+
     /// Arguments of a function; `None` when the kernel does not have it.
     pub fn of_function(&self, name: &str) -> Option<usize> {
         count(self.0.type_by_name::<Func<'_>>(name)?.referenced_type())
@@ -83,6 +89,8 @@ mod tests {
         assert!([3, 4].contains(&types.of_tracepoint("sched_switch").unwrap()));
         assert_eq!(types.of_function("wake_up_process"), Some(1));
         assert_eq!(types.of_function("no_such_function"), None);
+        let of = |parameter: &str| types.has_parameter("wake_up_process", parameter);
+        assert_eq!((of("p"), of("q"), types.has_parameter("none", "p")), (Some(true), Some(false), None));
         let error = types.of_tracepoint("no_such_tracepoint").unwrap_err();
         assert_eq!(error.to_string(), "the kernel has no tracepoint no_such_tracepoint");
     }

@@ -143,6 +143,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!(task::COUNTERS_RUNNING_PCT),
     MEM_BYTES,
     MEM_BYTES_BY_NODE,
+    CACHE_BYTES_BY_NODE,
     placement::CONTAINER_MEM_PCT_BY_NODE,
     placement::CONTAINER_REMOTE_PCT,
     placement::CONTAINER_REMOTE_SOURCE,
@@ -358,6 +359,22 @@ pub const MEM_BYTES_BY_NODE: Metric<Container> = own(
     "Where its memory is, exactly (memory.numa_stat): anonymous, file, and in cgroup v2 kernel memory.",
     |row, _| {
         let nodes = raw(row)?.mem_bytes_by_node.clone()?;
+        let used = nodes.into_iter().filter(|(_, bytes)| *bytes > 0);
+        Ok(Value::ByNode(used.map(|(node, bytes)| (NodeId(node), bytes as f64)).collect()))
+    },
+)
+.over(Over::Newest)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]).several(Several::Nodes));
+
+pub const CACHE_BYTES_BY_NODE: Metric<Container> = own(
+    "cache_bytes_by_node",
+    "CACHE/NODE",
+    14,
+    (Memory, Unit::Bytes, Descending),
+    "Page cache charged to it and all below, by node (memory.numa_stat: active_file and inactive_file). In cgroup v1 at \
+     most that: shared memory is subtracted in proportion.",
+    |row, _| {
+        let nodes = raw(row)?.cache_by_node.clone()?;
         let used = nodes.into_iter().filter(|(_, bytes)| *bytes > 0);
         Ok(Value::ByNode(used.map(|(node, bytes)| (NodeId(node), bytes as f64)).collect()))
     },

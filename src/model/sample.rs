@@ -215,6 +215,10 @@ pub struct GroupRaw {
     pub mem_bytes: Reading<u64>,
     /// Of that, by node (memory.numa_stat).
     pub mem_bytes_by_node: Reading<BTreeMap<u32, u64>>,
+    /// Page cache by node, it and all below, in bytes: `active_file` and `inactive_file` of memory.numa_stat. Of cgroup v1 it is
+    /// an upper bound: its file has no lists, and shared memory is taken off in proportion.
+    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
+    pub cache_by_node: Reading<BTreeMap<u32, u64>>,
     /// Periods of its CPU quota in which it had something to run, cumulative (`nr_periods` of cpu.stat).
     #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
     pub periods: Reading<u64>,
@@ -240,6 +244,32 @@ pub struct GroupRaw {
     /// The same at the reading before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disks_before: Option<DisksUsed>,
+}
+
+impl Default for GroupRaw {
+    /// Nothing was read.
+    fn default() -> GroupRaw {
+        GroupRaw {
+            read_ns: 0,
+            cpus: not_kept(),
+            mems: not_kept(),
+            cpu_quota_milli: not_kept(),
+            throttled_ns: not_kept(),
+            throttled_before: None,
+            mem_limit_bytes: not_kept(),
+            mem_bytes: not_kept(),
+            mem_bytes_by_node: not_kept(),
+            cache_by_node: not_kept(),
+            periods: not_kept(),
+            throttled_periods: not_kept(),
+            pressure: not_kept(),
+            memory_max_events: not_kept(),
+            oom_events: not_kept(),
+            counters_before: None,
+            disks: not_kept(),
+            disks_before: None,
+        }
+    }
 }
 
 /// Counters of a cgroup at one reading; see [`GroupRaw`].
@@ -520,12 +550,27 @@ pub struct HostFacts {
     /// Nodes have a file `reclaim` (Linux 6.17); `None` where that is not known.
     #[serde(default)]
     pub node_reclaim_file: Option<bool>,
+    /// What `memory.reclaim` of a cgroup takes; `None` where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_reclaim: Option<GroupReclaim>,
     /// All swap was in compressed memory (zram) when the run began; `None` where that is not known.
     #[serde(default)]
     pub swap_on_zram: Option<bool>,
     /// `None` where the processes of the host cannot be seen, and in recordings from before it was kept.
     #[serde(default)]
     pub managers: Option<Managers>,
+}
+
+/// What the kernel takes in `memory.reclaim` of a cgroup v2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupReclaim {
+    /// There is no such file (before Linux 5.19).
+    Absent,
+    /// An amount.
+    Amount,
+    /// An amount and `swappiness=` (since Linux 6.9).
+    Swappiness,
 }
 
 impl HostFacts {

@@ -434,18 +434,14 @@ pub(crate) mod tests {
             mems: Ok("0".into()),
             cpu_quota_milli: Ok(None),
             throttled_ns: Ok(0),
-            throttled_before: None,
             mem_limit_bytes: Ok(None),
             mem_bytes: Ok(0),
             mem_bytes_by_node: Ok(BTreeMap::new()),
             periods: Ok(30),
             throttled_periods: Ok(7),
             pressure: Ok(Pressure { cpu_some_us: 9, memory_some_us: 4, memory_full_us: 1 }),
-            memory_max_events: not_kept(),
             oom_events: Ok(2),
-            counters_before: None,
-            disks: not_kept(),
-            disks_before: None,
+            ..GroupRaw::default()
         }
     }
 

@@ -177,6 +177,7 @@ pub(super) mod tests {
             swap_on_zram: None,
             cgroups: None,
             node_reclaim_file: None,
+            group_reclaim: None,
             managers: None,
         })
     }

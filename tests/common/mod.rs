@@ -138,6 +138,7 @@ impl World {
             swap_on_zram: None,
             cgroups: None,
             node_reclaim_file: None,
+            group_reclaim: None,
             managers: None,
         };
         let mut machine = Machine::new(host, names(), actors.into_iter().map(as_here).collect());
@@ -191,8 +192,7 @@ impl World {
                 memory_max_events: Some(3),
                 oom_events: Some(0),
             }),
-            disks: not_kept(),
-            disks_before: None,
+            ..GroupRaw::default()
         };
         world.groups = [
             (2, raw("0-63", "0-1", None, [12 << 30, 4 << 30])),

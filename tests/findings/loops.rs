@@ -12,7 +12,8 @@ use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 
 use crate::sick_worlds as worlds;
 use crate::world::{
-    Actor, BOOT_NS, DOCKER, Machine, PLAIN, S, TWO, each_second, files, lines, machine, pages, value_of,
+    Actor, BOOT_NS, DOCKER, GIB, Machine, PLAIN, S, SERVICE, TWO, each_second, files, lines, machine, pages,
+    value_of,
 };
 
 /// A machine with its engine, one second after the other.
@@ -140,6 +141,25 @@ fn carry_out(machine: &mut Machine, line: &str) {
             for node in &nodes {
                 let at = (address.unwrap().to_owned(), node.0);
                 machine.irq_rates.insert(at, rate / nodes.len() as u64);
+            }
+        }
+        ["echo", amount, "swappiness=0\"", ">", file] if file.ends_with("/memory.reclaim") => {
+            let path = file.strip_prefix("/sys/fs/cgroup").unwrap().strip_suffix("/memory.reclaim").unwrap();
+            let cgroup = *machine.names.cgroups.iter().find(|(_, its)| *its == path).unwrap().0;
+            let mib: u64 = amount.trim_start_matches('"').trim_end_matches('M').parse().unwrap();
+            let cache =
+                Arc::make_mut(machine.groups.get_mut(&cgroup).unwrap()).cache_by_node.as_mut().unwrap();
+            let all: u64 = cache.values().sum();
+            // The kernel answers EAGAIN.
+            assert!(mib << 20 < all, "{line}: more than there is");
+            for (node, bytes) in cache {
+                let freed = ((mib << 20) as f64 * *bytes as f64 / all as f64) as u64;
+                *bytes -= freed;
+                let of_node = &mut machine.nodes[*node as usize];
+                of_node.mem_free_bytes += freed;
+                if let Some(pages) = &mut of_node.file_pages {
+                    pages.inactive_bytes = pages.inactive_bytes.saturating_sub(freed);
+                }
             }
         }
         ["echo", "1", ">", "/proc/sys/vm/drop_caches"] => {
@@ -272,6 +292,14 @@ fn spread_over_nodes() {
 #[test]
 fn page_cache_fills_node() {
     closes("page-cache-fills-node", worlds::page_cache(), 40);
+}
+
+#[test]
+fn page_cache_of_one_owner() {
+    let (last, found) = closes("page-cache-fills-node", worlds::owned_page_cache(), 40);
+    assert!(found.told.sentence.contains("(94 % 3c0f6a4c2b9f)"), "{}", found.told.sentence);
+    let cache = |id: u64| last.machine.groups[&id].cache_by_node.clone().unwrap();
+    assert!(cache(worlds::BACKUP)[&0] < 32 * GIB && cache(SERVICE)[&0] == GIB);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use numatop_ng::finding::{Confidence, Severity};
+use numatop_ng::finding::{Confidence, Finding, Severity};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::Role;
 use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Counts, MemPolicy};
@@ -343,7 +343,7 @@ mod cpus_and_memory_apart {
 
 mod page_cache_fills_node {
     use super::*;
-    use numatop_ng::model::sample::FilePages;
+    use numatop_ng::model::sample::{FilePages, GroupRaw, GroupReclaim};
 
     const CACHE: FilePages =
         FilePages { active_bytes: 4 * GIB, inactive_bytes: 30 * GIB, shmem_bytes: 0, dirty_bytes: 0 };
@@ -378,6 +378,61 @@ mod page_cache_fills_node {
             commands(&found[0])[0],
             "echo \"4788M swappiness=0\" > /sys/devices/system/node/node0/reclaim"
         );
+    }
+
+    /// The groups that own the page cache of node 0, by path: bytes there, and on node 1.
+    fn owned(groups: &[(u64, u64, u64)], reclaim: Option<GroupReclaim>) -> Finding {
+        let mut world = world(CACHE);
+        let host = Arc::make_mut(&mut world.host);
+        host.cgroups = Some(CgroupFacts {
+            mode: CgroupMode::V2,
+            memory_migrate: None,
+            memory_spread_page: None,
+            memory_spread_slab: None,
+        });
+        host.group_reclaim = reclaim;
+        for (at, (id, here, there)) in (0..).zip(groups) {
+            world.actors.push(Actor { cgroup: *id, memory: pages(0), ..Actor::new(6000 + at, "reader") });
+            let cache_by_node = Ok([(0, *here), (1, *there)].into());
+            let raw = GroupRaw { cache_by_node, mem_bytes: Ok(40 * GIB), ..files("0-31", "0-1") };
+            world.groups.insert(*id, Arc::new(raw));
+        }
+        found(world, 40, "page-cache-fills-node").remove(0)
+    }
+
+    #[test]
+    fn the_group_that_owns_it_is_named_and_reclaimed() {
+        let found = owned(&[(SERVICE, GIB, 0), (PLAIN, 20 * GIB, 20 * GIB)], Some(GroupReclaim::Swappiness));
+        assert!(found.told.sentence.contains("page cache (59 % jobs), so"), "{}", found.told.sentence);
+        // Half of what it loses is on node 1.
+        assert_eq!(commands(&found)[0], "echo \"9576M swappiness=0\" > /sys/fs/cgroup/jobs/memory.reclaim");
+        assert!(found.told.commands[0].words.contains("4788 MiB of it on other nodes than 0"));
+        let owner = found.evidence.last().unwrap();
+        assert_eq!((owner.metric, owner.value), ("cache_bytes_by_node", 20.0 * GIB as f64));
+        let before = owned(&[(PLAIN, 20 * GIB, 0)], Some(GroupReclaim::Amount));
+        assert_eq!(commands(&before)[0], "echo 4788M > /sys/fs/cgroup/jobs/memory.reclaim");
+        assert!(before.told.commands[0].words.contains("may be swapped"));
+    }
+
+    #[test]
+    fn a_unit_gets_a_limit() {
+        let found = owned(&[(SERVICE, 30 * GIB, 0)], Some(GroupReclaim::Swappiness));
+        let line = &commands(&found)[2];
+        assert!(line.starts_with("systemctl set-property mysql.service MemoryHigh="), "{line}");
+    }
+
+    #[test]
+    fn a_kernel_without_the_file_and_many_owners_get_the_command_for_all() {
+        let all = "echo 1 > /proc/sys/vm/drop_caches";
+        let absent = owned(&[(PLAIN, 20 * GIB, 0)], Some(GroupReclaim::Absent));
+        assert_eq!(commands(&absent)[0], all);
+        assert!(absent.told.sentence.contains("(59 % jobs)"));
+        let groups = [(SERVICE, 10 * GIB, 0), (PLAIN, 11 * GIB, 0), (DOCKER, 9 * GIB, 0)];
+        let many = owned(&groups, Some(GroupReclaim::Swappiness));
+        assert_eq!(commands(&many)[0], all);
+        assert!(many.told.sentence.contains("(32 % jobs, 29 % mysql.service)"), "{}", many.told.sentence);
+        let none = owned(&[(SERVICE, GIB, 0)], Some(GroupReclaim::Swappiness));
+        assert!(none.told.sentence.contains("97 % no group with tasks"), "{}", none.told.sentence);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::disks::{DiskUse, DisksUsed};
 use numatop_ng::model::event::Role;
 use numatop_ng::model::sample::{
-    CgroupFacts, CgroupMode, Counts, FilePages, GroupCounters, GroupRaw, MemPolicy,
+    CgroupFacts, CgroupMode, Counts, FilePages, GroupCounters, GroupRaw, GroupReclaim, MemPolicy,
 };
 use numatop_ng::model::topology::{Cost, Device, DeviceClass};
 use numatop_ng::model::units::NodeId;
@@ -82,6 +82,29 @@ pub fn page_cache() -> Machine {
     let [active_bytes, inactive_bytes] = [4 * GIB, 30 * GIB];
     world.nodes[0].file_pages =
         Some(FilePages { active_bytes, inactive_bytes, shmem_bytes: 0, dirty_bytes: 0 });
+    world
+}
+
+/// The container whose files fill node 0 in [`owned_page_cache`].
+pub const BACKUP: u64 = DOCKER;
+
+/// The same where a container has read the files that fill the node, and the process has a few of its own.
+pub fn owned_page_cache() -> Machine {
+    let mut world = page_cache();
+    let host = Arc::make_mut(&mut world.host);
+    host.cgroups = Some(CgroupFacts {
+        mode: CgroupMode::V2,
+        memory_migrate: None,
+        memory_spread_page: None,
+        memory_spread_slab: None,
+    });
+    host.group_reclaim = Some(GroupReclaim::Swappiness);
+    world.actors.push(Actor { cgroup: BACKUP, rss: GIB, memory: pages(0), ..Actor::new(6001, "restic") });
+    let group = |cache: &[(u32, u64)]| {
+        let cache_by_node = Ok(cache.iter().copied().collect());
+        Arc::new(GroupRaw { cache_by_node, mem_bytes: Ok(60 * GIB), ..files("0-31", "0-1") })
+    };
+    world.groups = [(SERVICE, group(&[(0, GIB)])), (BACKUP, group(&[(0, 32 * GIB), (1, 8 * GIB)]))].into();
     world
 }
 

@@ -11,7 +11,7 @@ use numatop_ng::metric::host::HOST_METRICS;
 use numatop_ng::metric::{Value, container, node, task};
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::{ProcFields, Texts};
-use numatop_ng::model::sample::{GroupRaw, HostFacts, Names, Reading, Sample, not_kept};
+use numatop_ng::model::sample::{GroupRaw, HostFacts, Names, Reading, Sample};
 use numatop_ng::model::topology::{Cpu, Llc, Node, NumaSupport, Topology};
 use numatop_ng::model::units::{CpuId, NodeId};
 use numatop_ng::snapshot::{RowKind, Snapshot, derive};
@@ -113,6 +113,7 @@ pub fn machine(shape: Shape, actors: Vec<Actor>) -> Machine {
         swap_on_zram: Some(false),
         cgroups: None,
         node_reclaim_file: None,
+        group_reclaim: None,
         managers: None,
     };
     let cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
@@ -132,23 +133,14 @@ pub fn each_second(machine: &mut Machine, plan: impl FnMut(&mut Machine, u64) + 
 /// Files of a group with these CPUs and nodes, without limits.
 pub fn files(cpus: &str, mems: &str) -> GroupRaw {
     GroupRaw {
-        read_ns: 0,
         cpus: Ok(cpus.into()),
         mems: Ok(mems.into()),
         cpu_quota_milli: Ok(None),
         throttled_ns: Ok(0),
-        throttled_before: None,
         mem_limit_bytes: Ok(None),
         mem_bytes: Ok(GIB),
         mem_bytes_by_node: Ok([(0, GIB)].into()),
-        periods: not_kept(),
-        throttled_periods: not_kept(),
-        pressure: not_kept(),
-        memory_max_events: not_kept(),
-        oom_events: not_kept(),
-        counters_before: None,
-        disks: not_kept(),
-        disks_before: None,
+        ..GroupRaw::default()
     }
 }
 

@@ -34,6 +34,7 @@ pub fn host() -> HostFacts {
         swap_on_zram: None,
         cgroups: None,
         node_reclaim_file: None,
+        group_reclaim: None,
         managers: None,
     }
 }

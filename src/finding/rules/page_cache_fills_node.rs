@@ -1,5 +1,6 @@
 //! Page cache fills the node of a process, so that its memory goes to others.
 
+use super::super::cache_owner::{self, Owners};
 use super::super::command::line;
 use super::super::guards;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
@@ -7,6 +8,7 @@ use super::super::text::{comm, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, need, settle};
 use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
 use super::remote_after_pin::{gain_of_memory, goes_out};
+use crate::metric::container::CACHE_BYTES_BY_NODE;
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
 use crate::metric::placement::MEM_PCT_BY_NODE;
 use crate::model::units::NodeId;
@@ -99,20 +101,26 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if from.is_empty() {
         return Ok(Look::Quiet);
     }
+    let mut evidence = vec![
+        view.evidence(MEM_PCT_BY_NODE.id, of.subject(), outside)
+            .error(placed.error)
+            .limit(view.limit("outside"))
+            .note(Note::Placement)
+            .on(placed.most(&from).unwrap_or(from[0])),
+        view.evidence(WATERMARK_DISTANCE_PCT.id, Subject::Node(home), distance)
+            .limit(view.limit("watermark"))
+            .note(Note::AtMost),
+        view.evidence("mem_file_bytes", Subject::Node(home), cache).limit(away).note(Note::Room),
+    ];
+    let owners = Owners::of(view, &node.raw);
+    let main = owners.and_then(|owners| owners.main());
+    evidence.extend(main.map(|owner| {
+        view.evidence(CACHE_BYTES_BY_NODE.id, Subject::Container(owner.row.id), owner.bytes).on(home)
+    }));
     Ok(Look::seen(Seen {
         severity: if known && own { Severity::Warning } else { Severity::Info },
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
-        evidence: vec![
-            view.evidence(MEM_PCT_BY_NODE.id, of.subject(), outside)
-                .error(placed.error)
-                .limit(view.limit("outside"))
-                .note(Note::Placement)
-                .on(placed.most(&from).unwrap_or(from[0])),
-            view.evidence(WATERMARK_DISTANCE_PCT.id, Subject::Node(home), distance)
-                .limit(view.limit("watermark"))
-                .note(Note::AtMost),
-            view.evidence("mem_file_bytes", Subject::Node(home), cache).limit(away).note(Note::Room),
-        ],
+        evidence,
         plan: Plan { to: vec![home], from, bytes: away, number: cache, ..Plan::default() },
     }))
 }
@@ -126,17 +134,27 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
     let by_node =
         view.snapshot.host.node_reclaim_file == Some(true) && !tiered && view.topology().nodes.len() <= 64;
-    let empty = if by_node {
-        reclaim_node(home, mib)
-    } else {
-        let words = line("echo 1 > /proc/sys/vm/drop_caches");
-        Command::new(When::Now, Scope::Host, words, "the page cache of all nodes is dropped")
+    let owners = view.node(home).and_then(|node| Owners::of(view, &node.raw));
+    let main = owners.as_ref().and_then(Owners::main);
+    let of_owner = main.filter(|_| !tiered).and_then(|owner| cache_owner::reclaim(view, owner, home, mib));
+    let (empty, risk) = match of_owner {
+        Some(command) => (command, "Files that its owner has cached are read again.".to_owned()),
+        None if by_node => {
+            (reclaim_node(home, mib), format!("Files that are cached on node {home} are read again."))
+        }
+        None => {
+            let words = line("echo 1 > /proc/sys/vm/drop_caches");
+            let risk = "It changes the whole machine: every file is read again, disks are busy for minutes. Not at peak time.";
+            let drop = Command::new(When::Now, Scope::Host, words, "the page cache of all nodes is dropped");
+            (drop, risk.to_owned())
+        }
     };
     let mut commands = vec![empty];
     let words = format!("at once afterwards: its memory comes to node {home}");
     commands.extend(env::move_memory(task.raw.pid, from, &[home], words));
     let back = "all that it has there moves; the cache fills again by itself";
     let undo = env::move_memory(task.raw.pid, &[home], from, back);
+    commands.extend(main.map(|owner| cache_owner::limit(view, owner, seen.plan.bytes)));
     commands.push(Command::words(
         When::ForGood,
         Scope::Host,
@@ -145,14 +163,10 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
              was emptied"
         ),
     ));
-    let risk = if by_node {
-        format!("Files that are cached on node {home} are read again.")
-    } else {
-        "It changes the whole machine: every file is read again, disks are busy for minutes. Not at peak time.".to_owned()
-    };
+    let whose = owners.map_or_else(String::new, |owners| owners.words());
     Told {
         sentence: sentence(format!(
-            "Node {home} is full of page cache, so {} of {}'s memory is on {}.",
+            "Node {home} is full of page cache{whose}, so {} of {}'s memory is on {}.",
             pct_with_error(outside.value, outside.error),
             comm(task.raw.comm),
             nodes(from)

@@ -36,7 +36,7 @@ use crate::host::{isolation, kernel, managers, rlimit, users};
 use crate::metric::needs;
 use crate::model::event::Event;
 use crate::model::facility::Facility;
-use crate::model::sample::{HostFacts, Names};
+use crate::model::sample::{GroupReclaim, HostFacts, Names};
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
 use crate::model::wire::SLOTS;
@@ -103,12 +103,13 @@ impl LiveSource {
         let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
         let cgroups = CgroupView { subsys, exist: hierarchy.mount.is_some() };
         let types = shared.types().map_err(|error| format!("{error:#}"));
+        let group_reclaim = types.as_ref().ok().map(|types| kernel::group_reclaim(types));
         let findable = can_find(types, &check.privileges);
         let tasks = TaskProbe::start(&sched, &store, &topology, groups.scope(), cgroups, findable)?;
         let page_size = self_usage::page_size();
         let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
         probes.start(&shared.with(&sched), wanted);
-        let host = host_facts(&options, &check, topology, sched.events().to_vec());
+        let host = host_facts(&options, &check, group_reclaim, topology, sched.events().to_vec());
         let spared = if options.flush_isolated { Spared::default() } else { Spared::new(host.quiet_cpus()) };
         notes.extend(spared.note());
         let mut source = LiveSource {
@@ -215,7 +216,13 @@ fn open_counters(
     Ok(notes)
 }
 
-fn host_facts(options: &LiveOptions, check: &HostCheck, topology: Topology, events: Vec<Event>) -> HostFacts {
+fn host_facts(
+    options: &LiveOptions,
+    check: &HostCheck,
+    group_reclaim: Option<GroupReclaim>,
+    topology: Topology,
+    events: Vec<Event>,
+) -> HostFacts {
     let root = Path::new(ROOT);
     // Another pid namespace has another process 1.
     let sees_host = !check.privileges.host_pid_namespace.is(&false);
@@ -239,6 +246,7 @@ fn host_facts(options: &LiveOptions, check: &HostCheck, topology: Topology, even
         isolated_cpus: isolation::isolated_cpus(options.roots()),
         nohz_full_cpus: isolation::nohz_full_cpus(root),
         cgroups: cgroups::facts(options.roots()),
+        group_reclaim,
         swap_on_zram: kernel::swap_on_zram(root),
         managers: sees_host.then(|| managers::read(root)),
     }

@@ -126,6 +126,8 @@ pub(super) fn groups(
             throttled_before: earlier,
             mem_limit_bytes: Ok(limit),
             mem_bytes: Ok(by_node.values().sum()),
+            // A tenth of what is charged.
+            cache_by_node: Ok(by_node.iter().map(|(node, bytes)| (*node, bytes / 10)).collect()),
             mem_bytes_by_node: Ok(by_node),
             periods: Ok(periods),
             // Where time is lost to the quota, all periods end with it.

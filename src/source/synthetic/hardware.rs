@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::event::{Event, Role};
-use crate::model::sample::{CgroupFacts, CgroupMode, HostFacts, Managers, Missing};
+use crate::model::sample::{CgroupFacts, CgroupMode, GroupReclaim, HostFacts, Managers, Missing};
 use crate::model::topology::{Cpu, Device, DeviceClass, Llc, Node, NumaSupport, Topology};
 use crate::model::units::{CpuId, NodeId};
 
@@ -55,6 +55,7 @@ pub(super) fn host() -> HostFacts {
             memory_spread_slab: None,
         }),
         node_reclaim_file: Some(false),
+        group_reclaim: Some(GroupReclaim::Swappiness),
         managers: Some(Managers { systemd: true, kubelet: true }),
     }
 }
