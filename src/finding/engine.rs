@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use self::over::{look_over, trend};
-pub(super) use self::rows::Uses;
+pub(super) use self::rows::{Rare, Uses};
 use self::state::{Episode, Past};
 use self::undecided::{Asked, Stretch};
 use super::fit::Near;
@@ -231,7 +231,7 @@ impl Engine {
         let mut rows = rows::find(snapshot, &tracked);
         let keep_ns = self.scaled(NEED_NS);
         Arc::make_mut(&mut self.uses).add(snapshot, &rows, interval.from_ns, keep_ns);
-        rows.hints = self.uses.hints();
+        rows.rare = (self.uses.rare(), self.uses.rare_ns(keep_ns, snapshot.mono_ns));
         (rows.uses, rows.tracked) = (Arc::clone(&self.uses), tracked);
         rows.near = self.near_of(&snapshot.host);
         self.stretch(interval);

@@ -97,6 +97,14 @@ impl Placed {
         (0..ran.len().max(has.len())).filter(is_used).map(|at| NodeId(at as u32)).collect()
     }
 
+    /// Nodes that do so much of the work, in percent, and have next to none of the memory, ascending.
+    pub fn workers_without_memory(&self, works_pct: f64) -> Vec<NodeId> {
+        const NONE_PCT: f64 = 1.0;
+        let ran = shares(&self.run).filter(|(_, share)| *share >= works_pct);
+        let nodes = ran.map(|(node, _)| node);
+        nodes.filter(|node| self.memory() > 0.0 && self.memory_pct(&[*node]) < NONE_PCT).collect()
+    }
+
     /// The node with most of its time.
     pub fn home(&self) -> Option<NodeId> {
         let ran = (0..).map(NodeId).zip(&self.run).filter(|(_, ns)| **ns > 0.0);
@@ -333,17 +341,27 @@ pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
         .then(|| view.evidence(HINT_REMOTE_PCT.id, subject, pct).limit(20.0).note(Note::Witness))
 }
 
-/// Something that shows that memory on other nodes is used: its use itself, threads that move, or one place for all of its time.
+/// The share of its time that a process must run on a node without any of its memory to use memory of others there, in percent.
+const WORKS_PCT: f64 = 20.0;
+
+/// Something that shows that memory on other nodes is used: its use itself, threads that move, nodes that work and have none of
+/// it, or one place for all of its time.
 pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence> {
     if let Some(used) = witness_of_use(view, of) {
         return Some(used);
     }
     let subject = of.subject();
-    if let Ok(moves) = view.number(&NODE_MIGRATIONS_PER_S, of)
+    if let Ok(moves) = view.node_moves_per_s(of)
         && moves > 0.0
         && moves >= 0.1 * view.cpus(of)
     {
         return Some(view.evidence(NODE_MIGRATIONS_PER_S.id, subject, moves).note(Note::Witness));
+    }
+    if let Some(node) = placed.workers_without_memory(WORKS_PCT).first() {
+        let works = placed.run_pct(&[*node]);
+        return Some(
+            view.evidence("run_pct_by_node", subject, works).on(*node).limit(WORKS_PCT).note(Note::Witness),
+        );
     }
     let home = placed.home()?;
     let on_home = placed.run_pct(&[home]);
@@ -401,6 +419,12 @@ pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewh
 /// Whether next to nothing uses the memory on other nodes, by accesses or by the kernel's own scans.
 pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
     use_elsewhere(view, of, placed) == UseElsewhere::Cold
+}
+
+/// Whether next to none of the hinting faults of the last two minutes, of which there were enough, found its page on another node.
+pub fn faults_are_local(view: &View<'_>, of: &Of<'_>) -> bool {
+    let hints = view.hints(of);
+    hints.faults >= HINTS_LEAST && (hints.remote as f64) < hints.faults as f64 * USED_PCT / 100.0
 }
 
 /// Blindness about memory that nothing uses.

@@ -18,6 +18,7 @@ mod interrupts_off_node;
 mod interrupts_on_busy_node;
 mod larger_than_node;
 mod lopsided_nodes;
+mod memory_on_one_node;
 mod memory_on_other_node;
 mod moves_between_nodes;
 mod node_short_of_memory;
@@ -54,6 +55,7 @@ pub static RULES: &[&Rule] = &[
     &remote_after_pin::RULE,
     &spread_over_nodes::RULE,
     &memory_on_other_node::RULE,
+    &memory_on_one_node::RULE,
     &larger_than_node::RULE,
     &cpus_and_memory_apart::RULE,
     &interleaved_on_one_node::RULE,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use super::engine::Uses;
+use super::engine::{Rare, Uses};
 use super::env::{Env, env};
 use super::fit::{Near, whole_nodes};
 use super::rule::{Blindness, Look, Reason, Rule};
@@ -85,8 +85,8 @@ pub struct Rows {
     pub(super) uses: Arc<Uses>,
     /// Subjects that have a state, in their order.
     pub(super) tracked: Vec<Subject>,
-    /// Hinting faults of processes in the last two minutes; only of those that had some.
-    pub hints: BTreeMap<Subject, Hints>,
+    /// Rare events of processes in the last two minutes, only of those that had some, and the time, ns.
+    pub rare: (BTreeMap<Subject, Rare>, u64),
     /// Facts of nodes in the interval, and its kernel threads: each is found when a rule asks first, and not again for each process.
     levels: OnceLock<Levels>,
     kernel: OnceLock<KernelThreads>,
@@ -240,13 +240,25 @@ impl<'a> View<'a> {
     /// Hinting faults of it, or of the processes in it that rules look at, in the last two minutes: NUMA balancing scans by
     /// turns of a second and of a minute, so that an interval may have none of a process that has many.
     pub fn hints(&self, of: &Of<'_>) -> Hints {
-        let mut sum = Hints::default();
-        for task in self.processes_of(of) {
-            let its = self.rows.hints.get(&process(&task.raw)).copied().unwrap_or_default();
-            sum.faults = sum.faults.saturating_add(its.faults);
-            sum.remote = sum.remote.saturating_add(its.remote);
-        }
-        sum
+        self.rare(of).hints
+    }
+
+    fn rare(&self, of: &Of<'_>) -> Rare {
+        let its = |task: &&Task| self.rows.rare.0.get(&process(&task.raw)).copied().unwrap_or_default();
+        self.processes_of(of).iter().map(its).fold(Rare::default(), Rare::and)
+    }
+
+    /// Times per second that it resumed on a different node: in the window, or in the last two minutes if that is more. A
+    /// shorter interval has none of what happens every few seconds.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn node_moves_per_s(&self, of: &Of<'_>) -> Reading<f64> {
+        // A burst at the begin of a run is not spread over less than a minute.
+        const LEAST_NS: u64 = 60_000_000_000;
+        let now = self.number(&task::NODE_MIGRATIONS_PER_S, of)?;
+        let over_s = self.rows.rare.1.max(LEAST_NS) as f64 / 1e9;
+        Ok(now.max(self.rare(of).node_moves as f64 / over_s))
     }
 
     /// The row of the container that it is, or is in.

@@ -501,3 +501,113 @@ fn a_crumb_of_memory_is_no_source_and_the_largest_part_comes_first() {
     let many: Vec<f64> = (0..32).map(|_| 1.0).collect();
     assert_eq!(placed(&many).sources(&home).len(), 31);
 }
+
+mod memory_on_one_node {
+    use super::*;
+    use numatop_ng::model::counts::Counts;
+
+    const ID: &str = "memory-on-one-node";
+
+    /// A process that needs the CPUs of both nodes; one thread has touched its memory on node 0.
+    fn actor() -> Actor {
+        let actor = Actor {
+            rss: 20 * GIB,
+            memory: vec![1024, 0],
+            own_policy_pct: Some(0),
+            cgroup: SERVICE,
+            ..Actor::new(4242, "java")
+        };
+        actor.runs(&[(0, 700.0), (1, 700.0)])
+    }
+
+    fn world(actor: Actor) -> Machine {
+        let mut world = machine(TWO, vec![actor]);
+        world.state.numa_balancing = Some(0);
+        world
+    }
+
+    fn is_quiet(actor: Actor) {
+        assert!(found(world(actor), 90, ID).is_empty());
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(actor()), 90, ID).remove(0);
+        assert_eq!((found.severity, found.confidence), (Severity::Warning, Confidence::Estimated));
+        assert_eq!(
+            found.told.sentence,
+            "java runs 50.0 % of its time on node 1, which has none of its 20.0 GiB: that is on node 0."
+        );
+        assert!(found.told.commands[0].words.starts_with("kernel.numa_balancing=1"));
+    }
+
+    #[test]
+    fn where_balancing_is_on_only_the_next_start_is_left() {
+        let mut world = world(actor());
+        world.state.numa_balancing = Some(1);
+        let found = found(world, 90, ID).remove(0);
+        assert!(found.told.commands[0].words.starts_with("numactl --interleave=0-1"));
+    }
+
+    #[test]
+    fn unknown_policies_make_it_an_info() {
+        let found = found(world(Actor { own_policy_pct: None, ..actor() }), 90, ID).remove(0);
+        assert_eq!(found.severity, Severity::Info);
+    }
+
+    #[test]
+    fn not_fits() {
+        let small = Actor { runs: vec![(0, 150.0), (1, 150.0)], ..actor() };
+        let engine = watch(world(small), 90);
+        let ids: Vec<&str> = engine.findings().iter().map(|finding| finding.key.id).collect();
+        assert!(ids.contains(&"spread-over-nodes") && !ids.contains(&ID), "{ids:?}");
+    }
+
+    #[test]
+    fn not_interleave() {
+        let mempolicy = MemPolicy { mode: 3, flags: 0, nodes: 0b11 };
+        is_quiet(Actor { mempolicy, ..actor() });
+    }
+
+    #[test]
+    fn not_bound() {
+        is_quiet(Actor { mem_nodes: Some(0b01), ..actor() });
+    }
+
+    #[test]
+    fn not_own_policies() {
+        is_quiet(Actor { own_policy_pct: Some(90), ..actor() });
+    }
+
+    #[test]
+    fn not_shared() {
+        is_quiet(Actor { shmem: 10 * GIB, ..actor() });
+    }
+
+    #[test]
+    fn not_unused() {
+        let scanned = Counts::default().with([(Counter::HintFaults, 900), (Counter::HintRemote, 0)]);
+        let mut world = world(Actor { scan_period_ms: 1000, per_second: scanned, ..actor() });
+        world.state.numa_balancing = Some(1);
+        assert!(found(world, 90, ID).is_empty());
+    }
+
+    #[test]
+    fn not_converging() {
+        let moved = Counts::default().with([(Counter::MigratedPages, 200_000)]);
+        is_quiet(Actor { per_second: moved, ..actor() });
+    }
+
+    #[test]
+    fn not_no_room() {
+        let mut world = world(actor());
+        world.nodes[1].mem_free_bytes = GIB;
+        world.nodes[1].mem_file_bytes = 0;
+        assert!(found(world, 90, ID).is_empty());
+    }
+
+    #[test]
+    fn memory_on_both_nodes_is_quiet() {
+        is_quiet(Actor { memory: pages(10), ..actor() });
+    }
+}

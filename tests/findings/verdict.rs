@@ -83,3 +83,37 @@ fn what_was_watched_for_long_enough_is_decided() {
     assert!(Verdict::of(&engine).too_short().next().is_none());
     assert!(diagnosis::is_found(&engine, Severity::Warning));
 }
+
+/// A process whose threads change nodes once in eight seconds: most short intervals have no move.
+fn seldom_moved() -> Machine {
+    let mut world = worlds::spread();
+    world.actors[0].runs = (0..16).map(|node| (node, 6.0)).collect();
+    world.actors[0].node_moves = 0;
+    crate::world::each_second(&mut world, |machine, second| {
+        machine.actors[0].node_moves = u64::from(second % 8 == 0);
+    });
+    world
+}
+
+#[test]
+fn the_length_of_intervals_changes_nothing_that_is_found_in_a_sick_world() {
+    let found = |engine: &Engine| -> Vec<String> {
+        let mut all = crate::world::lines(engine);
+        all.sort();
+        all
+    };
+    for (name, world) in SICK.into_iter().chain([("seldom moved", seldom_moved as World)]) {
+        let (host, every) = samples(world(), 200, 1000);
+        let second = found(&fold(&host, &every).0);
+        assert!(!second.is_empty() || name == "loops", "{name}");
+        for apart in [2, 5] {
+            let longer: Vec<_> = every.iter().step_by(apart).cloned().collect();
+            assert_eq!(found(&fold(&host, &longer).0), second, "{name}, {apart} s");
+        }
+        // A plan changes a world once in each step.
+        if world().plan.is_none() {
+            let (host, halves) = samples(world(), 200, 500);
+            assert_eq!(found(&fold(&host, &halves).0), second, "{name}, 500 ms");
+        }
+    }
+}

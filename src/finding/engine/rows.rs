@@ -134,12 +134,33 @@ pub(super) fn exists(snapshot: &Snapshot, rows: &Rows, subject: &Subject) -> boo
     }
 }
 
-/// CPU time and hinting faults of the last minutes, and when containers were seen first.
+/// Rare events of a process in the last two minutes: an interval may have none of a process that has many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rare {
+    pub hints: Hints,
+    /// Times it resumed on a different node.
+    pub node_moves: u64,
+}
+
+impl Rare {
+    /// The sum of both.
+    pub(in super::super) fn and(self, other: Rare) -> Rare {
+        Rare {
+            hints: Hints {
+                faults: self.hints.faults.saturating_add(other.hints.faults),
+                remote: self.hints.remote.saturating_add(other.hints.remote),
+            },
+            node_moves: self.node_moves.saturating_add(other.node_moves),
+        }
+    }
+}
+
+/// CPU time and rare events of the last minutes, and when containers were seen first.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Uses {
     cpu: Sorted<Subject, Series<u64>>,
-    /// Hinting faults; only of processes that had some.
-    hints: BTreeMap<Subject, Series<Hints>>,
+    /// Only of processes that had some.
+    rare: BTreeMap<Subject, Series<Rare>>,
     seen: BTreeMap<u64, u64>,
     began_ns: Option<u64>,
 }
@@ -158,15 +179,14 @@ impl Uses {
     pub(super) fn add(&mut self, snapshot: &Snapshot, rows: &Rows, from_ns: u64, keep_ns: u64) {
         self.began_ns.get_or_insert(from_ns);
         let to = snapshot.mono_ns;
-        let hints_ns = keep_ns / 5 * 2;
+        let rare_ns = keep_ns / 5 * 2;
         for (subject, at) in rows.processes.iter() {
             let delta = &snapshot.tasks[*at].delta;
-            let [faults, remote] = [Counter::HintFaults, Counter::HintRemote].map(|counter| delta[counter]);
-            if faults > 0 || self.hints.contains_key(subject) {
-                self.hints.entry(subject.clone()).or_default().add(from_ns, to, hints_ns, |sum| {
-                    sum.faults = sum.faults.saturating_add(faults);
-                    sum.remote = sum.remote.saturating_add(remote);
-                });
+            let hints = Hints { faults: delta[Counter::HintFaults], remote: delta[Counter::HintRemote] };
+            let rare = Rare { hints, node_moves: delta[Counter::NodeMoves] };
+            if hints.faults > 0 || rare.node_moves > 0 || self.rare.contains_key(subject) {
+                let series = self.rare.entry(subject.clone()).or_default();
+                series.add(from_ns, to, rare_ns, |sum| *sum = sum.and(rare));
             }
         }
         let interval = to.saturating_sub(from_ns);
@@ -187,9 +207,9 @@ impl Uses {
         self.cpu.retain(|_, series| series.end_ns().saturating_add(keep_ns) > to);
         self.forget();
         let cpu = &self.cpu;
-        self.hints.retain(|subject, series| {
-            let faulted = |series: &Series<Hints>| series.since(0).any(|segment| segment.sums.faults > 0);
-            cpu.contains_key(subject) && series.end_ns().saturating_add(hints_ns) > to && faulted(series)
+        self.rare.retain(|subject, series| {
+            let any = |series: &Series<Rare>| series.since(0).any(|segment| segment.sums != Rare::default());
+            cpu.contains_key(subject) && series.end_ns().saturating_add(rare_ns) > to && any(series)
         });
         // Most intervals have the containers of the one before.
         if !self.seen.keys().eq(rows.containers.keys()) {
@@ -213,15 +233,17 @@ impl Uses {
         self.cpu.retain(|subject, _| dropped.binary_search(&subject).is_err());
     }
 
-    /// Hinting faults of the time that they are kept, by process.
-    pub(super) fn hints(&self) -> BTreeMap<Subject, Hints> {
-        let sum = |series: &Series<Hints>| {
-            series.since(0).fold(Hints::default(), |sum, segment| Hints {
-                faults: sum.faults.saturating_add(segment.sums.faults),
-                remote: sum.remote.saturating_add(segment.sums.remote),
-            })
+    /// Rare events of the time that they are kept, by process.
+    pub(super) fn rare(&self) -> BTreeMap<Subject, Rare> {
+        let sum = |series: &Series<Rare>| {
+            series.since(0).fold(Rare::default(), |sum, segment| sum.and(segment.sums))
         };
-        self.hints.iter().map(|(subject, series)| (subject.clone(), sum(series))).collect()
+        self.rare.iter().map(|(subject, series)| (subject.clone(), sum(series))).collect()
+    }
+
+    /// The time that they are kept of, ns, up to `to_ns`.
+    pub(super) fn rare_ns(&self, keep_ns: u64, to_ns: u64) -> u64 {
+        to_ns.saturating_sub(self.began_ns.unwrap_or(to_ns)).min(keep_ns / 5 * 2)
     }
 
     /// CPUs that a subject used in all but a twentieth of the last minutes, over 5 s at a time; `None` where that is not kept.

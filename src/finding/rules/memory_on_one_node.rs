@@ -1,0 +1,171 @@
+//! A process runs on several nodes, and all of its memory is on some of them: who touched it first decided that.
+
+use super::super::command::{Command, Scope, When, node_list};
+use super::super::fit::{mean_cost, memory_room};
+use super::super::guards;
+use super::super::moves::who_runs;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, nodes, number, pct_with_error, sentence};
+use super::super::view::{Of, View, input, settle};
+use super::super::{Confidence, Kind, Note, Severity, Told, gain};
+use super::{spread_over_nodes, waiting};
+use crate::metric::placement::{MEM_PCT_BY_NODE, OWN_POLICY_PCT, REMOTE_PCT};
+use crate::metric::task::STALL_BACKEND_PCT;
+use crate::model::units::NodeId;
+
+pub(super) static RULE: Rule = Rule {
+    id: "memory-on-one-node",
+    title: "Nodes that work without memory",
+    about: "A process or group does a quarter of its work or more on nodes that have none of its memory, and fits on no \
+            smaller set of nodes. One thread touched the memory first, and the kernel put it where that thread ran.",
+    not_when: &[
+        ("fits", "it fits on fewer nodes: spread-over-nodes says so"),
+        ("interleave", "its policy interleaves memory or names nodes"),
+        ("bound", "it may not take memory from the nodes where it runs"),
+        ("own-policies", "its policies put the memory where it is. An info where they are not known"),
+        ("shared", "a fifth of its memory is shared with others, and it is no large object of a group"),
+        (
+            "unused",
+            "counted or sampled accesses, or NUMA balancing's scans, show that it is not used from there",
+        ),
+        ("converging", "its placement changes"),
+        ("no-room", "the nodes without memory have no room for their part"),
+    ],
+    of: &[Kind::Process, Kind::Group],
+    group: Group::Placement,
+    gravest: Severity::Warning,
+    needs: &[MEM_PCT_BY_NODE.id],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least("works", 25.0, "reasoned: a fifth is what a busy home node sends away for a while"),
+        Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let (Of::Process(task) | Of::Group(task, _)) = of else { return Ok(Look::Quiet) };
+    let placed = guards::placed(view, of)?;
+    let whole = view.whole_nodes();
+    let mut workers = placed.workers_without_memory(view.limit("works"));
+    workers.retain(|node| whole.contains(node));
+    let works = view.limit("works");
+    // All of its work on one node is the matter of memory-on-other-node.
+    let several = whole.iter().filter(|node| placed.run_pct(&[**node]) >= works).count() > 1;
+    if workers.is_empty() || !several || !guards::is_large(view, &placed) || !task.raw.mempolicy.is_default()
+    {
+        return Ok(Look::Quiet);
+    }
+    let Ok(remote) = view.number(&REMOTE_PCT, of) else { return Ok(Look::Quiet) };
+    if remote < view.limit("remote")
+        || matches!(of, Of::Process(_)) && view.is_in_group(task)
+        || matches!(of, Of::Group(_, group) if !group.is_free)
+    {
+        return Ok(Look::Quiet);
+    }
+    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    if !view.masks_hold_all() || !workers.iter().all(|node| mems >> node.0 & 1 == 1) {
+        return Ok(Look::Quiet);
+    }
+    if guards::is_own_memory(of) != Some(true) {
+        return Ok(Look::Excused("shared"));
+    }
+    if guards::is_moving(view, of, &placed) {
+        return Ok(Look::Excused("converging"));
+    }
+    if guards::is_cold(view, of, &placed) || guards::faults_are_local(view, of) {
+        return Ok(guards::cold());
+    }
+    // What is meant to be where it is, is no accident.
+    let elsewhere = guards::elsewhere(view, of, &placed, &[]);
+    let is_meant = match elsewhere {
+        Some(elsewhere) => elsewhere.kernel < view.limit("remote"),
+        // Known, and too much of it to say where it is meant to be.
+        None => view.number(&OWN_POLICY_PCT, of).is_ok(),
+    };
+    if is_meant {
+        return Ok(Look::Excused("own-policies"));
+    }
+    let placement = View { rule: &spread_over_nodes::RULE, ..waiting::now(view) };
+    if matches!((spread_over_nodes::RULE.look)(&placement, of), Look::Seen(_)) {
+        return Ok(Look::Excused("fits"));
+    }
+    let works = placed.run_pct(&workers);
+    let away = placed.memory() * works / 100.0;
+    let room = memory_room(view, &workers);
+    if room < away {
+        return Ok(Look::Excused("no-room"));
+    }
+    let holders = placed.holders(&workers, view.limit("works"));
+    let subject = of.subject();
+    let mut evidence = vec![
+        view.evidence(REMOTE_PCT.id, subject.clone(), remote)
+            .error(placed.error)
+            .limit(view.limit("remote"))
+            .note(Note::Placement),
+        view.evidence("run_pct_by_node", subject.clone(), placed.run_pct(&[workers[0]]))
+            .on(workers[0])
+            .limit(view.limit("works"))
+            .note(Note::Witness),
+        view.evidence(MEM_PCT_BY_NODE.id, subject, placed.memory_pct(&[workers[0]]))
+            .error(placed.error)
+            .on(workers[0])
+            .note(Note::Placement),
+    ];
+    let used = guards::witness_of_use(view, of);
+    evidence.extend(used);
+    Ok(Look::seen(Seen {
+        severity: if elsewhere.is_some() { Severity::Warning } else { Severity::Info },
+        confidence: Confidence::Estimated,
+        evidence,
+        plan: Plan { to: workers, from: holders, bytes: away, number: works, ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(_), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
+    let (workers, holders) = (&seen.plan.to, &seen.plan.from);
+    let all: Vec<NodeId> = placed.used(view.limit("works"));
+    let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
+    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
+    let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
+    let mut commands: Vec<Command> = Vec::new();
+    if view.balancing_is_off() && !tiered {
+        commands.push(Command::words(
+            When::Now,
+            Scope::Host,
+            "kernel.numa_balancing=1 brings pages to the threads that use them, of all processes: watch balancing_pct",
+        ));
+    }
+    let start = format!(
+        "numactl --interleave={} in front of its command: the load is even, half of the accesses or more stay remote",
+        node_list(&all)
+    );
+    commands.push(Command::words(When::NextStart, Scope::Process, start));
+    commands.push(Command::words(
+        When::ForGood,
+        Scope::Process,
+        "let each thread touch its own part first (parallel initialisation; -XX:+UseNUMA for Java)",
+    ));
+    let remote = seen.evidence[0].value;
+    Told {
+        sentence: sentence(format!(
+            "{} {} of its time on {}, which {} none of its {}: that is on {}.",
+            who_runs(view, of).0,
+            pct_with_error(seen.plan.number, 0.0),
+            nodes(workers),
+            if workers.len() == 1 { "has" } else { "have" },
+            bytes(placed.memory()),
+            nodes(holders)
+        )),
+        gain: gain::placement(view.cpus(of), now, 1.0, phi, gain::distances(view.topology())),
+        commands,
+        or_else: vec![format!(
+            "All threads use all of the memory: then interleaving is all that helps. remote_pct is {}.",
+            number(remote)
+        )],
+        ..Told::default()
+    }
+}
