@@ -87,6 +87,8 @@ impl Arithmetic {
 pub enum Assumption {
     /// It does nothing but wait for memory.
     WaitsForMemoryOnly,
+    /// All time at instructions that access memory of other nodes is waiting.
+    MemoryTimeWaits,
     /// Distances are those of the firmware, not measured.
     FirmwareDistances,
     /// Accesses cost what `calibrate` measured on an idle machine.
@@ -110,6 +112,7 @@ impl Assumption {
     pub fn id(self) -> &'static str {
         match self {
             Assumption::WaitsForMemoryOnly => "waits_for_memory_only",
+            Assumption::MemoryTimeWaits => "memory_time_waits",
             Assumption::FirmwareDistances => "firmware_distances",
             Assumption::MeasuredDistances => "measured_distances",
             Assumption::PagesUsedAlike => "pages_used_alike",
@@ -125,6 +128,7 @@ impl Assumption {
     pub fn words(self) -> &'static str {
         match self {
             Assumption::WaitsForMemoryOnly => "memory-bound work",
+            Assumption::MemoryTimeWaits => "time at remote accesses that is all waiting",
             Assumption::FirmwareDistances => "SLIT distances",
             Assumption::MeasuredDistances => "measured distances",
             Assumption::PagesUsedAlike => "evenly used pages",
@@ -281,6 +285,19 @@ pub fn placement(of: f64, now: f64, then: f64, phi: Option<f64>, costs: Assumpti
         of: Some(of),
         how: Some(Arithmetic::Placement { now, then, phi: waits }),
         assumes,
+    }
+}
+
+/// The gain of bringing memory nearer where the time at memory of other nodes is sampled: `waits` is its share of CPU time, 0 to 1,
+/// and `far` the mean cost of such an access in local ones.
+pub fn time_at_memory(of: f64, far: f64, waits: f64, costs: Assumption) -> Gain {
+    let far = far.max(1.0);
+    Gain {
+        at_least: None,
+        at_most: Some(of * waits * (1.0 - 1.0 / far)),
+        of: Some(of),
+        how: Some(Arithmetic::Placement { now: far, then: 1.0, phi: waits }),
+        assumes: vec![Assumption::MemoryTimeWaits, costs],
     }
 }
 

@@ -4,6 +4,7 @@ use super::rule::{Blindness, Look, Reason};
 use super::view::{Of, View};
 use super::{Evidence, Note};
 use crate::metric::Value;
+use crate::metric::access::MEM_TIME_REMOTE_PCT;
 use crate::metric::balancing::{HINT_FAULTS, HINT_REMOTE_PCT};
 use crate::metric::placement::{OWN_POLICY_PCT, REMOTE_ERROR_POINTS, REMOTE_PCT, REMOTE_SOURCE};
 use crate::metric::task::{LMA_PER_S, NODE_MIGRATIONS_PER_S, RMA_PER_S};
@@ -295,7 +296,11 @@ pub fn is_misplaced(view: &View<'_>, of: &Of<'_>, elsewhere: &Elsewhere, best: f
     if elsewhere.meant >= MEANT_MAX || elsewhere.kernel < least {
         return false;
     }
-    let by_far = || remote_accesses(view, of).is_some_and(|(pct, error)| pct - error - best >= 2.0 * least);
+    let low = || match remote_accesses(view, of) {
+        Some((pct, error)) => Some(pct - error),
+        None => time_elsewhere(view, of).map(|time| time.low),
+    };
+    let by_far = || low().is_some_and(|low| low - best >= 2.0 * least);
     elsewhere.kernel - elsewhere.error >= least || by_far()
 }
 
@@ -323,6 +328,65 @@ pub fn remote_accesses(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
     Some((view.number(&REMOTE_PCT, of).ok()?, view.number(&REMOTE_ERROR_POINTS, of).ok()?))
 }
 
+/// Time at memory of other nodes, from samples of a clock that have the address of the access.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimeElsewhere {
+    /// Share of CPU time in user mode at instructions that access memory, in percent.
+    pub at_memory: f64,
+    /// Of that time, the remote part of the samples with an address, in percent, and half of its 95 % interval.
+    pub remote: f64,
+    /// See `remote`.
+    pub error: f64,
+    /// The least that the remote part can be: samples without an address count as local.
+    pub low: f64,
+    /// The most that it can be: they count as remote.
+    pub high: f64,
+}
+
+impl TimeElsewhere {
+    /// Share of all CPU time in user mode at memory of other nodes, at most, in percent.
+    pub fn cpu_pct(&self) -> f64 {
+        self.at_memory * self.high / 100.0
+    }
+}
+
+/// Samples in user mode that a conclusion about time at memory needs: half of the 95 % interval is then 5 points or less.
+const SAMPLES_LEAST: u64 = 400;
+
+/// Time at memory of other nodes of a process, or of all members of a group; `None` where it is not sampled, or too little.
+pub fn time_elsewhere(view: &View<'_>, of: &Of<'_>) -> Option<TimeElsewhere> {
+    if !matches!(of, Of::Process(_) | Of::Group(..)) || view.topology().nodes.len() < 2 {
+        return None;
+    }
+    let (mut samples, mut at_memory, mut remote, mut known) = (0, 0, 0.0, 0.0);
+    for task in view.processes_of(of) {
+        let Some(sampled) = task.memory_use().filter(|sampled| sampled.found.complete().is_ok()) else {
+            continue;
+        };
+        let (away, placed) = sampled.found.remote();
+        samples += sampled.found.samples;
+        at_memory += sampled.found.at_memory() + sampled.found.nowhere;
+        (remote, known) = (remote + away, known + placed);
+    }
+    if samples < SAMPLES_LEAST {
+        return None;
+    }
+    let all = (at_memory as f64).max(known);
+    let (share, error) = match wilson_farther(remote, known) {
+        Some((share, error)) => (share, error),
+        // None has an address: nothing is known of where.
+        None => (0.0, 0.0),
+    };
+    let unknown = if all > 0.0 { 1.0 - known / all } else { 0.0 };
+    Some(TimeElsewhere {
+        at_memory: 100.0 * all / samples as f64,
+        remote: share,
+        error,
+        low: (share - error).max(0.0) * (1.0 - unknown),
+        high: ((share + error) * (1.0 - unknown) + 100.0 * unknown).min(100.0),
+    })
+}
+
 /// Counted, sampled or faulted accesses that show that memory on other nodes is used.
 pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
     if !matches!(of, Of::Process(_) | Of::Group(..) | Of::Container(_)) {
@@ -331,6 +395,10 @@ pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
     let subject = of.subject();
     if let Some((pct, error)) = remote_accesses(view, of) {
         return Some(view.evidence(REMOTE_PCT.id, subject, pct).error(error).note(Note::Witness));
+    }
+    if let Some(time) = time_elsewhere(view, of).filter(|time| time.low >= 20.0) {
+        let seen = view.evidence(MEM_TIME_REMOTE_PCT.id, subject, time.remote);
+        return Some(seen.error(time.error).limit(20.0).note(Note::Witness));
     }
     if view.snapshot.host_missing(HINT_FAULTS.id).is_some() {
         return None;
@@ -384,6 +452,9 @@ pub enum UseElsewhere {
 /// share of memory that a rule is about.
 const USED_PCT: f64 = 10.0;
 
+/// Percent of CPU time at memory of other nodes below which its place costs next to nothing.
+const COLD_CPU_PCT: f64 = 5.0;
+
 /// Faults that a scan must be able to find before their absence says something.
 const FAULTS: f64 = 100.0;
 
@@ -391,6 +462,10 @@ const FAULTS: f64 = 100.0;
 pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewhere {
     let (Of::Process(task) | Of::Group(task, _)) = of else { return UseElsewhere::NotCold };
     if remote_accesses(view, of).is_some_and(|(pct, error)| pct + error < USED_PCT) {
+        return UseElsewhere::Cold;
+    }
+    let time = time_elsewhere(view, of);
+    if time.is_some_and(|time| time.cpu_pct() < COLD_CPU_PCT) {
         return UseElsewhere::Cold;
     }
     let off =

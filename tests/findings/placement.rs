@@ -14,6 +14,7 @@ use crate::world::{
 
 mod remote_after_pin {
     use super::*;
+    use crate::world::{found_in, sample_use, samples};
 
     /// A database that is pinned to node 0, with this share of its memory on node 1.
     fn world(remote: u32) -> Machine {
@@ -25,6 +26,40 @@ mod remote_after_pin {
             ..Actor::new(4242, "mysqld")
         };
         machine(TWO, vec![actor.runs(&[(0, 400.0)])])
+    }
+
+    /// The finding where samples of time say what it uses.
+    fn sampled(all: u64, at_memory: [u64; 3]) -> Vec<Finding> {
+        let (host, mut samples) = samples(world(60), 40, 1000);
+        sample_use(&mut samples, 4242, all, at_memory);
+        found_in(&host, &samples, "remote-after-pin")
+    }
+
+    #[test]
+    fn time_at_memory_of_other_nodes_bounds_the_gain() {
+        // Half of its time at memory, four fifths of that remote.
+        let found = sampled(1000, [100, 400, 0]).remove(0);
+        assert_eq!(found.severity, Severity::Warning);
+        let gain = &found.told.gain;
+        // 4 CPUs x 0.5 x (0.8 + 0.04) x (1 - 1/2).
+        assert!(gain.at_most.is_some_and(|cpus| (0.80..0.85).contains(&cpus)), "{gain:?}");
+        assert!(gain.assumes.iter().any(|one| one.id() == "memory_time_waits"), "{gain:?}");
+        let without = found_in_world(world(60));
+        assert!(without.told.gain.at_most > gain.at_most, "{:?}", without.told.gain);
+    }
+
+    fn found_in_world(world: Machine) -> Finding {
+        found(world, 40, "remote-after-pin").remove(0)
+    }
+
+    #[test]
+    fn memory_elsewhere_that_its_time_is_not_spent_at_is_cold() {
+        // A twentieth of its accesses are remote: the memory that it uses is at home.
+        assert!(sampled(1000, [475, 25, 0]).is_empty());
+        // As few, but a third of the samples at memory have no address and may be remote.
+        assert!(!sampled(1000, [320, 15, 165]).is_empty());
+        // Too few samples to say.
+        assert!(!sampled(300, [150, 5, 0]).is_empty());
     }
 
     #[test]
@@ -376,7 +411,7 @@ mod page_cache_fills_node {
         let found = found(world, 40, "page-cache-fills-node");
         assert_eq!(
             commands(&found[0])[0],
-            "echo \"4788M swappiness=0\" > /sys/devices/system/node/node0/reclaim"
+            "echo \"9704M swappiness=0\" > /sys/devices/system/node/node0/reclaim"
         );
     }
 
@@ -405,12 +440,12 @@ mod page_cache_fills_node {
         let found = owned(&[(SERVICE, GIB, 0), (PLAIN, 20 * GIB, 20 * GIB)], Some(GroupReclaim::Swappiness));
         assert!(found.told.sentence.contains("page cache (59 % jobs), so"), "{}", found.told.sentence);
         // Half of what it loses is on node 1.
-        assert_eq!(commands(&found)[0], "echo \"9576M swappiness=0\" > /sys/fs/cgroup/jobs/memory.reclaim");
-        assert!(found.told.commands[0].words.contains("4788 MiB of it on other nodes than 0"));
+        assert_eq!(commands(&found)[0], "echo \"19408M swappiness=0\" > /sys/fs/cgroup/jobs/memory.reclaim");
+        assert!(found.told.commands[0].words.contains("9704 MiB of it on other nodes than 0"));
         let owner = found.evidence.last().unwrap();
         assert_eq!((owner.metric, owner.value), ("cache_bytes_by_node", 20.0 * GIB as f64));
         let before = owned(&[(PLAIN, 20 * GIB, 0)], Some(GroupReclaim::Amount));
-        assert_eq!(commands(&before)[0], "echo 4788M > /sys/fs/cgroup/jobs/memory.reclaim");
+        assert_eq!(commands(&before)[0], "echo 9704M > /sys/fs/cgroup/jobs/memory.reclaim");
         assert!(before.told.commands[0].words.contains("may be swapped"));
     }
 

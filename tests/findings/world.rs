@@ -9,6 +9,7 @@ use numatop_ng::container::names::ContainerNames;
 use numatop_ng::finding::{Change, Check, Command, Engine, Finding, Options, Subject, When};
 use numatop_ng::metric::host::HOST_METRICS;
 use numatop_ng::metric::{Value, container, node, task};
+use numatop_ng::model::access::{AccessSource, MemoryUse, MemoryUses, RestUse};
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::{ProcFields, Texts};
 use numatop_ng::model::sample::{GroupRaw, HostFacts, Names, Reading, Sample};
@@ -286,6 +287,29 @@ pub fn read_about(samples: &mut [Sample], pid: u32, cpus: &str, huge_pct: f64) {
     for sample in samples {
         let process = (pid, u64::from(pid) * 1_000_000);
         Arc::make_mut(&mut sample.about).insert(process, Ok(Arc::clone(&about)));
+    }
+}
+
+/// Samples of the use of memory of a process, in user mode: how many in all, those at memory of node 0 and of node 1 while it ran
+/// on node 0, and those at memory without an address.
+pub fn sample_use(samples: &mut [Sample], pid: u32, all: u64, [here, there, gone]: [u64; 3]) {
+    let on = |node: u32, count: u64| ((Some(NodeId(node)), Some(NodeId(0))), count as f64);
+    let rest = RestUse { by_node: [on(0, here), on(1, there)].into(), ..RestUse::default() };
+    let plain = all - here - there - gone;
+    let found = MemoryUse {
+        samples: all,
+        with_address: here + there,
+        gone,
+        plain,
+        of_all: all,
+        rest,
+        ..MemoryUse::default()
+    };
+    let processes = [((pid, u64::from(pid) * 1_000_000), Arc::new(found))].into();
+    let uses = MemoryUses { source: AccessSource::Clock, event: None, window_s: 10.0, processes };
+    let uses = Arc::new(uses);
+    for sample in samples {
+        sample.memory_use = Some(Arc::clone(&uses));
     }
 }
 

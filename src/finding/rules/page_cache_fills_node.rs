@@ -41,6 +41,14 @@ pub(super) static RULE: Rule = Rule {
     tell,
 };
 
+/// The part of the node that is freed beyond the memory that then comes, and of that the part that is seen to stay free: others
+/// read files meanwhile.
+const BEYOND: f64 = 0.075;
+const CHECKED: f64 = 0.67;
+
+/// The part of the page cache that is asked for at most.
+const CACHE_MOST: f64 = 0.9;
+
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Of::Process(task) = of else { return Ok(Look::Quiet) };
     if view.topology().nodes.len() < 2 {
@@ -128,7 +136,10 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (home, from) = (seen.plan.to[0], &seen.plan.from);
-    let mib = (seen.plan.bytes / (1u64 << 20) as f64).ceil() as u64;
+    let managed = view.node(home).map_or(0.0, |node| node.raw.managed_bytes as f64);
+    // What comes takes what was freed: beyond that is what stays free.
+    let beyond = (managed * BEYOND).min(seen.plan.number * CACHE_MOST - seen.plan.bytes).max(0.0);
+    let mib = ((seen.plan.bytes + beyond) / (1u64 << 20) as f64).ceil() as u64;
     let outside = &seen.evidence[0];
     // Where memory without CPUs exists, reclaim of a node would demote there.
     let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
@@ -178,7 +189,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             metric: WATERMARK_DISTANCE_PCT.id,
             of: Subject::Node(home),
             from: seen.evidence[1].value,
-            to: seen.evidence[1].value.max(0.0) + 5.0,
+            to: seen.evidence[1].value.max(0.0) + CHECKED * 100.0 * beyond / managed.max(1.0),
             below: false,
             within_s: 60.0,
         }],

@@ -155,6 +155,20 @@ pub(super) fn stayed_behind(
 
 /// The gain of moving all memory of a placement to these nodes.
 pub(super) fn gain_of_memory(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
+    if let (Some(time), [_]) = (guards::time_elsewhere(view, of), to) {
+        let away: Vec<f64> = (0..)
+            .map(NodeId)
+            .zip(&placed.bytes)
+            .map(|(node, bytes)| if to.contains(&node) { 0.0 } else { *bytes })
+            .collect();
+        let far = mean_cost(view, &placed.run, &away).unwrap_or(1.0);
+        return gain::time_at_memory(
+            view.cpus(of),
+            far,
+            time.cpu_pct() / 100.0,
+            gain::distances(view.topology()),
+        );
+    }
     let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
     let then = mean_cost(view, &placed.run, &gain::evenly(to, placed.memory())).unwrap_or(1.0);
     let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
