@@ -2,6 +2,7 @@
 
 pub mod asked;
 mod component;
+mod data_roots;
 mod disks;
 mod files;
 pub mod glob;

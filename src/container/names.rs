@@ -6,12 +6,13 @@ use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::component::capped;
+use super::data_roots::DataRoots;
 use super::files::{list, read_below, read_of_user};
 use super::runtime::Runtime;
 use crate::host::{roots, users};
@@ -55,6 +56,8 @@ pub struct ContainerNames {
     /// Names in lists, by the ids that were looked for, until the list changes.
     lists: HashMap<PathBuf, Kept<HashMap<String, Option<Name>>>>,
     homes: Option<Vec<(u32, PathBuf)>>,
+    /// With the time at which they were read.
+    data_roots: Option<(Instant, DataRoots)>,
     /// Bytes that may still be read of each home.
     left: HashMap<u32, u64>,
     runtimes: Vec<Runtime>,
@@ -89,6 +92,7 @@ impl ContainerNames {
             logs: HashMap::new(),
             lists: HashMap::new(),
             homes: None,
+            data_roots: None,
             left: HashMap::new(),
             runtimes: Vec::new(),
             troubles: Vec::new(),
@@ -171,30 +175,24 @@ impl ContainerNames {
         self.logged(&self.below("var/log/pods"), pod_logs)?.get(uid).cloned()
     }
 
-    /// `config.v2.json` of docker, where `/etc/docker/daemon.json` or its default says.
+    /// `config.v2.json` of docker.
     fn docker(&mut self, id: &str) -> Option<Name> {
-        #[derive(Deserialize)]
-        struct Daemon {
-            #[serde(rename = "data-root")]
-            data_root: Option<String>,
-        }
-        let moved = parse::<Daemon>(&self.below("etc/docker"), "daemon.json", ONE_MAX)
-            .and_then(|daemon| daemon.data_root)
-            .map(|data| self.below(&data));
-        let roots = [moved, Some(self.below("var/lib/docker"))];
         let file = format!("{id}/config.v2.json");
-        let found = roots
-            .into_iter()
-            .flatten()
+        let found = self
+            .data_roots()
+            .docker
+            .iter()
             .find_map(|root| parse::<DockerContainer>(&root.join("containers"), &file, ONE_MAX))?;
         Name::new(&found.name)
     }
 
     /// The lists that podman and CRI-O keep of their containers.
     fn podman(&mut self, id: &str) -> Option<Name> {
-        let storage = self.below("var/lib/containers/storage");
-        storage_lists().find_map(|file| {
-            self.in_list(&storage.join(&file), id, || read_below(&storage, &file, ALL_MAX).ok())
+        let folders = self.data_roots().storage.clone();
+        folders.iter().find_map(|storage| {
+            storage_lists().find_map(|file| {
+                self.in_list(&storage.join(&file), id, || read_below(storage, &file, ALL_MAX).ok())
+            })
         })
     }
 
@@ -255,9 +253,9 @@ impl ContainerNames {
     }
 
     /// Annotations in the OCI configuration that containerd runs a container with.
-    fn containerd(&self, id: &str) -> Option<Name> {
-        for state in ["run/containerd", "run/k3s/containerd"] {
-            let dir = self.below(state).join("io.containerd.runtime.v2.task");
+    fn containerd(&mut self, id: &str) -> Option<Name> {
+        for state in &self.data_roots().containerd {
+            let dir = state.join("io.containerd.runtime.v2.task");
             for namespace in list(&dir, NAMESPACES_MAX) {
                 let Some(found) = annotations(&dir, &format!("{namespace}/{id}/config.json")) else {
                     continue;
@@ -315,6 +313,13 @@ impl ContainerNames {
 
     fn below(&self, path: impl AsRef<Path>) -> PathBuf {
         roots::below(&self.root, path)
+    }
+
+    /// Folders of engines, read again once a minute: a daemon may start with other ones.
+    fn data_roots(&mut self) -> &DataRoots {
+        const KEPT: Duration = Duration::from_secs(60);
+        self.data_roots.take_if(|(read, _)| read.elapsed() > KEPT);
+        &self.data_roots.get_or_insert_with(|| (Instant::now(), DataRoots::read(&self.root))).1
     }
 
     /// The home of this user.

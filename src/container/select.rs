@@ -7,8 +7,7 @@ use std::sync::Arc;
 use super::glob;
 use crate::container::scope::Scope;
 use crate::model::cgroup_path;
-use crate::model::group::Group;
-use crate::model::group::Kind;
+use crate::model::group::{Engine, Group, Kind};
 use crate::text::clean_str;
 
 /// Names that a failure offers at most.
@@ -56,6 +55,8 @@ pub struct Unmatched {
     pub want: Want,
     /// Names of the same kind, closest first.
     pub closest: Vec<String>,
+    /// The engine of a container whose name was not found: the wanted name may be its own.
+    pub nameless: Option<Engine>,
 }
 
 impl Wants {
@@ -76,7 +77,8 @@ impl Wants {
         for want in &self.wants {
             let found = want.find(tree);
             if found.is_empty() {
-                unmatched.push(Unmatched { want: want.clone(), closest: want.closest(tree) });
+                let nameless = want.nameless(tree);
+                unmatched.push(Unmatched { want: want.clone(), closest: want.closest(tree), nameless });
             }
             scope.cgroups.extend(found);
         }
@@ -160,6 +162,16 @@ impl Want {
             }
             Want::Machine(name) => tops(tree, |_, group| group.kind == Kind::Machine && group.name == *name),
         }
+    }
+
+    /// The engine of a container that is known by its id only, where the name of a container is wanted.
+    fn nameless(&self, tree: &Tree<'_>) -> Option<Engine> {
+        if !matches!(self, Want::Container(_)) {
+            return None;
+        }
+        let groups = tree.groups.iter().filter(|(id, _)| tree.paths.contains_key(id)).map(|(_, group)| group);
+        let by_id = |group: &&Arc<Group>| group.id.as_ref().is_some_and(|id| id.starts_with(&group.name));
+        groups.filter(|group| is_container(group)).find(by_id).and_then(|group| group.engine)
     }
 
     /// Names like this one that there are.
@@ -355,6 +367,14 @@ mod tests {
         let (found, unmatched) = resolve(&world(), Want::Unit("ngimx".into()));
         assert!(found.is_empty());
         assert_eq!(unmatched[0].closest, ["nginx.service"]);
+    }
+
+    #[test]
+    fn a_container_without_a_name_is_said() {
+        let World(paths, groups) = world();
+        let tree = Tree { paths: &paths, groups: &groups };
+        assert_eq!(Want::Container("shop".into()).nameless(&tree), Some(Engine::Docker));
+        assert_eq!(Want::Unit("shop".into()).nameless(&tree), None);
     }
 
     #[test]

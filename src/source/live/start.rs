@@ -36,6 +36,7 @@ use crate::host::{isolation, kernel, managers, rlimit, users};
 use crate::metric::needs;
 use crate::model::event::Event;
 use crate::model::facility::Facility;
+use crate::model::group::Engine;
 use crate::model::sample::{GroupReclaim, HostFacts, Names};
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
@@ -259,6 +260,20 @@ const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup 
 const HIDDEN: &str = "numatop-ng is in a pid namespace: live tasks outside it are not listed, only the CPU time that they \
                       take; run its container with --pid=host";
 
+/// The way to names that no file has.
+fn ask_engine(engine: Engine) -> Option<Advice> {
+    let socket = match engine {
+        Engine::Docker | Engine::Unknown => "/run/docker.sock",
+        Engine::Podman => "/run/podman/podman.sock",
+        _ => return None,
+    };
+    let words = format!(
+        "the names of some containers of {} are in none of its files that are known: --runtime-socket {socket} asks for them",
+        engine.name()
+    );
+    Some(Advice::say(words))
+}
+
 /// Names that nothing has: wrong usage, with what there is instead, and why names may be missing.
 fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
     let first = &unmatched[0];
@@ -272,6 +287,11 @@ fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
         what: format!("there is no {}", first.want),
         why: Some(reasons.join("; ")),
         said: None,
-        advice: vec![Advice::say("--wait starts without it and waits until it exists")],
+        advice: first
+            .nameless
+            .and_then(ask_engine)
+            .into_iter()
+            .chain([Advice::say("--wait starts without it and waits until it exists")])
+            .collect(),
     }
 }
