@@ -12,6 +12,7 @@ mod clock;
 mod command;
 mod containers;
 mod contended_lines;
+mod docker;
 mod engine;
 mod first_touches;
 mod host_root;
@@ -297,6 +298,7 @@ fn main() -> ExitCode {
         reclaim::reclaimed_pages_are_counted_on_their_node,
         containers::the_root_of_v1_has_the_memory_of_the_kernel,
         hugetlb::pages_of_hugetlbfs_are_found_and_weigh_what_they_hold,
+        docker::a_container_of_docker_is_found_below_another_data_root,
         engine::a_container_of_podman_is_watched_by_name,
         engine::a_container_of_podman_is_chosen_on_the_screen,
         printed::podman_does_what_is_printed_about_a_quota,

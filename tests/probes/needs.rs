@@ -14,7 +14,7 @@ use numatop_ng::model::facility::Facility;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::model::wire::Scoped;
 
-use crate::{containers, engine, hot, hugetlb, locking, policies, program, reclaim, smt};
+use crate::{containers, docker, engine, hot, hugetlb, locking, policies, program, reclaim, smt};
 
 /// A need, and the tests that have it.
 struct Need {
@@ -32,6 +32,10 @@ const NEEDS: &[Need] = &[
             "podman_does_what_is_printed_about_a_quota",
             "podman_does_what_is_printed_about_lists",
         ],
+    },
+    Need {
+        obstacle: || docker::obstacle().map(Into::into),
+        tests: &["a_container_of_docker_is_found_below_another_data_root"],
     },
     Need {
         obstacle: || reclaim::obstacle().map(Into::into),

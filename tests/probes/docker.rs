@@ -1,0 +1,112 @@
+//! A real dockerd whose data root is on its command line: containers are found by name without asking it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::program;
+use crate::until::until;
+
+const IMAGE: &str = "numatop-ng-docker";
+
+/// Why docker cannot be used here, if it cannot.
+pub fn obstacle() -> Option<&'static str> {
+    let is_there = |program: &str| {
+        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+    };
+    if !is_there("dockerd") || !is_there("docker") {
+        return Some("dockerd is not installed (package docker.io)");
+    }
+    (!std::path::Path::new("/bin/busybox").exists())
+        .then_some("there is no /bin/busybox (package busybox-static)")
+}
+
+/// A daemon with folders of its own, without a network; ended and cleaned up when dropped.
+struct Daemon {
+    dir: PathBuf,
+    process: Child,
+}
+
+impl Daemon {
+    fn start() -> Result<Daemon> {
+        let dir = std::env::temp_dir().join(format!("numatop-ng-docker-{}", std::process::id()));
+        fs::create_dir_all(dir.join("image/bin"))?;
+        fs::copy("/bin/busybox", dir.join("image/bin/busybox"))?;
+        let path = |name: &str| dir.join(name).display().to_string();
+        let process = Command::new("dockerd")
+            .args(["--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs"])
+            .args(["--data-root", &path("data"), "--exec-root", &path("exec"), "--pidfile", &path("pid")])
+            .args(["--host", &format!("unix://{}", path("docker.sock"))])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(dir.join("log"))?)
+            .spawn()
+            .context("starting dockerd")?;
+        let daemon = Daemon { dir, process };
+        until("dockerd answers", || Ok(daemon.docker(&["info"]).is_ok()))?;
+        let archive = daemon.dir.join("image.tar");
+        let tar = Command::new("tar")
+            .arg("-cf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(daemon.dir.join("image"))
+            .arg(".")
+            .status()?;
+        ensure!(tar.success(), "tar: {tar}");
+        daemon.docker(&["import", &archive.display().to_string(), IMAGE])?;
+        Ok(daemon)
+    }
+
+    fn docker(&self, words: &[&str]) -> Result<String> {
+        let socket = format!("unix://{}", self.dir.join("docker.sock").display());
+        let output =
+            Command::new("docker").args(["--host", &socket]).args(words).stdin(Stdio::null()).output()?;
+        ensure!(output.status.success(), "docker {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Ok(ids) = self.docker(&["ps", "--all", "--quiet"]) {
+            for id in ids.lines() {
+                let _ = self.docker(&["rm", "--force", id]);
+            }
+        }
+        if let Some(pid) = rustix::process::Pid::from_raw(self.process.id() as i32) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+pub fn a_container_of_docker_is_found_below_another_data_root() -> Result<()> {
+    let daemon = Daemon::start()?;
+    let name = format!("shop-{}", std::process::id());
+    let spin = ["/bin/busybox", "sh", "-c", "while :; do :; done"];
+    let run = ["run", "--detach", "--network=none", "--cpus=0.5", "--memory=64m", "--name", &name, IMAGE];
+    daemon.docker(&[&run[..], &spin].concat())?;
+    let output = Command::new(program::path())
+        .args(["-b", "-n", "1", "-d", "2", "--format", "json", "--container", &name])
+        .output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line: Value = serde_json::from_slice(&output.stdout)?;
+    let tasks = line["tasks"].as_array().context("tasks")?;
+    ensure!(!tasks.is_empty() && tasks.iter().all(|task| task["container"] == name.as_str()), "{tasks:?}");
+    let rows = line["containers"].as_array().context("containers")?;
+    let row =
+        rows.iter().find(|row| row["container"] == name.as_str()).context("no row for the container")?;
+    ensure!(row["engine"] == "docker" && row["cpu_quota_pct"] == 50.0, "{row}");
+    ensure!(row["mem_limit_bytes"] == 64 << 20, "{row}");
+
+    let output = Command::new(program::path())
+        .args(["-b", "-n", "1", "-d", "1", "--container", "nothing-of-that-name"])
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.code() == Some(2) && said.contains(&name), "{said}");
+    Ok(())
+}
