@@ -67,6 +67,14 @@ fn every_section_is_written_as_it_was() {
     assert!(again == samples);
     assert_eq!(now.len(), before.len());
     for (at, (before, now)) in before.iter().zip(&now).enumerate() {
+        let tags = |sections: &Sections| -> Vec<u8> {
+            sections
+                .iter()
+                .map(|(tag, _)| *tag)
+                .filter(|tag| before.iter().any(|(of, _)| of == tag))
+                .collect()
+        };
+        assert_eq!(tags(now), tags(before));
         for (tag, bytes) in before {
             let written = now.iter().find(|(other, _)| other == tag).map(|(_, bytes)| bytes);
             assert!(written == Some(bytes), "section {tag} of frame {at}: {written:?}, not {bytes:?}");

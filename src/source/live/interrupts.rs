@@ -108,7 +108,7 @@ impl Turn {
             let over_ns = now_ns - read_ns;
             let by_node = by_node(&counts, before, over_ns);
             let read = DeviceInterrupts { read_ns: now_ns, over_ns, by_node };
-            Arc::make_mut(&mut self.interrupts).insert(address.to_owned(), read);
+            Arc::make_mut(&mut self.interrupts).insert(address.to_owned(), Arc::new(read));
         }
         self.before.insert(address.to_owned(), (now_ns, counts));
         Ok(())
@@ -219,7 +219,7 @@ mod tests {
             over_ns: 2_000_000_000,
             by_node: [(moved_to, 3000)].into(),
         };
-        assert_eq!(read[&devices[1].1], moved);
+        assert_eq!(*read[&devices[1].1], moved);
         assert!(read[&devices[0].1].by_node.is_empty(), "the other one was silent: {read:?}");
         assert_eq!(cut.keys().collect::<Vec<_>>(), [&devices[0].1], "a list that was cut is no number");
         tree.clear();

@@ -12,6 +12,7 @@ use crate::collect::probes::Readings;
 use crate::collect::round::Round;
 use crate::collect::self_usage;
 use crate::host::clock;
+use crate::model::inputs::Inputs;
 use crate::model::sample::{CpuRaw, Sample, Slot};
 use crate::model::wire::Loss;
 
@@ -96,7 +97,7 @@ impl LiveSource {
             machine: Some(machine.state),
             flows,
             page_flows,
-            interrupts: self.irq_turn.interrupts(),
+            inputs: Inputs { interrupts: self.irq_turn.interrupts() },
             lost: self.sched.states().lost(&self.host.topology),
             exit_lost_ns: self.table.in_no_row(self.tasks.exit_lost_ns()?),
             own,
