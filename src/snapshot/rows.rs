@@ -277,7 +277,6 @@ impl Gathered {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::model::task::Comm;
 
