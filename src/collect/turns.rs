@@ -34,7 +34,7 @@ pub trait Part: Send {
     fn begin_again(&mut self) {}
 }
 
-/// What parts are read with.
+/// Context of a reading.
 pub struct Now<'a> {
     /// "/" for this machine.
     pub root: &'a Path,

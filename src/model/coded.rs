@@ -1,8 +1,8 @@
 //! Values as bytes and back: one trait, and a declaration for each struct. Recordings are made of them.
 //!
-//! Whoever reads trusts no byte: counts are refused before there is room for what they count, and memory is taken from a budget
-//! ([`Room`]) in proportion to the bytes in the file. Writing counts the memory that reading takes, in the same implementation, so
-//! that no writer makes what no reader opens.
+//! Readers trust no byte: counts are checked before anything is allocated, and memory is taken from a budget ([`Room`]) in proportion
+//! to the bytes in the file. Writing counts the memory that reading takes, in the same implementation, so that every written sample
+//! can be read.
 
 mod room;
 mod since;
@@ -38,7 +38,7 @@ pub struct TooLarge(pub &'static str);
 /// Bytes that are written.
 #[derive(Debug, Default)]
 pub struct Out<'v> {
-    /// What is written so far.
+    /// Everything written so far.
     pub bytes: Vec<u8>,
     /// Memory that a reader takes from its [`Room`] for it.
     pub needed: usize,
@@ -124,7 +124,7 @@ impl<'b, 'r> In<'b, 'r> {
         self.bytes.0.is_empty()
     }
 
-    /// What is left, which is then read elsewhere.
+    /// All bytes that are left; none is left here.
     pub fn rest(&mut self) -> Bytes<'b> {
         std::mem::replace(&mut self.bytes, Bytes(&[]))
     }

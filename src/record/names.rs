@@ -1,5 +1,5 @@
-//! Names of users and cgroups in a sample, and what is known of cgroups: what differs from those of the keyframe. Names are not clean.
-//! What is known of a cgroup is one JSON text.
+//! Names of users and cgroups in a sample, and facts about cgroups: differences from the keyframe. Names are not clean. Facts about a
+//! cgroup are one JSON text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) fn put<'v, K: Key + 'v>(
     }
 }
 
-/// Writes what is known of cgroups, in the same way.
+/// Writes facts about cgroups, in the same way.
 pub(super) fn put_groups<'v>(out: &mut Out<'v>, base: Option<&'v Sample>, sample: &'v Sample) {
     if let Some((base, names)) = changed(base, sample) {
         put_entries(out, base.map(|base| &base.groups), &names.groups);

@@ -21,7 +21,7 @@ pub(super) struct Written<'v> {
     pub sample: &'v Sample,
 }
 
-/// What sections are read with.
+/// Context of a section that is read.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub layouts: &'a Layouts,
@@ -35,9 +35,9 @@ type Get = fn(&mut In<'_, '_>, Context<'_>, &mut Sample) -> Result<(), Malformed
 pub(super) struct Section {
     /// Never another one's.
     pub tag: u8,
-    /// What heads call it; `None`: every recording has it.
+    /// Its name in heads; `None`: every recording has it.
     pub name: Option<&'static str>,
-    /// What was not kept without it.
+    /// Missing in recordings without it.
     facility: Option<Facility>,
     pub put: Put,
     /// Reads it into a sample that has all sections with lower tags.
