@@ -6,13 +6,12 @@ use super::varint::Malformed;
 /// Bytes of memory for what is in one payload, however many bytes of the file it has: they may be nothing but room.
 /// 100,000 tasks on 256 nodes take 244 MiB.
 const MEMORY_MAX: usize = 256 << 20;
-/// Bytes of memory that every payload may have, and beyond that for each byte in the file. What is in payloads of real machines takes
-/// some sixty.
+/// Bytes of memory that every payload may have, and beyond that for each byte in the file. Samples of real machines take some sixty.
 const MEMORY_FREE: usize = 1 << 20;
 /// See [`MEMORY_FREE`].
 const MEMORY_PER_BYTE: usize = 1024;
 
-/// Bytes of memory that what is in `stored` bytes of a file may take, with what is copied from its keyframe.
+/// Bytes of memory that a sample in `stored` bytes of a file may take, with its copies from the keyframe.
 const fn memory_limit(stored: usize) -> usize {
     MEMORY_FREE + MEMORY_PER_BYTE * stored
 }
