@@ -408,7 +408,8 @@ fn put_lost<'v>(written: Written<'v>, out: &mut Out<'v>) {
 
 fn lost(input: &mut In<'_, '_>, base: Option<&Sample>) -> Result<BTreeMap<String, u64>, Malformed> {
     if !input.is_empty() {
-        return Coded::get(input);
+        // Causes of losses are not clean.
+        return input.map(MAX_NAMES, |input| Ok((input.text(MAX_TEXT)?.to_string(), input.number()?)));
     }
     let base = base.ok_or(Malformed("its losses are those of no keyframe"))?;
     input.room.take(1, copied(&base.lost))?;
