@@ -1,12 +1,7 @@
 //! Quantities of nodes for consumers that add up: columns of tables, and families of the exporter. One line for each.
 
 use super::located::Located;
-use super::node::{
-    DIRECT_RECLAIM_PAGES_PER_S, INTERLEAVE_HIT_PER_S, IRQ_PCT, KSWAPD_PAGES_PER_S, LOCAL_NODE_PER_S,
-    MEM_ANON_BYTES, MEM_FILE_BYTES, MEM_FREE_BYTES, MEM_SLAB_BYTES, MEM_TOTAL_BYTES, NODE_RECLAIM_PER_S,
-    NUMA_FOREIGN_PER_S, NUMA_HIT_PER_S, NUMA_MISS_PER_S, OTHER_NODE_PER_S, WATERMARK_DISTANCE_PCT,
-    watermark_distance,
-};
+use super::node::*;
 use super::{Metric, balancing, counters, page_migrations};
 use crate::model::event::Role;
 use crate::model::sample::NodeRaw;
@@ -95,34 +90,29 @@ pub enum FamilyOver {
 
 use FamilyOver::{Kernel, Level, Sum};
 
-const fn amount(value: fn(NodeNow<'_>) -> Option<Number>) -> NodeAmount {
-    NodeAmount { column: None, family: None, value }
-}
-
-impl NodeAmount {
-    const fn column(self, name: &'static str) -> NodeAmount {
-        NodeAmount { column: Some((name, None)), ..self }
-    }
-
-    const fn column_of(self, name: &'static str, metric: &'static Metric<Node>) -> NodeAmount {
-        NodeAmount { column: Some((name, Some(metric))), ..self }
-    }
-
-    const fn family(self, over: FamilyOver, name: &'static str, help: &'static str) -> NodeAmount {
-        NodeAmount { family: Some(NodeFamily { name, help, label: None, over }), ..self }
-    }
-
-    const fn with(self, label: &'static str, value: &'static str) -> NodeAmount {
-        let Some(family) = self.family else { panic!("labels are those of a family") };
-        NodeAmount { family: Some(NodeFamily { label: Some((label, value)), ..family }), ..self }
-    }
-}
-
-/// Amounts of a node's counters or fields.
-macro_rules! of {
-    ($($field:ident).+) => {
-        amount(|now| Some(Number::from(now.node.$($field).+)))
+/// A line is a value, its column (of a metric), and its family: the value of its series, its name and help (and a label).
+macro_rules! amounts {
+    ($($value:expr
+        $(, column $column:literal $(of $metric:path)?)?
+        $(, family $over:expr => $name:literal $help:literal $(with $label:literal = $word:literal)?)?;)*) => {
+        &[$(NodeAmount {
+            column: amounts!(@option $(($column, amounts!(@option $(&$metric)?)))?),
+            family: amounts!(@option $(NodeFamily {
+                name: $name,
+                help: $help,
+                label: amounts!(@option $(($label, $word))?),
+                over: $over,
+            })?),
+            value: $value,
+        }),*]
     };
+    (@option) => { None };
+    (@option $some:expr) => { Some($some) };
+}
+
+/// A field of a node.
+macro_rules! of {
+    ($($field:ident).+) => { |now| Some(Number::from(now.node.$($field).+)) };
 }
 
 fn events(now: NodeNow<'_>, role: Role) -> Option<Number> {
@@ -143,140 +133,75 @@ fn watermark(now: NodeNow<'_>, bytes: u64) -> Option<Number> {
     (raw.low_watermark_bytes > 0 || raw.managed_bytes > 0).then_some(Number::Whole(bytes))
 }
 
-const ACCESSES: (&str, &str) = ("numatop_node_memory_accesses", "Accesses that the CPUs counted.");
-const HINTS: (&str, &str) = ("numatop_node_hint_faults", "NUMA hinting faults.");
-const RECLAIMED: (&str, &str) =
-    ("numatop_node_reclaimed_pages", "Pages that reclaim freed, by the background and by tasks.");
-
 /// All of them, in the order of columns and of families. New columns go to the end.
-pub static NODE_AMOUNTS: &[NodeAmount] = &[
-    of!(cpus).column("cpus").family(Level, "numatop_node_cpus", "CPUs that are online."),
-    of!(busy_ns).column("busy_ns"),
-    amount(|now| now.cpu_s.map(Number::Scaled)).family(
-        Sum(1.0),
-        "numatop_node_cpu_seconds",
-        "CPU time of tasks.",
-    ),
-    of!(irq_ns).column_of("irq_ns", &IRQ_PCT).family(
-        Sum(NS),
-        "numatop_node_irq_seconds",
-        "Time in interrupts.",
-    ),
-    amount(|now| events(now, Role::Cycles)).column("cycles").family(
-        Sum(1.0),
-        "numatop_node_cycles",
-        "CPU cycles of tasks.",
-    ),
-    amount(|now| events(now, Role::Instructions)).column("instructions").family(
-        Sum(1.0),
-        "numatop_node_instructions",
-        "Instructions of tasks.",
-    ),
-    amount(|now| lma(now).map(Number::Scaled)).column("lma"),
-    amount(|now| rma(now).map(Number::Scaled)).column("rma"),
+pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
+    of!(cpus), column "cpus", family Level => "numatop_node_cpus" "CPUs that are online.";
+    of!(busy_ns), column "busy_ns";
+    |now| now.cpu_s.map(Number::Scaled), family Sum(1.0) => "numatop_node_cpu_seconds" "CPU time of tasks.";
+    of!(irq_ns), column "irq_ns" of IRQ_PCT, family Sum(NS) => "numatop_node_irq_seconds" "Time in interrupts.";
+    |now| events(now, Role::Cycles), column "cycles", family Sum(1.0) => "numatop_node_cycles" "CPU cycles of tasks.";
+    |now| events(now, Role::Instructions), column "instructions",
+        family Sum(1.0) => "numatop_node_instructions" "Instructions of tasks.";
+    |now| lma(now).map(Number::Scaled), column "lma";
+    |now| rma(now).map(Number::Scaled), column "rma";
     // Each is known where both are.
-    amount(|now| rma(now).and_then(|_| lma(now)).map(Number::Scaled))
-        .family(Sum(1.0), ACCESSES.0, ACCESSES.1)
-        .with("target", "local"),
-    amount(|now| lma(now).and_then(|_| rma(now)).map(Number::Scaled))
-        .family(Sum(1.0), ACCESSES.0, ACCESSES.1)
-        .with("target", "remote"),
-    amount(|now| now.located.map(|located| Number::Scaled(located.run_ns))).column("located_ns").family(
-        Sum(NS),
-        "numatop_node_located_cpu_seconds",
-        "CPU time of the node for which it is known where the memory is.",
-    ),
-    amount(|now| now.located.map(|located| Number::Scaled(located.remote_ns))).column("remote_ns").family(
-        Sum(NS),
-        "numatop_node_remote_cpu_seconds",
-        "Of the located CPU time, the part by the share of use that is on other nodes.",
-    ),
-    amount(|now| now.node.hints.map(|hints| Number::Whole(hints.faults.saturating_sub(hints.remote))))
-        .family(Sum(1.0), HINTS.0, HINTS.1)
-        .with("page", "local"),
-    amount(|now| now.node.hints.map(|hints| Number::Whole(hints.remote)))
-        .family(Sum(1.0), HINTS.0, HINTS.1)
-        .with("page", "remote"),
-    of!(raw.mem_total_bytes).column_of("mem_total_bytes", &MEM_TOTAL_BYTES).family(
-        Level,
-        "numatop_node_memory_total_bytes",
-        "Memory of the node.",
-    ),
-    of!(raw.mem_free_bytes).column_of("mem_free_bytes", &MEM_FREE_BYTES).family(
-        Level,
-        "numatop_node_memory_free_bytes",
-        "Free memory.",
-    ),
-    of!(raw.mem_file_bytes).column_of("mem_file_bytes", &MEM_FILE_BYTES).family(
-        Level,
-        "numatop_node_memory_file_bytes",
-        "Page cache.",
-    ),
-    of!(raw.mem_anon_bytes).column_of("mem_anon_bytes", &MEM_ANON_BYTES).family(
-        Level,
-        "numatop_node_memory_anon_bytes",
-        "Anonymous memory.",
-    ),
-    of!(raw.mem_slab_bytes).column_of("mem_slab_bytes", &MEM_SLAB_BYTES).family(
-        Level,
-        "numatop_node_memory_slab_bytes",
-        "Memory of kernel objects.",
-    ),
-    amount(|now| watermark(now, now.node.raw.low_watermark_bytes))
-        .column_of("low_watermark_bytes", &WATERMARK_DISTANCE_PCT),
-    amount(|now| watermark(now, now.node.raw.managed_bytes))
-        .column_of("managed_bytes", &WATERMARK_DISTANCE_PCT),
-    amount(|now| watermark_distance(&now.node.raw).ok().map(|pct| Number::Scaled(pct / 100.0))).family(
-        Level,
-        "numatop_node_watermark_distance_ratio",
-        "Free memory above the low watermark, of the memory that can be given out; kswapd is woken below 0.",
-    ),
-    of!(pages.numa_hit).column_of("numa_hit", &NUMA_HIT_PER_S).family(
-        Kernel(|raw| raw.numa_hit),
-        "numatop_node_numa_hit_pages",
-        "Pages taken here as wanted.",
-    ),
-    of!(pages.numa_miss).column_of("numa_miss", &NUMA_MISS_PER_S).family(
-        Kernel(|raw| raw.numa_miss),
-        "numatop_node_numa_miss_pages",
-        "Pages taken here although another node was wanted.",
-    ),
-    of!(pages.numa_foreign).column_of("numa_foreign", &NUMA_FOREIGN_PER_S).family(
-        Kernel(|raw| raw.numa_foreign),
-        "numatop_node_numa_foreign_pages",
-        "Pages wanted here and taken elsewhere.",
-    ),
-    of!(pages.interleave_hit).column_of("interleave_hit", &INTERLEAVE_HIT_PER_S).family(
-        Kernel(|raw| raw.interleave_hit),
-        "numatop_node_numa_interleave_hit_pages",
-        "Interleaved pages taken here as wanted.",
-    ),
-    of!(pages.local_node).column_of("local_node", &LOCAL_NODE_PER_S).family(
-        Kernel(|raw| raw.local_node),
-        "numatop_node_numa_local_pages",
-        "Pages taken here by tasks here.",
-    ),
-    of!(pages.other_node).column_of("other_node", &OTHER_NODE_PER_S).family(
-        Kernel(|raw| raw.other_node),
-        "numatop_node_numa_other_pages",
-        "Pages taken here by tasks elsewhere.",
-    ),
-    of!(kswapd_pages)
-        .column_of("kswapd_pages", &KSWAPD_PAGES_PER_S)
-        .family(Kernel(|raw| raw.kswapd_pages), RECLAIMED.0, RECLAIMED.1)
-        .with("by", "kswapd"),
-    of!(direct_pages)
-        .column_of("direct_pages", &DIRECT_RECLAIM_PAGES_PER_S)
-        .family(Kernel(|raw| raw.direct_pages), RECLAIMED.0, RECLAIMED.1)
-        .with("by", "direct"),
-    of!(node_reclaims).column_of("node_reclaims", &NODE_RECLAIM_PER_S),
-    amount(|now| now.node.hints.map(|hints| Number::Whole(hints.faults)))
-        .column_of("hint_faults", &balancing::NODE_HINT_FAULTS),
-    amount(|now| now.node.hints.map(|hints| Number::Whole(hints.remote)))
-        .column_of("hint_remote", &balancing::NODE_HINT_REMOTE_PCT),
-    of!(pages_in).column_of("pages_in", &page_migrations::PAGES_IN),
-    of!(pages_out).column_of("pages_out", &page_migrations::PAGES_OUT),
-];
+    |now| rma(now).and_then(|_| lma(now)).map(Number::Scaled),
+        family Sum(1.0) => "numatop_node_memory_accesses" "Accesses that the CPUs counted." with "target" = "local";
+    |now| lma(now).and_then(|_| rma(now)).map(Number::Scaled),
+        family Sum(1.0) => "numatop_node_memory_accesses" "Accesses that the CPUs counted." with "target" = "remote";
+    |now| now.located.map(|located| Number::Scaled(located.run_ns)), column "located_ns",
+        family Sum(NS) => "numatop_node_located_cpu_seconds"
+        "CPU time of the node for which it is known where the memory is.";
+    |now| now.located.map(|located| Number::Scaled(located.remote_ns)), column "remote_ns",
+        family Sum(NS) => "numatop_node_remote_cpu_seconds"
+        "Of the located CPU time, the part by the share of use that is on other nodes.";
+    |now| now.node.hints.map(|hints| Number::Whole(hints.faults.saturating_sub(hints.remote))),
+        family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults." with "page" = "local";
+    |now| now.node.hints.map(|hints| Number::Whole(hints.remote)),
+        family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults." with "page" = "remote";
+    of!(raw.mem_total_bytes), column "mem_total_bytes" of MEM_TOTAL_BYTES,
+        family Level => "numatop_node_memory_total_bytes" "Memory of the node.";
+    of!(raw.mem_free_bytes), column "mem_free_bytes" of MEM_FREE_BYTES,
+        family Level => "numatop_node_memory_free_bytes" "Free memory.";
+    of!(raw.mem_file_bytes), column "mem_file_bytes" of MEM_FILE_BYTES,
+        family Level => "numatop_node_memory_file_bytes" "Page cache.";
+    of!(raw.mem_anon_bytes), column "mem_anon_bytes" of MEM_ANON_BYTES,
+        family Level => "numatop_node_memory_anon_bytes" "Anonymous memory.";
+    of!(raw.mem_slab_bytes), column "mem_slab_bytes" of MEM_SLAB_BYTES,
+        family Level => "numatop_node_memory_slab_bytes" "Memory of kernel objects.";
+    |now| watermark(now, now.node.raw.low_watermark_bytes), column "low_watermark_bytes" of WATERMARK_DISTANCE_PCT;
+    |now| watermark(now, now.node.raw.managed_bytes), column "managed_bytes" of WATERMARK_DISTANCE_PCT;
+    |now| watermark_distance(&now.node.raw).ok().map(|pct| Number::Scaled(pct / 100.0)),
+        family Level => "numatop_node_watermark_distance_ratio"
+        "Free memory above the low watermark, of the memory that can be given out; kswapd is woken below 0.";
+    of!(pages.numa_hit), column "numa_hit" of NUMA_HIT_PER_S,
+        family Kernel(|raw| raw.numa_hit) => "numatop_node_numa_hit_pages" "Pages taken here as wanted.";
+    of!(pages.numa_miss), column "numa_miss" of NUMA_MISS_PER_S,
+        family Kernel(|raw| raw.numa_miss) => "numatop_node_numa_miss_pages"
+        "Pages taken here although another node was wanted.";
+    of!(pages.numa_foreign), column "numa_foreign" of NUMA_FOREIGN_PER_S,
+        family Kernel(|raw| raw.numa_foreign) => "numatop_node_numa_foreign_pages" "Pages wanted here and taken elsewhere.";
+    of!(pages.interleave_hit), column "interleave_hit" of INTERLEAVE_HIT_PER_S,
+        family Kernel(|raw| raw.interleave_hit) => "numatop_node_numa_interleave_hit_pages"
+        "Interleaved pages taken here as wanted.";
+    of!(pages.local_node), column "local_node" of LOCAL_NODE_PER_S,
+        family Kernel(|raw| raw.local_node) => "numatop_node_numa_local_pages" "Pages taken here by tasks here.";
+    of!(pages.other_node), column "other_node" of OTHER_NODE_PER_S,
+        family Kernel(|raw| raw.other_node) => "numatop_node_numa_other_pages" "Pages taken here by tasks elsewhere.";
+    of!(kswapd_pages), column "kswapd_pages" of KSWAPD_PAGES_PER_S,
+        family Kernel(|raw| raw.kswapd_pages) => "numatop_node_reclaimed_pages"
+        "Pages that reclaim freed, by the background and by tasks." with "by" = "kswapd";
+    of!(direct_pages), column "direct_pages" of DIRECT_RECLAIM_PAGES_PER_S,
+        family Kernel(|raw| raw.direct_pages) => "numatop_node_reclaimed_pages"
+        "Pages that reclaim freed, by the background and by tasks." with "by" = "direct";
+    of!(node_reclaims), column "node_reclaims" of NODE_RECLAIM_PER_S;
+    |now| now.node.hints.map(|hints| Number::Whole(hints.faults)),
+        column "hint_faults" of balancing::NODE_HINT_FAULTS;
+    |now| now.node.hints.map(|hints| Number::Whole(hints.remote)),
+        column "hint_remote" of balancing::NODE_HINT_REMOTE_PCT;
+    of!(pages_in), column "pages_in" of page_migrations::PAGES_IN;
+    of!(pages_out), column "pages_out" of page_migrations::PAGES_OUT;
+};
 
 #[cfg(test)]
 mod tests {
@@ -288,7 +213,7 @@ mod tests {
             NODE_AMOUNTS.iter().filter_map(|amount| amount.family.as_ref()).collect();
         let mut seen = std::collections::BTreeMap::new();
         for (at, family) in families.iter().enumerate() {
-            let is_level = matches!(family.over, Level);
+            let is_level = matches!(family.over, family Level);
             let first = *seen.entry(family.name).or_insert((at, family.help, is_level));
             assert!(first.0 == at || families[at - 1].name == family.name, "{}", family.name);
             assert_eq!((first.1, first.2), (family.help, is_level), "{}", family.name);
