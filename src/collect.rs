@@ -34,6 +34,7 @@ pub mod self_usage;
 pub mod spared;
 pub mod table;
 pub mod tasks;
+pub mod turns;
 pub mod vmstat;
 pub mod watermarks;
 

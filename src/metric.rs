@@ -22,6 +22,7 @@ pub mod matrix;
 pub mod mempolicy;
 pub mod needs;
 pub mod node;
+pub mod node_amounts;
 pub mod on_cpus;
 pub mod on_demand;
 pub mod over;

@@ -4,12 +4,14 @@
 
 pub mod access;
 pub mod cgroup_path;
+pub mod coded;
 pub mod counters;
 pub mod counts;
 pub mod disks;
 pub mod event;
 pub mod facility;
 pub mod group;
+pub mod inputs;
 pub mod interrupts;
 pub mod machine;
 pub mod memory;

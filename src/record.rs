@@ -6,8 +6,6 @@
 //! by those after it, and costs the sample it held and nothing else.
 
 pub mod aggregate;
-mod answers;
-mod by_policy;
 pub mod changes;
 pub mod columns;
 mod copies;
@@ -16,29 +14,23 @@ mod files;
 pub mod format;
 pub mod frame;
 mod frames;
-mod groups;
-mod huge_pages;
-mod interrupts;
 mod latest;
 mod limits;
-mod lines;
 mod machine;
 mod memory_use;
 mod names;
-mod objects;
 pub mod pack;
 pub mod payload;
 pub mod placement;
-mod policies;
 pub mod reader;
 pub mod recorder;
-mod room;
 mod rows;
 mod scan;
 mod sections;
 pub mod seek;
 mod stacks;
 pub mod time;
-pub mod varint;
 pub mod verify;
 pub mod writer;
+
+pub use crate::model::coded::varint;

@@ -21,7 +21,8 @@ use crate::access::follow::by_count::{Evidence, by_count};
 use crate::hot::profile::Profile;
 use crate::model::access::MemoryUse;
 use crate::model::event::Role;
-use crate::model::interrupts::{DeviceInterrupts, Interrupts};
+use crate::model::inputs::Inputs;
+use crate::model::interrupts::DeviceInterrupts;
 use crate::model::process::ProcessId;
 use crate::model::sample::{
     Flow, Hints, HostFacts, MachineRaw, Missing, Names, Pressure, Reading, Sample, SelfUsage, Slot,
@@ -83,8 +84,8 @@ pub struct Snapshot {
     /// In the interval, like [`Sample::flows`] and [`Sample::page_flows`].
     pub flows: Vec<Flow>,
     pub page_flows: Vec<Flow>,
-    /// As of now; see [`Sample::interrupts`].
-    pub interrupts: Arc<Interrupts>,
+    /// As of now.
+    pub inputs: Inputs,
     /// In the interval: on-CPU time of all CPUs, their time in interrupts, and context switches.
     pub busy_ns: u64,
     pub irq_ns: u64,
@@ -138,7 +139,7 @@ impl Snapshot {
             room: self.room.clone(),
             flows: self.flows.clone(),
             page_flows: self.page_flows.clone(),
-            interrupts: Arc::clone(&self.interrupts),
+            inputs: self.inputs.clone(),
             cpus: self.cpus.clone(),
             silent: self.silent.clone(),
             open_slots: self.open_slots.clone(),
@@ -159,7 +160,7 @@ impl Snapshot {
 
     /// Interrupts of a device, where they are counted.
     pub fn interrupts_of(&self, device: &Device) -> Option<&DeviceInterrupts> {
-        self.interrupts.get(device.pci.as_ref()?)
+        self.inputs.interrupts.get(device.pci.as_ref()?).map(|counted| &**counted)
     }
 
     /// Whether CPUs of a node handle interrupts of a device: as counted, else by its lists of CPUs.

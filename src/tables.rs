@@ -103,7 +103,7 @@ impl Table {
             Table::TaskNodes => all(tasks::TASK_NODES),
             Table::Containers => all(containers::CONTAINERS),
             Table::ContainerNodes => all(containers::CONTAINER_NODES),
-            Table::Nodes => all(nodes::NODES),
+            Table::Nodes => all(&nodes::NODES),
             Table::Events => all(tasks::EVENTS),
             Table::Matrix => all(nodes::MATRIX),
             Table::Host => all(host::HOST),

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::finding::Engine;
 use crate::finding::rules::RULES;
-use crate::metric::node::watermark_distance;
+use crate::metric::node_amounts::{FamilyOver, NODE_AMOUNTS, NodeFamily, NodeNow};
 use crate::model::sample::Missing;
 use crate::snapshot::{Container, Node, Snapshot};
 use crate::text::{clean_str, one_line};
 
 use super::labels::Labels;
-use super::ledger::{Ledger, NodeSums, Now, OTHERS, container_labels};
+use super::ledger::{Ledger, Now, OTHERS, container_labels};
 use super::page::Family;
 use super::sums::{AMOUNTS, NS, Sums};
 use super::top::Top;
@@ -114,104 +114,36 @@ fn findings(engine: &Engine) -> Family {
         )
 }
 
-/// A family with a series for each node, where `value` knows it.
-fn by_node(family: Family, snapshot: &Snapshot, value: impl Fn(&Node) -> Option<f64>) -> Family {
-    let series =
-        snapshot.nodes.iter().filter_map(|node| Some(of([("node", &node.raw.id.to_string())], value(node)?)));
-    family.with(series)
+/// Families of the amounts of nodes. A family with several lines has all of them for one node after the other.
+fn nodes(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
+    let all: Vec<(usize, NodeFamily)> =
+        NODE_AMOUNTS.iter().enumerate().filter_map(|(at, amount)| Some((at, amount.family?))).collect();
+    let family = |lines: &[(usize, NodeFamily)]| {
+        let (_, NodeFamily { name, help, over, .. }) = lines[0];
+        let family = if matches!(over, FamilyOver::Level) { Family::gauge } else { Family::counter };
+        let of_node = |node| lines.iter().filter_map(move |line| node_series(ledger, snapshot, node, line));
+        family(name, help).with(snapshot.nodes.iter().flat_map(of_node))
+    };
+    all.chunk_by(|(_, one), (_, other)| one.name == other.name).map(family).collect()
 }
 
-fn nodes(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
-    let counter = |name, help, value: fn(&NodeSums) -> Option<f64>| {
-        by_node(Family::counter(name, help), snapshot, |node| value(ledger.nodes.get(&node.raw.id)?))
+/// The series of one line and node, where it is known.
+fn node_series(
+    ledger: &Ledger,
+    snapshot: &Snapshot,
+    node: &Node,
+    (at, family): &(usize, NodeFamily),
+) -> Option<(Labels, f64)> {
+    let value = match family.over {
+        FamilyOver::Level => {
+            let now = NodeNow { node, snapshot, located: None, cpu_s: None };
+            (NODE_AMOUNTS[*at].value)(now)?.as_f64()
+        }
+        FamilyOver::Sum(_) => ledger.nodes.get(&node.raw.id)?.0[*at]?,
+        FamilyOver::Kernel(total) => total(&node.raw) as f64,
     };
-    let gauge =
-        |name, help, value: fn(&Node) -> Option<f64>| by_node(Family::gauge(name, help), snapshot, value);
-    let pages = |name, help, value: fn(&Node) -> u64| {
-        by_node(Family::counter(name, help), snapshot, |node| Some(value(node) as f64))
-    };
-    let two = |name,
-               help,
-               label: &'static str,
-               words: [&'static str; 2],
-               value: fn(&NodeSums) -> Option<(f64, f64)>| {
-        let series = snapshot.nodes.iter().filter_map(|node| {
-            let (one, other) = value(ledger.nodes.get(&node.raw.id)?)?;
-            let node = node.raw.id.to_string();
-            Some([
-                (Labels::of([("node", node.as_str()), (label, words[0])]), one),
-                (Labels::of([("node", node.as_str()), (label, words[1])]), other),
-            ])
-        });
-        Family::counter(name, help).with(series.flatten())
-    };
-    let reclaimed = snapshot.nodes.iter().flat_map(|node| {
-        let id = node.raw.id.to_string();
-        [("kswapd", node.raw.kswapd_pages), ("direct", node.raw.direct_pages)]
-            .map(|(by, pages)| of([("node", &id), ("by", by)], pages as f64))
-    });
-    vec![
-        gauge("numatop_node_cpus", "CPUs that are online.", |node| Some(f64::from(node.cpus))),
-        counter("numatop_node_cpu_seconds", "CPU time of tasks.", |sums| Some(sums.cpu_s)),
-        counter("numatop_node_irq_seconds", "Time in interrupts.", |sums| Some(sums.irq_s)),
-        counter("numatop_node_cycles", "CPU cycles of tasks.", |sums| sums.cycles),
-        counter("numatop_node_instructions", "Instructions of tasks.", |sums| sums.instructions),
-        two(
-            "numatop_node_memory_accesses",
-            "Accesses that the CPUs counted.",
-            "target",
-            ["local", "remote"],
-            |sums| sums.accesses,
-        ),
-        counter(
-            "numatop_node_located_cpu_seconds",
-            "CPU time of the node for which it is known where the memory is.",
-            |sums| sums.located_s,
-        ),
-        counter(
-            "numatop_node_remote_cpu_seconds",
-            "Of the located CPU time, the part by the share of use that is on other nodes.",
-            |sums| sums.remote_s,
-        ),
-        two("numatop_node_hint_faults", "NUMA hinting faults.", "page", ["local", "remote"], |sums| {
-            sums.hint_local.zip(sums.hint_remote)
-        }),
-        gauge("numatop_node_memory_total_bytes", "Memory of the node.", |node| {
-            Some(node.raw.mem_total_bytes as f64)
-        }),
-        gauge("numatop_node_memory_free_bytes", "Free memory.", |node| Some(node.raw.mem_free_bytes as f64)),
-        gauge("numatop_node_memory_file_bytes", "Page cache.", |node| Some(node.raw.mem_file_bytes as f64)),
-        gauge("numatop_node_memory_anon_bytes", "Anonymous memory.", |node| {
-            Some(node.raw.mem_anon_bytes as f64)
-        }),
-        gauge("numatop_node_memory_slab_bytes", "Memory of kernel objects.", |node| {
-            Some(node.raw.mem_slab_bytes as f64)
-        }),
-        gauge(
-            "numatop_node_watermark_distance_ratio",
-            "Free memory above the low watermark, of the memory that can be given out; kswapd is woken below 0.",
-            |node| watermark_distance(&node.raw).ok().map(|pct| pct / 100.0),
-        ),
-        pages("numatop_node_numa_hit_pages", "Pages taken here as wanted.", |node| node.raw.numa_hit),
-        pages("numatop_node_numa_miss_pages", "Pages taken here although another node was wanted.", |node| {
-            node.raw.numa_miss
-        }),
-        pages("numatop_node_numa_foreign_pages", "Pages wanted here and taken elsewhere.", |node| {
-            node.raw.numa_foreign
-        }),
-        pages("numatop_node_numa_interleave_hit_pages", "Interleaved pages taken here as wanted.", |node| {
-            node.raw.interleave_hit
-        }),
-        pages("numatop_node_numa_local_pages", "Pages taken here by tasks here.", |node| node.raw.local_node),
-        pages("numatop_node_numa_other_pages", "Pages taken here by tasks elsewhere.", |node| {
-            node.raw.other_node
-        }),
-        Family::counter(
-            "numatop_node_reclaimed_pages",
-            "Pages that reclaim freed, by the background and by tasks.",
-        )
-        .with(reclaimed),
-    ]
+    let labels = Labels::of([("node", node.raw.id.to_string().as_str())]);
+    Some((family.label.map_or(labels.clone(), |(name, value)| labels.and(name, value)), value))
 }
 
 /// Series by pairs of nodes that were ever above 0.

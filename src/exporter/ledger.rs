@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::metric::counters;
 use crate::metric::located::Located;
-use crate::model::event::Role;
+use crate::metric::node_amounts::{FamilyOver, NODE_AMOUNTS, NodeFamily, NodeNow};
 use crate::model::group::{Group, Kind};
 use crate::model::units::NodeId;
-use crate::snapshot::{Node, Snapshot, Task};
+use crate::snapshot::{Snapshot, Task};
 use crate::text::clean;
 
 use super::Limits;
@@ -23,20 +22,9 @@ pub(super) struct Now {
     pub rss_bytes: u64,
 }
 
-/// Sums of a node that the kernel does not add up itself.
-#[derive(Clone, Debug, Default)]
-pub(super) struct NodeSums {
-    pub cpu_s: f64,
-    pub irq_s: f64,
-    pub cycles: Option<f64>,
-    pub instructions: Option<f64>,
-    /// Counted accesses: local, remote.
-    pub accesses: Option<(f64, f64)>,
-    pub located_s: Option<f64>,
-    pub remote_s: Option<f64>,
-    pub hint_local: Option<f64>,
-    pub hint_remote: Option<f64>,
-}
+/// Sums of the amounts of a node, in the order of [`NODE_AMOUNTS`]; `None` until one is known.
+#[derive(Clone, Debug)]
+pub(super) struct NodeSums(pub Vec<Option<f64>>);
 
 /// Totals by row.
 pub(super) struct Ledger {
@@ -103,8 +91,10 @@ impl Ledger {
         self.programs.take(programs);
         for node in &snapshot.nodes {
             let at = node.raw.id as usize;
-            let cpu_s = all.cpu_s_by_node.get(at).copied().unwrap_or(0.0);
-            self.nodes.entry(node.raw.id).or_default().take(node, (cpu_s, located.get(&at)), snapshot);
+            let cpu_s = Some(all.cpu_s_by_node.get(at).copied().unwrap_or(0.0));
+            let now = NodeNow { node, snapshot, located: located.get(&at).copied(), cpu_s };
+            let sums = self.nodes.entry(node.raw.id);
+            sums.or_insert_with(|| NodeSums(vec![None; NODE_AMOUNTS.len()])).take(now);
         }
         self.take_pairs(snapshot);
     }
@@ -129,27 +119,13 @@ impl Ledger {
 }
 
 impl NodeSums {
-    fn take(&mut self, node: &Node, (cpu_s, located): (f64, Option<&Located>), snapshot: &Snapshot) {
-        let count = |role| counters::count(&node.slots, snapshot, role).ok();
-        let add = |sum: &mut Option<f64>, more: Option<f64>| {
-            if let Some(more) = more {
-                *sum.get_or_insert(0.0) += more;
+    fn take(&mut self, now: NodeNow<'_>) {
+        for (sum, amount) in self.0.iter_mut().zip(NODE_AMOUNTS) {
+            if let Some(NodeFamily { over: FamilyOver::Sum(factor), .. }) = amount.family
+                && let Some(more) = (amount.value)(now)
+            {
+                *sum.get_or_insert(0.0) += more.as_f64() * factor;
             }
-        };
-        self.cpu_s += cpu_s;
-        self.irq_s += node.irq_ns as f64 * NS;
-        add(&mut self.cycles, count(Role::Cycles));
-        add(&mut self.instructions, count(Role::Instructions));
-        let (lma, rma) = (counters::lma(&node.slots, snapshot), counters::rma(&node.slots, snapshot));
-        if let (Ok(lma), Ok(rma)) = (lma, rma) {
-            let (local, remote) = self.accesses.unwrap_or_default();
-            self.accesses = Some((local + lma, remote + rma));
-        }
-        add(&mut self.located_s, located.map(|sum| sum.run_ns * NS));
-        add(&mut self.remote_s, located.map(|sum| sum.remote_ns * NS));
-        if let Some(hints) = node.hints {
-            add(&mut self.hint_local, Some(hints.faults.saturating_sub(hints.remote) as f64));
-            add(&mut self.hint_remote, Some(hints.remote as f64));
         }
     }
 }

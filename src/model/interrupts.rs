@@ -1,7 +1,9 @@
 //! Interrupts of devices, by the nodes whose CPUs handled them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::model::coded::coded;
 use crate::model::units::NodeId;
 
 /// Message-signalled interrupts of one PCI function between two readings of their counts.
@@ -14,6 +16,8 @@ pub struct DeviceInterrupts {
     /// Interrupts in that time; nodes without any are left out.
     pub by_node: BTreeMap<NodeId, u64>,
 }
+
+coded!(DeviceInterrupts { read_ns, over_ns, by_node });
 
 impl DeviceInterrupts {
     /// All interrupts per second.
@@ -40,7 +44,7 @@ impl DeviceInterrupts {
 
 /// By the address of the PCI function, as [`crate::model::topology::Device::pci`] has it. A function is there once its counts were read
 /// twice.
-pub type Interrupts = BTreeMap<String, DeviceInterrupts>;
+pub type Interrupts = BTreeMap<String, Arc<DeviceInterrupts>>;
 
 #[cfg(test)]
 mod tests {

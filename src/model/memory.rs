@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::coded::coded;
+
 /// Resident memory of a process by kind, and its memory in swap. All of its threads share it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resident {
@@ -49,6 +51,10 @@ pub struct HugeNode {
     /// Of these, pages that no mapping has: `free_hugepages`.
     pub free: u64,
 }
+
+// No architecture has as many sizes.
+coded!(HugePages { page_bytes, by_node }, most 64, "sizes of pages");
+coded!(HugeNode { used, total, free });
 
 impl HugePages {
     /// Pages of the process, in bytes.

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::model::access::MemoryUses;
+use crate::model::coded::varint::Malformed;
+use crate::model::coded::{MAX_FLOWS, Tail, coded};
 pub use crate::model::counts::Counts;
 use crate::model::disks::DisksUsed;
 use crate::model::event::{Event, Role, TableInUse};
 use crate::model::group::Group;
-use crate::model::interrupts::Interrupts;
+use crate::model::inputs::Inputs;
 pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
 pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
 use crate::model::process::ProcFieldsOf;
@@ -66,6 +68,8 @@ pub struct Hints {
     /// Of these, the ones that found their page on another node.
     pub remote: u64,
 }
+
+coded!(Hints { faults, remote });
 
 impl Hints {
     /// The difference since `before`.
@@ -158,6 +162,8 @@ pub struct Flow {
     pub count: u64,
 }
 
+coded!(Flow { from, to, count }, most MAX_FLOWS, "pairs of nodes");
+
 /// Counters of the whole machine, in pages since boot, and a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VmStat {
@@ -176,6 +182,8 @@ pub struct VmStat {
     pub hints: Option<Hints>,
 }
 
+coded!(VmStat { swapped_in, swapped_out, kswapd_pages, direct_pages, zone_reclaim_mode, hints: Tail });
+
 impl VmStat {
     /// Pages that reclaim freed, whoever did it.
     pub fn reclaimed(&self) -> u64 {
@@ -193,6 +201,8 @@ pub struct SelfUsage {
     /// Time it took to take this sample.
     pub sample_ns: u64,
 }
+
+coded!(SelfUsage { cpu_ns, rss_bytes, sample_ns });
 
 /// The limits of a cgroup, and the memory it charged to it. Read in turns when there are many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -334,6 +344,8 @@ pub struct PagesFound {
     pub error_hundredths: u32,
 }
 
+coded!(PagesFound { space_bytes, asked, error_hundredths, by_node });
+
 /// Resident memory of a process, by what says where its pages come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyBytes {
@@ -344,6 +356,9 @@ pub struct PolicyBytes {
     /// Of that, pages of hugetlbfs by size, the smallest first. Empty in recordings from before it was kept.
     pub huge: Vec<HugePages>,
 }
+
+// Pages of hugetlbfs have a section of their own.
+coded!(PolicyBytes { all_bytes, own_bytes }, rest PolicyBytes::default());
 
 /// Pages of a process by the policy that holds for them, found as those of [`PagesFound`] are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -366,6 +381,21 @@ pub struct PagesByPolicy {
     pub unmatched: u32,
     /// Objects of shared memory with much in them, those with most first.
     pub objects: Vec<SharedObject>,
+}
+
+coded!(
+    PagesByPolicy { read_ns, mappings, huge, unmatched, by_node, explicit, meant, shared, objects },
+    check |pages: &PagesByPolicy| {
+        [&pages.explicit, &pages.meant, &pages.shared].into_iter().try_for_each(|part| is_part(part, &pages.by_node))
+    }
+);
+
+/// # Errors
+/// There are more pages in a part than in all of it.
+fn is_part(part: &[u32], all: &[u32]) -> Result<(), Malformed> {
+    let fits = |(node, pages): (usize, &u32)| all.get(node).is_some_and(|all| pages <= all);
+    let fits = part.iter().enumerate().all(fits);
+    fits.then_some(()).ok_or(Malformed("a part of the pages of a process is more than all of them"))
 }
 
 impl PagesByPolicy {
@@ -424,6 +454,12 @@ pub struct SharedObject {
     /// Pages on a node that their policy names.
     pub meant: Vec<u32>,
 }
+
+coded!(
+    SharedObject { device, inode, generation, bytes, resident_bytes, own_mappings, mappings, by_node, meant },
+    most 64, "objects of shared memory",
+    check |object: &SharedObject| is_part(&object.meant, &object.by_node)
+);
 
 /// Where the memory of a process was when it was looked at last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -485,9 +521,8 @@ pub struct Sample {
     pub flows: Vec<Flow>,
     /// Pages that NUMA balancing moved for tasks in scope, in the same order.
     pub page_flows: Vec<Flow>,
-    /// Interrupts of devices by node, each at its last reading. Empty where there is one node, and in recordings from before
-    /// they were kept.
-    pub interrupts: Arc<Interrupts>,
+    /// Parts of the machine that are read in turns.
+    pub inputs: Inputs,
     /// Cumulative, by cause (see [`crate::model::wire::Loss::id`]).
     pub lost: BTreeMap<String, u64>,
     /// CPU time of exited tasks that got no row, by node, ns.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::coded::{Numbered, coded};
 use super::process::ProcessId;
 use super::sample::Comm;
 
@@ -66,7 +67,7 @@ pub enum Place {
 }
 
 /// The name of a place. Texts are clean: they can be shown as they are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Function {
     /// `None`: nothing says what is there.
     pub name: Option<String>,
@@ -75,6 +76,9 @@ pub struct Function {
     /// It is a part of the kernel.
     pub kernel: bool,
 }
+
+// Accesses are those of user code.
+coded!(Function { name: Numbered, module: Numbered }, rest Function::default(), most 1000, "functions");
 
 impl Function {
     /// Memory that it takes, in bytes, with what a set of shared ones needs for each.

@@ -7,7 +7,8 @@
 mod tables;
 
 use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
-use super::room::Room;
+use super::limits;
+use super::payload::Room;
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::model::facility::Facility;
 use crate::model::sample::{CpuRaw, NodeRaw, TaskRaw};
@@ -373,7 +374,7 @@ pub fn decode<'a, R: Row + 'a>(
     base: impl Fn(usize) -> Option<&'a R>,
     room: &mut Room,
 ) -> Result<Vec<R>, Malformed> {
-    room.take_rows::<R>(count)?;
+    limits::take_rows::<R>(room, count)?;
     let mut cells = Cells::of(input, layout, count)?;
     let (mut rows, zero) = (Vec::with_capacity(count), R::zero());
     for i in 0..count {

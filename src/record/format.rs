@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{columns, sections};
+pub use crate::model::coded::{MAX_FLOWS, MAX_NAMES, MAX_NODES, MAX_TEXT};
 use crate::model::sample::HostFacts;
 use crate::model::units::NodeId;
 
@@ -30,35 +31,19 @@ pub const HEAD_EVERY: u32 = 8;
 
 /// Bytes of a frame's payload before compression and after it. 100,000 tasks need about 10 MB.
 pub const MAX_PAYLOAD: usize = 64 << 20;
-/// Bytes of a payload, and of memory for what it holds, that every frame may have.
+/// Bytes of a payload that every frame may have.
 const RAW_FREE: usize = 1 << 20;
-const MEMORY_FREE: usize = 1 << 20;
-/// Bytes of memory for what is in one payload, however many bytes of the file it has: they may be nothing but room.
-/// 100,000 tasks on 256 nodes take 244 MiB.
-pub const MEMORY_MAX: usize = 256 << 20;
-/// Beyond that, for each byte in the file. Payloads of real machines become two to six times as long, and what is in them
-/// takes some sixty.
+/// Beyond that, for each byte in the file. Payloads of real machines become two to six times as long.
 const RAW_PER_BYTE: usize = 64;
-const MEMORY_PER_BYTE: usize = 1024;
 
 /// Bytes that `stored` bytes of a file may become when they are decompressed.
 pub const fn raw_limit(stored: usize) -> usize {
     RAW_FREE + RAW_PER_BYTE * stored
 }
 
-/// Bytes of memory that what is in `stored` bytes of a file may take, with what is copied from its keyframe.
-pub const fn memory_limit(stored: usize) -> usize {
-    MEMORY_FREE + MEMORY_PER_BYTE * stored
-}
-
 /// Bytes that must be stored of a payload, so that it is within [`raw_limit`].
 pub const fn least_stored(raw: usize) -> usize {
     raw.saturating_sub(RAW_FREE).div_ceil(RAW_PER_BYTE)
-}
-
-/// Bytes that must be stored, so that `memory` is within [`memory_limit`].
-pub const fn least_stored_for(memory: usize) -> usize {
-    memory.saturating_sub(MEMORY_FREE).div_ceil(MEMORY_PER_BYTE)
 }
 
 /// Rows of one kind in one sample: threads of a machine, or ends of processes in an interval.
@@ -69,16 +54,8 @@ pub const MAX_CELLS: usize = 1 << 25;
 pub const MAX_NODE_TIMES: usize = 256 << 20;
 /// Frames of all stacks of one sample: as many as 20,000 stacks a second have, a hundred deep.
 pub const MAX_FRAMES: usize = 1 << 21;
-/// Nodes of a machine: twice what Linux can be built for (NODES_SHIFT is at most 10).
-pub const MAX_NODES: usize = 2048;
-/// Pairs of nodes between which something went: all of 1,024 nodes.
-pub const MAX_FLOWS: usize = 1 << 20;
 /// CPUs of a machine: eight times what Linux can be built for (NR_CPUS is at most 8192).
 pub const MAX_CPUS: usize = 1 << 16;
-/// Entries of a dictionary or of a list of notes.
-pub const MAX_NAMES: usize = 1 << 20;
-/// Bytes of a name or of a note. A cgroup path has at most 4,096.
-pub const MAX_TEXT: usize = 64 << 10;
 
 /// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::columns::{self, Cells, Layout};
+use super::limits;
 use super::payload::Base;
-use super::room::Room;
+use super::payload::Room;
 use super::rows::{self, Listed};
 use super::varint::{Bytes, Malformed};
 use crate::model::sample::TaskRaw;
@@ -40,7 +41,7 @@ impl Latest {
         room: &mut Room,
     ) -> Result<(), Malformed> {
         let bases = rows::bases(key, &listed.serials);
-        room.take_rows::<TaskRaw>(listed.serials.len())?;
+        limits::take_rows::<TaskRaw>(room, listed.serials.len())?;
         let news = self.unknown(&listed.serials);
         let mut wanted = news.clone();
         columns::with_needed(&mut wanted, &bases);

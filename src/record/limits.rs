@@ -1,18 +1,15 @@
-//! Limits that readers keep, and whether a sample fits them.
+//! Limits that readers keep: whether the rows of a sample fit them, and the memory that they take.
 
 use std::sync::Arc;
 
-use super::format::{
-    MAX_CELLS, MAX_CPUS, MAX_FLOWS, MAX_FRAMES, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_ROWS, MAX_TEXT,
-};
-use crate::model::sample::{Counts, Sample, TaskRaw};
+use super::format::{MAX_CELLS, MAX_CPUS, MAX_NODE_TIMES, MAX_NODES, MAX_ROWS};
+use super::payload::Delta;
+pub use crate::model::coded::TooLarge;
+use crate::model::coded::varint::Malformed;
+use crate::model::coded::{ENTRY, PER_BYTE, Room};
+use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
 
-/// A sample is beyond what the format can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sample has more {0} than a recording can hold")]
-pub struct TooLarge(pub &'static str);
-
-/// Refuses a sample that no reader would take.
+/// Refuses a sample whose rows no reader would take. Other sections are counted while they are written.
 ///
 /// # Errors
 /// It has more of something than readers take.
@@ -26,42 +23,61 @@ pub(super) fn check(sample: &Sample) -> Result<(), TooLarge> {
     // A time, pages, and two counts, for each node.
     let numbers = |counts: &Counts| counts.run_ns.len() + counts.pages.len() + 2 * counts.by_node.len();
     let times: usize = rows().map(|task| numbers(&task.counts)).sum();
-    let names = sample.names.users.values().chain(sample.names.cgroups.values());
-    let used = || sample.memory_use.iter().flat_map(|uses| uses.processes.values());
-    let mappings = used().flat_map(|found| &found.mappings);
-    let of_uses = used().flat_map(|found| found.lost.keys()).chain(mappings.map(|mapping| &mapping.name));
-    let mut texts =
-        names.chain(&sample.notes).chain(sample.lost.keys()).chain(of_uses).chain(sample.interrupts.keys());
-    let hot = sample.hot.as_deref();
-    let frames: usize = hot.iter().flat_map(|hot| &hot.stacks).map(|stack| stack.frames.len()).sum();
-    let lists = [
-        hot.map_or(0, |hot| hot.names.len().max(hot.stacks.len())),
-        sample.names.groups.len(),
-        sample.groups.len(),
-        sample.names.users.len(),
-        sample.names.cgroups.len(),
-        sample.notes.len(),
-        sample.lost.len(),
-        sample.placement.len(),
-        sample.interrupts.len(),
-        sample.memory_use.as_ref().map_or(0, |uses| uses.processes.len()),
-    ];
     for (within, what) in [
         (most <= MAX_ROWS, "tasks"),
         (width <= MAX_NODES && sample.nodes.len() <= MAX_NODES, "nodes"),
-        (sample.exit_lost_ns.len() <= MAX_NODES, "nodes"),
-        (sample.interrupts.values().all(|device| device.by_node.len() <= MAX_NODES), "nodes"),
         (most.saturating_mul(width) <= MAX_CELLS, "tasks times nodes"),
         (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "tasks times nodes"),
         (sample.cpus.len() <= MAX_CPUS, "CPUs"),
-        (sample.flows.len().max(sample.page_flows.len()) <= MAX_FLOWS, "pairs of nodes"),
-        (lists.iter().all(|len| *len <= MAX_NAMES), "names"),
-        (frames <= MAX_FRAMES, "frames of stacks"),
-        (texts.all(|text| text.len() <= MAX_TEXT), "letters in a name"),
     ] {
         if !within {
             return Err(TooLarge(what));
         }
     }
     Ok(())
+}
+
+/// A row that is that of another sample.
+const SHARED: usize = 8;
+
+fn of_row<R>() -> usize {
+    size_of::<R>() + ENTRY
+}
+
+/// Takes memory for `count` rows of this type.
+///
+/// # Errors
+/// So much is not left.
+pub(super) fn take_rows<R>(room: &mut Room, count: usize) -> Result<(), Malformed> {
+    room.take(count, of_row::<R>())
+}
+
+/// Takes memory for rows that are those of another sample.
+///
+/// # Errors
+/// So much is not left.
+pub(super) fn take_shared(room: &mut Room, count: usize) -> Result<(), Malformed> {
+    room.take(count, SHARED)
+}
+
+/// The share of its [`Room`] that a reader takes for a sample of which `raw` bytes are written, `noted` for what is beside its rows;
+/// never less.
+pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize, noted: usize) -> usize {
+    let lists = |counts: &Counts| {
+        size_of_val(&counts.run_ns[..]) + size_of_val(&counts.pages[..]) + size_of_val(&counts.by_node[..])
+    };
+    let task = |task: &TaskRaw| of_row::<TaskRaw>() + lists(&task.counts);
+    let rows: usize = match delta {
+        Some(delta) => delta.changes.rows(sample).map(task).sum(),
+        None => sample.tasks.iter().map(|row| task(row)).sum(),
+    };
+    // All that were in a sample since the keyframe may be in the one before.
+    let shared = delta.map_or(0, |delta| SHARED * (delta.key.tasks.len() + sample.tasks.len()));
+    raw * PER_BYTE
+        + noted
+        + rows
+        + shared
+        + sample.exited.iter().map(|row| task(row)).sum::<usize>()
+        + sample.cpus.len() * of_row::<CpuRaw>()
+        + sample.nodes.len() * of_row::<NodeRaw>()
 }

@@ -63,29 +63,6 @@ pub(super) fn decode(
     }))
 }
 
-/// Writes load averages, which have a section of their own; nothing where they are not known.
-pub(super) fn encode_load(out: &mut Vec<u8>, machine: Option<&MachineRaw>) {
-    for load in machine.and_then(|machine| machine.load_hundredths).into_iter().flatten() {
-        put(out, load.into());
-    }
-}
-
-/// The load averages that [`encode_load`] wrote.
-///
-/// # Errors
-/// The bytes are something else.
-pub(super) fn decode_load(mut input: Bytes<'_>) -> Result<Option<[u32; 3]>, Malformed> {
-    if input.0.is_empty() {
-        return Ok(None);
-    }
-    let mut loads = [0; 3];
-    for load in &mut loads {
-        *load = u32::try_from(input.number()?).map_err(|_| Malformed("a load cannot be"))?;
-    }
-    input.finish()?;
-    Ok(Some(loads))
-}
-
 fn switch(number: u64) -> Result<Option<u32>, Malformed> {
     number.checked_sub(1).map(u32::try_from).transpose().map_err(|_| Malformed("a switch cannot be"))
 }
@@ -101,10 +78,7 @@ mod tests {
         let read = [None, Some(&swapped), machine].map(|base| {
             let mut bytes = Vec::new();
             encode(&mut bytes, base, machine);
-            let mut load = Vec::new();
-            encode_load(&mut load, machine);
-            let load_hundredths = decode_load(Bytes(&load)).unwrap();
-            decode(Bytes(&bytes), base).unwrap().map(|machine| MachineRaw { load_hundredths, ..machine })
+            decode(Bytes(&bytes), base).unwrap()
         });
         assert!(read.iter().all(|one| *one == read[0]), "{read:?}");
         read[0]
@@ -118,8 +92,7 @@ mod tests {
         let off = MachineRaw { numa_balancing: Some(0), swap_total_bytes: Some(0), ..nothing };
         assert_eq!(again(Some(&off)), Some(off));
         let pressure = Some(Pressure { cpu_some_us: 1, memory_some_us: 0, memory_full_us: u64::MAX });
-        let pressed =
-            MachineRaw { swappiness: Some(200), pressure, load_hundredths: Some([0, 118, u32::MAX]), ..off };
+        let pressed = MachineRaw { swappiness: Some(200), pressure, ..off };
         assert_eq!(again(Some(&pressed)), Some(pressed));
     }
 

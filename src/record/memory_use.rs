@@ -3,144 +3,120 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::format::{MAX_FLOWS, MAX_NAMES, MAX_NODES, MAX_ROWS, MAX_TEXT};
-use super::placement::missing;
-use super::room::Room;
-use super::stacks::Numbers;
-use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use super::{answers, lines, objects};
+use super::format::MAX_ROWS;
 use crate::model::access::answers::Answers;
 use crate::model::access::lines::ContendedLines;
-use crate::model::access::next_runs::NextRuns;
 use crate::model::access::{
-    AccessSource, ByNodes, MAPPINGS_LISTED, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
+    AccessSource, MAPPINGS_LISTED, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
 };
-use crate::model::units::NodeId;
-use crate::text::is_clean;
+use crate::model::coded::varint::{Bytes, Malformed, difference, put, undo_difference};
+use crate::model::coded::{
+    Codec, Coded, Count, Counted, In, MAX_FLOWS, MAX_NAMES, MAX_TEXT, Numbered, Out, json, missing,
+};
 
 /// Mappings of a process that readers take: a later version may list more than this one.
 const MAPPINGS_MAX: usize = 1000;
-/// Copies count half a sample for each side.
-const PARTS: f64 = 2.0;
 
 /// Writes nothing where memory use was not sampled.
-pub(super) fn encode(out: &mut Vec<u8>, uses: Option<&MemoryUses>) {
+pub(super) fn encode<'v>(out: &mut Out<'v>, uses: Option<&'v MemoryUses>) {
     let Some(uses) = uses else { return };
     let listed = |found: &Arc<MemoryUse>| {
         let mut found = Arc::clone(found);
         if found.mappings.len() > MAPPINGS_LISTED {
             Arc::make_mut(&mut found).list_no_more_than(MAPPINGS_LISTED);
         }
-        let why =
-            found.no_nodes.as_ref().map(|why| serde_json::to_string(why).expect("plain data becomes JSON"));
-        (found, why)
+        found
     };
     let processes: Vec<_> = uses.processes.iter().map(|(process, found)| (process, listed(found))).collect();
-    let mut texts = Numbers::default();
-    let (mut rows, mut row) = (Vec::new(), Vec::new());
+    let (mut rows, mut row) = (Vec::new(), Out::default());
     let mut last = 0;
-    for ((pid, start_ns), (found, why)) in &processes {
-        row.clear();
-        encode_process(&mut row, found, why.as_deref(), &mut texts);
+    for ((pid, start_ns), found) in &processes {
+        row.bytes.clear();
+        put_process(&mut row, found);
         put(&mut rows, difference((*pid).into(), last));
         last = (*pid).into();
         put(&mut rows, *start_ns);
-        put(&mut rows, row.len() as u64);
-        rows.extend_from_slice(&row);
+        put(&mut rows, row.bytes.len() as u64);
+        rows.extend_from_slice(&row.bytes);
     }
-    put_text(out, uses.source.id());
-    put(out, (uses.window_s * 1e9).round() as u64);
-    put(out, texts.list.len() as u64);
-    texts.list.iter().for_each(|text| put_text(out, text));
-    put(out, processes.len() as u64);
-    out.append(&mut rows);
-    put_text(out, uses.event.map_or("", |event| event.source.id()));
-    let threshold = uses.event.and_then(|event| event.threshold);
-    put(out, threshold.map_or(0, |cycles| u64::from(cycles) + 1));
+    out.text(uses.source.id());
+    out.number((uses.window_s * 1e9).round() as u64);
+    out.count(row.texts.list.len(), MAX_NAMES, "names");
+    row.texts.list.iter().for_each(|text| out.text(text));
+    out.count(processes.len(), MAX_ROWS, "processes");
+    out.bytes.append(&mut rows);
+    out.take(1, row.needed);
+    out.beyond = out.beyond.or(row.beyond);
+    out.text(uses.event.map_or("", |event| event.source.id()));
+    let threshold = uses.event.as_ref().and_then(|event| event.threshold.as_ref());
+    u32::put_option(threshold, out);
 }
 
-fn encode_process<'a>(
-    out: &mut Vec<u8>,
-    found: &'a MemoryUse,
-    why: Option<&'a str>,
-    texts: &mut Numbers<&'a str>,
-) {
+/// Counts at the beginning of a process.
+macro_rules! counts {
+    ($found:ident $(, $mut:tt)?) => {
+        [
+            &$($mut)? $found.samples,
+            &$($mut)? $found.with_address,
+            &$($mut)? $found.plain,
+            &$($mut)? $found.gone,
+            &$($mut)? $found.nowhere,
+            &$($mut)? $found.unknown,
+            &$($mut)? $found.kernel,
+            &$($mut)? $found.of_all,
+            &$($mut)? $found.next_runs.followed,
+            &$($mut)? $found.next_runs.resolved,
+            &$($mut)? $found.next_runs.gone_resolved,
+            &$($mut)? $found.next_runs.left_out,
+        ]
+    };
+}
+
+fn put_process<'v>(out: &mut Out<'v>, found: &'v MemoryUse) {
+    out.take(1, size_of::<MemoryUse>());
     let runs = &found.next_runs;
-    for number in [
-        found.samples,
-        found.with_address,
-        found.plain,
-        found.gone,
-        found.nowhere,
-        found.unknown,
-        found.kernel,
-        found.of_all,
-        runs.followed,
-        runs.resolved,
-        runs.gone_resolved,
-        runs.left_out,
-    ] {
-        put_count(out, number);
+    counts!(found).into_iter().for_each(|number| Count::put(number, out));
+    Count::put(&found.unmapped, out);
+    out.map(&found.lost, (MAX_NAMES, "names"), |out, cause, count| {
+        Numbered::put(cause, out);
+        Count::put(count, out);
+    });
+    match &found.no_nodes {
+        Some(why) => Numbered::write(json(why), 1, out),
+        None => out.number(0),
     }
-    put_parts(out, found.unmapped);
-    put(out, found.lost.len() as u64);
-    for (cause, count) in &found.lost {
-        put(out, texts.of(cause));
-        put_count(out, *count);
-    }
-    // The number of a text, or 0.
-    put(out, why.map_or(0, |why| texts.of(why) + 1));
-    put(out, runs.by_remote.len() as u64);
-    for ((one, other), count) in &runs.by_remote {
-        put(out, u64::from(*one) << 1 | u64::from(*other));
-        put_count(out, *count);
-    }
+    out.map(&runs.by_remote, (MAX_FLOWS, "names"), |out, (one, other), count| {
+        out.number(u64::from(*one) << 1 | u64::from(*other));
+        Count::put(count, out);
+    });
     let mut last = 0;
-    let mut put_start = |out: &mut Vec<u8>, start: u64| {
-        put(out, difference(start, last));
+    let mut put_start = |out: &mut Out<'v>, start: u64| {
+        out.number(difference(start, last));
         last = start;
     };
-    put(out, runs.by_mapping.len() as u64);
-    for ((one, other), count) in &runs.by_mapping {
+    out.map(&runs.by_mapping, (MAX_FLOWS, "names"), |out, (one, other), count| {
         put_start(out, *one);
         put_start(out, *other);
-        put_count(out, *count);
-    }
-    put(out, found.mappings.len() as u64);
+        Count::put(count, out);
+    });
+    out.count(found.mappings.len(), MAPPINGS_MAX, "mappings");
     for mapping in &found.mappings {
         put_start(out, mapping.start);
-        put(out, mapping.bytes);
-        put(out, texts.of(&mapping.name));
-        put_by_nodes(out, &mapping.by_node);
-        put_by_nodes(out, &mapping.next_by_node);
+        mapping.bytes.put(out);
+        Numbered::put(&mapping.name, out);
+        Counted::put(&mapping.by_node, out);
+        Counted::put(&mapping.next_by_node, out);
     }
-    put_by_nodes(out, &found.rest.by_node);
-    put_by_nodes(out, &found.rest.next_by_node);
-    answers::encode(out, &found.answers);
-    found.mappings.iter().for_each(|mapping| answers::encode(out, &mapping.answers));
+    Counted::put(&found.rest.by_node, out);
+    Counted::put(&found.rest.next_by_node, out);
+    found.answers.put(out);
+    found.mappings.iter().for_each(|mapping| mapping.answers.put(out));
     // Neither takes a byte in most samples.
     if found.lines != ContendedLines::default() || !found.objects.is_empty() {
-        lines::encode(out, &found.lines, texts);
+        found.lines.put(out);
     }
-    objects::encode(out, &found.objects, texts);
-}
-
-/// Counts are those of ten seconds: sums of them stay in range whatever a file says.
-pub(super) fn put_count(out: &mut Vec<u8>, count: u64) {
-    put(out, count.min(u32::MAX.into()));
-}
-
-fn put_parts(out: &mut Vec<u8>, samples: f64) {
-    put_count(out, (samples * PARTS).round() as u64);
-}
-
-pub(super) fn put_by_nodes(out: &mut Vec<u8>, by_nodes: &ByNodes) {
-    let number = |node: &Option<NodeId>| node.map_or(0, |node| u64::from(node.0) + 1);
-    put(out, by_nodes.len() as u64);
-    for ((page, cpu), samples) in by_nodes {
-        put(out, number(page));
-        put(out, number(cpu));
-        put_parts(out, *samples);
+    if !found.objects.is_empty() {
+        found.objects.put(out);
     }
 }
 
@@ -148,142 +124,75 @@ pub(super) fn put_by_nodes(out: &mut Vec<u8>, by_nodes: &ByNodes) {
 ///
 /// # Errors
 /// The bytes are something else, hold text that no terminal should see, or more than the limits.
-pub(super) fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<MemoryUses>, Malformed> {
-    if input.0.is_empty() {
+pub(super) fn decode(input: &mut In<'_, '_>) -> Result<Option<MemoryUses>, Malformed> {
+    if input.is_empty() {
         return Ok(None);
     }
-    let Some(source) = AccessSource::of_id(input.text(MAX_TEXT)?) else { return Ok(None) };
+    let Some(source) = AccessSource::of_id(input.text(MAX_TEXT)?) else {
+        input.rest();
+        return Ok(None);
+    };
     let window_s = input.number()? as f64 / 1e9;
-    let mut texts = Vec::new();
-    for _ in 0..input.count(MAX_NAMES)? {
-        let text = input.text(MAX_TEXT)?;
-        if !is_clean(text) {
-            return Err(Malformed("a name cannot be shown"));
-        }
-        texts.push(text);
-    }
+    let texts = input.list(MAX_NAMES, In::clean)?;
     let mut processes = BTreeMap::new();
     let mut last = 0;
     for _ in 0..input.count(MAX_ROWS)? {
         last = undo_difference(input.number()?, last);
         let pid = u32::try_from(last).map_err(|_| Malformed("a process cannot be"))?;
         let start_ns = input.number()?;
-        let len = input.count(input.0.len())?;
-        let mut row = Bytes(input.take(len)?);
+        let left = input.bytes.0.len();
+        let len = input.count(left)?;
+        let row = Bytes(input.take(len)?);
         // A later version may say more behind.
-        let found = decode_process(&mut row, &texts, room)?;
+        let found = process(&mut In { bytes: row, room: &mut *input.room, texts: &texts })?;
         processes.insert((pid, start_ns), Arc::new(found));
     }
     let of_event = AccessSource::of_id(input.text(MAX_TEXT)?);
     let threshold = input.number()?.checked_sub(1).map(|cycles| cycles.min(u32::MAX.into()) as u32);
     let event = of_event.map(|source| SampledEvent { source, threshold });
-    input.finish()?;
     Ok(Some(MemoryUses { source, event, window_s, processes }))
 }
 
-fn decode_process(input: &mut Bytes<'_>, texts: &[&str], room: &mut Room) -> Result<MemoryUse, Malformed> {
-    room.take_use()?;
-    let mut found = MemoryUse {
-        samples: count(input)?,
-        with_address: count(input)?,
-        plain: count(input)?,
-        gone: count(input)?,
-        nowhere: count(input)?,
-        unknown: count(input)?,
-        kernel: count(input)?,
-        of_all: count(input)?,
-        next_runs: NextRuns {
-            followed: count(input)?,
-            resolved: count(input)?,
-            gone_resolved: count(input)?,
-            left_out: count(input)?,
-            ..NextRuns::default()
-        },
-        unmapped: parts(input)?,
-        ..MemoryUse::default()
-    };
-    let text = |number: u64| {
-        let text = usize::try_from(number).ok().and_then(|at| texts.get(at));
-        text.copied().ok_or(Malformed("a text is not there"))
-    };
-    let causes = input.count(MAX_NAMES)?;
-    room.take_map(causes)?;
-    for _ in 0..causes {
-        let cause = text(input.number()?)?;
-        room.take(1, cause.len())?;
-        found.lost.insert(cause.to_string(), count(input)?);
+fn process(input: &mut In<'_, '_>) -> Result<MemoryUse, Malformed> {
+    input.room.take(1, size_of::<MemoryUse>())?;
+    let mut found = MemoryUse::default();
+    for number in counts!(found, mut) {
+        *number = Count::get(input)?;
     }
-    if let Some(number) = input.number()?.checked_sub(1) {
-        let why = missing(text(number)?)?;
-        room.take(1, why.to_string().len())?;
-        found.no_nodes = Some(why);
-    }
-    for _ in 0..map(input, room)? {
+    found.unmapped = Count::get(input)?;
+    found.lost = input.map(MAX_NAMES, |input| Ok((Numbered::get(input)?, Count::get(input)?)))?;
+    let why: Option<String> = Numbered::get(input)?;
+    found.no_nodes = why.as_deref().map(missing).transpose()?;
+    found.next_runs.by_remote = input.map(MAX_FLOWS, |input| {
         let pair = input.count(3)?;
-        found.next_runs.by_remote.insert((pair & 2 != 0, pair & 1 != 0), count(input)?);
-    }
+        Ok(((pair & 2 != 0, pair & 1 != 0), Count::get(input)?))
+    })?;
     let mut last = 0;
-    let mut start = |input: &mut Bytes<'_>| {
+    let mut start = |input: &mut In<'_, '_>| {
         last = undo_difference(input.number()?, last);
         Ok(last)
     };
-    for _ in 0..map(input, room)? {
-        let pair = (start(input)?, start(input)?);
-        found.next_runs.by_mapping.insert(pair, count(input)?);
-    }
-    for _ in 0..input.count(MAPPINGS_MAX)? {
+    found.next_runs.by_mapping =
+        input.map(MAX_FLOWS, |input| Ok(((start(input)?, start(input)?), Count::get(input)?)))?;
+    found.mappings = input.list(MAPPINGS_MAX, |input| {
         let (start, bytes) = (start(input)?, input.number()?);
-        let name = text(input.number()?)?;
-        room.take_mapping(name.len())?;
-        let name = name.to_string();
-        let (by_node, next_by_node) = (by_nodes(input, room)?, by_nodes(input, room)?);
-        let answers = Answers::default();
-        found.mappings.push(MappingUse { start, bytes, name, by_node, next_by_node, answers });
-    }
-    found.rest = RestUse { by_node: by_nodes(input, room)?, next_by_node: by_nodes(input, room)? };
-    found.answers = answers::decode(input, room)?;
+        let name = Numbered::get(input)?;
+        let (by_node, next_by_node) = (Counted::get(input)?, Counted::get(input)?);
+        Ok(MappingUse { start, bytes, name, by_node, next_by_node, answers: Answers::default() })
+    })?;
+    found.rest = RestUse { by_node: Counted::get(input)?, next_by_node: Counted::get(input)? };
+    found.answers = Answers::get(input)?;
     for mapping in &mut found.mappings {
-        mapping.answers = answers::decode(input, room)?;
+        mapping.answers = Answers::get(input)?;
     }
-    found.lines = lines::decode(input, text, room)?;
-    found.objects = objects::decode(input, text, room)?;
+    // Older versions wrote neither.
+    if !input.is_empty() {
+        found.lines = ContendedLines::get(input)?;
+    }
+    if !input.is_empty() {
+        found.objects = Vec::get(input)?;
+    }
     Ok(found)
-}
-
-/// A number that [`put_count`] wrote.
-///
-/// # Errors
-/// It is something else.
-pub(super) fn count(input: &mut Bytes<'_>) -> Result<u64, Malformed> {
-    Ok(input.count(u32::MAX as usize)? as u64)
-}
-
-fn parts(input: &mut Bytes<'_>) -> Result<f64, Malformed> {
-    Ok(count(input)? as f64 / PARTS)
-}
-
-/// The number of entries of a map, for which there is room.
-///
-/// # Errors
-/// They are too many.
-pub(super) fn map(input: &mut Bytes<'_>, room: &mut Room) -> Result<usize, Malformed> {
-    let entries = input.count(MAX_FLOWS)?;
-    room.take_map(entries)?;
-    Ok(entries)
-}
-
-/// A map that [`put_by_nodes`] wrote.
-///
-/// # Errors
-/// It is something else, or there is no room.
-pub(super) fn by_nodes(input: &mut Bytes<'_>, room: &mut Room) -> Result<ByNodes, Malformed> {
-    let node = |number: usize| number.checked_sub(1).map(|node| NodeId(node as u32));
-    let mut by_nodes = ByNodes::new();
-    for _ in 0..map(input, room)? {
-        let nodes = (node(input.count(MAX_NODES)?), node(input.count(MAX_NODES)?));
-        by_nodes.insert(nodes, parts(input)?);
-    }
-    Ok(by_nodes)
 }
 
 #[cfg(test)]
@@ -291,8 +200,13 @@ mod tests {
     use super::*;
     use crate::model::access::class::AccessClass;
     use crate::model::access::lines::{ContendedLine, LineSide};
+    use crate::model::access::next_runs::NextRuns;
     use crate::model::access::objects::Object;
+    use crate::model::coded::Room;
+    use crate::model::coded::varint::put_text;
     use crate::model::sample::Missing;
+    use crate::model::stacks::Function;
+    use crate::model::units::NodeId;
 
     fn mapping(at: u64) -> MappingUse {
         let node = |id| Some(NodeId(id));
@@ -315,8 +229,21 @@ mod tests {
     }
 
     fn contended() -> ContendedLines {
-        let side = LineSide { store: true, samples: 3, ..LineSide::default() };
-        let line = ContendedLine { loads: 5, stores: 3, sides: vec![side], ..ContendedLine::default() };
+        let function = |name: Option<&str>| {
+            let name = name.map(str::to_string);
+            Some(Arc::new(Function { name, module: "queue".into(), kernel: false }))
+        };
+        let cpu_node = Some(NodeId(1));
+        let store = LineSide {
+            store: true,
+            samples: 3,
+            offset: 63,
+            function: function(Some("pop")),
+            ..LineSide::default()
+        };
+        let load = LineSide { cpu_node, far: 4, function: function(None), ..LineSide::default() };
+        let sides = vec![store, load, LineSide::default()];
+        let line = ContendedLine { loads: 5, stores: 3, sides, ..ContendedLine::default() };
         ContendedLines { loads: 7, listed: vec![line] }
     }
 
@@ -345,21 +272,40 @@ mod tests {
             rest: RestUse::default(),
             answers: sampled(),
             lines: contended(),
-            objects: vec![Object { mapping: "[heap]".into(), ..Object::default() }],
+            objects: vec![object(), Object::default()],
         };
         let processes = [((7, 70), Arc::new(found)), ((9, 1), Arc::new(MemoryUse::default()))].into();
         let event = Some(SampledEvent { source: AccessSource::Pebs, threshold: Some(128) });
         MemoryUses { source: AccessSource::Clock, event, window_s: 9.503, processes }
     }
 
+    fn object() -> Object {
+        let function = Function { name: Some("fill".into()), module: "app".into(), kernel: false };
+        let node = |id| Some(NodeId(id));
+        Object {
+            functions: vec![Arc::new(function)],
+            touched_on: [(NodeId(0), 3), (NodeId(7), 1)].into(),
+            mapping: "[heap]".into(),
+            by_node: [((node(0), node(1)), 40.5), ((None, None), 1.0)].into(),
+            next_by_node: [((node(3), node(1)), 2.0)].into(),
+        }
+    }
+
     fn bytes(uses: &MemoryUses) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        encode(&mut bytes, Some(uses));
-        bytes
+        let mut out = Out::default();
+        encode(&mut out, Some(uses));
+        out.bytes
     }
 
     fn back(bytes: &[u8]) -> Result<Option<MemoryUses>, Malformed> {
-        decode(Bytes(bytes), &mut Room::endless())
+        let mut room = Room::endless();
+        let mut input = In::new(Bytes(bytes), &mut room);
+        let read = decode(&mut input)?;
+        input.bytes.finish().map(|()| read)
+    }
+
+    fn again<T: Coded>(bytes: &[u8], texts: &[&str]) -> Result<T, Malformed> {
+        T::get(&mut In { bytes: Bytes(bytes), room: &mut Room::endless(), texts })
     }
 
     #[test]
@@ -372,11 +318,13 @@ mod tests {
     fn lines_and_objects_take_no_byte_where_there_are_none() {
         let row = |lines, objects| {
             let found = MemoryUse { lines, objects, ..MemoryUse::default() };
-            let (mut bytes, mut texts) = (Vec::new(), Numbers::default());
-            encode_process(&mut bytes, &found, None, &mut texts);
-            let back = decode_process(&mut Bytes(&bytes), &texts.list, &mut Room::endless()).unwrap();
+            let mut out = Out::default();
+            put_process(&mut out, &found);
+            let texts: Vec<&str> = out.texts.list.iter().map(|text| &**text).collect();
+            let mut room = Room::endless();
+            let back = process(&mut In { bytes: Bytes(&out.bytes), room: &mut room, texts: &texts }).unwrap();
             assert_eq!(back, found);
-            bytes.len()
+            out.bytes.len()
         };
         let none = row(ContendedLines::default(), Vec::new());
         let objects = row(ContendedLines::default(), vec![Object::default()]);
@@ -414,5 +362,28 @@ mod tests {
         let found = uses.processes.values_mut().next().unwrap();
         Arc::make_mut(found).mappings[1].name = "\x1b[2J".into();
         assert!(back(&bytes(&uses)).is_err());
+    }
+
+    #[test]
+    fn an_offset_beyond_the_line_is_refused() {
+        // One line without a name and node, one side at byte 64.
+        assert!(again::<ContendedLines>(&[1, 1, 0, 0, 1, 0, 0, 1, 0, 64, 0, 1, 0, 0], &[""]).is_err());
+        assert!(again::<ContendedLines>(&[1, 1, 0, 0, 1, 0, 0, 1, 0, 63, 0, 1, 0, 0], &[""]).is_ok());
+        assert!(
+            again::<ContendedLines>(&[1, 1, 0, 0, 1, 0, 0, 1, 0, 63, 0, 1, 0, 0], &[]).is_err(),
+            "no text"
+        );
+    }
+
+    #[test]
+    fn a_latency_that_cannot_be_is_refused() {
+        // No class, and a step beyond the last that there is.
+        assert!(again::<Answers>(&[0, 5, 1, 0xff, 0x7f, 5, 0, 0], &[]).is_err());
+    }
+
+    #[test]
+    fn a_class_of_a_later_version_is_unknown() {
+        let found: Answers = again(&[1, 99, 7, 0, 0, 0, 0], &[]).unwrap();
+        assert_eq!(found.classes, [(AccessClass::Unknown, 7)].into());
     }
 }

@@ -1,75 +1,144 @@
-//! Names of users and cgroups in a sample: what differs from those of the keyframe.
+//! Names of users and cgroups in a sample, and facts about cgroups: differences from the keyframe. Names are not clean. Facts about a
+//! cgroup are one JSON text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::format::{MAX_NAMES, MAX_TEXT};
-use super::groups;
-use super::room::Room;
-use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use crate::model::sample::{Names, Sample};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-/// Ids that are gone, then ids that are new or called something else.
-pub(super) fn encode<K: Copy + Ord + Into<u64>>(
-    out: &mut Vec<u8>,
-    base: Option<&BTreeMap<K, String>>,
-    names: &BTreeMap<K, String>,
+use crate::model::coded::varint::Malformed;
+use crate::model::coded::{In, Key, MAX_NAMES, MAX_TEXT, Out, change, copied, get_since, put_since};
+use crate::model::group::Group;
+use crate::model::sample::{GroupRaw, Names, Sample};
+use crate::text::is_clean;
+
+const MOST: (usize, &str) = (MAX_NAMES, "names");
+
+/// Writes names of a sample, one map of them, unless all are those of the keyframe.
+pub(super) fn put<'v, K: Key + 'v>(
+    out: &mut Out<'v>,
+    base: Option<&'v Sample>,
+    sample: &'v Sample,
+    of: fn(&Names) -> &BTreeMap<K, String>,
 ) {
-    let gone: Vec<K> =
-        base.iter().flat_map(|base| base.keys()).filter(|id| !names.contains_key(id)).copied().collect();
-    let new: Vec<(&K, &String)> =
-        names.iter().filter(|(id, name)| base.and_then(|base| base.get(id)) != Some(*name)).collect();
-    put(out, gone.len() as u64);
-    gone.into_iter().for_each(|id| put(out, id.into()));
-    put(out, new.len() as u64);
-    let mut before = 0;
-    for (id, name) in new {
-        put(out, difference((*id).into(), before));
-        before = (*id).into();
-        put_text(out, name);
+    if let Some((base, names)) = changed(base, sample) {
+        put_since(out, base.map(of), of(names), MOST, |out, name| out.text(name));
     }
 }
 
-/// The inverse of [`encode`], applied to the names of the keyframe.
-fn decode<K: Ord + TryFrom<u64>>(
-    mut input: Bytes<'_>,
-    names: &mut BTreeMap<K, String>,
-) -> Result<(), Malformed> {
-    let id = |number: u64| K::try_from(number).map_err(|_| Malformed("an id is out of range"));
-    for _ in 0..input.count(MAX_NAMES)? {
-        names.remove(&id(input.number()?)?);
+/// Writes facts about cgroups, in the same way.
+pub(super) fn put_groups<'v>(out: &mut Out<'v>, base: Option<&'v Sample>, sample: &'v Sample) {
+    if let Some((base, names)) = changed(base, sample) {
+        put_entries(out, base.map(|base| &base.groups), &names.groups);
     }
-    let mut before = 0;
-    for _ in 0..input.count(MAX_NAMES)? {
-        before = undo_difference(input.number()?, before);
-        names.insert(id(before)?, input.text(MAX_TEXT)?.to_string());
-    }
-    input.finish()
 }
 
-/// The names of a sample, from its three sections; empty ones stand for those of the keyframe.
+/// The names of the keyframe and of the sample, unless they are the same.
+fn changed<'v>(base: Option<&'v Sample>, sample: &'v Sample) -> Option<(Option<&'v Names>, &'v Names)> {
+    let is_same = base.is_some_and(|base| Arc::ptr_eq(&base.names, &sample.names));
+    (!is_same).then(|| (base.map(|base| &*base.names), &*sample.names))
+}
+
+/// Begins with a copy of the names of the keyframe, where any bytes say what differs, and with those themselves otherwise.
 ///
 /// # Errors
-/// The bytes are not names, or their keyframe is not there.
-pub(super) fn decode_all(
-    users: Bytes<'_>,
-    cgroups: Bytes<'_>,
-    groups: Bytes<'_>,
+/// There is no keyframe, or no room.
+pub(super) fn begin(
+    input: &mut In<'_, '_>,
     base: Option<&Sample>,
-    room: &mut Room,
-) -> Result<Arc<Names>, Malformed> {
-    if users.0.is_empty() && cgroups.0.is_empty() {
-        return base
-            .map(|base| Arc::clone(&base.names))
-            .ok_or(Malformed("its names are those of no keyframe"));
+    sample: &mut Sample,
+) -> Result<(), Malformed> {
+    match base.map(|base| &base.names) {
+        Some(names) if input.is_empty() => sample.names = Arc::clone(names),
+        Some(names) => {
+            let Names { users, cgroups, groups } = &**names;
+            input.room.take(1, copied(users) + copied(cgroups) + copied(groups))?;
+            sample.names = Arc::new(Names::clone(names));
+        }
+        None if input.is_empty() => return Err(Malformed("its names are those of no keyframe")),
+        None => {}
     }
-    if let Some(base) = base {
-        room.take_names(&base.names.users)?;
-        room.take_names(&base.names.cgroups)?;
+    Ok(())
+}
+
+/// Reads what [`put`] wrote.
+///
+/// # Errors
+/// The bytes are not names.
+pub(super) fn get<K: Key>(
+    input: &mut In<'_, '_>,
+    sample: &mut Sample,
+    of: fn(&mut Names) -> &mut BTreeMap<K, String>,
+) -> Result<(), Malformed> {
+    if input.is_empty() {
+        return Ok(());
     }
-    let mut names = base.map_or_else(Names::default, |base| Names::clone(&base.names));
-    decode(users, &mut names.users)?;
-    decode(cgroups, &mut names.cgroups)?;
-    names.groups = groups::decode(groups, base.map(|base| &base.names.groups), room)?;
-    Ok(Arc::new(names))
+    let names = of(Arc::make_mut(&mut sample.names));
+    change(input, names, MOST.0, |input| Ok(input.text(MAX_TEXT)?.to_string()))
+}
+
+/// Reads what [`put_groups`] wrote.
+///
+/// # Errors
+/// The bytes are something else.
+pub(super) fn get_groups(input: &mut In<'_, '_>, sample: &mut Sample) -> Result<(), Malformed> {
+    if input.is_empty() {
+        return Ok(());
+    }
+    change(input, &mut Arc::make_mut(&mut sample.names).groups, MOST.0, entry)
+}
+
+/// The entry of a cgroup id.
+pub(super) trait Entry: Serialize + DeserializeOwned + PartialEq {
+    /// Texts that are shown as they are.
+    fn texts(&self) -> Vec<&String>;
+}
+
+impl Entry for Group {
+    fn texts(&self) -> Vec<&String> {
+        let Group { name, user, id, pod, pod_uid, namespace, unit, .. } = self;
+        let mut texts = vec![name];
+        texts.extend([user, id, pod, pod_uid, namespace, unit].into_iter().flatten());
+        texts
+    }
+}
+
+impl Entry for GroupRaw {
+    fn texts(&self) -> Vec<&String> {
+        let lists = [&self.cpus, &self.mems].into_iter().flatten();
+        let disks = self.disks.iter().chain(&self.disks_before).flat_map(|used| used.keys());
+        lists.chain(disks).collect()
+    }
+}
+
+/// Writes ids that are gone since `base`, then those that are new or different.
+pub(super) fn put_entries<'v, T: Entry>(
+    out: &mut Out<'v>,
+    base: Option<&'v BTreeMap<u64, Arc<T>>>,
+    entries: &'v BTreeMap<u64, Arc<T>>,
+) {
+    put_since(out, base, entries, MOST, |out, entry| {
+        out.text(&serde_json::to_string(&**entry).expect("plain data becomes JSON"));
+    });
+}
+
+/// `base` with what [`put_entries`] wrote.
+///
+/// # Errors
+/// The bytes are something else, or hold text that no terminal should see.
+pub(super) fn get_entries<T: Entry>(
+    input: &mut In<'_, '_>,
+    base: Option<&BTreeMap<u64, Arc<T>>>,
+) -> Result<BTreeMap<u64, Arc<T>>, Malformed> {
+    get_since(input, base, MOST.0, entry)
+}
+
+fn entry<T: Entry>(input: &mut In<'_, '_>) -> Result<Arc<T>, Malformed> {
+    let entry: T = serde_json::from_str(input.text(MAX_TEXT)?)
+        .map_err(|_| Malformed("what it says about a cgroup cannot be understood"))?;
+    if !entry.texts().into_iter().all(|text| is_clean(text)) {
+        return Err(Malformed("it says something about a cgroup that cannot be shown"));
+    }
+    Ok(Arc::new(entry))
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::columns::{self, Cells, Differs, Layout};
 use super::format::{KEY_EVERY, MAX_ROWS};
+use super::limits;
 use super::payload::Delta;
-use super::room::Room;
+use super::payload::Room;
 use super::varint::{Bytes, Malformed, put};
 use crate::model::sample::{Sample, TaskRaw};
 
@@ -176,7 +177,7 @@ pub(super) fn decode(
         return Err(Malformed("the samples before it are not there"));
     }
     let bases = bases(&state.key.tasks, &listed.serials);
-    room.take_rows::<TaskRaw>(listed.serials.len())?;
+    limits::take_rows::<TaskRaw>(room, listed.serials.len())?;
     if known.key_id != state.key_id {
         known.forget();
         known.key_id = state.key_id;
@@ -205,7 +206,7 @@ pub(super) fn decode(
         rows.push(row);
     }
     cells.finish()?;
-    room.take_shared(state.tasks.len() + rows.len())?;
+    limits::take_shared(room, state.tasks.len() + rows.len())?;
     let tasks = merged(state.tasks, &listed.gone, rows);
     // Each delta may add some: together they are no more than a sample can have.
     check_count(tasks.len())?;

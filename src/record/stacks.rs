@@ -1,16 +1,13 @@
 //! Stacks that were sampled in an interval, as bytes and back. Each interval has all that its own stacks need, names
 //! included: none depends on another, and no process or file is needed to read it.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
 use std::sync::Arc;
 
-use super::format::{MAX_FRAMES, MAX_NAMES, MAX_ROWS, MAX_TEXT};
-use super::room::Room;
-use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
+use super::format::{MAX_FRAMES, MAX_ROWS};
+use crate::model::coded::varint::{Malformed, difference, put, undo_difference};
+use crate::model::coded::{Coded, In, MAX_NAMES, Numbers, Out, TooLarge};
 use crate::model::sample::Comm;
 use crate::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
-use crate::text::is_clean;
 
 /// The mapping at an address.
 const KERNEL: u64 = 0;
@@ -22,19 +19,15 @@ const HAS_NAME: u64 = 1;
 const IN_KERNEL: u64 = 2;
 
 /// Writes nothing where nothing was sampled.
-pub(super) fn encode(out: &mut Vec<u8>, news: Option<&StackBatch>) {
+pub(super) fn encode<'v>(out: &mut Out<'v>, news: Option<&'v StackBatch>) {
     let Some(news) = news else { return };
-    put_text(out, &news.event);
-    put(out, news.hz.into());
-    put(out, news.lost.len() as u64);
-    for (cause, count) in &news.lost {
-        put_text(out, cause);
-        put(out, *count);
-    }
+    news.event.put(out);
+    news.hz.put(out);
+    news.lost.put(out);
     let mut files = Numbers::default();
     let mut functions = Numbers::default();
     let (mut names, mut stacks) = (Vec::new(), Vec::new());
-    let mut last = 0;
+    let (mut last, mut frames) = (0, 0);
     for (place, function) in &news.names {
         let (frame, process) = match *place {
             Place::Kernel(address) => (Frame::Kernel(address), None),
@@ -56,46 +49,33 @@ pub(super) fn encode(out: &mut Vec<u8>, news: Option<&StackBatch>) {
         stacks.extend_from_slice(&stack.comm.0);
         put(&mut stacks, stack.samples);
         put(&mut stacks, stack.frames.len() as u64);
+        frames += stack.frames.len();
         for frame in &stack.frames {
             put_frame(&mut stacks, *frame, &mut files, &mut last);
         }
     }
-    put(out, files.list.len() as u64);
-    files.list.iter().for_each(|id| out.extend_from_slice(&id.0));
-    put(out, functions.list.len() as u64);
+    out.count(files.list.len(), MAX_NAMES, "names");
+    files.list.iter().for_each(|id| out.bytes.extend_from_slice(&id.0));
+    out.count(functions.list.len(), MAX_NAMES, "names");
     for function in &functions.list {
         let has_name = if function.name.is_some() { HAS_NAME } else { 0 };
-        put(out, has_name | if function.kernel { IN_KERNEL } else { 0 });
-        function.name.iter().for_each(|name| put_text(out, name));
-        put_text(out, &function.module);
+        out.number(has_name | if function.kernel { IN_KERNEL } else { 0 });
+        function.name.iter().for_each(|name| name.put(out));
+        function.module.put(out);
     }
-    put(out, news.names.len() as u64);
-    out.append(&mut names);
-    put(out, news.stacks.len() as u64);
-    out.append(&mut stacks);
-}
-
-/// Numbers in the order of first use.
-pub(super) struct Numbers<T> {
-    pub(super) list: Vec<T>,
-    known: HashMap<T, u64>,
-}
-
-impl<T> Default for Numbers<T> {
-    fn default() -> Self {
-        Numbers { list: Vec::new(), known: HashMap::new() }
+    out.count(news.names.len(), MAX_NAMES, "names");
+    news.names.iter().for_each(|(_, function)| out.take(1, of_named(function)));
+    out.bytes.append(&mut names);
+    out.count(news.stacks.len(), MAX_ROWS, "stacks");
+    out.bytes.append(&mut stacks);
+    if frames > MAX_FRAMES {
+        out.beyond.get_or_insert(TooLarge("frames of stacks"));
     }
 }
 
-impl<T: Copy + Eq + Hash> Numbers<T> {
-    pub(super) fn of(&mut self, value: T) -> u64 {
-        let next = self.list.len() as u64;
-        let number = *self.known.entry(value).or_insert(next);
-        if number == next {
-            self.list.push(value);
-        }
-        number
-    }
+/// Memory that a name of a place takes.
+fn of_named(function: &Function) -> usize {
+    size_of::<(Place, Function)>() + function.name.as_ref().map_or(0, String::len) + function.module.len()
 }
 
 /// Neighbours in a stack are often near each other in memory too.
@@ -115,68 +95,45 @@ fn put_frame(out: &mut Vec<u8>, frame: Frame, files: &mut Numbers<BuildId>, last
 ///
 /// # Errors
 /// The bytes are something else, hold text that no terminal should see, or more frames than the limit.
-pub(super) fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<StackBatch>, Malformed> {
-    if input.0.is_empty() {
+pub(super) fn decode(input: &mut In<'_, '_>) -> Result<Option<StackBatch>, Malformed> {
+    if input.is_empty() {
         return Ok(None);
     }
-    let event = clean(&mut input)?;
-    let hz = small(&mut input)?;
-    let mut lost = BTreeMap::new();
-    for _ in 0..input.count(MAX_NAMES)? {
-        let cause = clean(&mut input)?;
-        lost.insert(cause, input.number()?);
-    }
-    let files = list(&mut input, |input| {
+    let (event, hz, lost) = (Coded::get(input)?, Coded::get(input)?, Coded::get(input)?);
+    let files = input.list(MAX_NAMES, |input| {
         let id = input.take(20)?;
         Ok(BuildId(id.try_into().map_err(|_| Malformed("a build id is cut off"))?))
     })?;
-    let functions = list(&mut input, |input| {
+    let functions = input.list(MAX_NAMES, |input| {
         let flags = input.number()?;
-        let name = if flags & HAS_NAME != 0 { Some(clean(input)?) } else { None };
-        Ok(Arc::new(Function { name, module: clean(input)?, kernel: flags & IN_KERNEL != 0 }))
+        let name = (flags & HAS_NAME != 0).then(|| String::get(input)).transpose()?;
+        Ok(Arc::new(Function { name, module: String::get(input)?, kernel: flags & IN_KERNEL != 0 }))
     })?;
     let mut last = 0;
-    let names = list(&mut input, |input| {
+    let names = input.list(MAX_NAMES, |input| {
         let place = match address(input, &files, &mut last)? {
             Frame::Kernel(address) => Place::Kernel(address),
             Frame::File(id, offset) => Place::File(id, offset),
-            Frame::Address(address) => Place::Address((small(input)?, input.number()?), address),
+            Frame::Address(address) => Place::Address(Coded::get(input)?, address),
         };
         let function = functions.get(input.count(MAX_NAMES)?);
         let function = function.ok_or(Malformed("a place has a function that is not there"))?;
-        room.take_named(function)?;
+        input.room.take(1, of_named(function))?;
         Ok((place, Arc::clone(function)))
     })?;
     let mut left = MAX_FRAMES;
-    let mut stacks = Vec::new();
-    for _ in 0..input.count(MAX_ROWS)? {
-        let process = (small(&mut input)?, input.number()?);
-        let (tid, cgroup_id) = (small(&mut input)?, input.number()?);
+    let stacks = input.list(MAX_ROWS, |input| {
+        let (process, (tid, cgroup_id)) = (Coded::get(input)?, Coded::get(input)?);
         let comm = Comm(input.take(16)?.try_into().map_err(|_| Malformed("a name is cut off"))?);
         let samples = input.number()?;
-        let count = input.count(left)?;
-        left -= count;
-        let frames = (0..count).map(|_| address(&mut input, &files, &mut last)).collect::<Result<_, _>>()?;
-        stacks.push(Stack { process, tid, cgroup_id, comm, samples, frames });
-    }
-    input.finish()?;
+        let frames = input.list(left, |input| address(input, &files, &mut last))?;
+        left -= frames.len();
+        Ok(Stack { process, tid, cgroup_id, comm, samples, frames })
+    })?;
     Ok(Some(StackBatch { event, hz, stacks, names, lost }))
 }
 
-/// A list with its length in front. Each entry takes a byte at least, so that it cannot be longer than its bytes.
-fn list<'a, T>(
-    input: &mut Bytes<'a>,
-    mut entry: impl FnMut(&mut Bytes<'a>) -> Result<T, Malformed>,
-) -> Result<Vec<T>, Malformed> {
-    let count = input.count(MAX_NAMES)?;
-    let mut list = Vec::with_capacity(count.min(input.0.len() / 4));
-    for _ in 0..count {
-        list.push(entry(input)?);
-    }
-    Ok(list)
-}
-
-fn address(input: &mut Bytes<'_>, files: &[BuildId], last: &mut u64) -> Result<Frame, Malformed> {
+fn address(input: &mut In<'_, '_>, files: &[BuildId], last: &mut u64) -> Result<Frame, Malformed> {
     let kind = input.number()?;
     let file = if kind == FILE { Some(input.count(MAX_NAMES)?) } else { None };
     let address = undo_difference(input.number()?, *last);
@@ -192,18 +149,11 @@ fn address(input: &mut Bytes<'_>, files: &[BuildId], last: &mut u64) -> Result<F
     }
 }
 
-fn small(input: &mut Bytes<'_>) -> Result<u32, Malformed> {
-    u32::try_from(input.number()?).map_err(|_| Malformed("a number of a stack cannot be"))
-}
-
-fn clean(input: &mut Bytes<'_>) -> Result<String, Malformed> {
-    let text = input.text(MAX_TEXT)?;
-    if is_clean(text) { Ok(text.to_string()) } else { Err(Malformed("a name cannot be shown")) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::coded::Room;
+    use crate::model::coded::varint::Bytes;
 
     fn news() -> StackBatch {
         let id = BuildId([7; 20]);
@@ -233,24 +183,30 @@ mod tests {
         }
     }
 
+    fn bytes(news: &StackBatch) -> Vec<u8> {
+        let mut out = Out::default();
+        encode(&mut out, Some(news));
+        out.bytes
+    }
+
+    fn back(bytes: &[u8]) -> Result<Option<StackBatch>, Malformed> {
+        let mut room = Room::endless();
+        let mut input = In::new(Bytes(bytes), &mut room);
+        let read = decode(&mut input)?;
+        input.bytes.finish().map(|()| read)
+    }
+
     #[test]
     fn what_was_sampled_comes_back() {
-        let mut bytes = Vec::new();
-        encode(&mut bytes, Some(&news()));
-        assert_eq!(decode(Bytes(&bytes), &mut Room::endless()).unwrap(), Some(news()));
-        assert_eq!(decode(Bytes(&[]), &mut Room::endless()).unwrap(), None);
+        assert_eq!(back(&bytes(&news())).unwrap(), Some(news()));
+        assert_eq!(back(&[]).unwrap(), None);
     }
 
     #[test]
     fn no_part_of_it_is_taken_for_the_whole() {
-        let mut bytes = Vec::new();
-        encode(&mut bytes, Some(&news()));
+        let bytes = bytes(&news());
         for end in 1..bytes.len() {
-            assert!(
-                decode(Bytes(&bytes[..end]), &mut Room::endless()).is_err(),
-                "{end} of {} bytes",
-                bytes.len()
-            );
+            assert!(back(&bytes[..end]).is_err(), "{end} of {} bytes", bytes.len());
         }
     }
 
@@ -258,8 +214,6 @@ mod tests {
     fn a_name_that_would_move_the_cursor_is_refused() {
         let mut news = news();
         Arc::make_mut(&mut news.names[1].1).name = Some("\x1b[2J".into());
-        let mut bytes = Vec::new();
-        encode(&mut bytes, Some(&news));
-        assert!(decode(Bytes(&bytes), &mut Room::endless()).is_err());
+        assert!(back(&bytes(&news)).is_err());
     }
 }

@@ -78,7 +78,7 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         nodes: nodes(previous, current, &cpus),
         flows: flows(previous, current, |sample| &sample.flows),
         page_flows: Vec::new(),
-        interrupts: Arc::clone(&current.interrupts),
+        inputs: current.inputs.clone(),
         accesses: Accesses::default(),
         room: Room::of(current, interval_ns.unwrap_or(0)),
         busy_ns: 0,

@@ -277,10 +277,7 @@ impl Gathered {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::model::sample::SelfUsage;
     use crate::model::task::Comm;
 
     fn thread(serial: u64, tid: u32, ns: u64) -> Arc<TaskRaw> {
@@ -294,30 +291,7 @@ mod tests {
     }
 
     fn sample(tasks: &[Arc<TaskRaw>], mono_ns: u64) -> Sample {
-        Sample {
-            wall_ns: 0,
-            mono_ns,
-            boot_ns: 100,
-            tasks: tasks.iter().cloned().collect(),
-            exited: vec![],
-            cpus: vec![],
-            nodes: vec![],
-            vm: None,
-            machine: None,
-            flows: vec![],
-            page_flows: vec![],
-            interrupts: Arc::default(),
-            lost: BTreeMap::new(),
-            exit_lost_ns: vec![],
-            own: SelfUsage::default(),
-            groups: BTreeMap::new(),
-            placement: Default::default(),
-            about: Default::default(),
-            memory_use: None,
-            hot: None,
-            names: Arc::default(),
-            notes: vec![],
-        }
+        Sample { mono_ns, boot_ns: 100, tasks: tasks.iter().cloned().collect(), ..Sample::default() }
     }
 
     /// A process of three threads of which the leader and one other have ended; `first` of the two ended first.

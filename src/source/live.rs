@@ -3,7 +3,6 @@
 mod accesses;
 mod events;
 mod hotplug;
-mod interrupts;
 mod memory;
 mod missing;
 mod start;
@@ -37,6 +36,7 @@ use crate::collect::sched::SchedProbe;
 use crate::collect::spared::Spared;
 use crate::collect::table::TaskTable;
 use crate::collect::tasks::TaskProbe;
+use crate::collect::turns::Turns;
 use crate::container::groups::CgroupTracker;
 use crate::container::scope::Scope;
 use crate::container::select::Wants;
@@ -128,8 +128,8 @@ pub struct LiveSource {
     online: Vec<CpuId>,
     /// CPUs that no sample interrupts.
     spared: Spared,
-    /// Lists of interrupts.
-    irq_turn: interrupts::Turn,
+    /// Parts of the machine that are read in turns.
+    turns: Turns,
     /// Facilities of files and probes that had failed when reasons were last given.
     lacking: usize,
     /// Reads of counters that had failed on each CPU when we looked last.

@@ -82,35 +82,17 @@ pub(crate) mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::sample::{Comm, SelfUsage, TaskRaw};
+    use crate::model::sample::{Comm, TaskRaw};
     use crate::model::stacks::Stack;
 
     /// A sample with only this in it.
     pub(crate) fn sample(tasks: &[u32], exited: &[u32], notes: &[&str]) -> Sample {
         let task = |pid: &u32| Arc::new(TaskRaw { pid: *pid, tid: *pid, start_ns: 1, ..TaskRaw::default() });
         Sample {
-            wall_ns: 0,
-            mono_ns: 0,
-            boot_ns: 0,
             tasks: tasks.iter().map(task).collect(),
             exited: exited.iter().map(task).collect(),
-            cpus: vec![],
-            nodes: vec![],
-            vm: None,
-            machine: None,
-            flows: vec![],
-            page_flows: vec![],
-            interrupts: Arc::default(),
-            lost: Default::default(),
-            exit_lost_ns: vec![],
-            own: SelfUsage::default(),
-            names: Arc::default(),
-            groups: Default::default(),
-            placement: Arc::default(),
-            about: Arc::default(),
-            memory_use: None,
-            hot: None,
             notes: notes.iter().map(ToString::to_string).collect(),
+            ..Sample::default()
         }
     }
 

@@ -18,6 +18,7 @@ pub use self::actor::Actor;
 use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
 use crate::model::counters::Counter;
+use crate::model::inputs::Inputs;
 use crate::model::interrupts::Interrupts;
 use crate::model::sample::{
     CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesByPolicy,
@@ -190,7 +191,7 @@ impl Machine {
             machine: Some(self.state),
             flows: flows(&self.flows),
             page_flows: flows(&self.page_flows),
-            interrupts: Arc::new(self.interrupts(from_ns, to_ns)),
+            inputs: Inputs { interrupts: Arc::new(self.interrupts(from_ns, to_ns)) },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
             own: SelfUsage { cpu_ns: to_ns / 1000 * 3, rss_bytes: 12 << 20, sample_ns: MS },
@@ -263,7 +264,7 @@ impl Machine {
     fn interrupts(&self, from_ns: u64, to_ns: u64) -> Interrupts {
         let mut all = Interrupts::new();
         for ((address, node), rate) in self.irq_rates.iter().filter(|_| to_ns > from_ns) {
-            let device = all.entry(address.clone()).or_default();
+            let device = Arc::make_mut(all.entry(address.clone()).or_default());
             (device.read_ns, device.over_ns) = (BOOT_NS + to_ns, to_ns - from_ns);
             device.by_node.insert(NodeId(*node), grown(*rate, from_ns, to_ns));
         }

@@ -188,6 +188,7 @@ impl Cells {
     fn push<R>(&mut self, get: &Get<R>, row: &R) {
         match (self, get) {
             (Cells::Ints(cells), Get::Int(get) | Get::Time(get)) => cells.push(get(row)),
+            (Cells::Ints(cells), Get::Listed(get, at)) => cells.push(get(row, *at)),
             (Cells::Floats(cells), Get::Float(get)) => cells.push(get(row)),
             (Cells::Flags(cells), Get::Flag(get)) => cells.push(get(row)),
             (Cells::Texts(cells), Get::Text(get)) => cells.push(get(row).as_deref()),

@@ -26,6 +26,8 @@ pub enum Kind {
 pub enum Get<R> {
     /// [`Kind::Int`]
     Int(fn(&R) -> Option<i64>),
+    /// [`Kind::Int`] at this place of a list.
+    Listed(fn(&R, usize) -> Option<i64>, usize),
     /// [`Kind::Time`]
     Time(fn(&R) -> Option<i64>),
     /// [`Kind::Float`]
@@ -42,7 +44,7 @@ impl<R> Get<R> {
     /// The type of its values.
     pub fn kind(&self) -> Kind {
         match self {
-            Get::Int(_) => Kind::Int,
+            Get::Int(_) | Get::Listed(..) => Kind::Int,
             Get::Time(_) => Kind::Time,
             Get::Float(_) => Kind::Float,
             Get::Flag(_) => Kind::Flag,

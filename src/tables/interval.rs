@@ -119,11 +119,6 @@ impl Interval {
         }
     }
 
-    /// The value, unless the host cannot measure this metric.
-    pub(super) fn unless_missing<R: 'static, T>(&self, metric: &Metric<R>, value: T) -> Option<T> {
-        self.snapshot.host_missing(metric.id).is_none().then_some(value)
-    }
-
     /// The values of a metric by node.
     pub(super) fn by_node<R: 'static>(&self, metric: &Metric<R>, row: &R) -> Option<BTreeMap<u32, f64>> {
         match metric.read(row, &self.snapshot) {

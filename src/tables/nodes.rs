@@ -1,14 +1,13 @@
 //! Tables of NUMA nodes and of pairs of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::cells::RowGroup;
-use super::column::columns;
+use super::column::{Cell, Column, Get, columns};
 use super::interval::{Interval, LocatedSums};
 use crate::metric::located::Located;
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
-use crate::metric::{Metric, balancing, node, page_migrations};
-use crate::model::event::Role;
+use crate::metric::node_amounts::{NODE_AMOUNTS, NodeNow, Number};
 use crate::model::sample::Flow;
 use crate::model::units::NodeId;
 use crate::snapshot::Node;
@@ -21,61 +20,30 @@ pub(super) struct NodeRow {
 }
 
 impl NodeRow {
-    fn node(&self) -> &Node {
-        &self.interval.snapshot.nodes[self.at]
-    }
-
-    /// A value of the node, unless the host cannot measure this metric.
-    fn known(&self, metric: &Metric<Node>, value: u64) -> Option<u64> {
-        self.interval.unless_missing(metric, value)
-    }
-
-    fn events(&self, role: Role) -> Option<f64> {
-        self.interval.events(&self.node().slots, role)
-    }
-
-    /// `None` where the kernel does not say: both are zero then.
-    fn watermark(&self, bytes: u64) -> Option<u64> {
-        let raw = &self.node().raw;
-        self.known(&node::WATERMARK_DISTANCE_PCT, bytes)
-            .filter(|_| raw.low_watermark_bytes > 0 || raw.managed_bytes > 0)
+    /// An amount of [`NODE_AMOUNTS`]; `None` where the host cannot measure it.
+    fn amount(&self, at: usize) -> Option<i64> {
+        let snapshot = &self.interval.snapshot;
+        let (_, metric) = NODE_AMOUNTS[at].column?;
+        if metric.is_some_and(|metric| snapshot.host_missing(metric.id).is_some()) {
+            return None;
+        }
+        let now = NodeNow { node: &snapshot.nodes[self.at], snapshot, located: self.located, cpu_s: None };
+        match (NODE_AMOUNTS[at].value)(now)? {
+            Number::Whole(whole) => whole.cell(),
+            Number::Scaled(scaled) => scaled.cell(),
+        }
     }
 }
 
-columns! {
-    pub(super) NODES of NodeRow: row => {
-        "node" Int row.node().raw.id;
-        "cpus" Int row.node().cpus;
-        "busy_ns" Int row.node().busy_ns;
-        "irq_ns" Int row.known(&node::IRQ_PCT, row.node().irq_ns);
-        "cycles" Int row.events(Role::Cycles);
-        "instructions" Int row.events(Role::Instructions);
-        "lma" Int row.events(Role::Lma);
-        "rma" Int row.events(Role::Rma);
-        "located_ns" Int row.located.map(|located| located.run_ns);
-        "remote_ns" Int row.located.map(|located| located.remote_ns);
-        "mem_total_bytes" Int row.known(&node::MEM_TOTAL_BYTES, row.node().raw.mem_total_bytes);
-        "mem_free_bytes" Int row.known(&node::MEM_FREE_BYTES, row.node().raw.mem_free_bytes);
-        "mem_file_bytes" Int row.known(&node::MEM_FILE_BYTES, row.node().raw.mem_file_bytes);
-        "mem_anon_bytes" Int row.known(&node::MEM_ANON_BYTES, row.node().raw.mem_anon_bytes);
-        "mem_slab_bytes" Int row.known(&node::MEM_SLAB_BYTES, row.node().raw.mem_slab_bytes);
-        "low_watermark_bytes" Int row.watermark(row.node().raw.low_watermark_bytes);
-        "managed_bytes" Int row.watermark(row.node().raw.managed_bytes);
-        "numa_hit" Int row.known(&node::NUMA_HIT_PER_S, row.node().pages.numa_hit);
-        "numa_miss" Int row.known(&node::NUMA_MISS_PER_S, row.node().pages.numa_miss);
-        "numa_foreign" Int row.known(&node::NUMA_FOREIGN_PER_S, row.node().pages.numa_foreign);
-        "interleave_hit" Int row.known(&node::INTERLEAVE_HIT_PER_S, row.node().pages.interleave_hit);
-        "local_node" Int row.known(&node::LOCAL_NODE_PER_S, row.node().pages.local_node);
-        "other_node" Int row.known(&node::OTHER_NODE_PER_S, row.node().pages.other_node);
-        "kswapd_pages" Int row.known(&node::KSWAPD_PAGES_PER_S, row.node().kswapd_pages);
-        "direct_pages" Int row.known(&node::DIRECT_RECLAIM_PAGES_PER_S, row.node().direct_pages);
-        "node_reclaims" Int row.known(&node::NODE_RECLAIM_PER_S, row.node().node_reclaims);
-        "hint_faults" Int row.node().hints.and_then(|hints| row.known(&balancing::NODE_HINT_FAULTS, hints.faults));
-        "hint_remote" Int row.node().hints.and_then(|hints| row.known(&balancing::NODE_HINT_REMOTE_PCT, hints.remote));
-        "pages_in" Int row.known(&page_migrations::PAGES_IN, row.node().pages_in);
-        "pages_out" Int row.known(&page_migrations::PAGES_OUT, row.node().pages_out);
-    }
-}
+/// The id of a node, and amounts that have a column.
+pub(super) static NODES: LazyLock<Vec<Column<NodeRow>>> = LazyLock::new(|| {
+    let id = Get::Int(|row: &NodeRow| row.interval.snapshot.nodes[row.at].raw.id.cell());
+    let amounts = NODE_AMOUNTS.iter().enumerate();
+    let amounts = amounts.filter_map(|(at, amount)| {
+        Some(Column { name: amount.column?.0, get: Get::Listed(NodeRow::amount, at) })
+    });
+    std::iter::once(Column { name: "node", get: id }).chain(amounts).collect()
+});
 
 /// A pair of nodes in the interval.
 pub(super) struct PairRow {
@@ -108,7 +76,7 @@ pub(super) fn add(
     for (at, node) in interval.snapshot.nodes.iter().enumerate() {
         let located = located.nodes.get(&(node.raw.id as usize)).copied();
         if let Some(nodes) = &mut nodes {
-            nodes.push(&interval.stamp, NODES, &NodeRow { interval: Arc::clone(interval), at, located });
+            nodes.push(&interval.stamp, &NODES, &NodeRow { interval: Arc::clone(interval), at, located });
         }
         if let Some(matrix) = &mut matrix {
             pairs(interval, node, |pair| matrix.push(&interval.stamp, MATRIX, &pair));

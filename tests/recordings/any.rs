@@ -16,6 +16,7 @@ use numatop_ng::model::access::{
 };
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::disks::{DiskUse, DisksUsed};
+use numatop_ng::model::inputs::Inputs;
 use numatop_ng::model::interrupts::{DeviceInterrupts, Interrupts};
 use numatop_ng::model::sample::{
     Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, HugeNode, HugePages, MachineRaw,
@@ -209,7 +210,7 @@ fn interrupts() -> impl Strategy<Value = Interrupts> {
         over_ns,
         by_node,
     });
-    btree_map("[0-9a-f:.]{0,12}", device, 0..3)
+    btree_map("[0-9a-f:.]{0,12}", device.prop_map(Arc::new), 0..3)
 }
 
 /// No counter gets to the last number that there is.
@@ -504,7 +505,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 machine,
                 flows,
                 page_flows,
-                interrupts: Arc::new(interrupts),
+                inputs: Inputs { interrupts: Arc::new(interrupts) },
                 lost,
                 exit_lost_ns,
                 own: SelfUsage { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },

@@ -1,6 +1,7 @@
 //! Recordings: everything that was written comes back, and damage costs only what it hits.
 
 mod any;
+mod bytes;
 mod commands;
 mod cost;
 mod damage;

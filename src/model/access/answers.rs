@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::class::AccessClass;
 use super::latency::Latencies;
+use crate::model::coded::{Count, Counted, coded};
 
 /// Accesses of a process or a mapping. Their shares are those of sampled accesses: never of time, and never those of a
 /// clock.
@@ -27,6 +28,9 @@ pub struct MemoryAnswers {
     /// Latencies of those that have one.
     pub latencies: Latencies,
 }
+
+coded!(Answers { classes: Counted, local, remote });
+coded!(MemoryAnswers { accesses: Count, latencies });
 
 impl MemoryAnswers {
     fn add_all(&mut self, more: &MemoryAnswers) {

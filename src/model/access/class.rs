@@ -2,6 +2,9 @@
 
 #![warn(missing_docs)]
 
+use crate::model::coded::varint::Malformed;
+use crate::model::coded::{Coded, In, Out};
+
 /// The place that answered an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessClass {
@@ -35,6 +38,18 @@ pub enum AccessClass {
     LevelUnknown,
     /// Nothing is known.
     Unknown,
+}
+
+/// Its number among all; a later version may know more of them.
+impl Coded for AccessClass {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        out.number(AccessClass::ALL.iter().position(|one| one == self).unwrap_or(0) as u64);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<AccessClass, Malformed> {
+        let class = AccessClass::ALL.get(input.count(u32::MAX as usize)?);
+        Ok(class.copied().unwrap_or(AccessClass::Unknown))
+    }
 }
 
 impl AccessClass {

@@ -4,6 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::model::coded::varint::Malformed;
+use crate::model::coded::{Codec, Coded, Counted, In, Out};
+
 /// Steps in which a latency doubles: each is 1/16 of where the doubling begins, 6 % wide at most.
 const STEPS: u64 = 16;
 /// 2 to the power of this is [`STEPS`].
@@ -12,6 +15,19 @@ const SHIFT: u32 = 4;
 /// Latencies in cycles, up to 2³² - 1, with a relative error of 3 % at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies(BTreeMap<u16, u64>);
+
+/// Steps that have loads, and their loads.
+impl Coded for Latencies {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        Counted::put(&self.0, out);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<Latencies, Malformed> {
+        let steps: BTreeMap<u16, u64> = Counted::get(input)?;
+        let exists = steps.keys().all(|at| *at <= step(u32::MAX));
+        exists.then_some(Latencies(steps)).ok_or(Malformed("a latency cannot be"))
+    }
+}
 
 impl Latencies {
     /// Adds one load.
@@ -22,20 +38,6 @@ impl Latencies {
     /// Adds all loads of `more`.
     pub fn add_all(&mut self, more: &Latencies) {
         more.0.iter().for_each(|(step, loads)| *self.0.entry(*step).or_default() += loads);
-    }
-
-    /// Steps that have loads, and their loads: for recordings.
-    pub fn steps(&self) -> impl Iterator<Item = (u16, u64)> {
-        self.0.iter().map(|(step, loads)| (*step, *loads))
-    }
-
-    /// Puts so many loads into a step; false where no such step is.
-    pub fn set(&mut self, at: u16, loads: u64) -> bool {
-        let exists = at <= step(u32::MAX);
-        if exists {
-            self.0.insert(at, loads);
-        }
-        exists
     }
 
     /// Loads in it.

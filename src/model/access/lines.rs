@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use crate::model::coded::varint::Malformed;
+use crate::model::coded::{Count, Numbered, coded};
 use crate::model::stacks::Function;
 use crate::model::units::NodeId;
 
@@ -70,6 +72,21 @@ pub struct LineSide {
     /// Loads among them that the cache of another node answered.
     pub far: u64,
 }
+
+coded!(ContendedLines { loads: Count, listed });
+
+// A later version may list more of both than this one.
+coded!(
+    ContendedLine { mapping: Numbered, page_node, loads: Count, far: Count, stores: Count, sides },
+    most 1000, "contended lines"
+);
+coded!(
+    LineSide { store, offset, cpu_node, samples: Count, far: Count, function },
+    most 1000, "sides of a contended line",
+    check |side: &LineSide| {
+        (side.offset < 1 << LINE_SHIFT).then_some(()).ok_or(Malformed("an access begins beyond its line"))
+    }
+);
 
 impl ContendedLine {
     /// Bytes at which it is loaded or stored to, as far as listed, in their order.

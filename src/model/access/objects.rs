@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ByNodes;
+use crate::model::coded::varint::Malformed;
+use crate::model::coded::{Codec, Coded, Count, Counted, In, MAX_NODES, Numbered, Out, coded};
 use crate::model::stacks::Function;
 use crate::model::units::NodeId;
 
@@ -36,6 +38,37 @@ pub struct Object {
     pub by_node: ByNodes,
     /// Followed samples in it, as in [`super::MappingUse::next_by_node`].
     pub next_by_node: ByNodes,
+}
+
+// A later version may list more than this one.
+coded!(
+    Object {
+        mapping: Numbered,
+        functions,
+        touched_on: TouchedOn,
+        by_node: Counted,
+        next_by_node: Counted,
+    },
+    most 1000, "objects of a process"
+);
+
+/// Counts by node, which is written as one that may be absent.
+struct TouchedOn;
+
+impl Codec<BTreeMap<NodeId, u64>> for TouchedOn {
+    fn put<'v>(touched: &'v BTreeMap<NodeId, u64>, out: &mut Out<'v>) {
+        out.map(touched, (MAX_NODES, "nodes"), |out, node, count| {
+            NodeId::put_option(Some(node), out);
+            Count::put(count, out);
+        });
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<BTreeMap<NodeId, u64>, Malformed> {
+        input.map(MAX_NODES, |input| {
+            let node = NodeId::get_option(input)?.ok_or(Malformed("a node is not there"))?;
+            Ok((node, Count::get(input)?))
+        })
+    }
 }
 
 impl Object {

@@ -38,7 +38,7 @@ impl LiveSource {
         }
         self.tasks.follow(&topology)?;
         Arc::make_mut(&mut self.host).topology = store::with_costs(&self.profile, topology);
-        self.irq_turn.begin_again();
+        self.turns.begin_again();
         self.say_missing();
         if let Some(hot) = &mut self.hot {
             hot.follow(&now)?;

@@ -61,7 +61,7 @@ impl LiveSource {
     }
 
     fn failed(&self) -> usize {
-        self.machine.missing().len() + self.probes.missing().len()
+        self.machine.missing().len() + self.probes.missing().len() + self.turns.missing().len()
     }
 
     /// The rules' reason stays where there is one: they know what to do about it.
@@ -69,7 +69,7 @@ impl LiveSource {
         let plan = plan(&self.check);
         let mut missing = needs::missing(|needs| Some(plan.obstacle(needs)?.missing.clone()));
         missing.extend(self.check.pmu.refused());
-        for of_probes in [self.machine.missing(), self.probes.missing()] {
+        for of_probes in [self.machine.missing(), self.probes.missing(), self.turns.missing()] {
             for (facility, why) in of_probes {
                 needs::add_missing(&mut missing, *facility, why);
             }

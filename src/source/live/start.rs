@@ -24,6 +24,7 @@ use crate::collect::self_usage;
 use crate::collect::spared::Spared;
 use crate::collect::table::TaskTable;
 use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
+use crate::collect::turns::Turns;
 use crate::container::asked::AskedNames;
 use crate::container::groups::CgroupTracker;
 use crate::container::select::Unmatched;
@@ -132,7 +133,7 @@ impl LiveSource {
             check,
             online,
             spared,
-            irq_turn: Default::default(),
+            turns: Turns::default(),
             lacking: 0,
             failed_reads: BTreeMap::new(),
             notes,

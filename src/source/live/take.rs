@@ -1,12 +1,13 @@
 //! A sample of the running machine: the order in which its parts are read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 
-use super::LiveSource;
 use super::hotplug::online_now;
+use super::{LiveSource, ROOT};
 use crate::collect::parsed::parse;
 use crate::collect::probes::Readings;
 use crate::collect::round::Round;
@@ -96,7 +97,7 @@ impl LiveSource {
             machine: Some(machine.state),
             flows,
             page_flows,
-            interrupts: self.irq_turn.interrupts(),
+            inputs: self.turns.inputs(),
             lost: self.sched.states().lost(&self.host.topology),
             exit_lost_ns: self.table.in_no_row(self.tasks.exit_lost_ns()?),
             own,
@@ -114,7 +115,7 @@ impl LiveSource {
     pub(super) fn bring_up_to_date(&mut self) -> Result<Duration> {
         let began = Instant::now();
         self.follow_hotplug()?;
-        self.follow_interrupts();
+        self.turns.follow(Path::new(ROOT), &mut self.host, clock::mono_ns(), &mut self.notes);
         self.settle_events();
         self.follow_balancing();
         self.charge_running()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::analysis::filter::{self, RowFilter};
 use crate::metric::{Metric, Value, task};
 use crate::model::process::ProcessId;
-use crate::model::sample::{HostFacts, Sample, TaskRaw, TaskRows};
+use crate::model::sample::{HostFacts, Sample, TaskRaw};
 use crate::record::pack::Rows;
 use crate::snapshot::{RowKind, SmtNeighbour, Snapshot, Task, beside, derive_tasks};
 use crate::tui::ring::Ring;
@@ -164,24 +164,7 @@ fn times(sample: &Sample) -> Sample {
         wall_ns: sample.wall_ns,
         mono_ns: sample.mono_ns,
         boot_ns: sample.boot_ns,
-        tasks: TaskRows::default(),
-        exited: Vec::new(),
-        cpus: Default::default(),
-        vm: None,
-        machine: None,
-        flows: vec![],
-        page_flows: vec![],
-        interrupts: Arc::default(),
-        nodes: Vec::new(),
-        lost: Default::default(),
-        exit_lost_ns: Vec::new(),
-        own: Default::default(),
-        groups: Default::default(),
-        placement: Arc::default(),
-        about: Arc::default(),
-        memory_use: None,
-        hot: None,
         names: Arc::clone(&sample.names),
-        notes: Vec::new(),
+        ..Sample::default()
     }
 }

@@ -3,28 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{LiveSource, ROOT};
-use crate::host::clock;
+use super::{Now, Part};
 use crate::host::topology::IrqCounts;
 use crate::model::interrupts::{DeviceInterrupts, Interrupts};
+use crate::model::sample::Missing;
 use crate::model::topology::{Device, Topology};
 use crate::model::units::NodeId;
 use crate::text::clean_str;
 
-/// A reading is followed by a rest of so many times its length, and of a second at least: a network card has two files for each of
-/// its queues.
-const REST: u32 = 499;
-const REST_LEAST: Duration = Duration::from_secs(1);
-
-/// The function that is read next, by its place among them, and when; the counts of all.
+/// The function that is read next, by its place among them; the counts of all.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct Devices {
     place: usize,
-    due: Option<Instant>,
     /// By the address of the function: CLOCK_MONOTONIC of the last reading, and its counts.
     before: BTreeMap<String, (u64, IrqCounts)>,
     interrupts: Arc<Interrupts>,
@@ -32,29 +25,25 @@ pub(super) struct Turn {
     refused: BTreeSet<String>,
 }
 
-impl LiveSource {
-    /// Reads again the interrupts of one device, each in its turn. On machines with one node none of them is far from its device.
-    pub(super) fn follow_interrupts(&mut self) {
-        let began = Instant::now();
-        if self.host.topology.nodes.len() < 2 || self.irq_turn.due.is_some_and(|due| began < due) {
-            return;
+impl Part for Devices {
+    /// Reads again the interrupts of one device. On machines with one node none of them is far from its device.
+    fn read(&mut self, now: Now<'_>) -> Result<(), Missing> {
+        if now.host.topology.nodes.len() < 2 {
+            return Ok(());
         }
-        let turn = &mut self.irq_turn;
-        if let Some(topology) =
-            turn.next(Path::new(ROOT), &self.host.topology, clock::mono_ns(), &mut self.notes)
-        {
-            Arc::make_mut(&mut self.host).topology = topology;
+        if let Some(topology) = self.next(now.root, &now.host.topology, now.mono_ns, now.notes) {
+            Arc::make_mut(now.host).topology = topology;
         }
-        self.irq_turn.due = Some(Instant::now() + REST_LEAST.max(began.elapsed() * REST));
+        now.inputs.interrupts = Arc::clone(&self.interrupts);
+        Ok(())
+    }
+
+    fn begin_again(&mut self) {
+        self.before.clear();
     }
 }
 
-impl Turn {
-    /// Interrupts of all devices, each as it was read last.
-    pub(super) fn interrupts(&self) -> Arc<Interrupts> {
-        Arc::clone(&self.interrupts)
-    }
-
+impl Devices {
     /// Reads lists and counts of the next device below `root`. Gives the topology with its lists as they are now; `None` where they
     /// are the same, or cannot be read, as those of a device that is going away.
     fn next(
@@ -108,15 +97,10 @@ impl Turn {
             let over_ns = now_ns - read_ns;
             let by_node = by_node(&counts, before, over_ns);
             let read = DeviceInterrupts { read_ns: now_ns, over_ns, by_node };
-            Arc::make_mut(&mut self.interrupts).insert(address.to_owned(), read);
+            Arc::make_mut(&mut self.interrupts).insert(address.to_owned(), Arc::new(read));
         }
         self.before.insert(address.to_owned(), (now_ns, counts));
         Ok(())
-    }
-
-    /// Forgets all counts: CPUs have come, gone, or changed their node.
-    pub(super) fn begin_again(&mut self) {
-        self.before.clear();
     }
 
     fn drop_counts(&mut self, address: &str) {
@@ -188,24 +172,24 @@ mod tests {
             tree.write(&format!("proc/irq/{}/effective_affinity_list", 30 + at), &format!("{cpu}\n"));
             count(30 + at, cpu.0, 7);
         }
-        let (mut turn, mut notes) = (Turn::default(), Vec::new());
+        let (mut turn, mut notes) = (Devices::default(), Vec::new());
         for _ in 0..devices.len() {
             if let Some(new) = turn.next(tree.root(), &topology, 1_000_000_000, &mut notes) {
                 topology = new;
             }
         }
-        assert!(turn.interrupts().is_empty(), "nothing was read twice");
+        assert!(turn.interrupts.is_empty(), "nothing was read twice");
         count(31, cpu.0, 3000);
         tree.write("proc/irq/31/effective_affinity_list", &format!("{cpu}\n"));
         let changed: Vec<Topology> = (0..devices.len())
             .filter_map(|_| turn.next(tree.root(), &topology, 3_000_000_000, &mut notes))
             .collect();
-        let read = turn.interrupts();
+        let read = Arc::clone(&turn.interrupts);
         tree.write("sys/kernel/irq/31/per_cpu_count", "0,0,30");
         for _ in 0..2 * devices.len() {
             turn.next(tree.root(), &topology, 5_000_000_000, &mut notes);
         }
-        let cut = turn.interrupts();
+        let cut = Arc::clone(&turn.interrupts);
         assert_eq!(changed.len(), 1);
         let lists: Vec<&Vec<NodeId>> = changed[0]
             .nodes
@@ -219,13 +203,13 @@ mod tests {
             over_ns: 2_000_000_000,
             by_node: [(moved_to, 3000)].into(),
         };
-        assert_eq!(read[&devices[1].1], moved);
+        assert_eq!(*read[&devices[1].1], moved);
         assert!(read[&devices[0].1].by_node.is_empty(), "the other one was silent: {read:?}");
         assert_eq!(cut.keys().collect::<Vec<_>>(), [&devices[0].1], "a list that was cut is no number");
         tree.clear();
         turn.next(tree.root(), &topology, 6_000_000_000, &mut notes);
         turn.next(tree.root(), &topology, 6_000_000_000, &mut notes);
-        assert!(turn.interrupts().is_empty(), "a device without a driver has no rate");
+        assert!(turn.interrupts.is_empty(), "a device without a driver has no rate");
         assert_eq!(notes.len(), 1, "it is said once: {notes:?}");
         assert!(notes[0].contains("sys/kernel/irq/31/per_cpu_count"), "{notes:?}");
     }

@@ -1,0 +1,593 @@
+//! Values as bytes and back: one trait, and a declaration for each struct. Recordings are made of them.
+//!
+//! Readers trust no byte: counts are checked before anything is allocated, and memory is taken from a budget ([`Room`]) in proportion
+//! to the bytes in the file. Writing counts the memory that reading takes, in the same implementation, so that every written sample
+//! can be read.
+
+mod room;
+mod since;
+pub mod varint;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use self::room::of_map;
+pub use self::room::{ENTRY, PER_BYTE, Room, fits, least_stored_for};
+pub use self::since::{Copied, Key, change, copied, get_changed, get_since, put_changed, put_since};
+use self::varint::{Bytes, Malformed, put, put_text};
+use crate::model::sample::Missing;
+use crate::model::units::NodeId;
+use crate::text::is_clean;
+
+/// Nodes of a machine: twice what Linux can be built for (NODES_SHIFT is at most 10).
+pub const MAX_NODES: usize = 2048;
+/// Pairs of nodes between which something went: all of 1,024 nodes.
+pub const MAX_FLOWS: usize = 1 << 20;
+/// Entries of a dictionary or of a list of notes.
+pub const MAX_NAMES: usize = 1 << 20;
+/// Bytes of a name or of a note. A cgroup path has at most 4,096.
+pub const MAX_TEXT: usize = 64 << 10;
+
+/// A sample is beyond what the format can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the sample has more {0} than a recording can hold")]
+pub struct TooLarge(pub &'static str);
+
+/// Bytes that are written.
+#[derive(Debug, Default)]
+pub struct Out<'v> {
+    /// Everything written so far.
+    pub bytes: Vec<u8>,
+    /// Memory that a reader takes from its [`Room`] for it.
+    pub needed: usize,
+    /// The first limit of readers that it is beyond.
+    pub beyond: Option<TooLarge>,
+    /// Texts that are written by number.
+    pub texts: Numbers<Cow<'v, str>>,
+}
+
+impl<'v> Out<'v> {
+    /// Writes a number.
+    pub fn number(&mut self, number: u64) {
+        put(&mut self.bytes, number);
+    }
+
+    /// Writes the length of a list of `many` things, of which readers take `most`.
+    pub fn count(&mut self, len: usize, most: usize, many: &'static str) {
+        if len > most {
+            self.beyond.get_or_insert(TooLarge(many));
+        }
+        self.number(len as u64);
+    }
+
+    /// Writes a text with its length.
+    pub fn text(&mut self, text: &str) {
+        if text.len() > MAX_TEXT {
+            self.beyond.get_or_insert(TooLarge("letters in a name"));
+        }
+        put_text(&mut self.bytes, text);
+    }
+
+    /// Notes that a reader takes `count` times `bytes` of memory beside those that the bytes themselves stand for.
+    pub fn take(&mut self, count: usize, bytes: usize) {
+        self.needed = self.needed.saturating_add(count.saturating_mul(bytes));
+    }
+
+    /// Writes a map, key and value by key and value.
+    pub fn map<K, V>(
+        &mut self,
+        map: &'v BTreeMap<K, V>,
+        (most, many): (usize, &'static str),
+        mut entry: impl FnMut(&mut Out<'v>, &'v K, &'v V),
+    ) {
+        self.count(map.len(), most, many);
+        self.take(1, of_map(map.len()));
+        map.iter().for_each(|(key, value)| entry(self, key, value));
+    }
+}
+
+/// Bytes to read, and the memory that there is for what is read.
+#[derive(Debug)]
+pub struct In<'b, 'r> {
+    /// The rest to read.
+    pub bytes: Bytes<'b>,
+    /// Memory that is left.
+    pub room: &'r mut Room,
+    /// Texts that are written by number.
+    pub texts: &'r [&'b str],
+}
+
+impl<'b> Deref for In<'b, '_> {
+    type Target = Bytes<'b>;
+
+    fn deref(&self) -> &Bytes<'b> {
+        &self.bytes
+    }
+}
+
+impl<'b> DerefMut for In<'b, '_> {
+    fn deref_mut(&mut self) -> &mut Bytes<'b> {
+        &mut self.bytes
+    }
+}
+
+impl<'b, 'r> In<'b, 'r> {
+    /// Reads `bytes` into `room`.
+    pub fn new(bytes: Bytes<'b>, room: &'r mut Room) -> In<'b, 'r> {
+        In { bytes, room, texts: &[] }
+    }
+
+    /// Whether everything was read.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.0.is_empty()
+    }
+
+    /// All bytes that are left; none is left here.
+    pub fn rest(&mut self) -> Bytes<'b> {
+        std::mem::replace(&mut self.bytes, Bytes(&[]))
+    }
+
+    /// A text that may be shown as it is.
+    ///
+    /// # Errors
+    /// It is something else, or no terminal should see it.
+    pub fn clean(&mut self) -> Result<&'b str, Malformed> {
+        let text = self.text(MAX_TEXT)?;
+        if is_clean(text) { Ok(text) } else { Err(Malformed("a name cannot be shown")) }
+    }
+
+    /// Reads a map that [`Out::map`] wrote.
+    ///
+    /// # Errors
+    /// It is something else, or there is no room.
+    pub fn map<K: Ord, V>(
+        &mut self,
+        most: usize,
+        mut entry: impl FnMut(&mut In<'b, 'r>) -> Result<(K, V), Malformed>,
+    ) -> Result<BTreeMap<K, V>, Malformed> {
+        let count = self.count(most)?;
+        self.room.take(1, of_map(count))?;
+        let mut map = BTreeMap::new();
+        for _ in 0..count {
+            let (key, value) = entry(self)?;
+            map.insert(key, value);
+        }
+        Ok(map)
+    }
+
+    /// Reads a list with its length in front.
+    ///
+    /// # Errors
+    /// It is something else, or longer than `most`.
+    pub fn list<T>(
+        &mut self,
+        most: usize,
+        mut entry: impl FnMut(&mut In<'b, 'r>) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let count = self.count(most)?;
+        // Each entry takes a byte at least, so that it cannot be longer than its bytes.
+        let mut list = Vec::with_capacity(count.min(self.bytes.0.len() / 4 + 1));
+        for _ in 0..count {
+            list.push(entry(self)?);
+        }
+        Ok(list)
+    }
+}
+
+/// Numbers in the order of first use.
+#[derive(Debug)]
+pub struct Numbers<T> {
+    /// The values, by number.
+    pub list: Vec<T>,
+    known: HashMap<T, u64>,
+}
+
+impl<T> Default for Numbers<T> {
+    fn default() -> Self {
+        Numbers { list: Vec::new(), known: HashMap::new() }
+    }
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Numbers<T> {
+    /// The number of a value.
+    pub fn of(&mut self, value: T) -> u64 {
+        if let Some(number) = self.known.get(&value) {
+            return *number;
+        }
+        let number = self.list.len() as u64;
+        self.list.push(value.clone());
+        self.known.insert(value, number);
+        number
+    }
+}
+
+/// A value with one form as bytes.
+pub trait Coded: Sized {
+    /// Entries of a list of them at most, and what they are.
+    const MOST: (usize, &'static str) = (MAX_NAMES, "names");
+
+    /// Writes it.
+    fn put<'v>(&'v self, out: &mut Out<'v>);
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The bytes are something else, or there is no room.
+    fn get(input: &mut In<'_, '_>) -> Result<Self, Malformed>;
+
+    /// Writes one that may be absent.
+    fn put_option<'v>(this: Option<&'v Self>, out: &mut Out<'v>) {
+        out.number(this.is_some().into());
+        this.into_iter().for_each(|this| this.put(out));
+    }
+
+    /// Reads one that may be absent.
+    ///
+    /// # Errors
+    /// As [`Coded::get`].
+    fn get_option(input: &mut In<'_, '_>) -> Result<Option<Self>, Malformed> {
+        (input.count(1)? == 1).then(|| Self::get(input)).transpose()
+    }
+}
+
+/// The form of a field that is not written as all of its type are.
+pub trait Codec<T> {
+    /// Writes a value.
+    fn put<'v>(value: &'v T, out: &mut Out<'v>);
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// As [`Coded::get`].
+    fn get(input: &mut In<'_, '_>) -> Result<T, Malformed>;
+}
+
+/// As all of the type are written.
+pub struct Plain;
+
+impl<T: Coded> Codec<T> for Plain {
+    fn put<'v>(value: &'v T, out: &mut Out<'v>) {
+        value.put(out);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<T, Malformed> {
+        T::get(input)
+    }
+}
+
+/// A text by its number among the texts.
+pub struct Numbered;
+
+impl Numbered {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// There is no text of this number, or no room.
+    pub fn read<'b>(input: &mut In<'b, '_>, number: u64) -> Result<&'b str, Malformed> {
+        let text = usize::try_from(number).ok().and_then(|at| input.texts.get(at)).copied();
+        let text = text.ok_or(Malformed("a text is not there"))?;
+        input.room.take(1, text.len())?;
+        Ok(text)
+    }
+
+    /// Writes a text.
+    pub fn write<'v>(text: impl Into<Cow<'v, str>>, first: u64, out: &mut Out<'v>) {
+        let text = text.into();
+        out.take(1, text.len());
+        let number = out.texts.of(text);
+        out.number(first + number);
+    }
+}
+
+impl Codec<String> for Numbered {
+    fn put<'v>(value: &'v String, out: &mut Out<'v>) {
+        Numbered::write(value, 0, out);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<String, Malformed> {
+        let number = input.number()?;
+        Numbered::read(input, number).map(str::to_string)
+    }
+}
+
+/// 0 is none.
+impl Codec<Option<String>> for Numbered {
+    fn put<'v>(value: &'v Option<String>, out: &mut Out<'v>) {
+        match value {
+            Some(text) => Numbered::write(text, 1, out),
+            None => out.number(0),
+        }
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<Option<String>, Malformed> {
+        let number = input.number()?.checked_sub(1);
+        number.map(|number| Numbered::read(input, number).map(str::to_string)).transpose()
+    }
+}
+
+/// A count of the last ten seconds: sums of them stay in range whatever a file says.
+pub struct Count;
+
+impl Codec<u64> for Count {
+    fn put<'v>(value: &'v u64, out: &mut Out<'v>) {
+        out.number((*value).min(u32::MAX.into()));
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<u64, Malformed> {
+        Ok(input.count(u32::MAX as usize)? as u64)
+    }
+}
+
+/// Copies count half a sample for each side.
+const PARTS: f64 = 2.0;
+
+impl Codec<f64> for Count {
+    fn put<'v>(value: &'v f64, out: &mut Out<'v>) {
+        out.number(((value * PARTS).round() as u64).min(u32::MAX.into()));
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<f64, Malformed> {
+        Ok(input.count(u32::MAX as usize)? as f64 / PARTS)
+    }
+}
+
+/// A map whose values are [`Count`].
+pub struct Counted;
+
+impl<K: Coded + Ord, V> Codec<BTreeMap<K, V>> for Counted
+where
+    Count: Codec<V>,
+{
+    fn put<'v>(value: &'v BTreeMap<K, V>, out: &mut Out<'v>) {
+        out.map(value, K::MOST, |out, key, count| {
+            key.put(out);
+            Count::put(count, out);
+        });
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<BTreeMap<K, V>, Malformed> {
+        input.map(K::MOST.0, |input| Ok((K::get(input)?, Count::get(input)?)))
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(/// Lists of bare numbers have one for each node. An absent one is 0, others are one more.
+        impl Coded for $number {
+            const MOST: (usize, &'static str) = (MAX_NODES, "nodes");
+
+            fn put<'v>(&'v self, out: &mut Out<'v>) {
+                out.number((*self).into());
+            }
+
+            fn get(input: &mut In<'_, '_>) -> Result<$number, Malformed> {
+                <$number>::try_from(input.number()?).map_err(|_| Malformed("a number is out of range"))
+            }
+
+            fn put_option<'v>(this: Option<&'v $number>, out: &mut Out<'v>) {
+                out.number(this.map_or(0, |number| u64::from(*number).wrapping_add(1)));
+            }
+
+            fn get_option(input: &mut In<'_, '_>) -> Result<Option<$number>, Malformed> {
+                let number = input.number()?.checked_sub(1).map(<$number>::try_from).transpose();
+                number.map_err(|_| Malformed("a number is out of range"))
+            }
+        })*
+    };
+}
+
+numbers!(u64, u32, u16, u8);
+
+impl Coded for i64 {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        out.number(*self as u64);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<i64, Malformed> {
+        Ok(input.number()? as i64)
+    }
+}
+
+impl Coded for bool {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        out.number((*self).into());
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<bool, Malformed> {
+        Ok(input.count(1)? == 1)
+    }
+}
+
+impl Coded for NodeId {
+    const MOST: (usize, &'static str) = (MAX_NODES, "nodes");
+
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        self.0.put(out);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<NodeId, Malformed> {
+        u32::get(input).map(NodeId)
+    }
+
+    fn put_option<'v>(this: Option<&'v NodeId>, out: &mut Out<'v>) {
+        u32::put_option(this.map(|node| &node.0), out);
+    }
+
+    fn get_option(input: &mut In<'_, '_>) -> Result<Option<NodeId>, Malformed> {
+        Ok(input.count(MAX_NODES)?.checked_sub(1).map(|node| NodeId(node as u32)))
+    }
+}
+
+/// Text that may be shown as it is.
+impl Coded for String {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        out.text(self);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<String, Malformed> {
+        input.clean().map(str::to_string)
+    }
+}
+
+impl<T: Coded> Coded for Option<T> {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        T::put_option(self.as_ref(), out);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<Option<T>, Malformed> {
+        T::get_option(input)
+    }
+}
+
+impl<T: Coded> Coded for Arc<T> {
+    const MOST: (usize, &'static str) = T::MOST;
+
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        T::put(self, out);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<Arc<T>, Malformed> {
+        T::get(input).map(Arc::new)
+    }
+}
+
+impl<T: Coded> Coded for Vec<T> {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        out.count(self.len(), T::MOST.0, T::MOST.1);
+        self.iter().for_each(|entry| entry.put(out));
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<Vec<T>, Malformed> {
+        input.list(T::MOST.0, T::get)
+    }
+}
+
+impl<K: Coded + Ord, V: Coded> Coded for BTreeMap<K, V> {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        out.map(self, K::MOST, |out, key, value| {
+            key.put(out);
+            value.put(out);
+        });
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<BTreeMap<K, V>, Malformed> {
+        input.map(K::MOST.0, <(K, V)>::get)
+    }
+}
+
+impl<A: Coded, B: Coded> Coded for (A, B) {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<(A, B), Malformed> {
+        Ok((A::get(input)?, B::get(input)?))
+    }
+}
+
+impl<T: Coded + Copy + Default, const N: usize> Coded for [T; N] {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        self.iter().for_each(|entry| entry.put(out));
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<[T; N], Malformed> {
+        let mut all = [T::default(); N];
+        for entry in &mut all {
+            *entry = T::get(input)?;
+        }
+        Ok(all)
+    }
+}
+
+/// 1 and the value, or 0 and the reason as JSON.
+impl<T: Coded> Coded for Result<T, Missing> {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        out.number(self.is_ok().into());
+        match self {
+            Ok(value) => value.put(out),
+            Err(missing) => out.text(&json(missing)),
+        }
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<Result<T, Missing>, Malformed> {
+        match input.count(1)? {
+            1 => T::get(input).map(Ok),
+            _ => missing(input.text(MAX_TEXT)?).map(Err),
+        }
+    }
+}
+
+/// A reason as JSON.
+pub fn json(missing: &Missing) -> String {
+    serde_json::to_string(missing).expect("plain data becomes JSON")
+}
+
+/// A reason that was written as JSON.
+///
+/// # Errors
+/// It is something else, or no terminal should see it.
+pub fn missing(text: &str) -> Result<Missing, Malformed> {
+    let missing: Missing =
+        serde_json::from_str(text).map_err(|_| Malformed("why something is missing cannot be understood"))?;
+    if is_clean(&missing.to_string()) {
+        Ok(missing)
+    } else {
+        Err(Malformed("why something is missing cannot be shown"))
+    }
+}
+
+/// Memory that a struct with this many fields takes beyond what the bytes of its fields stand for: each is a byte at least.
+pub const fn beyond_bytes<T>(fields: usize) -> usize {
+    // Shared ones have two counters.
+    (size_of::<T>() + 2 * size_of::<usize>()).saturating_sub(fields * PER_BYTE)
+}
+
+/// A value at the end of a section or a struct: no byte is none.
+pub struct Tail;
+
+impl<T: Coded> Codec<Option<T>> for Tail {
+    fn put<'v>(value: &'v Option<T>, out: &mut Out<'v>) {
+        value.iter().for_each(|value| value.put(out));
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<Option<T>, Malformed> {
+        (!input.is_empty()).then(|| T::get(input)).transpose()
+    }
+}
+
+/// Makes a struct [`Coded`]: its fields one after the other, in this order. `field: Codec` writes a field in another form. `rest`
+/// says that fields that are not listed are their default, `most` how many of them a list has at most, `check` whether a value that
+/// was read can be.
+macro_rules! coded {
+    ($row:ty { $($field:ident $(: $codec:ty)?),+ $(,)? }
+        $(, rest $rest:expr)? $(, most $most:expr, $many:literal)? $(, check $check:expr)?) => {
+        impl $crate::model::coded::Coded for $row {
+            $(const MOST: (usize, &'static str) = ($most, $many);)?
+
+            fn put<'v>(&'v self, out: &mut $crate::model::coded::Out<'v>) {
+                out.take(1, $crate::model::coded::beyond_bytes::<$row>([$(stringify!($field)),+].len()));
+                $(<$crate::model::coded::coded!(@codec $($codec)?) as $crate::model::coded::Codec<_>>::put(&self.$field, out);)+
+            }
+
+            fn get(
+                input: &mut $crate::model::coded::In<'_, '_>,
+            ) -> Result<$row, $crate::model::coded::varint::Malformed> {
+                input.room.take(1, $crate::model::coded::beyond_bytes::<$row>([$(stringify!($field)),+].len()))?;
+                type Row = $row;
+                let row = Row {
+                    $($field: <$crate::model::coded::coded!(@codec $($codec)?) as $crate::model::coded::Codec<_>>::get(input)?,)+
+                    $(..$rest)?
+                };
+                $($check(&row)?;)?
+                Ok(row)
+            }
+        }
+    };
+    (@codec) => { $crate::model::coded::Plain };
+    (@codec $codec:ty) => { $codec };
+}
+
+pub(crate) use coded;

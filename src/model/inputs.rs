@@ -1,0 +1,116 @@
+//! Parts of the machine that are read in turns, one line for each: samples, snapshots and recordings have them by this list.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::coded::varint::Malformed;
+use super::coded::{In, Out, get_changed, put_changed};
+use super::facility::Facility;
+use super::interrupts::DeviceInterrupts;
+
+/// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of recordings and stays
+/// for ever, as the name does; 27 is the next one. The facility is missing in recordings without it.
+macro_rules! inputs {
+    ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
+        /// The last reading of each part, shared between samples as long as it is the same.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Inputs {
+            $($(#[$doc])* pub $name: Arc<BTreeMap<$key, Arc<$value>>>,)*
+        }
+
+        /// All parts.
+        pub static INPUTS: &[Input] = &[$(Input {
+            tag: $tag,
+            name: stringify!($name),
+            facility: $facility,
+            put: |now, base, out| put_changed(out, base.map(|base| &base.$name), &now.$name),
+            get: |input, base, inputs| {
+                inputs.$name = get_changed(input, base.map(|base| &base.$name))?;
+                Ok(())
+            },
+        }),*];
+    };
+}
+
+inputs! {
+    /// Interrupts of devices by node, by the address of the PCI function as [`crate::model::topology::Device::pci`] has it. A
+    /// function is there once its counts were read twice. Empty where there is one node.
+    interrupts: String => DeviceInterrupts = 24, Facility::DeviceIrqs;
+}
+
+/// A part in recordings: entries that differ from those of the keyframe.
+pub struct Input {
+    /// Its section.
+    pub tag: u8,
+    /// Its name in heads.
+    pub name: &'static str,
+    /// The facility that recordings without it have not kept.
+    pub facility: Facility,
+    /// Writes what differs from a keyframe; nothing where nothing does.
+    pub put: for<'v> fn(&'v Inputs, Option<&'v Inputs>, &mut Out<'v>),
+    /// Reads it.
+    pub get: fn(&mut In<'_, '_>, Option<&Inputs>, &mut Inputs) -> Result<(), Malformed>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::coded::Room;
+    use crate::model::coded::varint::Bytes;
+    use crate::model::units::NodeId;
+
+    fn interrupts(count: u64) -> Inputs {
+        let device = |nodes: &[(u32, u64)]| DeviceInterrupts {
+            read_ns: 1 << 50,
+            over_ns: 3_000_000_000,
+            by_node: nodes.iter().map(|(node, count)| (NodeId(*node), *count)).collect(),
+        };
+        let all = [("0000:3b:00.0", device(&[(0, count), (7, u64::MAX)])), ("0000:5e:00.1", device(&[]))];
+        let all = all.into_iter().map(|(address, device)| (address.to_owned(), Arc::new(device)));
+        Inputs { interrupts: Arc::new(all.collect()), ..Inputs::default() }
+    }
+
+    fn written(base: Option<&Inputs>, now: &Inputs) -> Vec<u8> {
+        let mut out = Out::default();
+        INPUTS.iter().for_each(|input| (input.put)(now, base, &mut out));
+        out.bytes
+    }
+
+    fn read(bytes: &[u8], base: Option<&Inputs>) -> Result<Inputs, Malformed> {
+        let mut room = Room::endless();
+        let mut input = In::new(Bytes(bytes), &mut room);
+        let mut inputs = Inputs::default();
+        INPUTS.iter().try_for_each(|one| (one.get)(&mut input, base, &mut inputs))?;
+        input.bytes.finish().map(|()| inputs)
+    }
+
+    #[test]
+    fn what_is_written_comes_back() {
+        let (key, none) = (interrupts(5), Inputs::default());
+        let length = |base, now: &Inputs| {
+            let bytes = written(base, now);
+            assert_eq!(read(&bytes, base).unwrap(), *now);
+            bytes.len()
+        };
+        for base in [None, Some(&key), Some(&none)] {
+            for now in [&key, &interrupts(6), &none] {
+                length(base, now);
+            }
+        }
+        assert_eq!(length(Some(&key), &interrupts(5)), 0, "the same is not written again");
+        let one = length(Some(&key), &interrupts(6));
+        assert!(one < length(None, &interrupts(6)), "a device that is as it was is not written: {one}");
+        assert_eq!(length(None, &none), 0, "machines without such devices have no byte");
+    }
+
+    #[test]
+    fn what_is_cut_or_cannot_be_shown_is_malformed() {
+        let bytes = written(None, &interrupts(300));
+        for length in 1..bytes.len() {
+            assert!(read(&bytes[..length], None).is_err(), "{length} of {} bytes", bytes.len());
+        }
+        let device = ("\x1b[2J".to_owned(), Arc::default());
+        let hostile = Inputs { interrupts: Arc::new([device].into()), ..Inputs::default() };
+        assert!(read(&written(None, &hostile), None).is_err());
+    }
+}
