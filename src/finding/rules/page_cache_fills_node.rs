@@ -41,10 +41,11 @@ pub(super) static RULE: Rule = Rule {
     tell,
 };
 
-/// The part of the node that is freed beyond the memory that then comes, and of that the part that is seen to stay free: others
+/// The part of the node that is freed beyond the memory that then comes, and of that the part that is seen to stay free: reclaim of a
+/// group takes more from other nodes than their share, and others
 /// read files meanwhile.
 const BEYOND: f64 = 0.075;
-const CHECKED: f64 = 0.67;
+const CHECKED: f64 = 0.4;
 
 /// The part of the page cache that is asked for at most.
 const CACHE_MOST: f64 = 0.9;
