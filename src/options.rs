@@ -343,6 +343,7 @@ pub fn recording(limits: &RecordLimits, path: &Path, interval: Duration) -> Resu
         max_bytes: limits.record_max_size.unwrap_or(RecordOptions::MAX_BYTES),
         max_age: limits.record_max_age,
         keep: Keep { top: limits.record_top.map(|top| top as usize), min_cpu_pct: limits.record_min_cpu },
+        lines: limits.record_cmdline.map(Into::into),
     })
 }
 

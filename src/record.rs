@@ -10,6 +10,7 @@ mod answers;
 mod by_policy;
 pub mod changes;
 pub mod columns;
+pub mod command_lines;
 mod copies;
 pub mod dir;
 mod files;

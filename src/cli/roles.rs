@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::parse;
 use crate::export::{FORMATS, Format};
+use crate::record::command_lines::Lines;
 
 /// Where output goes, and how much of it.
 #[derive(Args, Debug)]
@@ -296,6 +297,22 @@ pub struct StackArgs {
     pub hot_rate: u32,
 }
 
+/// Command lines in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LinesArg {
+    Redacted,
+    Full,
+}
+
+impl From<LinesArg> for Lines {
+    fn from(lines: LinesArg) -> Lines {
+        match lines {
+            LinesArg::Redacted => Lines::Redacted,
+            LinesArg::Full => Lines::Full,
+        }
+    }
+}
+
 pub(super) const RECORDING: &str = "Recording";
 
 /// Room that a recording may take, and rows that it leaves out.
@@ -313,6 +330,10 @@ pub struct RecordLimits {
     /// Record only the N busiest processes of each interval; the others become one row.
     #[arg(long, requires = "record", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub record_top: Option<u64>,
+
+    /// Record command lines, too: 'redacted' hides values that look secret, 'full' hides nothing.
+    #[arg(long, requires = "record", value_name = "LINES", num_args = 0..=1, require_equals = true, default_missing_value = "redacted")]
+    pub record_cmdline: Option<LinesArg>,
 
     /// Record only processes that use this much of a CPU; the others become one row.
     #[arg(long, requires = "record", value_name = "PERCENT", value_parser = parse::percent)]

@@ -16,8 +16,8 @@ pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
 use super::{
-    by_policy, columns, groups, huge_pages, interrupts, limits, machine, memory_use, names, placement,
-    policies, room, rows, stacks,
+    by_policy, columns, command_lines, groups, huge_pages, interrupts, limits, machine, memory_use, names,
+    placement, policies, room, rows, stacks,
 };
 use crate::model::sample::{CpuRaw, Flow, Hints, MachineRaw, NodeRaw, Sample, SelfUsage, TaskRows, VmStat};
 use crate::model::units::NodeId;
@@ -151,6 +151,9 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>,
         Section::Interrupts => {
             interrupts::encode(out, base.map(|base| &base.interrupts), &sample.interrupts);
         }
+        Section::CommandLines => {
+            command_lines::encode(out, base.map(|base| &base.command_lines), &sample.command_lines);
+        }
         Section::Stacks => stacks::encode(out, sample.hot.as_deref()),
         Section::MemoryUse => memory_use::encode(out, sample.memory_use.as_deref()),
         Section::KeyId => {
@@ -276,6 +279,7 @@ fn decode_rest(
     let handled = get(Section::Interrupts).unwrap_or(Bytes(&[]));
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
     let used = get(Section::MemoryUse).unwrap_or(Bytes(&[]));
+    let lines = get(Section::CommandLines).unwrap_or(Bytes(&[]));
 
     let mut times = get(Section::Times)?;
     let (wall_ns, mono_ns, boot_ns) = (times.number()? as i64, times.number()?, times.number()?);
@@ -328,6 +332,7 @@ fn decode_rest(
         groups: groups::decode(limits, base.map(|base| &base.groups), room)?,
         placement,
         about: Arc::default(),
+        command_lines: command_lines::decode(lines, base.map(|base| &base.command_lines), room)?,
         memory_use: memory_use::decode(used, room)?.map(Arc::new),
         hot: stacks::decode(sampled, room)?.map(Arc::new),
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,

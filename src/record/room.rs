@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::command_lines;
 use super::format::{MEMORY_MAX, memory_limit};
 use super::payload::Delta;
 use super::varint::Malformed;
@@ -228,7 +229,12 @@ pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize) -> u
             of_names(&names.users) + of_names(&names.cgroups) + names.groups.len() * ENTRY
         };
         let names = if Arc::ptr_eq(&base.names, &sample.names) { 0 } else { named(&base.names) };
-        names + of_losses(&base.lost) + (base.groups.len() + base.placement.len()) * ENTRY
+        let lines = if Arc::ptr_eq(&base.command_lines, &sample.command_lines) {
+            0
+        } else {
+            base.command_lines.len() * ENTRY
+        };
+        names + lines + of_losses(&base.lost) + (base.groups.len() + base.placement.len()) * ENTRY
     });
     raw * PER_BYTE
         + rows
@@ -239,6 +245,7 @@ pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize) -> u
         + sample.nodes.len() * of_row::<NodeRaw>()
         + of_devices(&sample.interrupts)
         + base.map_or(0, |base| of_devices(&base.interrupts))
+        + sample.command_lines.values().map(|line| command_lines::of_line(line)).sum::<usize>()
         + sample.hot.as_deref().map_or(0, of_news)
         + sample.memory_use.as_deref().map_or(0, of_uses)
 }

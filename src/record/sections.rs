@@ -49,9 +49,11 @@ pub(super) enum Section {
     ByPolicy = 25,
     /// Load averages of the machine.
     Load = 26,
+    /// Command lines of processes.
+    CommandLines = 27,
 }
 
-pub(super) const SECTIONS: [Section; 26] = [
+pub(super) const SECTIONS: [Section; 27] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -78,6 +80,7 @@ pub(super) const SECTIONS: [Section; 26] = [
     Section::Interrupts,
     Section::ByPolicy,
     Section::Load,
+    Section::CommandLines,
 ];
 
 impl Section {
@@ -98,6 +101,7 @@ impl Section {
             Section::Interrupts => Some(("interrupts", Some(Facility::DeviceIrqs))),
             Section::ByPolicy => Some(("by_policy", None)),
             Section::Load => Some(("load", None)),
+            Section::CommandLines => Some(("command_lines", None)),
             Section::PageFlows => Some(("page_flows", Some(Facility::PageFlows))),
             _ => None,
         }

@@ -313,6 +313,7 @@ mod tests {
             groups: BTreeMap::new(),
             placement: Default::default(),
             about: Default::default(),
+            command_lines: Default::default(),
             memory_use: None,
             hot: None,
             names: Arc::default(),

@@ -108,6 +108,7 @@ pub(crate) mod tests {
             groups: Default::default(),
             placement: Arc::default(),
             about: Arc::default(),
+            command_lines: Arc::default(),
             memory_use: None,
             hot: None,
             notes: notes.iter().map(ToString::to_string).collect(),

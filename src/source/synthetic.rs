@@ -198,6 +198,7 @@ impl Machine {
             groups: self.groups.clone(),
             placement: Arc::new(self.placements()),
             about: Arc::default(),
+            command_lines: Arc::default(),
             memory_use: None,
             hot: None,
             notes: std::mem::take(&mut self.notes),

@@ -4,7 +4,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::common;
+use crate::pages;
 use crate::program;
+use crate::scratch::Scratch;
 use common::screen::{draw, text};
 use common::{Machine, press};
 
@@ -228,4 +230,18 @@ fn without_a_number_of_intervals_it_runs_in_real_time() {
     let told: u64 = intervals.iter().sum();
     assert!(took.as_nanos() as u64 >= told - SECOND / 50, "{took:?} {intervals:?}");
     assert!(intervals.iter().all(|ns| ns % 10_000_000 == 0), "{intervals:?}");
+}
+
+#[test]
+fn command_lines_are_recorded_only_on_request() {
+    let scratch = Scratch::new();
+    let lines = |name: &str, flags: &[&str]| {
+        let path = scratch.join(name);
+        let path = pages::text(&path);
+        let words = [&["record", path, "--demo", "-n", "2"], flags].concat();
+        assert!(pages::numatop(&words).status.success());
+        pages::stdout(&["export", path, "--format", "csv", "--columns", "comm,cmdline"])
+    };
+    assert!(lines("with.nrec", &["--record-cmdline"]).contains("solver,numactl -N1 -m1 ./solver"));
+    assert!(!lines("without.nrec", &[]).contains("numactl"));
 }

@@ -179,6 +179,7 @@ fn times(sample: &Sample) -> Sample {
         groups: Default::default(),
         placement: Arc::default(),
         about: Arc::default(),
+        command_lines: Arc::default(),
         memory_use: None,
         hot: None,
         names: Arc::clone(&sample.names),

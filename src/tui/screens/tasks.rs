@@ -158,8 +158,9 @@ impl Tasks {
 
     /// Shows command lines in place of names, or names again.
     fn toggle_command_lines(&mut self, state: &mut State) {
-        if state.replay.is_some() {
-            state.message = Some("recordings keep names only, no command lines".into());
+        let has_lines = |snapshot: &Snapshot| snapshot.tasks.iter().any(|task| task.about().is_some());
+        if state.replay.is_some() && !state.snapshot().is_some_and(has_lines) {
+            state.message = Some("this recording has no command lines (record --record-cmdline)".into());
             return;
         }
         self.list.name = match self.list.name {
