@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::collect::mappings::Mappings;
 use crate::model::process::Asked;
 use crate::model::process::Details;
 use crate::model::process::ProcessId;
@@ -104,6 +105,11 @@ pub trait Source {
     /// The source cannot go on.
     fn hot_news(&mut self, _patience: Duration) -> Result<Option<StackBatch>> {
         Ok(None)
+    }
+
+    /// The mappings of a process, of a source that has them at hand; `exact`: by a look at every page.
+    fn mappings(&mut self, _process: ProcessId, _exact: bool) -> Option<Result<Mappings, String>> {
+        None
     }
 
     /// Begins to sample which memory is used, or ends it. Where that says nothing, metrics are missing with the reason.

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Focus, Source, Trees};
+use crate::collect::mappings::Mappings;
 use crate::hot::frame_names::{FRAMES_MAX, FrameNames};
-use crate::model::process::{Asked, Details};
+use crate::model::process::{Asked, Details, ProcessId};
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::program::overhead::Statistics;
@@ -83,6 +84,10 @@ impl<S: Source> Source for Recorded<S> {
 
     fn inspect(&mut self, pid: u32, start_ns: u64) -> Option<Result<Details>> {
         self.source.inspect(pid, start_ns)
+    }
+
+    fn mappings(&mut self, process: ProcessId, exact: bool) -> Option<Result<Mappings, String>> {
+        self.source.mappings(process, exact)
     }
 
     fn note(&mut self, word: String) {

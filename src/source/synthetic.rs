@@ -8,6 +8,7 @@ mod actor;
 mod containers;
 pub mod demo;
 mod hardware;
+mod memory;
 mod stacks;
 mod story;
 

@@ -168,7 +168,7 @@ impl State {
 
     /// Begins to sample the accesses of processes on the screen, or ends it.
     pub fn toggle_sampling(&mut self) {
-        if self.replay.is_some() || self.demo {
+        if self.replay.is_some() {
             self.message = Some("accesses are sampled on a running machine only".into());
             return;
         }

@@ -246,7 +246,7 @@ impl App {
         let (is_recording, is_made_up) = (self.state.replay.is_some(), self.state.demo);
         match action {
             Action::Scope => !is_recording && !is_made_up,
-            Action::MemoryUse => !is_recording && !is_made_up && !self.state.access,
+            Action::MemoryUse => !is_recording && !self.state.access,
             Action::Mappings if is_recording => {
                 let tasks = self.state.snapshot().map_or(&[][..], |snapshot| &snapshot.tasks);
                 tasks.iter().any(|task| task.memory_use().is_some())

@@ -10,10 +10,15 @@ use crate::scratch::Scratch;
 use common::screen::{draw, text};
 use common::{Machine, press};
 
+use std::time::Duration;
+
+use numatop_ng::collect::mappings::Mapping;
 use numatop_ng::metric::Value;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, Flow, Sample};
 use numatop_ng::snapshot::{RowKind, derive};
+use numatop_ng::source::Source;
+use numatop_ng::source::synthetic::demo::Demo;
 use numatop_ng::source::synthetic::demo_machine;
 use numatop_ng::tui::theme::Theme;
 
@@ -244,4 +249,25 @@ fn command_lines_are_recorded_only_on_request() {
     };
     assert!(lines("with.nrec", &["--record-cmdline"]).contains("solver,numactl -N1 -m1 ./solver"));
     assert!(!lines("without.nrec", &[]).contains("numactl"));
+}
+
+#[test]
+fn mappings_and_their_use_agree_with_memory_by_node() {
+    let mut demo = Demo::at_once(Duration::from_secs(1));
+    demo.set_access(true).unwrap();
+    let sample = demo.next().unwrap().unwrap();
+    let uses = sample.memory_use.as_ref().unwrap();
+    let mut seen = 0;
+    for task in sample.tasks.iter().filter(|task| task.pid == task.tid) {
+        let Some(found) = uses.processes.get(&task.process()) else { continue };
+        let mappings = demo.mappings(task.process(), true).unwrap().unwrap();
+        let bytes: f64 = mappings.rows.iter().map(Mapping::resident).sum();
+        let rss = task.rss_bytes as f64;
+        assert!((bytes - rss).abs() <= rss * 0.01, "{bytes} of {rss}");
+        let of_use = found.mappings[0].remote();
+        assert!(of_use.1 > 0.0 && found.mappings.len() == mappings.rows.len());
+        seen += 1;
+    }
+    assert!(seen > 8, "{seen} processes");
+    assert!(uses.processes.values().any(|found| !found.lines.listed.is_empty()));
 }
