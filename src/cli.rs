@@ -28,7 +28,7 @@ pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use report::{PageFormat, ReportArgs};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
-    NamedGroups, OutputArgs, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, ThemeArg,
+    NamedGroups, OutputArgs, Preset, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, ThemeArg,
     WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};

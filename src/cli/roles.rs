@@ -59,6 +59,10 @@ pub struct DisplayArgs {
     #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',', value_parser = parse::MetricName, hide_possible_values = true)]
     pub columns: Vec<String>,
 
+    /// Columns of another tool: numatop's RMA, LMA, RMA/LMA, CPI and CPU%. --columns goes before it.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub preset: Option<Preset>,
+
     /// Metric to sort by; with a leading '-' in reverse.
     #[arg(short = 's', long, value_name = "ID", allow_hyphen_values = true, value_parser = parse::MetricName, hide_possible_values = true)]
     pub sort: Option<String>,
@@ -74,6 +78,12 @@ pub struct DisplayArgs {
     /// Show only tasks that ran on this node in the interval, or rest there.
     #[arg(long, value_name = "NODE")]
     pub node: Option<u32>,
+}
+
+/// The columns of another tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    Numatop,
 }
 
 /// Look of the screen.
