@@ -79,7 +79,7 @@ pub trait Source {
     /// # Errors
     /// The source cannot change what it watches, or there is no such cgroup any more.
     fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
-        bail!("what is not being measured now cannot be given another scope")
+        bail!("only a live measurement can change its scope")
     }
 
     /// Counts this set of events from now on (a name in [`crate::pmu::sets::SETS`]).
@@ -87,7 +87,7 @@ pub trait Source {
     /// # Errors
     /// The source cannot count anything else, or has no such set.
     fn set_events(&mut self, _set: &str) -> Result<()> {
-        bail!("what is counted in a recording was chosen when it was made")
+        bail!("the counters of a recording are fixed")
     }
 
     /// Begins to sample the stacks of tasks, or ends it.
@@ -125,7 +125,7 @@ pub trait Source {
     /// # Errors
     /// The source has no programs, or the kernel refuses.
     fn set_statistics(&mut self, _on: bool) -> Result<()> {
-        bail!("a recording costs nothing: only what is measured now does")
+        bail!("replay has no measurement cost")
     }
 
     /// The statistics at this moment; `None` while they are not kept.

@@ -94,16 +94,15 @@ pub struct ScreenArgs {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]
     pub color: ColourArg,
 
-    /// Colours of the screen. terminal: the terminal's own; okabe-ito: fixed ones that the colour-blind tell apart; contrast:
-    /// bright ones, nothing grey.
+    /// Colours of the screen. terminal: the terminal's own; okabe-ito: fixed colours for colour blindness; contrast: bright ones, no grey.
     #[arg(long, value_enum, value_name = "NAME", default_value_t = ThemeArg::Terminal)]
     pub theme: ThemeArg,
 
-    /// A share of remote accesses stands out from so many percent.
+    /// Highlight shares of remote accesses from this percentage on.
     #[arg(long, value_name = "PCT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub remote_from: u32,
 
-    /// A share of remote accesses is dim below so many MiB of resident memory.
+    /// Dim shares of remote accesses of processes with less resident memory than this.
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
     pub dim_below: u32,
 
@@ -119,8 +118,7 @@ pub struct ScreenArgs {
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub node_columns: Vec<String>,
 
-    /// File of settings: flags of the screen that hold where they are not typed. Without it that of NUMATOP_NG_CONFIG, or
-    /// ~/.config/numatop-ng/config.toml. W in the live view writes it.
+    /// File with default values for flags of the screen; W in the live view writes it. Default: NUMATOP_NG_CONFIG, or ~/.config/numatop-ng/config.toml.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -154,8 +152,7 @@ pub struct ScopeArgs {
     #[arg(short = 'u', long = "user", value_name = "USER,...", value_delimiter = ',')]
     pub users: Vec<String>,
 
-    /// Watch only this process and its descendants, present and future, however short they live and whatever their parent is later;
-    /// may be given several times.
+    /// Watch only this process and all of its descendants, present and future; repeatable.
     #[arg(long = "tree", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub trees: Vec<u32>,
 
@@ -170,15 +167,15 @@ pub struct ContainerArgs {
     #[command(flatten)]
     pub named: NamedGroups,
 
-    /// Watch only what is in no container, pod or machine.
+    /// Watch only tasks outside of containers, pods and machines.
     #[arg(long, conflicts_with_all = ["containers", "pods", "namespaces", "cgroups", "units", "machines"])]
     pub host: bool,
 
-    /// Start without what was named above, and wait until it exists.
+    /// Start before the named container exists, and wait for it.
     #[arg(long, requires = "NamedGroups")]
     pub wait: bool,
 
-    /// Ask docker or podman on this socket for names that no file has; may be given several times.
+    /// Ask docker or podman on this socket for names of containers; repeatable.
     #[arg(long = "runtime-socket", value_name = "PATH")]
     pub runtime_sockets: Vec<PathBuf>,
 }
@@ -225,13 +222,11 @@ pub struct MeasureArgs {
     #[command(flatten)]
     pub counters: CounterArgs,
 
-    /// Time that finding out where memory is may take in each interval, in ms; 0: do not find out. Without it 20 ms
-    /// or 1 % of a CPU, whichever is less. Machines with one node need none.
+    /// Milliseconds per interval for locating memory; 0 turns it off. Default: 20 ms or 1 % of a CPU, whichever is less.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub placement_budget: Option<u64>,
 
-    /// Name of this machine on screens, in output and in recordings: in a container that of the kernel is the container's.
-    /// Without it NUMATOP_HOST_NAME, or the kernel's.
+    /// Name of this machine in all output, for containers, where the kernel reports the container's name. Default: NUMATOP_HOST_NAME, or the kernel's.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub host_name: Option<String>,
 
@@ -240,9 +235,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "DIR")]
     pub host_root: Option<PathBuf>,
 
-    /// Interrupt CPUs that are isolated or run without a tick (isolcpus, nohz_full) at each interval, too. Without it a task
-    /// there is charged when it is switched; until then its time is the scheduler's, which may be a second old without a
-    /// tick, and its counts are not known.
+    /// Interrupt isolated and tickless CPUs (isolcpus, nohz_full) at each interval, too. Without it counts of a task there are unknown until it is switched out, and its CPU time may be a second old.
     #[arg(long)]
     pub flush_isolated: bool,
 

@@ -108,10 +108,9 @@ fn findings(engine: &Engine) -> Family {
             active.insert((rule.id, rule.gravest.name()), 0.0);
         }
     }
-    Family::gauge("numatop_findings", "Active findings by rule; a rule that could not look has no series.")
-        .with(
-            active.into_iter().map(|((id, severity), count)| of([("id", id), ("severity", severity)], count)),
-        )
+    Family::gauge("numatop_findings", "Active findings by rule; a rule without data has no series.").with(
+        active.into_iter().map(|((id, severity), count)| of([("id", id), ("severity", severity)], count)),
+    )
 }
 
 /// A family with a series for each node, where `value` knows it.
@@ -165,7 +164,7 @@ fn nodes(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
         ),
         counter(
             "numatop_node_located_cpu_seconds",
-            "CPU time of the node for which it is known where the memory is.",
+            "CPU time of the node by tasks whose memory is located.",
             |sums| sums.located_s,
         ),
         counter(

@@ -64,7 +64,7 @@ pub(super) fn decode(mut input: Bytes<'_>, entries: &mut Entries) -> Result<(), 
             pages.objects.push(object(&mut input)?);
         }
         let entry = Arc::make_mut(entries).get_mut(&last);
-        let entry = entry.ok_or(Malformed("policies are of a process without a placement"))?;
+        let entry = entry.ok_or(Malformed("policies of a process without a placement"))?;
         Arc::make_mut(entry).by_policy = Some(Arc::new(pages));
     }
     input.finish()

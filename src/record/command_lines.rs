@@ -8,6 +8,7 @@ use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::model::process::{CommandLines, ProcessId};
 use crate::model::sample::Sample;
+use crate::text::is_clean;
 
 /// Bytes of a line at most; the rest is cut.
 pub const LINE_MAX: usize = 512;
@@ -124,6 +125,9 @@ pub(super) fn decode(
         before = undo_difference(input.number()?, before);
         let process = (pid(before)?, input.number()?);
         let line = input.text(LINE_MAX)?;
+        if !is_clean(line) {
+            return Err(Malformed("a command line cannot be shown"));
+        }
         room.take(1, of_line(line))?;
         lines.insert(process, line.into());
     }

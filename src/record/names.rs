@@ -59,9 +59,7 @@ pub(super) fn decode_all(
     room: &mut Room,
 ) -> Result<Arc<Names>, Malformed> {
     if users.0.is_empty() && cgroups.0.is_empty() {
-        return base
-            .map(|base| Arc::clone(&base.names))
-            .ok_or(Malformed("its names are those of no keyframe"));
+        return base.map(|base| Arc::clone(&base.names)).ok_or(Malformed("its names refer to no keyframe"));
     }
     if let Some(base) = base {
         room.take_names(&base.names.users)?;

@@ -409,7 +409,7 @@ fn decode_lost(
     room: &mut Room,
 ) -> Result<BTreeMap<String, u64>, Malformed> {
     if input.0.is_empty() {
-        let base = base.ok_or(Malformed("its losses are those of no keyframe"))?;
+        let base = base.ok_or(Malformed("its losses refer to no keyframe"))?;
         room.take_losses(&base.lost)?;
         return Ok(base.lost.clone());
     }

@@ -55,7 +55,7 @@ pub(super) fn decode(mut input: Bytes<'_>, entries: &mut Entries) -> Result<(), 
             _ => return Err(Malformed("policies are neither found nor missing")),
         };
         let entry = Arc::make_mut(entries).get_mut(&last);
-        let entry = entry.ok_or(Malformed("policies are of a process without a placement"))?;
+        let entry = entry.ok_or(Malformed("policies of a process without a placement"))?;
         Arc::make_mut(entry).policies = Some((read_ns, found));
     }
     input.finish()

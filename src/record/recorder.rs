@@ -277,7 +277,7 @@ impl Recorder {
         }
         current.samples += 1;
         if let Some(paused) = self.paused.take() {
-            words.push(format!("recording goes on; {} samples were not recorded", paused.samples));
+            words.push(format!("recording resumed; {} samples were not recorded", paused.samples));
         }
         if self.files.is_ring()
             && self.other_bytes + self.current.as_ref().map_or(0, |current| current.writer.len())
@@ -306,7 +306,7 @@ impl Recorder {
             let is_removed = current.writer.is_removed();
             if is_removed {
                 words.push(format!(
-                    "{} was removed: the recording goes on in another file",
+                    "{} was removed: the recording continues in another file",
                     current.name.display()
                 ));
             }

@@ -273,14 +273,14 @@ pub fn findings_sentence(findings: &[Finding], verdict: &Verdict) -> String {
     let can = grave.iter().filter(now).count();
     match (grave.len(), can) {
         (0, _) => verdict.words(),
-        (1, 1) => "One finding has a command that can be typed now.".into(),
+        (1, 1) => "One finding has a command to run now.".into(),
         (1, _) => "One finding.".into(),
         (all, 0) => format!("{} findings.", number(all)),
         (all, can) if all == can => {
-            format!("{} findings, each with a command that can be typed now.", number(all))
+            format!("{} findings, each with a command to run now.", number(all))
         }
-        (all, 1) => format!("{} findings, one with a command that can be typed now.", number(all)),
-        (all, can) => format!("{} findings, {can} with a command that can be typed now.", number(all)),
+        (all, 1) => format!("{} findings, one with a command to run now.", number(all)),
+        (all, can) => format!("{} findings, {can} with a command to run now.", number(all)),
     }
 }
 

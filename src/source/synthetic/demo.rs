@@ -162,7 +162,7 @@ impl Source for Demo {
     }
 
     fn set_events(&mut self, _set: &str) -> Result<()> {
-        bail!("the demo machine counts cycles, instructions and memory accesses, and nothing else")
+        bail!("the demo counts cycles, instructions and memory accesses only")
     }
 
     fn set_access(&mut self, on: bool) -> Result<()> {
@@ -180,7 +180,7 @@ impl Source for Demo {
     }
 
     fn set_statistics(&mut self, _on: bool) -> Result<()> {
-        bail!("the demo machine is made up: no BPF program runs that could cost anything")
+        bail!("no BPF program runs in the demo")
     }
 
     fn statistics(&mut self) -> Result<Option<Statistics>> {

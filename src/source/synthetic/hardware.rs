@@ -25,14 +25,12 @@ const NOT_COUNTED: [&str; 6] =
 /// The demo machine, with a PMU that counts cycles, instructions and memory accesses.
 pub(super) fn host() -> HostFacts {
     let event = |name: &str, role| Event { name: name.into(), role, ..Event::default() };
-    let why = Missing::NotCollected(
-        "the demo machine counts cycles, instructions and memory accesses, and nothing else".into(),
-    );
+    let why = Missing::NotCollected("the demo counts cycles, instructions and memory accesses only".into());
     HostFacts {
         hostname: "demo".into(),
         kernel: "6.12.0".into(),
         arch: "x86_64".into(),
-        cpu_model: "made-up CPU of numatop-ng --demo".into(),
+        cpu_model: "simulated CPU (--demo)".into(),
         boot_id: "00000000-0000-0000-0000-000000000de0".into(),
         topology: topology(),
         events: vec![
