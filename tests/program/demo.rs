@@ -186,7 +186,7 @@ fn the_screen_says_that_it_is_a_demo() {
         app.state.demo = true;
         let shown = text(&draw(&app, size.0, size.1));
         assert!(shown.lines().next().unwrap().contains("DEMO"), "{shown}");
-        assert!(shown.contains("postgres") && shown.contains("a made-up machine"), "{shown}");
+        assert!(shown.contains("postgres") && shown.contains("simulated machine"), "{shown}");
         press(&mut app, "E");
         assert!(text(&draw(&app, size.0, size.1)).contains("not in the demo"));
     }
