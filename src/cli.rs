@@ -28,7 +28,7 @@ pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use report::{PageFormat, ReportArgs};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
-    NamedGroups, OutputArgs, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, ThemeArg,
+    NamedGroups, OutputArgs, Preset, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, ThemeArg,
     WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};
@@ -208,8 +208,7 @@ const MEASURED: &str = "A recording is measured already; options choose what to 
 // Only here are there both flags.
 #[command(mut_arg("tids", |tids| tids.conflicts_with("by_container")))]
 pub struct LiveArgs {
-    /// Show a made-up machine of four nodes instead of this one: needs no privilege, and measures nothing. In batch
-    /// mode -n intervals come at once.
+    /// Show a simulated machine with four nodes; needs no privileges. In batch mode -n intervals are printed at once.
     #[arg(
         long,
         // By flag, not by role: clap would name all flags of the role in its message.
@@ -242,8 +241,7 @@ pub struct LiveArgs {
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
 
-    /// Sample no accesses in the live view unless they are asked for. Without it those of processes that matter on the screen
-    /// are sampled, within 1 % of a CPU; U switches that.
+    /// Start the live view without sampling memory accesses. By default processes on the screen are sampled, within 1 % of a CPU; U switches it.
     #[arg(long, help_heading = MEASUREMENT, conflicts_with = "access")]
     pub no_access: bool,
 
@@ -263,7 +261,7 @@ pub struct RecordArgs {
     #[arg(id = "record", value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    /// Record a made-up machine instead of this one: needs no privilege, and with -n no time.
+    /// Record a simulated machine; needs no privileges, and with -n no time.
     #[arg(long, conflicts_with_all = [
         "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "access",
         "wait", "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
@@ -410,7 +408,7 @@ pub struct DiagnoseArgs {
     )]
     pub path: Option<PathBuf>,
 
-    /// Look at a made-up machine instead of this one. Its seconds pass at once.
+    /// Diagnose a simulated machine; its intervals take no time.
     #[arg(
         long,
         conflicts_with_all = [
@@ -451,7 +449,7 @@ pub struct DiagnoseArgs {
     #[arg(long, value_name = "ID,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub rules: Vec<String>,
 
-    /// Say what a rule looks for, its limits and where they are from, and when it stays silent.
+    /// Explain a rule: its condition, its limits with sources, and its exceptions.
     #[arg(long, value_name = "ID", exclusive = true)]
     pub explain: Option<String>,
 

@@ -4,6 +4,7 @@
 //! quotient of sums over all intervals of a side, and its error reckons with neighbouring intervals being alike
 //! (see [`stats`]).
 
+pub mod elapsed;
 pub mod json;
 pub mod page;
 pub mod series;
@@ -45,6 +46,8 @@ pub struct Row {
 /// All that two sides say about each other.
 #[derive(Clone, Debug, Default)]
 pub struct Diff {
+    /// Of a command, where `run` recorded one on both sides.
+    pub elapsed: Option<elapsed::Elapsed>,
     /// By row, the machine first and then those with the most CPU time.
     pub rows: Vec<Row>,
     /// Only in B, and only in A, with their CPU time as a number of CPUs.

@@ -224,10 +224,11 @@ pub fn chain(error: &Error) -> String {
 }
 
 fn refusal(obstacle: &Hindrance) -> Refusal {
-    let exit = exit_for(&obstacle.missing);
-    let what = if exit == Exit::Privilege { "needs root" } else { "cannot watch this machine" };
+    // Root is no help against lockdown, or a container's bounding set.
+    let helps = obstacle.advice.iter().any(|advice| advice.command.as_deref() == Some(AS_ROOT));
+    let what = if helps { "needs root" } else { "cannot watch this machine" };
     Refusal {
-        exit,
+        exit: exit_for(&obstacle.missing),
         what: what.into(),
         why: Some(obstacle.missing.to_string()),
         said: None,

@@ -241,7 +241,7 @@ impl End {
     pub fn words(self) -> &'static str {
         match self {
             End::Cleared => "it is over",
-            End::Unseen => "it cannot be seen any more",
+            End::Unseen => "it is no longer visible",
             End::Gone => "its subject is no more",
         }
     }

@@ -195,14 +195,14 @@ pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> R
         let flags = flags_that_carry(Part::HotSpots);
         return Err(bad(
             "--hot",
-            format!("is for the command record and for {flags}; on the screen, p shows hot spots"),
+            format!("works with record and with {flags}; on the screen, p shows hot spots"),
         ));
     }
     if overhead && !format.carries(Part::Overhead) {
         let flags = flags_that_carry(Part::Overhead);
         return Err(bad(
             "--overhead",
-            format!("is for {flags}; on the screen, o shows what numatop-ng costs"),
+            format!("works with {flags}; on the screen, o shows the cost of numatop-ng"),
         ));
     }
     Ok(())
@@ -217,7 +217,7 @@ fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
     {
         return Err(bad(
             flag,
-            "this is a pid namespace of its own, as of a container, where ids are not those of the machine: choose by --container, or run it in the host's (docker run --pid=host)",
+            "ids of this pid namespace (a container's) differ from the machine's: choose by --container, or run in the host's namespace (docker run --pid=host)",
         ));
     }
     // A fact that cannot be found out decides nothing.
@@ -288,7 +288,7 @@ fn wants(args: &ContainerArgs, roots: Roots<'_>) -> Result<(Wants, Option<Hierar
             chosen = Some(hierarchy);
         } else if full {
             let path = cgroup_path::show(path);
-            return Err(bad("--cgroup", format!("{path} lies in no hierarchy with a controller")));
+            return Err(bad("--cgroup", format!("{path} is in no hierarchy with a controller")));
         }
         wants.push(Want::Cgroup(format!("/{}", below.trim_start_matches('/'))));
     }
@@ -335,7 +335,9 @@ pub fn recording(limits: &RecordLimits, path: &Path, interval: Duration) -> Resu
     ];
     if let Some((flag, _)) = of_rings.iter().find(|(_, is_given)| *is_given && !is_ring(path)) {
         let path = crate::text::clean_str(&path.to_string_lossy());
-        let why = format!("{path} is one file, of which nothing is removed: name a directory, as in {path}/");
+        let why = format!(
+            "{path} is one file, and only directories have this limit: name a directory, as in {path}/"
+        );
         return Err(bad(flag, why));
     }
     Ok(RecordOptions {
@@ -343,6 +345,7 @@ pub fn recording(limits: &RecordLimits, path: &Path, interval: Duration) -> Resu
         max_bytes: limits.record_max_size.unwrap_or(RecordOptions::MAX_BYTES),
         max_age: limits.record_max_age,
         keep: Keep { top: limits.record_top.map(|top| top as usize), min_cpu_pct: limits.record_min_cpu },
+        lines: limits.record_cmdline.map(Into::into),
     })
 }
 
@@ -492,7 +495,7 @@ mod tests {
             (&csv::FORMAT, false, true),
         ] {
             let error = check_places(format, hot, overhead, false).unwrap_err().to_string();
-            assert!(error.contains("for --format json"), "{error}");
+            assert!(error.contains("with --format json"), "{error}");
         }
         assert!(check_places(&json::FORMAT, true, true, false).is_ok());
         assert!(check_places(&csv::FORMAT, true, false, true).is_ok(), "a recording keeps stacks");

@@ -8,6 +8,7 @@
 pub mod aggregate;
 pub mod changes;
 pub mod columns;
+pub mod command_lines;
 mod copies;
 pub mod dir;
 mod files;

@@ -23,7 +23,7 @@ use crate::model::access::MemoryUse;
 use crate::model::event::Role;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::DeviceInterrupts;
-use crate::model::process::ProcessId;
+use crate::model::process::{ProcFields, ProcessId};
 use crate::model::sample::{
     Flow, Hints, HostFacts, MachineRaw, Missing, Names, Pressure, Reading, Sample, SelfUsage, Slot,
 };
@@ -294,7 +294,11 @@ fn with_containers(mut snapshot: Snapshot, sums: Sums) -> Snapshot {
 
 /// Adds to each row the values of its process that were looked up beside its counts.
 fn look_up(tasks: &mut [Task], current: &Sample) {
-    if current.placement.is_empty() && current.about.is_empty() && current.memory_use.is_none() {
+    if current.placement.is_empty()
+        && current.about.is_empty()
+        && current.command_lines.is_empty()
+        && current.memory_use.is_none()
+    {
         return;
     }
     // Threads of a process most often stand together.
@@ -310,7 +314,8 @@ fn look_up(tasks: &mut [Task], current: &Sample) {
 
 fn looked_up(current: &Sample, process: ProcessId) -> Option<Arc<LookedUp>> {
     let placed = remote::placement_of(current, process);
-    let about = current.about.get(&process);
+    let recorded = || Some(Ok(Arc::new(ProcFields::recorded(current.command_lines.get(&process)?))));
+    let about = current.about.get(&process).cloned().or_else(recorded);
     let used = current.memory_use.as_ref().and_then(|uses| {
         let found = Arc::clone(uses.processes.get(&process)?);
         Some(SampledUse { source: uses.source, event: uses.event, window_s: uses.window_s, found })
@@ -321,7 +326,7 @@ fn looked_up(current: &Sample, process: ProcessId) -> Option<Arc<LookedUp>> {
             memory: placed.map(remote::memory_of),
             policies: placed.and_then(|placed| placed.policies.clone()),
             by_policy: placed.and_then(|placed| placed.by_policy.clone()),
-            about: about.cloned(),
+            about,
             memory_use: used,
         })
     })

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::collect::mappings::Mappings;
 use crate::model::process::Asked;
 use crate::model::process::Details;
 use crate::model::process::ProcessId;
@@ -78,7 +79,7 @@ pub trait Source {
     /// # Errors
     /// The source cannot change what it watches, or there is no such cgroup any more.
     fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
-        bail!("what is not being measured now cannot be given another scope")
+        bail!("only a live measurement can change its scope")
     }
 
     /// Counts this set of events from now on (a name in [`crate::pmu::sets::SETS`]).
@@ -86,7 +87,7 @@ pub trait Source {
     /// # Errors
     /// The source cannot count anything else, or has no such set.
     fn set_events(&mut self, _set: &str) -> Result<()> {
-        bail!("what is counted in a recording was chosen when it was made")
+        bail!("the counters of a recording are fixed")
     }
 
     /// Begins to sample the stacks of tasks, or ends it.
@@ -106,6 +107,11 @@ pub trait Source {
         Ok(None)
     }
 
+    /// The mappings of a process, of a source that has them at hand; `exact`: by a look at every page.
+    fn mappings(&mut self, _process: ProcessId, _exact: bool) -> Option<Result<Mappings, String>> {
+        None
+    }
+
     /// Begins to sample which memory is used, or ends it. Where that says nothing, metrics are missing with the reason.
     ///
     /// # Errors
@@ -119,7 +125,7 @@ pub trait Source {
     /// # Errors
     /// The source has no programs, or the kernel refuses.
     fn set_statistics(&mut self, _on: bool) -> Result<()> {
-        bail!("a recording costs nothing: only what is measured now does")
+        bail!("replay has no measurement cost")
     }
 
     /// The statistics at this moment; `None` while they are not kept.

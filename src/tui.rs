@@ -59,7 +59,6 @@ use crate::program::signals;
 use crate::record::recorder::Progress;
 use crate::settings::Value;
 use crate::source::recording::Recording;
-use crate::source::synthetic::demo;
 use crate::source::{Focus, Source};
 
 /// Messages that wait at most. The collector, which must not wait, has a place of its own for its messages (`mail`).
@@ -384,9 +383,6 @@ fn show(
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
                 Some(Effect::SetEvents(set)) => collector.send(Command::SetEvents(set)),
-                Some(Effect::Map { process, .. }) if app.state.demo => {
-                    app.mapped(process, Err(demo::NO_MAPPINGS.into()));
-                }
                 Some(Effect::Map { process, rss_bytes, exact }) => {
                     collector.send(Command::Map { process, rss_bytes, exact });
                 }

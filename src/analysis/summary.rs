@@ -8,13 +8,13 @@ use crate::snapshot::{Node, Snapshot};
 /// Intervals of which the numbers are kept; beyond them, every second one is dropped, the worst excepted.
 const MOST: usize = 1 << 14;
 
-/// Numbers of the machine, with their units.
-static OF_HOST: [(&HostMetric, Unit); 5] = [
-    (&host::BUSY, Unit::Percent),
-    (&host::IRQ, Unit::Percent),
-    (&host::STEAL, Unit::Percent),
-    (&host::SWAP_OUT, Unit::PerSecond),
-    (&pressure::HOST_MEMORY_FULL, Unit::Percent),
+/// Numbers of the machine, with their titles and units. CPU time is a share of all CPUs, as that of a node is.
+static OF_HOST: [(&HostMetric, &str, Unit, bool); 5] = [
+    (&host::BUSY, node::CPU_PCT.title, Unit::Percent, true),
+    (&host::IRQ, host::IRQ.title, Unit::Percent, true),
+    (&host::STEAL, host::STEAL.title, Unit::Percent, true),
+    (&host::SWAP_OUT, host::SWAP_OUT.title, Unit::PerSecond, false),
+    (&pressure::HOST_MEMORY_FULL, pressure::HOST_MEMORY_FULL.title, Unit::Percent, false),
 ];
 
 /// Numbers of each node; whether the low ones are the bad ones.
@@ -110,9 +110,11 @@ impl Summary {
         if snapshot.interval_ns.is_none() {
             return;
         }
-        for (metric, unit) in OF_HOST {
-            if let Ok(value) = metric.read(snapshot) {
-                self.add((metric.title, None, unit, false), &value, snapshot.wall_ns);
+        for (metric, title, unit, is_of_cpus) in OF_HOST {
+            if let Some(value) = metric.read(snapshot).ok().and_then(|value| value.number()) {
+                let cpus = if is_of_cpus { snapshot.online_cpus.max(1) } else { 1 };
+                let value = Value::F64(value / f64::from(cpus));
+                self.add((title, None, unit, false), &value, snapshot.wall_ns);
             }
         }
         for row in &snapshot.nodes {
@@ -156,6 +158,8 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::{RowKind, derive};
+    use crate::source::synthetic::demo_machine;
 
     fn series(low_is_bad: bool) -> Series {
         Series {
@@ -198,5 +202,18 @@ mod tests {
     fn what_nothing_has_is_no_row() {
         assert!(series(false).row().is_none());
         assert!(Summary::default().rows().is_empty());
+    }
+
+    #[test]
+    fn cpu_time_of_the_machine_and_of_its_nodes_have_one_scale() {
+        let mut machine = demo_machine();
+        let (first, second) = (machine.tick(), machine.tick());
+        let mut summary = Summary::default();
+        summary.take(&derive(&machine.host, Some(&first), &second, RowKind::Processes));
+        let cpu: Vec<Row> =
+            summary.rows().into_iter().filter(|row| row.title == node::CPU_PCT.title).collect();
+        let nodes = cpu.iter().filter(|row| row.node.is_some()).map(|row| row.median);
+        let mean = nodes.clone().sum::<f64>() / nodes.count() as f64;
+        assert!(cpu[0].node.is_none() && (cpu[0].median - mean).abs() < 0.5, "{} and {mean}", cpu[0].median);
     }
 }

@@ -62,7 +62,7 @@ fn ready(count: &Count) -> Result<Ready, String> {
         region = Some(placed.region);
     }
     if load == Load::OnePage && !huge {
-        return Err("no huge page to be had".into());
+        return Err("no huge page is free".into());
     }
     Ready::new(load, region, huge, limits.line_bytes as usize, count.writer)
 }

@@ -466,9 +466,7 @@ fn columns(
                     keep_bytes: room.high.saturating_mul(2 * facts.page_bytes),
                 },
             }),
-            _ => drop(
-                missing.insert(key, format!("too little memory of it may be taken: {} MiB", bytes >> 20)),
-            ),
+            _ => drop(missing.insert(key, format!("not enough free memory: {} MiB", bytes >> 20))),
         }
     }
     columns

@@ -254,7 +254,7 @@ impl Results {
         let mut found = BTreeMap::new();
         let mut lacks = |stage: Stage, key: &str, has: bool| {
             if plan.has(stage) && !has && !self.missing.contains_key(key) {
-                found.insert(key.to_string(), "no number came of it".to_string());
+                found.insert(key.to_string(), "no result".to_string());
             }
         };
         for (load, key) in [

@@ -462,7 +462,7 @@ impl Runner<'_> {
             let (cpu, limits) = (column.touched_by, column.limits);
             if bytes == 0 {
                 let room = column.bytes >> 20;
-                self.results.missing.insert(KEY.into(), format!("{room} MiB are too few huge pages"));
+                self.results.missing.insert(KEY.into(), format!("not enough huge pages: {room} MiB"));
                 return Ok(());
             }
             let job = Job::EachPage { node, bytes, cpu, limits };
@@ -571,7 +571,7 @@ fn elsewhere(on_node: f64, node: u32) -> String {
 fn why(answer: &Answer) -> String {
     match answer {
         Answer::Failed { why } => why.clone(),
-        other => format!("an answer that was not expected: {other:?}"),
+        other => format!("unexpected answer: {other:?}"),
     }
 }
 

@@ -122,7 +122,7 @@ fn numbers(profile: &Profile, width: usize) -> String {
     let smt: Vec<String> =
         smt.iter().filter_map(|(name, times)| times.map(|times| format!("{name} {times:.2}"))).collect();
     if !smt.is_empty() {
-        lines.push(format!("both threads of a core do so many times the work of one: {}", smt.join(", ")));
+        lines.push(format!("work of both threads of a core, times that of one: {}", smt.join(", ")));
     }
     if let Some(ns) = profile.walk_ns {
         lines

@@ -65,7 +65,7 @@ pub fn own_place() -> Result<PathBuf> {
     let folder = match of_service() {
         Some(folder) => folder,
         None if geteuid().is_root() => PathBuf::from(OF_MACHINE),
-        None => of_user().context("neither XDG_STATE_HOME nor HOME says where")?,
+        None => of_user().context("neither XDG_STATE_HOME nor HOME is set")?,
     };
     Ok(folder.join(NAME))
 }

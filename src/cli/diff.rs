@@ -38,7 +38,7 @@ pub struct DiffArgs {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
 
-    /// A change within so many percent is none.
+    /// Changes within this percentage count as none.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse::percent)]
     pub same: f64,
 
@@ -46,7 +46,7 @@ pub struct DiffArgs {
     #[arg(long)]
     pub all: bool,
 
-    /// Leave out so much of the beginning of each recording or stretch, in which a load warms up: 30s, 5m, 1h.
+    /// Skip the beginning of each recording or part, as warm-up: 30s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse::age)]
     pub skip: Option<Duration>,
 
@@ -61,7 +61,7 @@ pub struct DiffArgs {
     #[arg(long, value_enum, default_value_t = DiffFormat::Text)]
     pub format: DiffFormat,
 
-    /// Exit with 5 if any metric, or any of these, is worse: worse or worse=ID,...
+    /// Exit with 5 if a metric is worse: worse for any, worse=ID,... for some.
     #[arg(long, value_name = "worse[=ID,...]")]
     pub fail_on: Option<String>,
 }

@@ -25,7 +25,7 @@ pub enum Document {
 
 const EXITS: [(Exit, &str); 6] = [
     (Exit::Ok, "Done."),
-    (Exit::CouldNotMeasure, "Could not measure what was asked, or a recording is not intact."),
+    (Exit::CouldNotMeasure, "Could not measure, or a recording is damaged."),
     (Exit::Usage, "Wrong usage."),
     (Exit::Privilege, "A privilege is missing."),
     (Exit::Kernel, "The kernel is not supported."),

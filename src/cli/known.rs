@@ -43,11 +43,11 @@ pub struct CalibrateArgs {
     #[arg(long)]
     pub cores: bool,
 
-    /// Seconds of everything, 1 to 3600; parts are left out where it is too short. 120 if not given, and as a rule less.
+    /// Time limit in seconds, 1 to 3600; parts that do not fit are left out. Default 120; most runs take less.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds)]
     pub time: Option<f64>,
 
-    /// Percent of each node's free memory, of which 2 GiB at most are taken.
+    /// Percent of each node's free memory to use, at most 2 GiB.
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = parse::memory_share)]
     pub memory: f64,
 
@@ -62,7 +62,7 @@ pub struct CalibrateArgs {
     #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
     pub format: ProfileFormat,
 
-    /// Colour cells of matrices by what they cost: unless NO_COLOR is set or the terminal has none. Of text on standard output.
+    /// Colour the cells of matrices by cost; auto: on a terminal with colours, unless NO_COLOR is set.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]
     pub color: ColourArg,
 

@@ -146,7 +146,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     match number.checked_mul(1 << shift) {
         Some(bytes) if bytes >= LEAST => Ok(bytes),
         Some(_) => Err("the least is 1M".into()),
-        None => Err(format!("{} is more than can be", printable(text))),
+        None => Err(format!("{} is too large", printable(text))),
     }
 }
 

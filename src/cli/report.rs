@@ -32,7 +32,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
 
-    /// Times are in UTC, not in the zone of this machine: those that are written, and those of --from and --to.
+    /// Read and write times in UTC, not in the zone of this machine.
     #[arg(long)]
     pub utc: bool,
 

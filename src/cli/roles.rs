@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::parse;
 use crate::export::{FORMATS, Format};
+use crate::record::command_lines::Lines;
 
 /// Where output goes, and how much of it.
 #[derive(Args, Debug)]
@@ -58,6 +59,10 @@ pub struct DisplayArgs {
     #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',', value_parser = parse::MetricName, hide_possible_values = true)]
     pub columns: Vec<String>,
 
+    /// Columns of another tool: numatop's RMA, LMA, RMA/LMA, CPI and CPU%. --columns goes before it.
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub preset: Option<Preset>,
+
     /// Metric to sort by; with a leading '-' in reverse.
     #[arg(short = 's', long, value_name = "ID", allow_hyphen_values = true, value_parser = parse::MetricName, hide_possible_values = true)]
     pub sort: Option<String>,
@@ -75,6 +80,12 @@ pub struct DisplayArgs {
     pub node: Option<u32>,
 }
 
+/// The columns of another tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    Numatop,
+}
+
 /// Look of the screen.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Screen")]
@@ -83,16 +94,15 @@ pub struct ScreenArgs {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]
     pub color: ColourArg,
 
-    /// Colours of the screen. terminal: the terminal's own; okabe-ito: fixed ones that the colour-blind tell apart; contrast:
-    /// bright ones, nothing grey.
+    /// Colours of the screen. terminal: the terminal's own; okabe-ito: fixed colours for colour blindness; contrast: bright ones, no grey.
     #[arg(long, value_enum, value_name = "NAME", default_value_t = ThemeArg::Terminal)]
     pub theme: ThemeArg,
 
-    /// A share of remote accesses stands out from so many percent.
+    /// Highlight shares of remote accesses from this percentage on.
     #[arg(long, value_name = "PCT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub remote_from: u32,
 
-    /// A share of remote accesses is dim below so many MiB of resident memory.
+    /// Dim shares of remote accesses of processes with less resident memory than this.
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
     pub dim_below: u32,
 
@@ -108,8 +118,7 @@ pub struct ScreenArgs {
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub node_columns: Vec<String>,
 
-    /// File of settings: flags of the screen that hold where they are not typed. Without it that of NUMATOP_NG_CONFIG, or
-    /// ~/.config/numatop-ng/config.toml. W in the live view writes it.
+    /// File with default values for flags of the screen; W in the live view writes it. Default: NUMATOP_NG_CONFIG, or ~/.config/numatop-ng/config.toml.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -143,8 +152,7 @@ pub struct ScopeArgs {
     #[arg(short = 'u', long = "user", value_name = "USER,...", value_delimiter = ',')]
     pub users: Vec<String>,
 
-    /// Watch only this process and its descendants, present and future, however short they live and whatever their parent is later;
-    /// may be given several times.
+    /// Watch only this process and all of its descendants, present and future; repeatable.
     #[arg(long = "tree", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub trees: Vec<u32>,
 
@@ -159,15 +167,15 @@ pub struct ContainerArgs {
     #[command(flatten)]
     pub named: NamedGroups,
 
-    /// Watch only what is in no container, pod or machine.
+    /// Watch only tasks outside of containers, pods and machines.
     #[arg(long, conflicts_with_all = ["containers", "pods", "namespaces", "cgroups", "units", "machines"])]
     pub host: bool,
 
-    /// Start without what was named above, and wait until it exists.
+    /// Start before the named container exists, and wait for it.
     #[arg(long, requires = "NamedGroups")]
     pub wait: bool,
 
-    /// Ask docker or podman on this socket for names that no file has; may be given several times.
+    /// Ask docker or podman on this socket for names of containers; repeatable.
     #[arg(long = "runtime-socket", value_name = "PATH")]
     pub runtime_sockets: Vec<PathBuf>,
 }
@@ -214,13 +222,11 @@ pub struct MeasureArgs {
     #[command(flatten)]
     pub counters: CounterArgs,
 
-    /// Time that finding out where memory is may take in each interval, in ms; 0: do not find out. Without it 20 ms
-    /// or 1 % of a CPU, whichever is less. Machines with one node need none.
+    /// Milliseconds per interval for locating memory; 0 turns it off. Default: 20 ms or 1 % of a CPU, whichever is less.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub placement_budget: Option<u64>,
 
-    /// Name of this machine on screens, in output and in recordings: in a container that of the kernel is the container's.
-    /// Without it NUMATOP_HOST_NAME, or the kernel's.
+    /// Name of this machine in all output, for containers, where the kernel reports the container's name. Default: NUMATOP_HOST_NAME, or the kernel's.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub host_name: Option<String>,
 
@@ -229,9 +235,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "DIR")]
     pub host_root: Option<PathBuf>,
 
-    /// Interrupt CPUs that are isolated or run without a tick (isolcpus, nohz_full) at each interval, too. Without it a task
-    /// there is charged when it is switched; until then its time is the scheduler's, which may be a second old without a
-    /// tick, and its counts are not known.
+    /// Interrupt isolated and tickless CPUs (isolcpus, nohz_full) at each interval, too. Without it counts of a task there are unknown until it is switched out, and its CPU time may be a second old.
     #[arg(long)]
     pub flush_isolated: bool,
 
@@ -296,6 +300,22 @@ pub struct StackArgs {
     pub hot_rate: u32,
 }
 
+/// Command lines in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LinesArg {
+    Redacted,
+    Full,
+}
+
+impl From<LinesArg> for Lines {
+    fn from(lines: LinesArg) -> Lines {
+        match lines {
+            LinesArg::Redacted => Lines::Redacted,
+            LinesArg::Full => Lines::Full,
+        }
+    }
+}
+
 pub(super) const RECORDING: &str = "Recording";
 
 /// Room that a recording may take, and rows that it leaves out.
@@ -313,6 +333,10 @@ pub struct RecordLimits {
     /// Record only the N busiest processes of each interval; the others become one row.
     #[arg(long, requires = "record", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub record_top: Option<u64>,
+
+    /// Record command lines, too: 'redacted' hides values that look secret, 'full' hides nothing.
+    #[arg(long, requires = "record", value_name = "LINES", num_args = 0..=1, require_equals = true, default_missing_value = "redacted")]
+    pub record_cmdline: Option<LinesArg>,
 
     /// Record only processes that use this much of a CPU; the others become one row.
     #[arg(long, requires = "record", value_name = "PERCENT", value_parser = parse::percent)]

@@ -23,12 +23,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub warmup: u32,
 
-    /// Run it in this place: on CPUs of these nodes, cores or CPUs, with memory of these nodes only. Several places are
-    /// compared in a table. As in node:0, node:0,mem:1, core:0,1, cpu:0-3, mem:0.
+    /// Bind the command to these nodes, cores or CPUs, and its memory to nodes. Several bindings are compared in a table. As in node:0, node:0,mem:1, core:0,1, cpu:0-3, mem:0.
     #[arg(long = "bind", value_name = "PLACE", value_parser = parse::binding)]
     pub bindings: Vec<Binding>,
 
-    /// Run it as the user who called sudo. Without this flag it runs as numatop-ng does: as root, as a rule.
+    /// Run the command as the user who called sudo, not as root.
     #[arg(long)]
     pub as_user: bool,
 

@@ -24,7 +24,7 @@ pub struct SelftestArgs {
     #[arg(long, value_name = "NODE")]
     pub from: Option<u32>,
 
-    /// The other node of loads that need two; the farthest from the first by the firmware's word if not given.
+    /// The second node of loads that need two; default: the farthest from the first by SLIT.
     #[arg(long, value_name = "NODE")]
     pub to: Option<u32>,
 
@@ -36,11 +36,11 @@ pub struct SelftestArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Say what is compared with what, and within which tolerance; test nothing.
+    /// List the comparisons with their tolerances; test nothing.
     #[arg(long)]
     pub list: bool,
 
-    /// Judge the numbers of such a JSON file once more, with the tolerances of this version; test nothing.
+    /// Judge the numbers of a JSON file with the tolerances of this version; test nothing.
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub check: Option<PathBuf>,
 

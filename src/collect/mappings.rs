@@ -94,7 +94,7 @@ pub fn sampled(root: &Path, process: ProcessId, rss: u64, page_size: u64) -> Res
     while let Ok(Some(line)) = lines.next_line() {
         if let Some(mapping) = parse_line(line) {
             let added = finder.add(&mapping, &mut ranges);
-            added.map_err(|error| reason("looking for its present pages", &error))?;
+            added.map_err(|error| reason("listing its present pages", &error))?;
         }
     }
     let mut hits: Vec<(u64, usize)> = Vec::new();

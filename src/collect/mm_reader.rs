@@ -183,8 +183,7 @@ impl MmReader {
         if !self.told && failure == helper::Failure::NotStarted {
             self.told = true;
             self.trouble = Some(
-                "where memory is and what is read of single processes is not known now: no process that reads it could \
-                 be started"
+                "memory by node and fields of processes are unknown now: the helper that reads them could not start"
                     .into(),
             );
         }

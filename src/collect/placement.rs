@@ -89,12 +89,12 @@ impl Walk {
             let Some(line) = line else { return Ok(true) };
             if let Some(mapping) = parse_line(line) {
                 let added = self.finder.add(&mapping, &mut self.ranges);
-                added.map_err(|error| reason("looking for its present pages", &error))?;
+                added.map_err(|error| reason("listing its present pages", &error))?;
                 self.mappings += 1;
             }
             if self.ranges.parts() > PARTS_MAX {
                 return Err(Missing::NotCollected(format!(
-                    "its memory lies in more than {PARTS_MAX} parts: too many to sample"
+                    "its memory has more than {PARTS_MAX} parts: too many to sample"
                 )));
             }
             let look = self.mappings.is_multiple_of(STEP);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::elapsed::Elapsed;
 use super::verdict::Verdict;
 use super::{Diff, Row};
 use crate::entity::Who;
@@ -40,6 +41,7 @@ pub fn object(diff: &Diff, sides: [&SideWords; 2], warnings: &[String]) -> Value
         "schema": SCHEMA,
         "a": side(sides[0]),
         "b": side(sides[1]),
+        "elapsed": diff.elapsed.as_ref().map(Elapsed::json),
         "warnings": warnings,
         "comparisons": diff.rows.iter().map(row).collect::<Vec<_>>(),
         "appeared": one_sided(&diff.appeared),

@@ -80,6 +80,7 @@ fn summary(view: &View<'_>) -> Markup {
     let pct = short(view.same * 100.0);
     html! {
         div.lede {
+            @if let Some(elapsed) = &diff.elapsed { p.facts { (elapsed.words()) "." } }
             p.facts { (counts(diff, view.same)) "." }
             @if !view.warnings.is_empty() {
                 p.caveat {

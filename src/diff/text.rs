@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::json::SideWords;
 use super::verdict::Verdict;
-use super::words::{counts, interval, one_sided, signed, too_short, value, verdict};
+use super::words::{counts, interval, label, one_sided, signed, too_short, value, verdict};
 use super::{Diff, Row};
 use crate::entity::Who;
 use crate::text::{hanging, plural, rfc3339, words};
@@ -30,6 +30,9 @@ pub fn render(
             words(&format!("{}, {from} to {to}, {intervals}", side.paths.join(" "))),
             width,
         );
+    }
+    if let Some(elapsed) = &diff.elapsed {
+        out += &hanging("", words(&elapsed.words()), width);
     }
     out += &format!("{}\n", counts(diff, same));
     let short = too_short(diff, [sides[0].intervals, sides[1].intervals]).filter(|_| !all);
@@ -75,7 +78,7 @@ fn block(out: &mut String, who: &Who, rows: &[Row], all: bool) {
         let _ = writeln!(
             out,
             "  {:<28} {:>10} {:>10} {change:>9}  {interval:<18} {}",
-            row.metric,
+            label(row),
             value(row.comparison.a.value, row.unit),
             value(row.comparison.b.value, row.unit),
             verdict(row)

@@ -4,8 +4,19 @@ use super::stats::LEAST_INTERVALS;
 use super::verdict::Verdict;
 use super::{Diff, Row};
 use crate::entity::{By, Who};
-use crate::metric::{Unit, Value, format};
+use crate::metric::{Unit, Value, format, host, node, task};
 use crate::text::plural;
+
+/// The metric of a row; busy time says of how many CPUs 100 % is.
+pub(super) fn label(row: &Row) -> String {
+    let id = row.metric;
+    match row.who.by {
+        By::Host if id == host::BUSY.id => format!("{id} (100 %: a CPU)"),
+        By::Node if id == node::CPU_PCT.id => format!("{id} (100 %: all CPUs)"),
+        By::Program | By::Container if id == task::CPU_PCT.id => format!("{id} (100 %: a CPU)"),
+        _ => id.into(),
+    }
+}
 
 /// Comparisons by verdict. `same`: see [`super::verdict::Limits::same`].
 pub(super) fn counts(diff: &Diff, same: f64) -> String {

@@ -108,10 +108,9 @@ fn findings(engine: &Engine) -> Family {
             active.insert((rule.id, rule.gravest.name()), 0.0);
         }
     }
-    Family::gauge("numatop_findings", "Active findings by rule; a rule that could not look has no series.")
-        .with(
-            active.into_iter().map(|((id, severity), count)| of([("id", id), ("severity", severity)], count)),
-        )
+    Family::gauge("numatop_findings", "Active findings by rule; a rule without data has no series.").with(
+        active.into_iter().map(|((id, severity), count)| of([("id", id), ("severity", severity)], count)),
+    )
 }
 
 /// Families of the amounts of nodes. A family with several lines has all of them for one node after the other.

@@ -57,7 +57,7 @@ pub(super) const AMOUNTS: [Amount; 10] = [
     Amount {
         container: "numatop_container_located_cpu_seconds",
         program: Some("numatop_program_located_cpu_seconds"),
-        help: "CPU time for which it is known where the memory is.",
+        help: "CPU time of tasks whose memory is located.",
         of: |interval| interval.located.map(|located| located.run_ns * NS),
     },
     Amount {

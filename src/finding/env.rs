@@ -227,7 +227,7 @@ pub fn move_back(pid: u32, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> C
     let line = (was_empty && from.len() == 1).then(|| move_memory(pid, to, from, "moves all that came back"));
     line.flatten().unwrap_or_else(|| {
         let words =
-            "cannot be undone: what comes cannot be told from what was there; a restart places it anew";
+            "cannot be undone: moved pages mix with those already there; a restart places memory again";
         Command::words(When::Now, Scope::Process, words)
     })
 }

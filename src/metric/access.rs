@@ -150,7 +150,7 @@ fn latency(task: &Task, snapshot: &Snapshot, of: fn(&Answers) -> &MemoryAnswers)
     let latencies = &of(answers(task)?).latencies;
     let loads = latencies.loads();
     if (loads as f64) < ENOUGH {
-        return Err(no(&format!("{loads} loads were answered so: a latency needs {ENOUGH}")));
+        return Err(no(&format!("{loads} loads; a latency needs {ENOUGH}")));
     }
     let cycles = latencies.percentile(50.0).ok_or_else(|| no("no load has a latency"))?;
     match GHZ.read(task, snapshot)? {

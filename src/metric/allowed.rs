@@ -48,7 +48,7 @@ fn of(task: &Task, nodes: Option<u64>, snapshot: &Snapshot) -> Reading<String> {
         return Err(no("each of them may have others"));
     }
     if snapshot.host.topology.possible_nodes > u64::BITS {
-        return Err(Missing::Unsupported("nodes above 63 are not told".into()));
+        return Err(Missing::Unsupported("nodes above 63 are not shown".into()));
     }
     nodes.map(node_list).ok_or_else(|| no("it was not recorded, or the kernel does not say"))
 }

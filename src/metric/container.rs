@@ -191,12 +191,18 @@ pub const KIND: Metric<Container> = own(
 )
 .with(Traits::NONE.needs(&[Facility::CgroupNames]));
 
-pub const ENGINE: Metric<Container> =
-    own("engine", "ENGINE", 10, TEXT, "Who made the container, as its cgroup path says.", |row, _| {
+pub const ENGINE: Metric<Container> = own(
+    "engine",
+    "ENGINE",
+    10,
+    TEXT,
+    "The engine or service that made the container, from its cgroup path.",
+    |row, _| {
         let engine = row.group.as_ref().and_then(|group| group.engine);
         engine.map(|engine| Value::Text(engine.name().into())).ok_or_else(|| no("it is no container"))
-    })
-    .with(Traits::NONE.needs(&[Facility::CgroupNames]));
+    },
+)
+.with(Traits::NONE.needs(&[Facility::CgroupNames]));
 
 pub const CONTAINER_ID: Metric<Container> =
     own("container_id", "ID", 12, TEXT, "Full id of the container.", |row, _| {
@@ -225,7 +231,7 @@ pub const POD: Metric<Container> = own(
 
 pub const NAMESPACE: Metric<Container> =
     own("namespace", "NAMESPACE", 14, TEXT, "Kubernetes namespace.", |row, _| {
-        text_of(row.group.as_ref().and_then(|group| group.namespace.as_ref()), "no file says its namespace")
+        text_of(row.group.as_ref().and_then(|group| group.namespace.as_ref()), "no file has its namespace")
     })
     .with(Traits::NONE.needs(&[Facility::CgroupNames]));
 
@@ -410,7 +416,7 @@ pub const RSS_BYTES: Metric<Container> = own(
     "RSS",
     7,
     (Memory, Unit::Bytes, Descending),
-    "Resident memory of its processes. What they share counts for each of them; mem_bytes is what it really takes.",
+    "Resident memory of its processes. Shared pages count once per process; mem_bytes counts them once.",
     |row, _| Ok(Value::U64(row.sum.rss_bytes)),
 );
 

@@ -234,8 +234,7 @@ pub const LMA_PER_S: Metric<Task> = Metric {
     group: Efficiency,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Accesses that memory of the node it ran on answered. What is counted exactly depends on the CPU: \
-               numatop-ng list events says it.",
+    help: "Accesses answered by memory of the node it ran on. The exact event depends on the CPU (numatop-ng list events).",
     value: |task, snapshot| {
         counters::lma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
@@ -250,8 +249,7 @@ pub const RMA_PER_S: Metric<Task> = Metric {
     group: Efficiency,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Accesses that memory of another node answered. What is counted exactly depends on the CPU: numatop-ng list \
-               events says it.",
+    help: "Accesses answered by memory of another node. The exact event depends on the CPU (numatop-ng list events).",
     value: |task, snapshot| {
         counters::rma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },

@@ -122,7 +122,7 @@ fn cost(topology: &Topology, from: NodeId, to: NodeId) -> Reading<&Cost> {
     });
     match &topology.calibration {
         Some(calibration) if calibration.only_ratios => Err(Missing::Unsupported(
-            "the hypervisor moves the CPUs of this machine: nothing but ratios of nodes is told".into(),
+            "the hypervisor moves the CPUs of this machine: only ratios between nodes are known".into(),
         )),
         _ => cost,
     }

@@ -98,7 +98,7 @@ pub const SWAP: HostMetric = HostMetric {
 pub const SWAP_IN: HostMetric = HostMetric {
     id: "swap_in_pages_per_s",
     title: "SWAPIN/s",
-    help: "Of these, the pages that are read (pswpin in /proc/vmstat), with those that are read ahead.",
+    help: "Pages read from swap (pswpin in /proc/vmstat), read-ahead included.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_in),
     share_of_time: None,
     needs: &[Facility::HostMemory],

@@ -71,8 +71,7 @@ pub const RUNQ_WAIT_THROTTLED_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "The part of runq_wait_pct in which the CPU quota of its cgroup, or of one above, is likely to have stopped it: \
-           the wait, by the throttled time of that cgroup in the waits of all of its tasks. An estimate.",
+    help: "Estimate: its wait (runq_wait_pct) times the throttled share of all waits in its cgroup or one above.",
     value: |task, snapshot| {
         let wait = snapshot.share(task.delta[Counter::RunDelayNs])?;
         Ok(Value::estimate(wait * task.waits.throttled))

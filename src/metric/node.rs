@@ -337,7 +337,7 @@ pub const DIRECT_RECLAIM_PAGES_PER_S: Metric<Node> = node(
     "DIRECT/s",
     8,
     Unit::PerSecond,
-    "Pages of the node that somebody else freed, most often a task whose allocation had to wait for it; \
+    "Pages of the node freed by tasks other than kswapd, mostly by one whose allocation had to wait; \
          reclaim within a memory limit (cgroup) and node reclaim are included.",
     |node, s| rate(node.direct_pages, s),
 )

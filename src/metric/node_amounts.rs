@@ -213,7 +213,7 @@ mod tests {
             NODE_AMOUNTS.iter().filter_map(|amount| amount.family.as_ref()).collect();
         let mut seen = std::collections::BTreeMap::new();
         for (at, family) in families.iter().enumerate() {
-            let is_level = matches!(family.over, family Level);
+            let is_level = matches!(family.over, FamilyOver::Level);
             let first = *seen.entry(family.name).or_insert((at, family.help, is_level));
             assert!(first.0 == at || families[at - 1].name == family.name, "{}", family.name);
             assert_eq!((first.1, first.2), (family.help, is_level), "{}", family.name);

@@ -60,7 +60,7 @@ pub const CMDLINE: Metric<Task> = text(
     "cmdline",
     ("CMDLINE", 32),
     Group::Identity,
-    "Arguments it was started with, up to 4 KiB of them, as in /proc/PID/cmdline. Read on demand, never recorded.",
+    "Arguments it was started with, up to 4 KiB of them, as in /proc/PID/cmdline. Read on demand; recorded with --record-cmdline.",
     |task, _| Ok(Value::Text(about(task)?.texts.clone()?.cmdline.clone()?)),
 );
 

@@ -14,7 +14,7 @@ pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Where the pages are that it was given in the interval, for its own memory or for the page cache, by node. \
+    help: "Nodes of the pages allocated for it in the interval, for its own memory or for the page cache. \
            Huge pages that are moved, and all that mbind(2) moves, count again at their new place; memory of the \
            kernel and of hugetlbfs does not count.",
     value: |task, _| by_node(&task.delta).map(over::values).map(Value::ByNode),
@@ -57,7 +57,7 @@ pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "pages_migrate_failed_per_s",
     "PGFAIL/s",
     8,
-    "Pages that should have been moved and could not: busy, pinned, or no room where they should go.",
+    "Pages that could not be moved: busy, pinned, or no room at the target.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigrateFailedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages]).better(Better::Low));
@@ -76,5 +76,5 @@ fn by_node(delta: &Counts) -> Reading<over::ByNode> {
 }
 
 fn none() -> Missing {
-    Missing::NotCollected("was given no pages in this interval".into())
+    Missing::NotCollected("no pages were allocated for it in this interval".into())
 }

@@ -138,7 +138,7 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     ("OWNPOL", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Share of its resident memory with a memory policy that somebody chose: by mbind(2), by set_mempolicy(2), or for its shared \
+    "Share of its resident memory with an explicit memory policy: by mbind(2), by set_mempolicy(2), or for its shared \
      memory. From the same pages as mem_pct_by_node (own_policy_error_points says how exact). Kernels without a BPF iterator over \
      mappings have it from /proc/PID/numa_maps, for processes below 16 GiB of which a fifth is on other nodes.",
     |task, snapshot| own_policy(task, snapshot).map(|(pct, _)| Value::F64(pct)),
@@ -198,12 +198,11 @@ const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), samp
     one_node.";
 const ERROR_HELP: &str = "How far the share of accesses may be from remote_pct, in percentage points: the distance to the \
     farther of remote_low_pct and remote_high_pct; 0 for counted. With sampled: in 95 of 100 cases.";
-const LOW_HELP: &str = "The least share of remote accesses that fits what is known. With placement: if its hot pages, at \
+const LOW_HELP: &str = "Lower end of the share of remote accesses. With placement: if its hot pages, at \
     least a megabyte and a hundredth of its memory, are as near as its memory allows.";
-const HIGH_HELP: &str = "The most share of remote accesses that fits what is known. With placement: if its hot pages, at \
+const HIGH_HELP: &str = "Upper end of the share of remote accesses. With placement: if its hot pages, at \
     least a megabyte and a hundredth of its memory, are as far as its memory allows.";
-const BEST_HELP: &str = "The least remote_pct that moving could reach, if nothing else were on the machine: time and memory \
-    together on as few nodes as have the CPUs and the memory for them, 0 where one has. Uniform use of pages is assumed.";
+const BEST_HELP: &str = "The best remote_pct that moving could reach on an otherwise idle machine: 0 where one node has enough CPUs and memory. Assumes that all pages are used equally.";
 
 macro_rules! remote_metrics {
     ($row:ty, $known:path, $quotient:path, $remote:expr, $run_ns:expr, $rss_bytes:expr, $pct:ident, $source:ident, $error:ident, $low:ident, $high:ident, $best:ident) => {

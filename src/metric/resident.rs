@@ -16,14 +16,14 @@ pub const ANON: Metric<Task> = kind(
 pub const FILE: Metric<Task> = kind(
     "rss_file_bytes",
     ("FILE", 7),
-    "Part of it that is of mapped files (RssFile), which the page cache has, too.",
+    "Resident pages of mapped files (RssFile), which are also in the page cache.",
     |task, _| of(task, |resident| resident.file_bytes),
 );
 
 pub const SHMEM: Metric<Task> = kind(
     "rss_shmem_bytes",
     ("SHMEM", 7),
-    "Part of it that is tmpfs or shared memory (RssShmem): other processes may have the same pages.",
+    "Resident pages of tmpfs and shared memory (RssShmem), which other processes may share.",
     |task, _| of(task, |resident| resident.shmem_bytes),
 );
 

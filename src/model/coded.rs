@@ -431,6 +431,17 @@ impl Coded for String {
     }
 }
 
+/// The same, shared.
+impl Coded for Arc<str> {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        out.text(self);
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<Arc<str>, Malformed> {
+        input.clean().map(Arc::from)
+    }
+}
+
 impl<T: Coded> Coded for Option<T> {
     fn put<'v>(&'v self, out: &mut Out<'v>) {
         T::put_option(self.as_ref(), out);

@@ -20,7 +20,7 @@ pub enum Role {
     Instructions,
     /// Accesses that memory of the own node answered.
     Lma,
-    /// Accesses that memory of another node answered.
+    /// Accesses answered by memory of another node.
     Rma,
     /// Accesses that a cache of another node answered.
     RemoteCache,

@@ -9,7 +9,7 @@ use super::facility::Facility;
 use super::interrupts::DeviceInterrupts;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of recordings and stays
-/// for ever, as the name does; 27 is the next one. The facility is missing in recordings without it.
+/// for ever, as the name does; 28 is the next one. The facility is missing in recordings without it.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
         /// The last reading of each part, shared between samples as long as it is the same.

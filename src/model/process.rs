@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::sample::Reading;
+use super::sample::{Missing, Reading};
 
 /// A process: its id, and the start of its leader in ns since boot.
 pub type ProcessId = (u32, u64);
@@ -30,6 +30,19 @@ pub struct ProcFields {
 
 /// The fields of each process, or why they could not be read.
 pub type ProcFieldsOf = BTreeMap<ProcessId, Reading<Arc<ProcFields>>>;
+
+/// Command lines by process, as recordings keep them. Clean.
+pub type CommandLines = BTreeMap<ProcessId, Arc<str>>;
+
+impl ProcFields {
+    /// The fields of a process of which a recording has the command line.
+    pub fn recorded(line: &str) -> ProcFields {
+        let not_kept = || Missing::NotCollected("not recorded".into());
+        let cmdline = Ok(line.to_owned());
+        let texts = Texts { cmdline, cpus_allowed: Err(not_kept()), mems_allowed: Err(not_kept()) };
+        ProcFields { texts: Ok(Arc::new(texts)), huge_pct: Err(not_kept()) }
+    }
+}
 
 /// The command line of a process, and the CPUs and nodes that it may use. Clean: it can be shown as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use crate::model::group::Group;
 use crate::model::inputs::Inputs;
 pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
 pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
-use crate::model::process::ProcFieldsOf;
+use crate::model::process::{CommandLines, ProcFieldsOf};
 use crate::model::share::wilson_farther;
 pub use crate::model::slots::{Slot, Slots};
 use crate::model::stacks::StackBatch;
@@ -537,6 +537,8 @@ pub struct Sample {
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
     /// Fields of processes beside their counts, as far as asked for; recordings do not keep it.
     pub about: Arc<ProcFieldsOf>,
+    /// Command lines in a recording that was asked to keep them.
+    pub command_lines: Arc<CommandLines>,
     /// Memory that processes use, from samples of the last ten seconds; `None` while it is not sampled. Recordings
     /// keep the mappings that are used most.
     pub memory_use: Option<Arc<MemoryUses>>,

@@ -100,8 +100,7 @@ pub struct TaskRaw {
     pub cpu: u32,
     /// Number of CPUs that it may use.
     pub cpus_allowed: u32,
-    /// Bit i: it may use a CPU of node i. `None` where that is not known, as of ended tasks; nodes above 63 are not
-    /// told, and no bit at all is `None`.
+    /// Bit i: it may use a CPU of node i. `None` where that is not known, as of ended tasks; nodes above 63 are not shown, and no bit at all is `None`.
     pub cpu_nodes: Option<u64>,
     /// Bit i: it may take memory from node i, as its cpuset says. See `cpu_nodes`.
     pub mem_nodes: Option<u64>,

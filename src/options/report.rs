@@ -30,15 +30,11 @@ pub fn report(args: &ReportArgs) -> Result<Options, BadValue> {
 pub fn several_hosts(names: &[String]) -> BadValue {
     bad(
         "FILE|DIR",
-        format!(
-            "recordings of {} hosts are in it ({}): name the files of one",
-            names.len(),
-            names.join(", ")
-        ),
+        format!("it has recordings of {} hosts ({}): name the files of one", names.len(), names.join(", ")),
     )
 }
 
 /// The refusal to write a page to a terminal.
 pub fn no_page_on_a_terminal() -> BadValue {
-    bad("-o", "a page is for a browser: name a file (-o report.html), or choose --format text")
+    bad("-o", "HTML needs a file (-o report.html); --format text prints here")
 }

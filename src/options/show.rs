@@ -4,20 +4,31 @@ use regex_lite::Regex;
 
 use super::{BadValue, bad};
 use crate::analysis::filter::RowFilter;
-use crate::cli::{DisplayArgs, ScreenArgs};
+use crate::cli::{DisplayArgs, Preset, ScreenArgs};
 use crate::export::{ContainerSelection, Selection, all_columns};
 use crate::metric::Metric;
 use crate::metric::columns::{CONTAINER_TEXT, TASK_TEXT};
 use crate::metric::container::{self, CONTAINER_METRICS};
-use crate::metric::events;
-use crate::metric::identity::{PID, TID};
+use crate::metric::identity::{self, PID, TID};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::on_demand;
 use crate::metric::task::{self, TASK_METRICS, by_id};
+use crate::metric::{efficiency, events};
 use crate::model::event::names;
 use crate::model::units::NodeId;
 use crate::pmu::typed::{Form, Typed};
 use crate::snapshot::{Node, Task};
+
+/// Columns in the order of numatop's first window, then the names.
+static NUMATOP: [&Metric<Task>; 7] = [
+    &PID,
+    &efficiency::RMA_PER_S,
+    &efficiency::LMA_PER_S,
+    &efficiency::RMA_LMA,
+    &efficiency::CPI,
+    &task::CPU_PCT,
+    &identity::COMM,
+];
 
 /// The metrics of `--columns`, or `None` when it was not given.
 ///
@@ -31,6 +42,9 @@ pub fn columns(args: &DisplayArgs) -> Result<Option<Vec<&'static Metric<Task>>>,
             return Err(bad("--columns", format!("'{id}' is given twice")));
         }
         metrics.push(metric);
+    }
+    if let (true, Some(Preset::Numatop)) = (metrics.is_empty(), args.preset) {
+        return Ok(Some(NUMATOP.to_vec()));
     }
     Ok((!metrics.is_empty()).then_some(metrics))
 }

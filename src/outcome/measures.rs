@@ -176,7 +176,7 @@ pub static MEASURES: [Measure; 35] = [
     }),
     measure(
         "pages_migrate_failed",
-        "  that could not be",
+        "  not migrated",
         Unit::Count,
         Some(pages::PAGES_MIGRATE_FAILED.id),
         |run| count(run, Counter::MigrateFailedPages),

@@ -29,7 +29,7 @@ impl Cause {
     fn words(self) -> &'static str {
         match self {
             Cause::Stopped => "numatop-ng was stopped (SIGSTOP or SIGTSTP) and continued",
-            Cause::NoCpu => "other tasks had the CPUs while numatop-ng was ready to run",
+            Cause::NoCpu => "other tasks used the CPUs while numatop-ng was ready to run",
             Cause::Preparing => "bringing the CPUs up to date took long",
             Cause::Names => "names of functions came late",
             Cause::Sampling => "the sample before took long to take and to record",
@@ -188,7 +188,7 @@ impl Pacing {
         let most = self.spent.iter().chain([&no_cpu]).max_by_key(|(_, time)| *time);
         match most {
             Some((cause, time)) if *time >= late / 2 => cause.words(),
-            _ => "numatop-ng was not run in time (frozen, traced, or its virtual machine paused)",
+            _ => "numatop-ng was not scheduled in time (frozen, traced, or its virtual machine paused)",
         }
     }
 }
@@ -280,7 +280,7 @@ mod tests {
         let none = Witness::default();
         assert!(why(&[(Cause::Names, 2_500), (Cause::Sampling, 100)], none).contains("names"));
         assert!(why(&[(Cause::Names, 200), (Cause::Sampling, 1_900)], none).contains("to record"));
-        assert!(why(&[(Cause::Names, 200)], none).contains("not run in time"));
+        assert!(why(&[(Cause::Names, 200)], none).contains("not scheduled in time"));
         assert!(why(&[(Cause::Preparing, 1_500)], none).contains("up to date"));
         assert!(why(&[], Witness { no_cpu: ms(1_800), ..none }).contains("other tasks"));
         let stopped = Witness { continued: 1, ..none };

@@ -239,7 +239,7 @@ impl<'a, R: Row> Cells<'a, R> {
             let Some(column) = *column else { continue };
             let width = if len == 0 { 0 } else { column.width.written(&written, count)? };
             if count.saturating_mul(width) > MAX_CELLS || width >= PLACES as usize {
-                return Err(Malformed("a column has more cells than can be"));
+                return Err(Malformed("a column has more cells than the format allows"));
             }
             // A head may name any number of columns; few are known, each once.
             let (at, width) = (cells.parts.len(), width as u32);

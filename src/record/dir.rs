@@ -68,7 +68,7 @@ impl Dir {
         let user = dir.folder.owner().map_or(euid, |(uid, _)| uid);
         if owner != euid && owner != user {
             bail!(
-                "{} belongs to user {owner}, not to user {euid} who records: choose a directory of your own",
+                "{} belongs to user {owner}, not to the recording user {euid}: choose another directory",
                 path.display(),
             );
         }

@@ -89,7 +89,7 @@ impl Files {
                 }
             }
         }
-        bail!("all names for its next file are taken")
+        bail!("all names for the next file exist already")
     }
 
     /// A ring counts within the second; a single file keeps its own name for the first.

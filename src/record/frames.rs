@@ -47,7 +47,7 @@ impl Frames {
                 }
                 Found::Damaged { next } => next,
                 Found::End { .. } if others => {
-                    bail!("all copies of the head are damaged: nothing says how to read it")
+                    bail!("all copies of the head are damaged: it cannot be read")
                 }
                 Found::End { .. } => bail!("there is no recording in it"),
             }

@@ -9,9 +9,11 @@ use anyhow::{Context, Result};
 use rustix::process::{Resource, getrlimit};
 
 use super::aggregate::{Fold, Keep};
+use super::command_lines::{self, Lines};
 use super::files::{Files, Limits};
 use super::format::{End, Gap, Head};
 use super::writer::{WriteError, Writer};
+use crate::model::process::CommandLines;
 use crate::model::sample::{HostFacts, Sample, TaskRaw};
 use crate::text;
 
@@ -36,6 +38,8 @@ pub struct RecordOptions {
     /// Age at which files of a ring are removed.
     pub max_age: Option<Duration>,
     pub keep: Keep,
+    /// Command lines that are kept; `None`: none.
+    pub lines: Option<Lines>,
 }
 
 impl RecordOptions {
@@ -43,7 +47,13 @@ impl RecordOptions {
 
     /// All rows of intervals of this nominal length, in files of [`Self::MAX_BYTES`] together, of any age.
     pub fn every(interval: Duration) -> RecordOptions {
-        RecordOptions { interval, max_bytes: RecordOptions::MAX_BYTES, max_age: None, keep: Keep::default() }
+        RecordOptions {
+            interval,
+            max_bytes: RecordOptions::MAX_BYTES,
+            max_age: None,
+            keep: Keep::default(),
+            lines: None,
+        }
     }
 }
 
@@ -81,6 +91,8 @@ pub struct Recorder {
     paused: Option<Paused>,
     /// Ends of processes that no sample of the recording has, since its beginning.
     exits_not_kept: u64,
+    /// Command lines of the sample before.
+    lines: Arc<CommandLines>,
     rotate: bool,
 }
 
@@ -114,6 +126,7 @@ impl Recorder {
             other_bytes: 0,
             paused: None,
             exits_not_kept: 0,
+            lines: Arc::default(),
             rotate: false,
         })
     }
@@ -121,6 +134,11 @@ impl Recorder {
     /// The next sample goes into a new file.
     pub fn rotate(&mut self) {
         self.rotate = true;
+    }
+
+    /// Whether it needs command lines of all processes.
+    pub fn wants_lines(&self) -> bool {
+        self.options.lines.is_some()
     }
 
     /// Its progress.
@@ -151,6 +169,14 @@ impl Recorder {
         let whole = self.with_what_was_missed(sample);
         let folded = self.fold.as_ref().map(|fold| fold.fold(host, &whole));
         let taken = folded.as_ref().map_or(&*whole, |folded| &folded.sample);
+        let with_lines = self.options.lines.map(|lines| {
+            let command_lines = command_lines::of(taken, lines, &self.lines);
+            if command_lines != *self.lines {
+                self.lines = Arc::new(command_lines);
+            }
+            Sample { command_lines: Arc::clone(&self.lines), ..taken.clone() }
+        });
+        let taken = with_lines.as_ref().unwrap_or(taken);
         match self.write(host, taken, &mut words) {
             Ok(()) => {
                 if let (Some(fold), Some(folded)) = (&mut self.fold, folded) {
@@ -251,7 +277,7 @@ impl Recorder {
         }
         current.samples += 1;
         if let Some(paused) = self.paused.take() {
-            words.push(format!("recording goes on; {} samples were not recorded", paused.samples));
+            words.push(format!("recording resumed; {} samples were not recorded", paused.samples));
         }
         if self.files.is_ring()
             && self.other_bytes + self.current.as_ref().map_or(0, |current| current.writer.len())
@@ -280,7 +306,7 @@ impl Recorder {
             let is_removed = current.writer.is_removed();
             if is_removed {
                 words.push(format!(
-                    "{} was removed: the recording goes on in another file",
+                    "{} was removed: the recording continues in another file",
                     current.name.display()
                 ));
             }

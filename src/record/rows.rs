@@ -216,7 +216,7 @@ pub(super) fn decode(
 /// # Errors
 /// No sample has so many tasks.
 pub(super) fn check_count(tasks: usize) -> Result<(), Malformed> {
-    if tasks > MAX_ROWS { Err(Malformed("it has more tasks than can be")) } else { Ok(()) }
+    if tasks > MAX_ROWS { Err(Malformed("more tasks than the format allows")) } else { Ok(()) }
 }
 
 /// The tasks that a delta has something about.

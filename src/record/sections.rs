@@ -8,7 +8,7 @@ use super::format::{Head, MAX_CPUS, MAX_NAMES, MAX_NODES, MAX_ROWS, MAX_TEXT};
 use super::payload::Delta;
 use super::{machine, memory_use, names, placement, rows, stacks};
 use crate::model::coded::varint::Malformed;
-use crate::model::coded::{Codec, Coded, In, Out, Tail, copied};
+use crate::model::coded::{Codec, Coded, In, Out, Tail, copied, get_changed, put_changed};
 use crate::model::facility::Facility;
 use crate::model::inputs::INPUTS;
 use crate::model::sample::{CpuRaw, MachineRaw, NodeRaw, Sample, TaskRaw};
@@ -101,7 +101,7 @@ const BY_POLICY: (Put, Get) = beside!(|entry| entry.by_policy.as_ref(), |entry, 
 });
 
 /// Sections beside those of [`INPUTS`].
-const OWN: [Section; 25] = [
+const OWN: [Section; 26] = [
     always(
         1,
         |written, out| {
@@ -306,6 +306,19 @@ const OWN: [Section; 25] = [
         |input, _, sample| {
             let load_hundredths = Tail::get(input)?;
             sample.machine = sample.machine.map(|machine| MachineRaw { load_hundredths, ..machine });
+            Ok(())
+        },
+    ),
+    // Only where they are asked for.
+    added(
+        27,
+        "command_lines",
+        None,
+        |written, out| {
+            put_changed(out, written.base.map(|base| &base.command_lines), &written.sample.command_lines)
+        },
+        |input, context, sample| {
+            sample.command_lines = get_changed(input, context.base.map(|base| &base.command_lines))?;
             Ok(())
         },
     ),

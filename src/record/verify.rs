@@ -282,7 +282,7 @@ impl fmt::Display for Report {
         match (self.end, self.being_written) {
             (_, true) => writeln!(f, "  it is being written"),
             (Some(End::Stopped), _) => writeln!(f, "  ended normally"),
-            (Some(End::Rotated), _) => writeln!(f, "  another file goes on"),
+            (Some(End::Rotated), _) => writeln!(f, "  continues in another file"),
             (None, _) if self.parts.torn > 0 => {
                 writeln!(
                     f,

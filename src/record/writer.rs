@@ -28,7 +28,7 @@ pub enum WriteError {
     #[error("{0}")]
     NotWritten(io::Error),
     /// A torn frame could not be taken back: nothing may be written after it.
-    #[error("{write}, and what was written of it cannot be taken back: {undo}")]
+    #[error("{write}, and the part already written cannot be removed: {undo}")]
     Damaged { write: io::Error, undo: io::Error },
     #[error("{0}")]
     TooLarge(#[from] TooLarge),

@@ -88,7 +88,7 @@ fn line(report: &Report, lane: &Lane, clock: &Clock) -> Option<String> {
     let unit = lane.id.unit();
     let track = &lane.machine;
     let (median, low, high) = (track.quantile(0.5)?, track.quantile(0.05)?, track.quantile(0.95)?);
-    let (at, worst) = track.worst(words::worst_buckets(report), lane.id.least_is_worst())?;
+    let (at, worst) = track.worst(lane.id.least_is_worst())?;
     let worst = format!("{} {}", words::value(worst, unit), clock.time(report.grid.begins(at)));
     let (median, range) = (words::value(median, unit), words::range(low, high, unit));
     Some(format!("{name:<34}{median:>11}  {range:>17}  {worst:>18}\n"))

@@ -84,20 +84,10 @@ impl Track {
         values.get(at).copied()
     }
 
-    /// The stretch of `length` buckets with the most of it, or with the least: its first bucket and its value.
-    pub fn worst(&self, length: usize, is_least: bool) -> Option<(usize, f64)> {
-        let starts = (0..self.cells.len()).step_by(length.max(1));
-        let piece = |start: usize| self.sums(start..start + length.max(1));
-        // A piece that is hardly measured, as the last one may be, is no minute.
-        let most = starts.clone().map(|start| piece(start).den).fold(0.0, f64::max);
-        let values = starts.filter_map(|start| {
-            let sums = piece(start);
-            let known = (start..start + length.max(1))
-                .filter(|at| self.cells.get(*at).is_some_and(|cell| cell.den > 0.0));
-            let is_known = sums.den > 0.0 && (known.count() * 2 >= length || sums.den >= most);
-            is_known.then(|| (start, sums.value()))
-        });
+    /// The bucket with the most of it, or with the least, and its value: beyond every [`Track::quantile`].
+    pub fn worst(&self, is_least: bool) -> Option<(usize, f64)> {
         let sign = if is_least { -1.0 } else { 1.0 };
+        let values = self.cells.iter().enumerate().filter_map(|(at, cell)| Some((at, cell.value()?)));
         // The first of those that are equal.
         values.reduce(|worst, next| if sign * next.1 > sign * worst.1 { next } else { worst })
     }
@@ -128,7 +118,7 @@ mod tests {
     fn the_band_has_the_intervals_in_it() {
         let track = track();
         assert_eq!((track.cells[0].low, track.cells[0].high), (10.0, 50.0));
-        assert_eq!((track.worst(1, false), track.worst(2, true)), (Some((3, 90.0)), Some((0, 30.0))));
+        assert_eq!((track.worst(false), track.worst(true)), (Some((3, 90.0)), Some((1, 10.0))));
         assert_eq!(track.quantile(0.5), Some(36.666_666_666_666_664));
     }
 

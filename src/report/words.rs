@@ -196,7 +196,7 @@ fn remote_sentence(report: &Report, track: &Track) -> String {
     let mean = track.value().unwrap_or(0.0);
     let least_worth = 1.0;
     let begin = format!("{} % of memory accesses left their node", short(mean));
-    match track.worst(worst_buckets(report), false) {
+    match track.worst(false) {
         Some((_, worst)) if worst > mean + least_worth => {
             format!("{begin}, {} % in the worst {}.", short(worst), worst_span(report))
         }
@@ -273,14 +273,14 @@ pub fn findings_sentence(findings: &[Finding], verdict: &Verdict) -> String {
     let can = grave.iter().filter(now).count();
     match (grave.len(), can) {
         (0, _) => verdict.words(),
-        (1, 1) => "One finding has a command that can be typed now.".into(),
+        (1, 1) => "One finding has a command to run now.".into(),
         (1, _) => "One finding.".into(),
         (all, 0) => format!("{} findings.", number(all)),
         (all, can) if all == can => {
-            format!("{} findings, each with a command that can be typed now.", number(all))
+            format!("{} findings, each with a command to run now.", number(all))
         }
-        (all, 1) => format!("{} findings, one with a command that can be typed now.", number(all)),
-        (all, can) => format!("{} findings, {can} with a command that can be typed now.", number(all)),
+        (all, 1) => format!("{} findings, one with a command to run now.", number(all)),
+        (all, can) => format!("{} findings, {can} with a command to run now.", number(all)),
     }
 }
 
@@ -293,15 +293,13 @@ fn number(number: usize) -> String {
     }
 }
 
-/// Buckets of the shortest time that is called the worst: a minute, or one bucket.
-pub fn worst_buckets(report: &Report) -> usize {
-    (60_000_000_000 / report.grid.width_ns).max(1).min(report.grid.count as i64) as usize
-}
-
-/// That time in words: `minute`, `5 min`.
+/// The length of the intervals that percentiles and the worst are of: `second`, `minute`, `5 min`.
 pub fn worst_span(report: &Report) -> String {
-    let ns = worst_buckets(report) as f64 * report.grid.width_ns as f64;
-    if (ns - 60e9).abs() < 1.0 { "minute".into() } else { length(ns) }
+    match report.grid.width_ns {
+        1_000_000_000 => "second".into(),
+        60_000_000_000 => "minute".into(),
+        ns => length(ns as f64),
+    }
 }
 
 /// The sentence about what a reader could miss; empty where nothing is.

@@ -135,8 +135,8 @@ fn finish(
     };
     let why = match ended {
         Ended::Signal => return Ok(interrupted()),
-        Ended::Busy(why) => format!("other tasks began to work ({why}): what was complete by then is shown"),
-        Ended::TimeUp => "it took too long: what was complete by then is shown".to_string(),
+        Ended::Busy(why) => format!("other tasks became busy ({why}): complete parts are shown"),
+        Ended::TimeUp => "it took too long: complete parts are shown".to_string(),
         Ended::Died(why) => why,
     };
     say::message(format!("numatop-ng: {why}; nothing is stored"));

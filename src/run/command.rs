@@ -34,6 +34,9 @@ use crate::source::recorded::Recorded;
 use crate::source::{Focus, Source, poll};
 use crate::{error, options};
 
+/// The beginning of the scope of a recording of `run`.
+pub(super) const COMMAND_SCOPE: &str = "command ";
+
 /// Time in which a task that has ended makes its last switch, on a busy machine too.
 const LAST_SWITCH: Duration = Duration::from_millis(20);
 
@@ -188,7 +191,7 @@ fn live_options(args: &RunArgs, pid: u32) -> Result<LiveOptions> {
     let of_run =
         |error: BadValue| if error.flag == "--tree" { BadValue { flag: "run", ..error } } else { error };
     let mut live = watched.map_err(of_run)?;
-    live.scope_text = format!("command {}", typed(&args.command));
+    live.scope_text = format!("{COMMAND_SCOPE}{}", typed(&args.command));
     Ok(live)
 }
 

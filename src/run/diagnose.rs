@@ -155,7 +155,7 @@ const SHORT_WAITED: f64 = 0.2;
 
 /// Writes what was folded as a page.
 fn write_page(args: &DiagnoseArgs, page: Fold, out: &Out) -> Result<()> {
-    let report = page.finish().context("one sample is no interval: there is nothing to make a page of")?;
+    let report = page.finish().context("one sample is no interval: a page needs at least two")?;
     let clock = Clock::new(TimeZone::system(), report.span, report.grid.width_ns);
     let recording = args.path.as_ref().filter(|_| !args.redact);
     let command = recording.map(|path| format!("numatop-ng report {}", quoted(&path.to_string_lossy())));

@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
+use super::command::COMMAND_SCOPE;
 use super::output::{Existing, Out, quoted};
 use super::stretch::{Read, samples};
 use super::{ran, stop_signals, terminal_width};
 use crate::cli::{DiffArgs, DiffFormat};
+use crate::diff::elapsed::{Elapsed, Run};
 use crate::diff::json::SideWords;
 use crate::diff::page::{self, View};
 use crate::diff::series::{POINTS, Side};
@@ -19,11 +22,13 @@ use crate::diff::warnings::{Circumstances, warnings};
 use crate::diff::{Diff, diff, json, text};
 use crate::entity::{By, Who};
 use crate::error::Exit;
-use crate::model::sample::Sample;
+use crate::metric::{Metric, task};
+use crate::model::sample::{HostFacts, Sample};
 use crate::options::{self, Stretch};
+use crate::outcome::totals::{Sums, Totals};
 use crate::program::say::{self, Form};
 use crate::program::signals;
-use crate::snapshot::{RowKind, Snapshot, derive};
+use crate::snapshot::{RowKind, Snapshot, Task, derive};
 
 pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let typed = options::sides(args, |path| Path::new(path).exists())?;
@@ -32,10 +37,11 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let out = Out::of(args.output.as_deref(), args.format == DiffFormat::Html, Existing::forced(args.force))?;
     let skip_ns = args.skip.map_or(0, |skip| i64::try_from(skip.as_nanos()).unwrap_or(i64::MAX));
     let stop = stop_signals()?;
-    let mut looks = Vec::new();
-    for side in &typed {
-        let look = |one: &Stretch| First::look(one, skip_ns, stop);
-        looks.push(side.iter().map(look).collect::<Result<Vec<_>>>()?);
+    let mut looks = [Vec::new(), Vec::new()];
+    for (side, looks) in typed.iter().zip(&mut looks) {
+        for one in side {
+            looks.push(First::look(one, skip_ns, stop)?);
+        }
         if signals::ended_by().is_some() {
             return Ok(ran());
         }
@@ -50,7 +56,9 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
         for (stretch, look) in stretches.iter().zip(looks) {
             let each = (step_ns / look.side.mean_ns().max(1.0)).round() as usize;
             let mut series = Side::of(wanted.clone(), chosen.clone(), each);
-            read(stretch, skip_ns, stop, |snapshot, _| series.take(snapshot))?;
+            read(stretch, skip_ns, stop, |snapshot, _| {
+                snapshot.into_iter().for_each(|snapshot| series.take(snapshot))
+            })?;
             side.push(series);
         }
         if signals::ended_by().is_some() {
@@ -59,8 +67,12 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
         sides.push(side);
     }
     let limits = Limits { same: args.same / 100.0 };
-    let found = diff(&sides[0], &sides[1], &limits);
-    if found.rows.is_empty() && found.zeros == 0 {
+    let mut found = diff(&sides[0], &sides[1], &limits);
+    let runs = looks.each_ref().map(|looks| looks.iter().map(|look| look.run).collect::<Option<Vec<_>>>());
+    if let [Some(a), Some(b)] = runs {
+        found.elapsed = Elapsed::of(&a, &b);
+    }
+    if found.rows.is_empty() && found.zeros == 0 && found.elapsed.is_none() {
         say::message("numatop-ng: nothing to compare: no row has a value on both sides");
         return Ok(Exit::CouldNotMeasure.into());
     }
@@ -112,16 +124,23 @@ struct First {
     circumstances: Circumstances,
     /// Ends of its first and last interval, ns since 1970.
     span: (i64, i64),
+    /// The totals of a command that `run` recorded.
+    run: Option<Run>,
 }
 
 impl First {
     fn look(stretch: &Stretch, skip_ns: i64, stop: BorrowedFd<'_>) -> Result<First> {
         let mut side = Side::first_look();
         let (mut host, mut span) = (None, None::<(i64, i64)>);
-        read(stretch, skip_ns, stop, |snapshot, wall_ns| {
+        let (mut totals, mut begun) = (Totals::default(), None);
+        let mut elapsed_ns = 0;
+        read(stretch, skip_ns, stop, |snapshot, sample| {
+            totals.take(sample, None);
+            elapsed_ns = sample.mono_ns - *begun.get_or_insert(sample.mono_ns);
+            let Some(snapshot) = snapshot else { return };
             side.take(snapshot);
-            host = Some(std::sync::Arc::clone(&snapshot.host));
-            span = Some((span.map_or(wall_ns, |(first, _)| first), wall_ns));
+            host = Some(Arc::clone(&snapshot.host));
+            span = Some((span.map_or(sample.wall_ns, |(first, _)| first), sample.wall_ns));
         })?;
         let host = host.with_context(|| {
             let time = match (&stretch.from, &stretch.to) {
@@ -135,8 +154,34 @@ impl First {
             format!("{}: no data{time}; an interval needs two samples", stretch.path.display())
         })?;
         let mean_ns = side.mean_ns();
-        Ok(First { side, circumstances: Circumstances::of(&host, mean_ns), span: span.unwrap_or_default() })
+        // A part of a run has another length.
+        let is_whole = skip_ns == 0 && stretch.from.is_none() && stretch.to.is_none();
+        let run = (is_whole && host.scope.starts_with(COMMAND_SCOPE))
+            .then(|| of_run(totals, &host, elapsed_ns))
+            .flatten();
+        Ok(First {
+            run,
+            side,
+            circumstances: Circumstances::of(&host, mean_ns),
+            span: span.unwrap_or_default(),
+        })
     }
+}
+
+/// The totals of a command; `None` where its recording has no interval.
+fn of_run(totals: Totals, host: &Arc<HostFacts>, elapsed_ns: u64) -> Option<Run> {
+    let Sums { machine, row, .. } = totals.finish(host).ok()?;
+    let count = |metric: &Metric<Task>| {
+        let value =
+            metric.read(&row.sum, &machine).ok().filter(|_| machine.host_missing(metric.id).is_none());
+        value.and_then(|value| value.number()).filter(|count| *count > 0.0)
+    };
+    let counted = count(&task::INSTRUCTIONS_TOTAL).zip(count(&task::CYCLES_TOTAL));
+    Some(Run {
+        elapsed_s: elapsed_ns as f64 / 1e9,
+        cpu_s: row.sum.run_ns() as f64 / 1e9,
+        counted: counted.map(|(instructions, cycles)| [instructions, cycles]),
+    })
 }
 
 /// Nodes at most: a recording may name any.
@@ -147,14 +192,14 @@ fn read(
     stretch: &Stretch,
     skip_ns: i64,
     stop: BorrowedFd<'_>,
-    mut take: impl FnMut(&Snapshot, i64),
+    mut take: impl FnMut(Option<&Snapshot>, &Sample),
 ) -> Result<()> {
     let (mut begun, mut previous) = (None, None::<Sample>);
     let moments = (stretch.from.as_deref(), stretch.to.as_deref());
     samples(&stretch.path, moments, stop, |Read { host, sample, goes_on, .. }| {
-        if let Some(previous) = previous.take().filter(|_| goes_on) {
-            take(&derive(&host, Some(&previous), &sample, RowKind::Processes), sample.wall_ns);
-        }
+        let before = previous.take().filter(|_| goes_on);
+        let snapshot = before.map(|previous| derive(&host, Some(&previous), &sample, RowKind::Processes));
+        take(snapshot.as_ref(), &sample);
         let begun = *begun.get_or_insert(sample.wall_ns);
         previous = (sample.wall_ns.saturating_sub(begun) >= skip_ns).then_some(sample);
         Ok(())
@@ -162,14 +207,14 @@ fn read(
 }
 
 /// The time of a point: that of the longest intervals, and so long that all points of a side are few enough.
-fn step_ns(looks: &[Vec<First>]) -> f64 {
+fn step_ns(looks: &[Vec<First>; 2]) -> f64 {
     let longest = looks.iter().flatten().map(|look| look.side.mean_ns()).fold(0.0, f64::max);
     let of_side = |side: &Vec<First>| side.iter().map(|look| look.side.interval_ns).sum::<f64>() / POINTS;
     looks.iter().map(of_side).fold(longest, f64::max)
 }
 
 /// Rows of the wanted kinds: the machine, all nodes, and the programs and containers with the most CPU time on either side.
-fn chosen(looks: &[Vec<First>], by: &[By], rows: usize) -> BTreeSet<Who> {
+fn chosen(looks: &[Vec<First>; 2], by: &[By], rows: usize) -> BTreeSet<Who> {
     let mut chosen = BTreeSet::new();
     for look in looks.iter().flatten() {
         for by in by {

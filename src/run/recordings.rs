@@ -101,7 +101,7 @@ fn export_batch(args: &ExportArgs, format: &Format) -> Result<ExitCode> {
         (Err(error), Some(path)) => {
             // Half of an export would look like a whole one.
             let removed = guard::remove(path);
-            removed.with_context(|| format!("removing {}, which is not whole: {error:#}", path.display()))?;
+            removed.with_context(|| format!("removing incomplete {}: {error:#}", path.display()))?;
             return Err(error.context(format!("writing {}", path.display())));
         }
         (written, _) => written?,

@@ -51,7 +51,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let mut engine = fold.lend_engine();
     let derive = |give: &mut dyn FnMut(Step) -> bool| {
         samples_between(&mut recording, (from, to), stop, |read| {
-            ensure!(give(deriving.step(read)), "the report was given up");
+            ensure!(give(deriving.step(read)), "the report was cancelled");
             Ok(())
         })
     };

@@ -40,7 +40,7 @@ fn tell_unread(cli: &Cli) {
     if let Some(path) = typed {
         let name = clean_str(&path.to_string_lossy());
         say::message(format!(
-            "numatop-ng: {name} is not read: settings are those of a screen, and output in batches has flags only"
+            "numatop-ng: {name} is not read: settings are for the screen; batch output uses flags only"
         ));
     }
 }
@@ -56,7 +56,7 @@ pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
         // A variable may name the place of all users of a machine, and most of them keep nothing there.
         Ok(None) if screen.config.is_some() => {
             let name = clean_str(&path.to_string_lossy());
-            Some(format!("there is no file {name}: the defaults are used, and W makes it"))
+            Some(format!("no file {name}: defaults are used; W creates it"))
         }
         Ok(_) => None,
     };
@@ -100,7 +100,7 @@ fn keep(path: &Path, chosen: &[(&'static str, Option<Value>)]) -> Result<String>
     let (text, settings) = read_whole(path)?.unwrap_or_default();
     ensure!(
         !settings.is_empty() || text.trim().is_empty(),
-        "{} has no setting of numatop-ng in it, and is left as it is: add one, or choose another file (--config)",
+        "{} has no setting of numatop-ng and is not changed: add one, or choose another file (--config)",
         name()
     );
     let settings = settings::changed(settings, chosen);

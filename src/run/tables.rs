@@ -172,7 +172,7 @@ fn export(
                 |give| read(recording, &mut parts, between, give),
                 |item: Item| {
                     if let Some((part, step)) = deriving.step(item) {
-                        ensure!(give((part, step)), "the export was given up");
+                        ensure!(give((part, step)), "the export was cancelled");
                     }
                     Ok(true)
                 },

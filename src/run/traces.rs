@@ -94,7 +94,7 @@ fn trace(asked: &Asked<'_>, recording: Recording, out: &Out) -> Result<ExitCode>
         (Err(error), Out::File(path, _)) => {
             // Half a trace would look like a whole one.
             let removed = guard::remove(path);
-            removed.with_context(|| format!("removing {}, which is not whole: {error:#}", path.display()))?;
+            removed.with_context(|| format!("removing incomplete {}: {error:#}", path.display()))?;
             Err(error.context(format!("writing {}", path.display())))
         }
     }
@@ -193,7 +193,7 @@ fn profile(asked: &Asked<'_>, mut recording: Recording, format: TraceFormat, out
     }
     for (cause, count) in stacks.lost() {
         say::message(format!(
-            "numatop-ng: {} missing, or not whole: {cause}",
+            "numatop-ng: {} missing or incomplete: {cause}",
             plural(count as usize, "sample")
         ));
     }

@@ -135,7 +135,7 @@ fn one(
     Ok(match super::run::going_on(answer)? {
         Answer::Counted(counts) => filled(subject.measured(load, nodes), counts),
         Answer::Failed { why } => untested(why),
-        other => untested(format!("an answer that was not expected: {other:?}")),
+        other => untested(format!("unexpected answer: {other:?}")),
     })
 }
 

@@ -36,7 +36,7 @@ pub fn loads(role: Role, sees: Sees) -> Vec<(Load, Place)> {
 }
 
 /// Why a role has no load.
-pub const WITHOUT_LOAD: &str = "no load says how much it must count";
+pub const WITHOUT_LOAD: &str = "no load has a known count for it";
 
 /// The count that an event must have in a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,6 +112,6 @@ pub fn expected(measured: &Measured, arm: bool) -> Result<Expected, String> {
         }
         (Role::StallFrontend, Additions) => Expected { plausible: true, ..at_most(10.0, whole()?) },
         (Role::StallBackend, Nops) => Expected { plausible: true, ..at_most(40.0, whole()?) },
-        _ => return Err("this version knows no truth for it".into()),
+        _ => return Err("this version has no reference for it".into()),
     })
 }

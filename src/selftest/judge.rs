@@ -37,7 +37,7 @@ impl Verdict {
 /// The verdict on a comparison, and its reason unless it is `ok`. Never `ok` without a comparison.
 pub fn judge(comparison: &Comparison) -> (Verdict, Option<String>) {
     let Some(check) = by_id(&comparison.check) else {
-        return (Verdict::Untested, Some("this version knows no such check".into()));
+        return (Verdict::Untested, Some("this version has no such check".into()));
     };
     let (truth, tool) = match (comparison.truth, comparison.tool) {
         (Some(truth), Some(tool)) if truth.is_finite() && tool.is_finite() => (truth, tool),

@@ -80,7 +80,7 @@ fn judge(measured: &Measured, all: &[Measured], arm: bool) -> (Verdict, Option<S
         return match (alone, range.plausible) {
             (true, _) => (
                 Verdict::Untested,
-                Some("nothing is known: no load in which it must count gave a larger count".into()),
+                Some("unknown: no load that must count gave a larger count".into()),
                 Some(range),
             ),
             (false, true) => (Verdict::Plausible, None, Some(range)),
@@ -149,7 +149,9 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
         );
     }
     match (subject.role, measured.load) {
-        (Role::Instructions, _) if near(16.0, 2.0) => return "16 times as many: AMD erratum 1291".into(),
+        (Role::Instructions, _) if near(16.0, 2.0) => {
+            return "16 times the expected count: AMD erratum 1291".into();
+        }
         (Role::Instructions, _) if !near(1.0, 30.0) && !near(0.5, 2.0) && !near(2.0, 2.0) => {
             return format!("{:.2} times as many: it may be the encoding of another event", count / truth);
         }
@@ -174,7 +176,7 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
         _ => {}
     }
     if near(0.5, 2.0) {
-        return "half: one of two ways, threads or ports is not counted".into();
+        return "half the expected count: one of two ways, threads or ports is missing".into();
     }
     if near(2.0, 2.0) {
         return "twice: each is counted at two places".into();

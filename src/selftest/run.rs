@@ -367,7 +367,7 @@ impl<'a> Watch<'a> {
     fn seen(&mut self, deed: Deed) -> Result<Seen, Stopped> {
         Ok(match self.between(&Job::Do(deed))? {
             Ok((Answer::Did(truth), snapshot)) => Ok((truth, snapshot)),
-            Ok((other, _)) => Err(format!("an answer that was not expected: {other:?}")),
+            Ok((other, _)) => Err(format!("unexpected answer: {other:?}")),
             Err(why) => Err(why),
         })
     }

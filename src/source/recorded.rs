@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Focus, Source, Trees};
+use crate::collect::mappings::Mappings;
 use crate::hot::frame_names::{FRAMES_MAX, FrameNames};
-use crate::model::process::Details;
+use crate::model::process::{Asked, Details, ProcessId};
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::program::overhead::Statistics;
@@ -34,7 +35,10 @@ pub struct Recorded<S> {
 }
 
 impl<S: Source> Recorded<S> {
-    pub fn new(source: S, recorder: Recorder, rotate: Arc<AtomicBool>) -> Recorded<S> {
+    pub fn new(mut source: S, recorder: Recorder, rotate: Arc<AtomicBool>) -> Recorded<S> {
+        if recorder.wants_lines() {
+            source.focus(with_lines(Focus::default()));
+        }
         Recorded { source, recorder, rotate, book: FrameNames::default(), news: None, last: Instant::now() }
     }
 
@@ -45,6 +49,12 @@ impl<S: Source> Recorded<S> {
     pub fn finish(self) -> Result<()> {
         self.recorder.finish()
     }
+}
+
+/// The same focus, with texts of all processes.
+fn with_lines(focus: Focus) -> Focus {
+    let processes = focus.processes.filter(|processes| !processes.is_empty());
+    Focus { processes, asked: Asked { texts: true, ..focus.asked }, ..focus }
 }
 
 impl<S: Source> Source for Recorded<S> {
@@ -76,12 +86,16 @@ impl<S: Source> Source for Recorded<S> {
         self.source.inspect(pid, start_ns)
     }
 
+    fn mappings(&mut self, process: ProcessId, exact: bool) -> Option<Result<Mappings, String>> {
+        self.source.mappings(process, exact)
+    }
+
     fn note(&mut self, word: String) {
         self.source.note(word);
     }
 
     fn focus(&mut self, focus: Focus) {
-        self.source.focus(focus);
+        self.source.focus(if self.recorder.wants_lines() { with_lines(focus) } else { focus });
     }
 
     fn wait(&mut self, due: Instant, stop: BorrowedFd<'_>) -> Result<bool> {

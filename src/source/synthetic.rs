@@ -8,6 +8,7 @@ mod actor;
 mod containers;
 pub mod demo;
 mod hardware;
+mod memory;
 mod stacks;
 mod story;
 
@@ -199,6 +200,7 @@ impl Machine {
             groups: self.groups.clone(),
             placement: Arc::new(self.placements()),
             about: Arc::default(),
+            command_lines: Arc::default(),
             memory_use: None,
             hot: None,
             notes: std::mem::take(&mut self.notes),

@@ -252,9 +252,10 @@ impl AtWork<'_> {
                 }
                 None => self.closeup()?.ask(Asked::Inspect((pid, start_ns))),
             },
-            Command::Map { process, rss_bytes, exact } => {
-                self.closeup()?.ask(Asked::Map { process, rss_bytes, exact });
-            }
+            Command::Map { process, rss_bytes, exact } => match self.source.mappings(process, exact) {
+                Some(found) => self.mail.send(Message::Mapped(process, found))?,
+                None => self.closeup()?.ask(Asked::Map { process, rss_bytes, exact }),
+            },
             Command::Focus(focus) => {
                 let began = Instant::now();
                 self.source.focus(focus);

@@ -168,7 +168,7 @@ impl State {
 
     /// Begins to sample the accesses of processes on the screen, or ends it.
     pub fn toggle_sampling(&mut self) {
-        if self.replay.is_some() || self.demo {
+        if self.replay.is_some() {
             self.message = Some("accesses are sampled on a running machine only".into());
             return;
         }
@@ -182,7 +182,7 @@ impl State {
     /// Has a container watched only, or what the command line asked for.
     pub fn set_scope(&mut self, scope: Option<u64>) -> Option<Effect> {
         if self.replay.is_some() {
-            self.message = Some("the scope of a recording is what was recorded".into());
+            self.message = Some("the scope of a recording is fixed".into());
             return None;
         }
         if self.scope == scope {

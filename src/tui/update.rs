@@ -6,7 +6,7 @@ mod mouse;
 mod order;
 mod popups;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
 use ratatui::layout::Rect;
@@ -84,6 +84,8 @@ pub struct App {
     on_top: Vec<ScreenId>,
     pub picker: Option<Picker>,
     pub prompt: Option<Prompt>,
+    /// When a row was clicked, and its line on the screen.
+    clicked: Option<(Instant, u16)>,
 }
 
 impl App {
@@ -109,6 +111,7 @@ impl App {
             on_top: Vec::new(),
             picker: None,
             prompt: None,
+            clicked: None,
         }
     }
 
@@ -246,7 +249,7 @@ impl App {
         let (is_recording, is_made_up) = (self.state.replay.is_some(), self.state.demo);
         match action {
             Action::Scope => !is_recording && !is_made_up,
-            Action::MemoryUse => !is_recording && !is_made_up && !self.state.access,
+            Action::MemoryUse => !is_recording && !self.state.access,
             Action::Mappings if is_recording => {
                 let tasks = self.state.snapshot().map_or(&[][..], |snapshot| &snapshot.tasks);
                 tasks.iter().any(|task| task.memory_use().is_some())

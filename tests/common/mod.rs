@@ -21,7 +21,6 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{
     Comm, GroupCounters, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Pressure, Sample,
-    not_kept,
 };
 use numatop_ng::model::stacks::StackBatch;
 use numatop_ng::model::topology::Topology;

@@ -4,14 +4,21 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::common;
+use crate::pages;
 use crate::program;
+use crate::scratch::Scratch;
 use common::screen::{draw, text};
 use common::{Machine, press};
 
+use std::time::Duration;
+
+use numatop_ng::collect::mappings::Mapping;
 use numatop_ng::metric::Value;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, Flow, Sample};
 use numatop_ng::snapshot::{RowKind, derive};
+use numatop_ng::source::Source;
+use numatop_ng::source::synthetic::demo::Demo;
 use numatop_ng::source::synthetic::demo_machine;
 use numatop_ng::tui::theme::Theme;
 
@@ -179,7 +186,7 @@ fn the_screen_says_that_it_is_a_demo() {
         app.state.demo = true;
         let shown = text(&draw(&app, size.0, size.1));
         assert!(shown.lines().next().unwrap().contains("DEMO"), "{shown}");
-        assert!(shown.contains("postgres") && shown.contains("a made-up machine"), "{shown}");
+        assert!(shown.contains("postgres") && shown.contains("simulated machine"), "{shown}");
         press(&mut app, "E");
         assert!(text(&draw(&app, size.0, size.1)).contains("not in the demo"));
     }
@@ -228,4 +235,39 @@ fn without_a_number_of_intervals_it_runs_in_real_time() {
     let told: u64 = intervals.iter().sum();
     assert!(took.as_nanos() as u64 >= told - SECOND / 50, "{took:?} {intervals:?}");
     assert!(intervals.iter().all(|ns| ns % 10_000_000 == 0), "{intervals:?}");
+}
+
+#[test]
+fn command_lines_are_recorded_only_on_request() {
+    let scratch = Scratch::new();
+    let lines = |name: &str, flags: &[&str]| {
+        let path = scratch.join(name);
+        let path = pages::text(&path);
+        let words = [&["record", path, "--demo", "-n", "2"], flags].concat();
+        assert!(pages::numatop(&words).status.success());
+        pages::stdout(&["export", path, "--format", "csv", "--columns", "comm,cmdline"])
+    };
+    assert!(lines("with.nrec", &["--record-cmdline"]).contains("solver,numactl -N1 -m1 ./solver"));
+    assert!(!lines("without.nrec", &[]).contains("numactl"));
+}
+
+#[test]
+fn mappings_and_their_use_agree_with_memory_by_node() {
+    let mut demo = Demo::at_once(Duration::from_secs(1));
+    demo.set_access(true).unwrap();
+    let sample = demo.next().unwrap().unwrap();
+    let uses = sample.memory_use.as_ref().unwrap();
+    let mut seen = 0;
+    for task in sample.tasks.iter().filter(|task| task.pid == task.tid) {
+        let Some(found) = uses.processes.get(&task.process()) else { continue };
+        let mappings = demo.mappings(task.process(), true).unwrap().unwrap();
+        let bytes: f64 = mappings.rows.iter().map(Mapping::resident).sum();
+        let rss = task.rss_bytes as f64;
+        assert!((bytes - rss).abs() <= rss * 0.01, "{bytes} of {rss}");
+        let of_use = found.mappings[0].remote();
+        assert!(of_use.1 > 0.0 && found.mappings.len() == mappings.rows.len());
+        seen += 1;
+    }
+    assert!(seen > 8, "{seen} processes");
+    assert!(uses.processes.values().any(|found| !found.lines.listed.is_empty()));
 }

@@ -106,3 +106,29 @@ fn known_loads_have_known_verdicts() {
     assert!(within >= 92.0, "the known change is within {within} % of {asked} intervals");
     assert!(found >= 99.0, "found in {found} % of {asked}");
 }
+
+#[test]
+fn a_diff_of_two_runs_of_a_command_begins_with_elapsed_time() {
+    let scratch = Scratch::new();
+    let mut paths = Vec::new();
+    for (name, pct, intervals) in [("a", 80.0, 10), ("b", 40.0, 20)] {
+        let mut machine = load(pct, 1);
+        let host = std::sync::Arc::get_mut(&mut machine.host).unwrap();
+        host.scope = "command ./worker".into();
+        paths.push(scratch.join(&format!("{name}.nrec")));
+        record(paths.last().unwrap(), &seconds(&mut machine, intervals + 1));
+    }
+    let [a, b] = [0, 1].map(|at| pages::text(&paths[at]));
+    let text = pages::stdout(&["diff", a, b]);
+    let line = text.lines().find(|line| line.starts_with("elapsed")).unwrap();
+    // Half the speed on half the CPUs.
+    assert!(
+        line.starts_with("elapsed 10.000 s (A), 20.000 s (B), +100.0 %; main cause: CPUs used 0."),
+        "{text}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&pages::stdout(&["diff", a, b, "--format", "json"])).unwrap();
+    assert_eq!(json["elapsed"]["main_cause"], "CPUs used");
+    // A part of a run is no elapsed time.
+    assert!(!pages::stdout(&["diff", &format!("{a}@..+5s"), b]).contains("elapsed"));
+}

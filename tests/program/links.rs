@@ -1,4 +1,4 @@
-//! Links between documents: each file and each heading that one names exists.
+//! Links between documents: each file and each heading that one names exists, and the book has every page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,4 +70,20 @@ fn links_of_documents_lead_somewhere() {
     }
     assert!(looked_at > 80, "{looked_at} links");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_book_has_every_page_once() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let mut listed: Vec<&str> =
+        summary.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let mut pages: Vec<String> = fs::read_dir(&docs)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".md") && name != "SUMMARY.md")
+        .collect();
+    listed.sort_unstable();
+    pages.sort_unstable();
+    assert_eq!(listed, pages);
 }

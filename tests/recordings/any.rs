@@ -475,6 +475,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
             interrupts(),
             proptest::option::of(stacks()),
             proptest::option::of(memory_uses()),
+            btree_map(any::<(u32, u64)>(), "[a-z -]{0,40}".prop_map(Arc::from), 0..4),
         ),
     );
     (rows, rest).prop_map(
@@ -486,7 +487,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 exit_lost_ns,
                 names,
                 notes,
-                (groups, placement, interrupts, hot, memory_use),
+                (groups, placement, interrupts, hot, memory_use, command_lines),
             ),
         )| {
             if sorted {
@@ -513,6 +514,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 groups,
                 placement: Arc::new(placement),
                 about: Arc::default(),
+                command_lines: Arc::new(command_lines),
                 memory_use: memory_use.map(Arc::new),
                 hot: hot.map(Arc::new),
                 notes,

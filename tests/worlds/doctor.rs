@@ -64,6 +64,14 @@ fn message_without_btf() {
 }
 
 #[test]
+fn the_page_about_kernels_quotes_the_refusal() {
+    let page = include_str!("../../docs/kernels.md");
+    let refusal = preflight(&linux_5_10()).unwrap_err();
+    let quoted = format!("numatop-ng: {}: {}", refusal.what, refusal.why.unwrap());
+    assert!(page.contains(&quoted), "docs/kernels.md does not have: {quoted}");
+}
+
+#[test]
 fn message_on_linux_5_10() {
     insta::assert_snapshot!(preflight(&linux_5_10()).unwrap_err());
 }

@@ -11,6 +11,7 @@ mod counters;
 mod decoder;
 mod diff;
 mod doctor;
+mod documented_keys;
 mod edges;
 mod engine_names;
 mod exporter;

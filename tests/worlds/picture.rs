@@ -136,7 +136,7 @@ fn the_page_in_docs_is_a_report() {
         history.sample(Arc::clone(&machine.host), machine.step(10_000_000_000), 1);
         history.tidy();
     }
-    compare("docs/report.html", &page(history.kept().unwrap(), TimeZone::UTC).unwrap());
+    compare("docs/report-example.html", &page(history.kept().unwrap(), TimeZone::UTC).unwrap());
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn table() -> Vec<Row> {
         }), &[], Exit::Ok, ""),
         row("rootless container", set(|host| {
             host.privileges.host_user_namespace = Fact::Known(false);
-        }), PROBES, Exit::Privilege, "user namespace of its own"),
+        }), PROBES, Exit::Privilege, "own user namespace"),
         row("no CONFIG_NUMA_BALANCING", without(bare_metal(), &[Feature::NumaBalancing]), &[NumaFields], Exit::Ok, "built with CONFIG_NUMA_BALANCING"),
         row("NUMA balancing switched off", set(|host| host.kernel.numa_balancing = Fact::Known(0)), &[NumaFields], Exit::Ok, "sysctl kernel.numa_balancing=1"),
         row("NUMA hidden by the firmware", set(|host| {

@@ -618,7 +618,7 @@ fn a_cpu_that_does_not_tell_of_lines_has_no_zero_of_them() {
     // Others do.
     let some = shown(2);
     assert!(
-        some.contains("not all CPUs tell: 2 of 600 accesses in 10 s took their line from another core"),
+        some.contains("unknown for some CPUs: 2 of 600 accesses in 10 s took their line from another core"),
         "{some}"
     );
 }

@@ -50,7 +50,7 @@ fn two_nodes_are_numbers_beside_the_slit() {
         "  CPUs of 0                172.3        58.1 34%\n",
         "inside of node 0, GB/s: one core reads 13.9, 11 cores fill it, copy 121.0\n",
         "a line from core to core, one way, ns: same core 7, same cache 48, other node 121\n",
-        "both threads of a core do so many times the work of one: independent additions 1.00, memory 1.94\n",
+        "work of both threads of a core, times that of one: independent additions 1.00, memory 1.94\n",
         "a page walk costs 23 ns more",
         "  a task that waits for the farthest memory only would take 41 % less time at home, at most\n",
         "  5 cores of node 0 fill the link to node 1\n",

@@ -80,8 +80,7 @@ impl Closer {
                 }
                 Failure::Died => "the process that reads its memory ended".into(),
                 Failure::NotStarted | Failure::GivenUp => {
-                    "no process that reads it could be started, or several wait for locked address spaces"
-                        .into()
+                    "the helper that reads it could not start, or waits for locked address spaces".into()
                 }
             })?;
         let mut bytes = Vec::new();

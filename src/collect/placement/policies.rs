@@ -143,8 +143,7 @@ pub fn affordable(rss_bytes: u64) -> Reading<()> {
         return Ok(());
     }
     Err(Missing::NotCollected(
-        "policies of its mappings are not read: it has more memory than can be walked in half a second"
-            .into(),
+        "policies are not read: walking its memory would take more than half a second".into(),
     ))
 }
 

@@ -106,8 +106,7 @@ fn topology(topology: &Fact<Topology>) -> Result<&Topology, Hindrance> {
 fn privileges(check: &HostCheck) -> Verdict {
     let own = &check.privileges;
     if own.host_user_namespace.is(&false) {
-        let missing = "this process is in a user namespace of its own, as in a rootless container: its \
-                       capabilities do not count for the host's kernel";
+        let missing = "this process is in its own user namespace (a rootless container): its capabilities have no effect on the host";
         let advice =
             Advice::say("run it on the host, or in a container started by root without user namespaces");
         return Err(Hindrance::new(Missing::NotPermitted(missing.into()), [advice]));
@@ -145,7 +144,7 @@ fn how_to_get(check: &HostCheck, lacking: &[Capability]) -> Vec<Advice> {
     vec![
         Advice::command("run it as root", "sudo numatop-ng"),
         Advice::command(
-            "or give the program what it needs, once (whoever may run it then sees all tasks)",
+            "or grant the capabilities to the program, once (every user who may run it then sees all tasks)",
             format!("sudo setcap {}+ep $(command -v numatop-ng)", granted.join(",")),
         ),
     ]
@@ -190,11 +189,8 @@ fn counter(check: &HostCheck, role: Role) -> Verdict {
         return Err(Hindrance::new(missing.clone(), counter_advice(check, missing)));
     }
     // No set of events counts what no counter of this machine can.
-    let no_pmu =
-        check.pmu.trials_of(Role::Cycles).iter().find_map(|trial| trial.outcome.as_ref().err().cloned());
-    if let Some(missing @ Missing::Unsupported(_)) = no_pmu {
-        let advice = counter_advice(check, &missing);
-        return Err(Hindrance::new(missing, advice));
+    if !check.pmu.trials.is_empty() {
+        any_counter(check)?;
     }
     let set = SETS.iter().find(|(name, roles, _)| *name != "auto" && roles.contains(&role));
     let advice = set.map(|(name, ..)| Advice::command("to count it", format!("numatop-ng --events {name}")));
@@ -220,7 +216,7 @@ fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
     }
     match (missing, cloud_pmu(check)) {
         (Missing::Unsupported(_), Some(how)) => {
-            let say = format!("the hypervisor may hold back what the CPU could count: {how}");
+            let say = format!("the hypervisor may hide counters of the CPU: {how}");
             vec![Advice::say(say)]
         }
         _ => Vec::new(),
@@ -296,8 +292,7 @@ pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
     if check.privileges.host_pid_namespace.is(&false) {
         caveats.push(Caveat {
             about: "pid namespace",
-            say: "this process is in a container with a pid namespace of its own: only its tasks are listed, by \
-                  their ids on the host"
+            say: "this process is in a container with its own pid namespace: only tasks of the container are listed, with host ids"
                 .into(),
             advice: vec![Advice::command("to list all tasks, start the container with", "--pid host")],
         });

@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::until("processes", 3.0, 2.0, "reasoned: three are no accident of one program"),
+        Limit::until("processes", 3.0, 2.0, "reasoned: three programs are no coincidence"),
         Limit::least("share", 10.0, "reasoned: a tenth of the busy time of the machine"),
     ],
     idle_too: true,

@@ -24,10 +24,7 @@ pub(super) static RULE: Rule = Rule {
         ("one-way", "its pages go to nodes that give few back: balancing brings them to where they are used"),
         ("churn", "it has as many page faults as pages that move: new memory moves, not the same"),
         ("demotion", "a node without CPUs is one of those that give or take"),
-        (
-            "others",
-            "a fifth of the pages that move are of other processes, so that the nodes' numbers are not its own",
-        ),
+        ("others", "a fifth of the moved pages belong to other processes"),
         ("starting", "it is younger than 120 s: balancing has not settled"),
     ],
     of: &[Kind::Process],

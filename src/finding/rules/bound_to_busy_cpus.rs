@@ -21,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
     about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs idle. An info where it is bound \
             to all CPUs of a node.",
     not_when: &[
-        ("cpuset", "the cpuset of its container leaves it these CPUs: cpus-too-few looks at it"),
+        ("cpuset", "the cpuset of its container has only these CPUs: see cpus-too-few"),
         ("isolated", "the CPUs that are idle are isolated"),
         ("short", "a wait takes 1 ms or less: the scheduler's normal grain"),
         ("rt", "it has a real-time policy"),
@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("wait", 25.0, "reasoned: a quarter of a CPU, as the least time worth a word"),
         Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
         Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
-        Limit::sharp("grain", 1000.0, "[S17]: two of the scheduler's costs of a migration, in us"),
+        Limit::sharp("grain", 1000.0, "[S17]: twice the scheduler's migration cost, in us"),
     ],
     // A process that waits all the time uses little.
     idle_too: true,
@@ -145,7 +145,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "Whatever the binding protected meets these threads.".into(),
+        risk: "These threads then share CPUs that the binding kept free.".into(),
         or_else: vec![
             "Others use its CPUs, and it is they that should move: the Tasks view sorted by CPU shows them."
                 .into(),

@@ -31,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
             "a twentieth of them or more is page cache, and they are above the low watermark: then it is an info",
         ),
         ("swapped", "no page of it is in swap, nor waits its group, nor are pages of these nodes reclaimed"),
-        ("other", "it has no major faults and its group no pressure: the pages are those of others"),
+        ("other", "it has no major faults and its group no pressure: the pages belong to others"),
     ],
     of: &[Kind::Process, Kind::Container],
     group: Group::NodeMemory,

@@ -29,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::until("cores", 90.0, 80.0, "reasoned: all of them but what a moment leaves"),
+        Limit::until("cores", 90.0, 80.0, "reasoned: all cores, with room for short gaps"),
         Limit::until(
             "thread",
             80.0,

@@ -154,7 +154,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         None => vec![Command::words(
             When::Now,
             Scope::Process,
-            "bind it to the CPUs that it had: note what taskset -acp says of it before",
+            "bind it to its former CPUs: note the output of taskset -acp before",
         )],
     };
     undo.extend(each(cpus, mems, "all that it has there moves"));

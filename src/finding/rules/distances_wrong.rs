@@ -29,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
     gravest: Severity::Info,
     needs: &[],
     hold: Hold::AT_ONCE,
-    limits: &[Limit::sharp("times", 1.5, "reasoned: two sockets of one kind of machine differ by less")],
+    limits: &[Limit::sharp("times", 1.5, "reasoned: sockets of one machine differ by less")],
     idle_too: true,
     look,
     tell,
@@ -137,8 +137,7 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
                 number(ratio),
                 number(says / 10.0)
             ),
-            "The machine was busy when it was calibrated: numatop-ng calibrate --show has the spread of each latency. Gains of \
-             placement are computed from what was measured.",
+            "The machine was busy during calibration: numatop-ng calibrate --show prints the spread of each latency. Gains are computed from measured latencies.",
         ),
         Some(Why::Words(why)) => (
             why.to_owned(),

@@ -28,10 +28,10 @@ pub(super) static RULE: Rule = Rule {
         ),
         (
             "cached",
-            "fewer than 50 MB and fewer than 5,000 requests a second reach disks: the page cache has the rest",
+            "fewer than 50 MB and 5,000 requests a second reach disks: the page cache answers the rest",
         ),
         ("several-nodes", "a fifth of its time or more is on other nodes"),
-        ("near", "a fifth of its bytes or more are of disks of its own node, or of a third one"),
+        ("near", "a fifth of its bytes or more come from disks of its own node or a third one"),
         ("group", "it is no container, unit or machine, or only holds others, whose finding it is"),
     ],
     of: &[Kind::Container],
@@ -40,7 +40,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[DISK_BYTES_PER_S.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("share", 80.0, "reasoned: the rest is no reason to run elsewhere"),
+        Limit::least("share", 80.0, "reasoned: less is no reason to move"),
         Limit::least("bytes", 50e6, "reasoned: a hundredth of what one disk of today does"),
         Limit::least(
             "requests",
@@ -196,7 +196,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         undo,
         risk,
         or_else: vec![format!(
-            "The disk is slow from everywhere: then a program on node {node} waits as long for it. It is not measured what the way costs."
+            "The disk is slow from every node: then a program on node {node} waits as long. The cost of the distance is not measured."
         )],
         ..Told::default()
     }

@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         ("thp", "its huge pages are transparent, or it has none"),
         ("policy", "its policy, or that of a fifth of its memory, interleaves memory or names nodes"),
-        ("pool-even", "the pools are even over the nodes, and it runs on all of them"),
+        ("pool-even", "the pools are equal on all nodes, and it runs on all of them"),
         ("pool-has-room", "the pool of its node has free pages, or has as many as it uses"),
         ("mems-elsewhere", "it may not take memory from the node where it runs"),
         ("small-pages", "the memory on other nodes is in small pages"),
@@ -164,7 +164,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         );
         commands.push(Command::new(When::NextStart, Scope::Host, set(home, wanted), words));
         let back = |node: &NodeId| {
-            let words = format!("and gives those of node {node} back");
+            let words = format!("and frees those of node {node}");
             Command::new(When::NextStart, Scope::Host, set(*node, left(node)), words)
         };
         commands.extend(from.iter().map(back));

@@ -37,12 +37,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::until(
-            "home",
-            95.0,
-            90.0,
-            "reasoned: all of its time but what the scheduler moves for a moment",
-        ),
+        Limit::until("home", 95.0, 90.0, "reasoned: all of its time, except short moves by the scheduler"),
         Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
         Limit::sharp("half", 50.0, "reasoned: half of a node leaves as much for all others"),
     ],

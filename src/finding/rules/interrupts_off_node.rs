@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[IRQ_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("irq", 2.0, "reasoned: below a fiftieth of a node little is to be had by moving them"),
+        Limit::least("irq", 2.0, "reasoned: below a fiftieth of a node moving them gains little"),
         Limit::until("away", 90.0, 80.0, "reasoned: a queue or two at home are no other case"),
         Limit::least(
             "rate",

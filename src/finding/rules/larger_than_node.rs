@@ -22,9 +22,9 @@ pub(super) static RULE: Rule = Rule {
             where other processes of that node have memory elsewhere because of it.",
     not_when: &[
         ("interleave", "its policy interleaves memory or names nodes, or that of a fifth of its memory does"),
-        ("limit", "it is at the memory limit of a container that it is in, so that it does not grow"),
+        ("limit", "it is at the memory limit of its container, so it does not grow"),
         ("bound", "it may not take memory from all nodes"),
-        ("spread", "its memory is even over the nodes within 10 points"),
+        ("spread", "its memory is spread evenly over the nodes, within 10 points"),
         ("cache", "half of its memory or more is of files"),
         ("shared", "a fifth of its memory is shared with others"),
         ("full-everywhere", "the other nodes have less than 30 % of their memory free"),
@@ -35,15 +35,15 @@ pub(super) static RULE: Rule = Rule {
     needs: &[MEM_PCT_BY_NODE.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::until("size", 80.0, 75.0, "reasoned: one more fourth of it does not fit on the node any more"),
-        Limit::until("room", 10.0, 15.0, "reasoned: a tenth of the node is what all others of it need"),
+        Limit::until("size", 80.0, 75.0, "reasoned: a quarter more would not fit on the node"),
+        Limit::until("room", 10.0, 15.0, "reasoned: all others on the node need a tenth of it"),
         Limit::sharp(
             "elsewhere",
             30.0,
             "reasoned: as much as a node that is in use for something else has not",
         ),
         Limit::sharp("victim", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("home", 95.0, "reasoned: all of its time but what the scheduler moves for a moment"),
+        Limit::sharp("home", 95.0, "reasoned: all of its time, except short moves by the scheduler"),
     ],
     idle_too: true,
     look: |view, of| settle(look(view, of)),
@@ -271,7 +271,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
                does. Nothing is moved now: what goes away comes back with the next page."
             .to_owned(),
         or_else: vec![
-            "It does not grow any more, and its own memory on other nodes is small: then remote_pct is near 0.".to_owned(),
+            "It has stopped growing, and little of its memory is on other nodes: then remote_pct is near 0.".to_owned(),
         ],
     }
 }

@@ -45,7 +45,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
-        Limit::until("idle", 30.0, 40.0, "reasoned: that leaves room for whatever moves"),
+        Limit::until("idle", 30.0, 40.0, "reasoned: leaves room for the process that moves"),
         Limit::least("wait", 10.0, "reasoned: a tenth of the node's busy time"),
     ],
     idle_too: true,
@@ -152,7 +152,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Some((moves, mover, uses)) = best else {
         return match unknown {
             0 => Ok(Look::Quiet),
-            _ => Err(waiting::unknown("the placement of what is bound to the node is not known")),
+            _ => Err(waiting::unknown("the memory of processes bound to the node is not located")),
         };
     };
     Ok(Look::seen(Seen {
@@ -210,7 +210,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         None => vec![Command::words(
             When::Now,
             Scope::Process,
-            "bind it to the CPUs that it had: note what taskset -acp says of it before",
+            "bind it to its former CPUs: note the output of taskset -acp before",
         )],
     };
     // Its own nodes may hold both: memory comes back with neither list.

@@ -259,8 +259,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             },
         ],
         or_else: vec![
-            "A memory limit: look at mem_limit_bytes of the containers; or huge pages, which are sought on their own node \
-             first (kcompactd is busy then)."
+            "A memory limit (mem_limit_bytes of containers), or huge pages, which the kernel looks for on their own node first (kcompactd is busy then)."
                 .to_owned(),
         ],
         ..Told::default()

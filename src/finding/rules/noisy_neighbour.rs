@@ -71,7 +71,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "times",
             2.0,
-            "[S6]: outliers of CPI2 are beyond two deviations; twice is beyond any noise of one",
+            "[S6]: CPI2 flags outliers beyond two deviations; twice the CPI is far beyond noise",
         ),
         Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
     ],

@@ -20,7 +20,7 @@ pub(super) static RULE: Rule = Rule {
             nodes.",
     not_when: &[
         ("shm", "the file pages are shared memory or tmpfs, which cannot be dropped"),
-        ("dirty", "half of them or more are to be written first"),
+        ("dirty", "half of them or more must be written back first"),
         ("full", "the node has not enough file pages for it"),
         ("interleave", "its policy interleaves memory or names another node"),
         ("cold", "nothing uses the memory on other nodes"),
@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("outside", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("home", 95.0, "reasoned: all of its time but what the scheduler moves for a moment"),
+        Limit::sharp("home", 95.0, "reasoned: all of its time, except short moves by the scheduler"),
         Limit::until("watermark", 2.0, 3.0, "[S8]; reasoned: what one burst takes"),
     ],
     idle_too: true,

@@ -122,7 +122,7 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
         stop: super::watermark_stop(view, &Subject::Node(to[0])),
         risk: format!("The group waits while its memory moves. {RISK_OF_MOVE}"),
         or_else: vec![
-            "Processes outside of it use that memory, too: shared memory belongs to the group that touched it first. Then \
+            "Processes outside use that memory, too: shared memory is charged to the group that touched it first. Then \
              mem_bytes_by_node of other groups has little of it."
                 .to_owned(),
         ],

@@ -26,8 +26,7 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         (
             "cold",
-            "next to nothing uses that memory: accesses, counted or sampled, are local, or NUMA balancing scans it and finds no use; an \
-             info while its scans have met too little of it",
+            "that memory is hardly used: counted or sampled accesses are local, or scans of NUMA balancing find no use; an info while too little of it was scanned",
         ),
         ("interleave", "its policy interleaves memory, or names a node where it may not run"),
         ("still-going-out", "new memory goes to other nodes, too"),
@@ -199,7 +198,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let node = Subject::Node(to[0]);
     let hint = match view.number(&HINT_REMOTE_PCT, of) {
         Ok(pct) => format!("hint_remote_pct would be near 0 then. It is {}.", super::super::text::pct(pct)),
-        Err(_) => "whether that is so cannot be seen here: NUMA balancing does not look at it.".to_owned(),
+        Err(_) => "this cannot be checked here: NUMA balancing does not scan it.".to_owned(),
     };
     Told {
         sentence: sentence(format!(

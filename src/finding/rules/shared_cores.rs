@@ -29,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("nested", "one is above the other"),
         ("idle", "one of them uses less than half a CPU"),
-        ("no-trouble", "neither busy siblings nor waits for CPUs are seen in both"),
+        ("no-trouble", "no busy siblings or waits for CPUs in either of them"),
         ("no-free-core", "too few idle cores are in no cpuset: then it is an info"),
     ],
     of: &[Kind::Container],
@@ -284,7 +284,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         commands,
         undo,
         or_else: vec![format!(
-            "One of them is meant to yield (cpu.weight, nice), and the other loses little: runq_wait_pct of {} would be near 0.",
+            "One of them has a low priority (cpu.weight, nice), and the other loses little: runq_wait_pct of {} would be near 0.",
             label(other)
         )],
     }

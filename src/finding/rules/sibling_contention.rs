@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("fast", "it is as fast beside a busy sibling: nine tenths or more of its instructions per cycle"),
         ("fast-change", "siblings are busy now and then only: the scheduler is at work"),
-        ("shared", "the siblings are those of another container: that is shared-cores"),
+        ("shared", "the siblings run another container: see shared-cores"),
         ("one-thread-per-core", "cores have one thread"),
         ("isolated", "the cores that are idle are isolated"),
     ],
@@ -218,7 +218,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         None => Some(Command::words(
             When::Now,
             Scope::Process,
-            "bind it to the CPUs that it had: note what taskset -acp says of it before",
+            "bind it to its former CPUs: note the output of taskset -acp before",
         )),
     };
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 30.0 };

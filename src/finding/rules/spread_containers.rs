@@ -151,7 +151,7 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
         None => Some(view.cpus_of_nodes(&set)),
     };
     let Some(cpus) = cpus else { return Ok(Look::Quiet) };
-    input(members.first(), "none of its processes is among those that rules look at")?;
+    input(members.first(), "rules watch none of its processes")?;
     let policies = kernel_places(view, &members);
     let from: Vec<NodeId> = placed.sources(&set).into_iter().filter(|node| whole.contains(node)).collect();
     let away = placed.outside(&set);

@@ -18,10 +18,7 @@ pub(super) static RULE: Rule = Rule {
     about: "vm.zone_reclaim_mode is set, and allocations reclaim a node although a near one has free memory.",
     not_when: &[
         ("unused", "the mode is set and costs nothing, because nodes have room"),
-        (
-            "far",
-            "the free memory is farther than 30, where the kernel would not have taken it in time either",
-        ),
+        ("far", "free memory is at a distance above 30, which zone reclaim also protects"),
         ("full", "no other node has free memory"),
     ],
     of: &[Kind::Host],
@@ -32,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
     limits: &[Limit::least(
         "reclaims",
         10.0,
-        "reasoned: each is a scan inside an allocation; one in 100 ms is not noise",
+        "reasoned: each reclaim delays an allocation; one in 100 ms is not noise",
     )],
     idle_too: true,
     look: |view, _| settle(look(view)),

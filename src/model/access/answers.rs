@@ -16,7 +16,7 @@ pub struct Answers {
     pub classes: BTreeMap<AccessClass, u64>,
     /// Accesses that memory of the own node answered, not a cache.
     pub local: MemoryAnswers,
-    /// Accesses that memory of another node answered.
+    /// Accesses answered by memory of another node.
     pub remote: MemoryAnswers,
 }
 

@@ -24,7 +24,8 @@ pub trait Copied: PartialEq {
 impl Copied for u32 {}
 impl Copied for u64 {}
 impl Copied for NodeId {}
-impl<T: PartialEq> Copied for Arc<T> {
+impl Copied for (u32, u64) {}
+impl<T: PartialEq + ?Sized> Copied for Arc<T> {
     fn is_as(&self, before: &Arc<T>) -> bool {
         // Most are shared: the pointers tell it without a look at them.
         Arc::ptr_eq(self, before) || self == before
@@ -70,6 +71,7 @@ macro_rules! ids {
 
 ids!(u32, u64);
 impl Key for NodeId {}
+impl Key for (u32, u64) {}
 impl Key for String {}
 
 /// The memory that a copy of a map takes.

@@ -140,7 +140,7 @@ impl<'a> Bytes<'a> {
     /// # Errors
     /// Something is left.
     pub fn finish(self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed("it has more bytes than it says")) }
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed("it has more bytes than its length")) }
     }
 }
 

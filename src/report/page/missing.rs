@@ -63,7 +63,7 @@ fn hole(view: &View<'_>, gap: &Gap) -> Markup {
     let (first, last) = (grid.bucket(gap.from_ns), grid.bucket(gap.to_ns) + 1);
     let margin = (last - first) * 2 + 5;
     let around = (first.saturating_sub(margin), (last + margin).min(grid.count));
-    let restarted = if gap.is_restart { "the machine was restarted" } else { "the recorder began anew" };
+    let restarted = if gap.is_restart { "the machine was restarted" } else { "the recorder restarted" };
     html! {
         tr {
             td { (moment(&view.clock.time(gap.from_ns), around)) @if gap.count > 1 { "–" (view.clock.time(gap.to_ns)) } }
@@ -126,10 +126,10 @@ fn rules(report: &Report) -> Markup {
     html! {
         div id="rules" {
             @if report.blind.is_empty() {
-                p.muted { "All rules of findings could look at the end." }
+                p.muted { "All rules had data at the end." }
             } @else {
                 details {
-                    summary { (plural(report.blind.len(), "rule")) " of findings could not look, or not at all of their subjects" }
+                    summary { (plural(report.blind.len(), "rule")) " lacked data, for all or for some subjects" }
                     table.reasons {
                         thead { tr { th scope="col" { "rule" } th scope="col" { "reason" } } }
                         tbody {

@@ -50,8 +50,7 @@ fn row(view: &View<'_>, lane: &Lane) -> Markup {
     let unit = lane.id.unit();
     let track = &lane.machine;
     let source = (lane.id == Id::Remote).then(|| words::source(lane.sources.most()));
-    let length = words::worst_buckets(report);
-    let known = track.quantile(0.5).zip(track.worst(length, lane.id.least_is_worst()));
+    let known = track.quantile(0.5).zip(track.worst(lane.id.least_is_worst()));
     let low_high = track.quantile(0.05).zip(track.quantile(0.95)).unwrap_or_default();
     html! {
         tr {
@@ -65,7 +64,7 @@ fn row(view: &View<'_>, lane: &Lane) -> Markup {
                     td.n data-l="5th–95th" { (words::range(low_high.0, low_high.1, unit)) }
                     td.n data-l="worst" {
                         (words::value(worst, unit)) " "
-                        (moment(&view.clock.time(report.grid.begins(at)), around(report.grid.count, at, length)))
+                        (moment(&view.clock.time(report.grid.begins(at)), around(report.grid.count, at)))
                     }
                     td.course { (spark(&svg::thinned(track, &report.gaps, SPARK), &format!("{name} over time"))) }
                 },
@@ -77,7 +76,7 @@ fn row(view: &View<'_>, lane: &Lane) -> Markup {
 }
 
 /// Buckets around a moment, so that it is seen with what led to it.
-fn around(count: usize, at: usize, length: usize) -> (usize, usize) {
-    let before = (length * 15).min(count / 20 + 1);
-    (at.saturating_sub(before), (at + length + before).min(count))
+fn around(count: usize, at: usize) -> (usize, usize) {
+    let before = 15.min(count / 20 + 1);
+    (at.saturating_sub(before), (at + 1 + before).min(count))
 }

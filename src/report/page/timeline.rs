@@ -91,7 +91,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
             div.lane.axis { div.label {} div.plot id="axis" { (axis(view)) } div.vals {} }
         }
         @if report.gaps.contains(&true) {
-            p.muted { span.key.gap {} "no samples: see " a href="#missing" { "what is missing" } }
+            p.muted { span.key.gap {} "no samples: see " a href="#missing" { "missing data" } }
         }
     }
 }

@@ -174,11 +174,15 @@ fn known_mistakes_have_their_reasons() {
             right(asked, load, amount, local) * if asked == role { times } else { 1.0 }
         }
     };
-    found(Role::Instructions, &times(Role::Instructions, 16.0), "16 times as many: AMD erratum 1291");
+    found(
+        Role::Instructions,
+        &times(Role::Instructions, 16.0),
+        "16 times the expected count: AMD erratum 1291",
+    );
     found(Role::Cycles, &times(Role::Cycles, 66.0 / 64.0), "+3.1 %: each instruction takes a cycle");
     found(Role::Lma, &times(Role::Lma, 2.0), "twice: the neighbour of each line is prefetched, and 'sees'");
     found(Role::Llc, &times(Role::Llc, 0.5), "half: it sees no prefetched line, and 'sees'");
-    found(Role::Branch, &times(Role::Branch, 0.5), "half: one of two ways");
+    found(Role::Branch, &times(Role::Branch, 0.5), "half the expected count: one of two ways");
     found(Role::Cycles, &times(Role::Cycles, 1.2), "differs by +20.0 %: please report it");
 }
 
@@ -220,7 +224,7 @@ fn nothing_passes_that_was_not_compared() {
         (&|measured: &mut Measured| measured.on_node = 0.5, "only 50 % of the memory"),
         (&|measured: &mut Measured| measured.user.clear(), "it was not counted"),
         (&|measured: &mut Measured| measured.amount = 0, "it was not counted"),
-        (&|measured: &mut Measured| measured.load = Load::Pages, "this version knows no truth"),
+        (&|measured: &mut Measured| measured.load = Load::Pages, "this version has no reference"),
     ] {
         let (verdict, reason) = judged(change);
         assert!(verdict == Verdict::Untested && reason.starts_with(words), "{verdict:?} {reason}");

@@ -32,7 +32,7 @@ impl LiveSource {
                 continue;
             }
             let failed = self.sched.online(&topology, *cpu)?;
-            let what = if came { "came online" } else { "had lost its counters: they are opened anew" };
+            let what = if came { "came online" } else { "had lost its counters: they are opened again" };
             self.notes.push(format!("CPU {cpu} {what}"));
             self.note_refused(failed);
         }

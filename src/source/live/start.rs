@@ -182,7 +182,7 @@ fn limits_of_sight(roots: Roots<'_>, check: &HostCheck, hierarchy: &Hierarchy) -
     let without = !cgroups::has_mounts_of_host(roots) && hierarchy.mount.is_some();
     let elsewhere = without.then(|| {
         let root = crate::text::clean_str(&roots.host.to_string_lossy());
-        format!("no cgroup file system is mounted below {root} (--host-root): cgroups are those that are mounted here")
+        format!("no cgroup file system below {root} (--host-root): cgroups mounted here are used")
     });
     let partial = hierarchy.is_partial().then(|| PARTIAL.into());
     let hidden = check.privileges.host_pid_namespace.is(&false).then(|| HIDDEN.into());

@@ -105,6 +105,7 @@ impl LiveSource {
             groups,
             placement,
             about,
+            command_lines: Default::default(),
             memory_use,
             hot: None,
             notes: std::mem::take(&mut self.notes),

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::story::machine;
-use super::{Actor, Machine, stacks};
+use super::{Actor, Machine, memory, stacks};
+use crate::collect::mappings::Mappings;
 use crate::model::counters::Counter;
 use crate::model::process::{Asked, ProcFields, ProcFieldsOf};
-use crate::model::process::{Details, Texts};
+use crate::model::process::{Details, ProcessId, Texts};
 use crate::model::sample::{HostFacts, Missing, Sample};
 use crate::model::stacks::StackBatch;
 use crate::model::topology::format_cpulist;
@@ -19,9 +20,6 @@ use crate::source::{Focus, Source, poll};
 
 /// Steps are whole multiples of this, so that the same keys make the same samples whatever the clock does.
 const GRAIN: Duration = Duration::from_millis(10);
-
-/// The reason why mappings are missing.
-pub const NO_MAPPINGS: &str = "not in the demo";
 
 /// Samples of the demo machine.
 pub struct Demo {
@@ -33,6 +31,9 @@ pub struct Demo {
     /// The last sample, for what was sampled of stacks since.
     last: Option<Sample>,
     hot: bool,
+    access: bool,
+    /// Accesses are sampled because the screen asks for them.
+    focused: bool,
     news: Option<StackBatch>,
     /// Each sample is so much after the one before, whenever it is asked for.
     every: Option<Duration>,
@@ -49,6 +50,8 @@ impl Demo {
             asked: Asked::default(),
             last: None,
             hot: false,
+            access: false,
+            focused: false,
             news: None,
         }
     }
@@ -63,6 +66,9 @@ impl Demo {
         let mut sample = self.machine.step(interval.as_nanos() as u64);
         if self.hot {
             self.news = Some(stacks::news(&self.machine.actors, self.last.as_ref(), &sample));
+        }
+        if self.access || self.focused {
+            sample.memory_use = Some(Arc::new(memory::uses(&self.machine.actors)));
         }
         if self.asked != Asked::default() {
             sample.about = Arc::new(self.abouts());
@@ -145,12 +151,23 @@ impl Source for Demo {
         Some(self.details(pid, start_ns))
     }
 
+    fn mappings(&mut self, (pid, start_ns): ProcessId, exact: bool) -> Option<Result<Mappings, String>> {
+        let of = |actor: &&Actor| actor.tid == pid && actor.leader_start_ns() == start_ns;
+        let actor = self.machine.actors.iter().find(of).filter(|actor| !actor.memory.is_empty());
+        Some(actor.map(|actor| memory::mappings(actor, exact)).ok_or_else(|| "it has ended".into()))
+    }
+
     fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
         bail!("the demo machine is always shown whole: Enter shows the processes of a container")
     }
 
     fn set_events(&mut self, _set: &str) -> Result<()> {
-        bail!("the demo machine counts cycles, instructions and memory accesses, and nothing else")
+        bail!("the demo counts cycles, instructions and memory accesses only")
+    }
+
+    fn set_access(&mut self, on: bool) -> Result<()> {
+        self.access = on;
+        Ok(())
     }
 
     fn set_hot(&mut self, on: bool) -> Result<()> {
@@ -163,7 +180,7 @@ impl Source for Demo {
     }
 
     fn set_statistics(&mut self, _on: bool) -> Result<()> {
-        bail!("the demo machine is made up: no BPF program runs that could cost anything")
+        bail!("no BPF program runs in the demo")
     }
 
     fn statistics(&mut self) -> Result<Option<Statistics>> {
@@ -172,6 +189,7 @@ impl Source for Demo {
 
     fn focus(&mut self, focus: Focus) {
         self.asked = focus.asked;
+        self.focused = focus.accesses.is_some();
     }
 
     fn wait(&mut self, due: Instant, stop: BorrowedFd<'_>) -> Result<bool> {

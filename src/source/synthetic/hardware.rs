@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::event::{Event, Role};
 use crate::model::sample::{CgroupFacts, CgroupMode, GroupReclaim, HostFacts, Managers, Missing};
-use crate::model::topology::{Cpu, Device, DeviceClass, Llc, Node, NumaSupport, Topology};
+use crate::model::topology::{Calibration, Cost, Cpu, Device, DeviceClass, Llc, Node, NumaSupport, Topology};
 use crate::model::units::{CpuId, NodeId};
 
 pub(super) const NODES: u32 = 4;
@@ -25,14 +25,12 @@ const NOT_COUNTED: [&str; 6] =
 /// The demo machine, with a PMU that counts cycles, instructions and memory accesses.
 pub(super) fn host() -> HostFacts {
     let event = |name: &str, role| Event { name: name.into(), role, ..Event::default() };
-    let why = Missing::NotCollected(
-        "the demo machine counts cycles, instructions and memory accesses, and nothing else".into(),
-    );
+    let why = Missing::NotCollected("the demo counts cycles, instructions and memory accesses only".into());
     HostFacts {
         hostname: "demo".into(),
         kernel: "6.12.0".into(),
         arch: "x86_64".into(),
-        cpu_model: "made-up CPU of numatop-ng --demo".into(),
+        cpu_model: "simulated CPU (--demo)".into(),
         boot_id: "00000000-0000-0000-0000-000000000de0".into(),
         topology: topology(),
         events: vec![
@@ -60,6 +58,17 @@ pub(super) fn host() -> HostFacts {
     }
 }
 
+/// The costs that calibrate would measure: 84 ns and 160 GB/s at home, and by distance elsewhere.
+fn cost((node, distance): (NodeId, u32)) -> Cost {
+    Cost {
+        node,
+        latency_ps: Some(8_400 * u64::from(distance)),
+        read_bytes_per_s: Some(1_600_000_000_000 / u64::from(distance)),
+        latency_error_ps: Some(400),
+        read_error_bytes_per_s: Some(1_200_000_000),
+    }
+}
+
 fn topology() -> Topology {
     let node_of = |cpu: u32| cpu % ALL_CORES / CORES;
     let cpus_of = |node: u32| (0..2 * ALL_CORES).filter(|cpu| node_of(*cpu) == node).map(CpuId).collect();
@@ -80,7 +89,7 @@ fn topology() -> Topology {
         id: NodeId(id),
         cpus: cpus_of(id),
         distances: (0..).map(NodeId).zip(DISTANCES[id as usize]).collect(),
-        measured: Vec::new(),
+        measured: (0..).map(NodeId).zip(DISTANCES[id as usize]).map(cost).collect(),
         mem_total_bytes: MEMORY,
         mem_free_bytes: MEMORY / 2,
         devices: devices(id),
@@ -98,7 +107,7 @@ fn topology() -> Topology {
         offline_nodes: vec![],
         numa: NumaSupport::On,
         unplaced_devices: vec![],
-        calibration: None,
+        calibration: Some(Calibration { time: "2026-01-01T10:00:00Z".into(), ..Calibration::default() }),
         contradictions: Vec::new(),
     }
 }

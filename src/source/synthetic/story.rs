@@ -41,7 +41,7 @@ pub fn machine() -> Machine {
     machine.by_node = true;
     machine.ghz = 2.6;
     machine.lost = crate::model::wire::Loss::ALL.map(|loss| (loss.id().to_string(), 0)).into();
-    machine.notes = vec!["a made-up machine (--demo): nothing on it was measured".into()];
+    machine.notes = vec!["simulated machine (--demo): nothing was measured".into()];
     machine.irq_rates = INTERRUPTS.map(|(at, node, per_s)| ((at.into(), node), per_s)).into();
     machine.plan = Some(Box::new(live));
     machine.state.load_hundredths = Some([1512, 1487, 1390]);

@@ -55,6 +55,8 @@ pub enum Action {
     Hide(Rows),
     /// Command lines in place of names, or names again.
     CommandLine,
+    /// Memory by node in bytes in place of shares, or shares again.
+    Bytes,
     /// Columns to the left or to the right of those on the screen.
     ScrollLeft,
     ScrollRight,

@@ -178,6 +178,7 @@ pub static KEYS: &[Binding] = &[
     bind(TASKS, &[ch('M')], Action::SortBy(task::RSS_BYTES.id), "", "Sort by resident memory"),
     bind(TASKS, &[ch('T')], Action::SortBy(task::CPU_NS.id), "", "Sort by CPU time"),
     bind(TASKS, &[ch('c')], Action::CommandLine, "", "Command lines in place of names, or names again"),
+    bind(TASKS, &[ch('b')], Action::Bytes, "", "Memory by node in bytes, or as shares again"),
     bind(
         TASKS | NODES,
         &[key(KeyCode::F(2)), ch('|')],

@@ -48,7 +48,7 @@ fn other_case(key: Key, contexts: u16) -> Option<String> {
     let pressed = Key(KeyCode::Char(other), KeyModifiers::NONE);
     let mut here = KEYS.iter().filter(|line| line.contexts & contexts != 0 && !line.help.is_empty());
     let line = here.find(|line| other != c && line.keys.contains(&pressed))?;
-    Some(format!("no such key; {other} is: {}", line.help))
+    Some(format!("no such key; {other}: {}", line.help))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Order {
         match self {
             Order::Rank => "the worst first",
             Order::Since => "the latest first",
-            Order::Subject => "by what they are about",
+            Order::Subject => "by subject",
         }
     }
 }

@@ -204,7 +204,7 @@ impl Screen for Hot {
             Action::HotRestart => self.profile.restart(),
             Action::Fold => {
                 if !self.toggle_fold() {
-                    state.message = Some("nothing is below it: Tab shows who calls whom".into());
+                    state.message = Some("no callees: Tab shows callers".into());
                 }
                 return Answer::Done;
             }

@@ -79,7 +79,7 @@ impl Screen for Overhead {
 
     fn open(&mut self, _subject: Option<Subject>, state: &State) -> Result<Option<Effect>, String> {
         if state.replay.is_some() {
-            return Err("a recording costs nothing: only what is measured now does".into());
+            return Err("replay has no measurement cost".into());
         }
         *self = Overhead::default();
         Ok(Some(Effect::SetStatistics(true)))

@@ -16,6 +16,7 @@ use super::{Answer, Screen, Subject, is_below};
 use crate::analysis::filter::RowFilter;
 use crate::finding;
 use crate::metric::identity::user;
+use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::{Metric, on_demand, task};
 use crate::model::process::ProcessId;
 use crate::snapshot::{Snapshot, Task};
@@ -158,8 +159,9 @@ impl Tasks {
 
     /// Shows command lines in place of names, or names again.
     fn toggle_command_lines(&mut self, state: &mut State) {
-        if state.replay.is_some() {
-            state.message = Some("recordings keep names only, no command lines".into());
+        let has_lines = |snapshot: &Snapshot| snapshot.tasks.iter().any(|task| task.about().is_some());
+        if state.replay.is_some() && !state.snapshot().is_some_and(has_lines) {
+            state.message = Some("this recording has no command lines (record --record-cmdline)".into());
             return;
         }
         self.list.name = match self.list.name {
@@ -288,6 +290,10 @@ impl Screen for Tasks {
             Action::Fold => state.message = self.list.fold().err().map(String::from),
             Action::Follow => self.toggle_follow(height),
             Action::Hide(rows) => self.toggle(rows, state),
+            Action::Bytes => {
+                let is_on = self.list.instead_of.take().is_some();
+                self.list.instead_of = (!is_on).then_some([&MEM_PCT_BY_NODE, &MEM_BYTES_BY_NODE]);
+            }
             Action::CommandLine => self.toggle_command_lines(state),
             Action::Search => return Answer::Ask(Prompt::new(Purpose::Search, "")),
             Action::Filter => return Answer::Ask(Prompt::new(Purpose::Filter, &self.choice.text)),

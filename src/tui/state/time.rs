@@ -24,6 +24,7 @@ impl State {
     pub fn pause(&mut self) {
         let newest = self.kept.numbers().map(|(_, newest)| newest);
         self.pause_at(if self.paused_at.is_some() { None } else { newest });
+        self.message = self.paused_at.map(|_| "paused: [ and ] move in history, Space ends the pause".into());
     }
 
     /// Shows the interval that sample `number` ends from now on; `None` follows the newest.

@@ -1,15 +1,21 @@
 //! The target of a click.
 
+use std::time::{Duration, Instant};
+
 use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 use super::App;
 use crate::tui::input::action::{Action, Effect, Motion};
 use crate::tui::widgets::footer::{self, Keys};
 
+/// Two clicks on a row within this time are a double click.
+const DOUBLE: Duration = Duration::from_millis(400);
+
 impl App {
     /// Takes the mouse.
     pub fn mouse(&mut self, event: MouseEvent) -> Option<Effect> {
         let action = match event.kind {
+            MouseEventKind::Down(MouseButton::Left) if self.is_second(event) => Action::Open,
             MouseEventKind::Down(MouseButton::Left) => {
                 self.footer_hit(event.column, event.row).unwrap_or(Action::Click(event.column, event.row))
             }
@@ -18,6 +24,18 @@ impl App {
             _ => return None,
         };
         self.update(action)
+    }
+
+    /// Whether a click is the second one on a row of the table on top. A third one begins anew.
+    fn is_second(&mut self, event: MouseEvent) -> bool {
+        let list = self.list();
+        let is_row = self.picker.is_none() && self.prompt.is_none() && self.on_top.is_empty();
+        let here = (is_row && list.contains((event.column, event.row).into())).then(Instant::now);
+        let before = self.clicked.take();
+        let is_second =
+            before.zip(here).is_some_and(|((then, row), now)| row == event.row && now - then < DOUBLE);
+        self.clicked = here.filter(|_| !is_second).map(|now| (now, event.row));
+        is_second
     }
 
     /// The key in the last line under the mouse, where keys are shown there.

@@ -355,9 +355,6 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
     pen.write(&format!("{what} "), dim).write(&rows, plain);
     let rate = snapshot.rate(snapshot.switches).map_or("-".into(), count);
     pen.gap(2).write("CSW/s ", dim).write(&rate, plain);
-    let own = snapshot.share(snapshot.own.cpu_ns).map_or("-".into(), |pct| format!("{}%", percent(pct)));
-    let memory = bytes(snapshot.own.raw.rss_bytes as f64);
-    pen.gap(2).write("self ", dim).write(&format!("{own} {memory}"), plain);
     pen.gap(2);
     if lost.is_empty() {
         pen.write("lost ", dim).write("0", plain).gap(2);
@@ -379,6 +376,9 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
         // Help says why.
         Err(_) => pen.write("IPC n/a", dim),
     };
+    let own = snapshot.share(snapshot.own.cpu_ns).map_or("-".into(), |pct| format!("{}%", percent(pct)));
+    let memory = bytes(snapshot.own.raw.rss_bytes as f64);
+    pen.gap(2).write("self ", dim).write(&own, plain).write(" CPU, ", dim).write(&memory, plain);
 }
 
 fn count_of(rows: usize) -> String {

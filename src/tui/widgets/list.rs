@@ -58,6 +58,8 @@ pub struct List<R: Row> {
     pub columns: Option<Vec<&'static Metric<R>>>,
     /// Stands in place of the name; where it has no value, the name does.
     pub name: Option<&'static Metric<R>>,
+    /// A metric, and the one that stands in its place.
+    pub instead_of: Option<[&'static Metric<R>; 2]>,
     /// Columns that were scrolled past.
     pub scrolled: usize,
     pub tree: bool,
@@ -74,6 +76,7 @@ impl<R: Row> List<R> {
             sort,
             columns: None,
             name: None,
+            instead_of: None,
             scrolled: 0,
             tree: false,
             cursor: Cursor::new(),
@@ -160,6 +163,11 @@ impl<R: Row> List<R> {
                 scroll(&all, &Self::fixed(), scrolled, width)
             }
         };
+        if let Some([from, to]) = self.instead_of
+            && let Some(at) = metrics.iter().position(|metric| metric.id == from.id)
+        {
+            metrics[at] = to;
+        }
         if let (Some(name), Some(at)) = (self.name, metrics.iter().position(|metric| metric.id == R::NAME)) {
             metrics.retain(|metric| metric.id != name.id);
             let at = at.min(metrics.len() - 1);

@@ -366,7 +366,7 @@ fn locations_are_offsets_into_files_and_addresses_stay_out() {
     assert!(profile.comments.iter().any(|comment| comment == missing), "{:?}", profile.comments);
     let said = numatop(&["export", text(&path), "--format", "folded"]).stderr;
     let said = String::from_utf8(said).unwrap();
-    assert!(said.contains("20 samples missing, or not whole: stacks_ring_full"), "{said}");
+    assert!(said.contains("20 samples missing or incomplete: stacks_ring_full"), "{said}");
     assert!(profile.texts.iter().all(|text| !text.contains("ffffffff")));
 }
 

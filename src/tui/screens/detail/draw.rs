@@ -156,7 +156,7 @@ fn use_missing(detail: &Detail, snapshot: &Snapshot) -> Option<String> {
 fn events_missing(detail: &Detail, snapshot: &Snapshot) -> String {
     match snapshot.host_missing(DRAM_REMOTE_PCT.id) {
         Some(why) => crate::text::clean_str(&why.to_string()),
-        None if detail.samples => "no sample of it yet".into(),
+        None if detail.samples => "no sample yet".into(),
         None => "u samples accesses, of CPUs whose PMU can".into(),
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn render(task: &Task, why: &Why, offset: usize, theme: &Theme, area:
         }
     };
     let lines = &used.found.lines;
-    let of_some = why.no_lines.as_ref().map_or("", |_| "not all CPUs tell: ");
+    let of_some = why.no_lines.as_ref().map_or("", |_| "unknown for some CPUs: ");
     let summary = format!("{of_some}{}", summary(used));
     Pen::new(buf, area, 0, ellipsis).gap(1).write(&summary, theme.style(Role::Dim));
     let header = theme.style(Role::Header);
@@ -102,7 +102,7 @@ fn summary(used: &SampledUse) -> String {
     let accesses = count(used.found.answers.accesses() as f64);
     let loads = count(lines.loads as f64);
     let listed = match lines.listed.len() {
-        0 => "no line has enough of them to be listed".into(),
+        0 => "no line has enough samples to be listed".into(),
         listed => plural(listed, "line"),
     };
     format!(

@@ -65,7 +65,7 @@ impl Detail {
 
     /// Begins to sample which memory is used, with the mappings in view, or ends it.
     pub(super) fn toggle_samples(&mut self, state: &mut State) -> Option<Effect> {
-        if state.replay.is_some() || state.demo {
+        if state.replay.is_some() {
             state.message = Some("memory use is sampled on the running machine only".into());
             return None;
         }

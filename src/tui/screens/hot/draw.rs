@@ -33,7 +33,7 @@ pub(super) fn render(view: &Hot, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let shape = match view.shape {
         Shape::Functions => "functions",
         Shape::Tree(Direction::Callees) => "what calls what, from the outermost function",
-        Shape::Tree(Direction::Callers) => "who calls it, from the function that ran",
+        Shape::Tree(Direction::Callers) => "its callers, innermost first",
     };
     pen.write(": ", dim).write(shape, plain);
     sampled(view, theme, &mut Pen::new(buf, area, 1, ellipsis));

@@ -12,11 +12,12 @@ use crate::metric::node;
 use crate::metric::{Metric, Unit, Value};
 use crate::model::interrupts::DeviceInterrupts;
 use crate::model::topology::{self, Device, Topology, format_cpulist};
-use crate::model::units::NodeId;
-use crate::snapshot::{Node, Snapshot};
+use crate::model::units::{CpuId, NodeId};
+use crate::snapshot::{CpuDelta, Node, Snapshot};
 use crate::text::clean_str;
 use crate::text::quantity::{bytes, count};
 use crate::tui::theme::{Role, Theme};
+use crate::tui::widgets::bar::level;
 use crate::tui::widgets::pen::Pen;
 
 /// A label in a line, and its metric.
@@ -46,6 +47,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
     let Some(facts) = topology.node(id) else { return };
     let lines = [
         ("CPUs", cpus(facts)),
+        ("busy", busy(snapshot, facts, theme)),
         ("memory", format!("{}, {}", values(&MEMORY, node, snapshot), huge_pages(node, snapshot))),
         ("pages/s", values(&PAGES, node, snapshot)),
         ("access/s", values(&ACCESSES, node, snapshot)),
@@ -102,6 +104,13 @@ fn cpus(node: &topology::Node) -> String {
         list if list.is_empty() => "none".into(),
         list => list,
     }
+}
+
+/// One level for each CPU, in the order of the list.
+fn busy(snapshot: &Snapshot, node: &topology::Node, theme: &Theme) -> String {
+    let of = |id: &CpuId| snapshot.cpus.iter().find(|cpu| cpu.id == id.0 && cpu.online);
+    let share = |cpu: &CpuDelta| snapshot.share(cpu.busy_ns).ok().map(|pct| level(pct / 100.0, theme));
+    node.cpus.iter().map(|id| of(id).and_then(share).unwrap_or('-')).collect()
 }
 
 fn caches(topology: &Topology, node: &topology::Node) -> String {
