@@ -42,7 +42,8 @@ pub(super) fn of(sample: &Sample, lines: Lines, before: &CommandLines) -> Comman
 }
 
 fn cut(line: &str) -> &str {
-    &line[..line.floor_char_boundary(LINE_MAX)]
+    let end = (0..=LINE_MAX.min(line.len())).rev().find(|at| line.is_char_boundary(*at));
+    &line[..end.unwrap_or(0)]
 }
 
 /// The line without values that look secret. It is a guess by names: a secret without one stays.

@@ -57,7 +57,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
             let each = (step_ns / look.side.mean_ns().max(1.0)).round() as usize;
             let mut series = Side::of(wanted.clone(), chosen.clone(), each);
             read(stretch, skip_ns, stop, |snapshot, _| {
-                snapshot.into_iter().for_each(|snapshot| series.take(snapshot))
+                snapshot.into_iter().for_each(|snapshot| series.take(snapshot));
             })?;
             side.push(series);
         }
