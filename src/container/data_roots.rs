@@ -125,10 +125,11 @@ fn daemons(proc: &Path, name: &str) -> Vec<Vec<String>> {
     let is_it = |pid: &String| {
         let folder = proc.join(pid);
         let of_root = || fs::metadata(&folder).is_ok_and(|folder| folder.uid() == 0);
-        fs::read_to_string(folder.join("comm")).is_ok_and(|comm| comm.trim_end() == name) && of_root()
+        read_below(&folder, "comm", MAX).is_ok_and(|comm| comm.trim_ascii_end() == name.as_bytes())
+            && of_root()
     };
     let words = |pid: String| {
-        let text = fs::read(proc.join(pid).join("cmdline")).ok()?;
+        let text = read_below(&proc.join(pid), "cmdline", MAX).ok()?;
         let words = text.split(|byte| *byte == 0);
         Some(words.take(1000).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
     };

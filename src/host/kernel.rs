@@ -114,7 +114,7 @@ pub fn node_reclaim_file(root: &Path, node: NodeId) -> Option<bool> {
     folder.exists().then(|| folder.join("reclaim").exists())
 }
 
-/// What `memory.reclaim` of a cgroup takes, from the types of the kernel. Commit 68cd9050d871 gave it `swappiness=`.
+/// Input that `memory.reclaim` of a cgroup takes, from the types of the kernel. Commit 68cd9050d871 gave it `swappiness=`.
 pub fn group_reclaim(types: &Types) -> GroupReclaim {
     if types.of_function("memory_reclaim").is_none() {
         return GroupReclaim::Absent;

@@ -587,7 +587,7 @@ pub struct HostFacts {
     /// Nodes have a file `reclaim` (Linux 6.17); `None` where that is not known.
     #[serde(default)]
     pub node_reclaim_file: Option<bool>,
-    /// What `memory.reclaim` of a cgroup takes; `None` where that is not known.
+    /// Input that `memory.reclaim` of a cgroup takes; `None` where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_reclaim: Option<GroupReclaim>,
     /// All swap was in compressed memory (zram) when the run began; `None` where that is not known.
@@ -598,7 +598,7 @@ pub struct HostFacts {
     pub managers: Option<Managers>,
 }
 
-/// What the kernel takes in `memory.reclaim` of a cgroup v2.
+/// Input that the kernel takes in `memory.reclaim` of a cgroup v2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupReclaim {

@@ -184,7 +184,7 @@ fn processes_that_end_during_a_pause_are_recorded_after_it() {
     }
     names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
     let words = recorder.record(&host, &taken[4]).unwrap();
-    assert_eq!(words, ["recording goes on; 3 samples were not recorded"]);
+    assert_eq!(words, ["recording resumed; 3 samples were not recorded"]);
     recorder.record(&host, &taken[5]).unwrap();
     recorder.finish().unwrap();
 

@@ -176,5 +176,5 @@ fn a_frame_that_cannot_be_taken_back_ends_the_file() {
     let error = writer.head(&Head::new(&machine::host(), "a session", 0)).unwrap_err();
     assert!(matches!(error, WriteError::Damaged { .. }), "{error}");
     assert!(error.to_string().contains("No space left on device"), "{error}");
-    assert!(error.to_string().contains("cannot be taken back"), "{error}");
+    assert!(error.to_string().contains("cannot be removed"), "{error}");
 }

@@ -78,7 +78,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if guards::is_cold(view, of, &placed) || guards::faults_are_local(view, of) {
         return Ok(guards::cold());
     }
-    // What is meant to be where it is, is no accident.
+    // A policy is no accident.
     let elsewhere = guards::elsewhere(view, of, &placed, &[]);
     let is_meant = match elsewhere {
         Some(elsewhere) => elsewhere.kernel < view.limit("remote"),

@@ -138,7 +138,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (home, from) = (seen.plan.to[0], &seen.plan.from);
     let managed = view.node(home).map_or(0.0, |node| node.raw.managed_bytes as f64);
-    // What comes takes what was freed: beyond that is what stays free.
+    // Memory that comes takes as much of what was freed.
     let beyond = (managed * BEYOND).min(seen.plan.number * CACHE_MOST - seen.plan.bytes).max(0.0);
     let mib = ((seen.plan.bytes + beyond) / (1u64 << 20) as f64).ceil() as u64;
     let outside = &seen.evidence[0];
