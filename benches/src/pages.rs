@@ -91,6 +91,7 @@ fn record(path: &Path, machine: &mut Machine, intervals: usize, seconds: u64, on
         max_bytes: 64 << 30,
         max_age: None,
         keep: Keep::default(),
+        lines: None,
     };
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let mut recorder = Recorder::open(path, options)?;

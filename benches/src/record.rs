@@ -84,6 +84,7 @@ fn options() -> RecordOptions {
         max_bytes: RecordOptions::MAX_BYTES,
         max_age: None,
         keep: Keep::default(),
+        lines: None,
     }
 }
 

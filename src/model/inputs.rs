@@ -53,6 +53,7 @@ pub struct Input {
 }
 
 #[cfg(test)]
+#[allow(clippy::needless_update, reason = "it is needed as soon as there are two inputs")]
 mod tests {
     use super::*;
     use crate::model::coded::Room;

@@ -139,7 +139,7 @@ const OWN: [Section; 26] = [
     always(
         4,
         |written, out| {
-            put_rows(out, columns::cpu(), &after(&written.sample.cpus, written.base, |base| &base.cpus))
+            put_rows(out, columns::cpu(), &after(&written.sample.cpus, written.base, |base| &base.cpus));
         },
         set!(
             cpus = |input, context| {
@@ -315,7 +315,7 @@ const OWN: [Section; 26] = [
         "command_lines",
         None,
         |written, out| {
-            put_changed(out, written.base.map(|base| &base.command_lines), &written.sample.command_lines)
+            put_changed(out, written.base.map(|base| &base.command_lines), &written.sample.command_lines);
         },
         |input, context, sample| {
             sample.command_lines = get_changed(input, context.base.map(|base| &base.command_lines))?;

@@ -147,7 +147,7 @@ pub fn change<'b, 'r, K: Key, V>(
 }
 
 /// Entries of a map in a section of its own, at most.
-const MOST: (usize, &'static str) = (MAX_NAMES, "names");
+const MOST: (usize, &str) = (MAX_NAMES, "names");
 
 /// Writes what differs from `base`, and nothing where nothing does.
 pub fn put_changed<'v, K: Key, V: Coded + Copied>(
