@@ -7,6 +7,7 @@ pub mod allowed;
 pub mod balancing;
 pub mod columns;
 pub mod container;
+pub mod counted;
 pub mod counters;
 pub mod disks;
 pub mod efficiency;

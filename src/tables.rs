@@ -99,7 +99,7 @@ impl Table {
             column::STAMP.iter().map(|column| (column.name, column.get.kind())).chain(own).collect()
         }
         match self {
-            Table::Tasks => all(tasks::TASKS),
+            Table::Tasks => all(&tasks::TASKS),
             Table::TaskNodes => all(tasks::TASK_NODES),
             Table::Containers => all(containers::CONTAINERS),
             Table::ContainerNodes => all(containers::CONTAINER_NODES),

@@ -142,12 +142,14 @@ fn container_of(group: Option<&Arc<Group>>) -> Labels {
 pub(super) fn container_labels(group: &Group) -> Labels {
     let is_pod = group.kind == Kind::Pod;
     let pod = if is_pod { Some(group.name.as_str()) } else { group.pod.as_deref() };
-    Labels::of([
+    let labels = Labels::of([
         ("namespace", group.namespace.as_deref().unwrap_or_default()),
         ("pod", pod.unwrap_or_default()),
         ("container", if is_pod { "" } else { own_name(&group.name) }),
         ("kind", group.kind.name()),
-    ])
+    ]);
+    // Only of a user's engine, so that other series stay as they are.
+    group.user.as_deref().map_or(labels.clone(), |user| labels.and("user", user))
 }
 
 /// Labels of a program: with its container if it is in one.

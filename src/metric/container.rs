@@ -85,6 +85,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     KIND,
     ENGINE,
     CONTAINER_ID,
+    USER,
     POD,
     NAMESPACE,
     PARENT,
@@ -209,6 +210,18 @@ pub const CONTAINER_ID: Metric<Container> =
         text_of(row.group.as_ref().and_then(|group| group.id.as_ref()), "it has no id")
     })
     .with(Traits::NONE.needs(&[Facility::CgroupNames]));
+
+pub const USER: Metric<Container> = own(
+    "user",
+    "USER",
+    10,
+    TEXT,
+    "User whose engine made the container; absent where an engine of the system did.",
+    |row, _| {
+        text_of(row.group.as_ref().and_then(|group| group.user.as_ref()), "an engine of the system made it")
+    },
+)
+.with(Traits::NONE.needs(&[Facility::CgroupNames]));
 
 pub const CGROUP_ID: Metric<Container> = own(
     "cgroup_id",

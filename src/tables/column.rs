@@ -40,6 +40,14 @@ pub enum Get<R> {
     List(fn(&R) -> &[Arc<str>]),
 }
 
+impl<R> Clone for Get<R> {
+    fn clone(&self) -> Get<R> {
+        *self
+    }
+}
+
+impl<R> Copy for Get<R> {}
+
 impl<R> Get<R> {
     /// The type of its values.
     pub fn kind(&self) -> Kind {
@@ -61,6 +69,14 @@ pub struct Column<R> {
     /// Its values.
     pub get: Get<R>,
 }
+
+impl<R> Clone for Column<R> {
+    fn clone(&self) -> Column<R> {
+        *self
+    }
+}
+
+impl<R> Copy for Column<R> {}
 
 /// A table of columns of one type of row: a line is name, kind and value, which [`Cell`] turns into the type of the column.
 macro_rules! columns {

@@ -5,35 +5,13 @@ use std::collections::BTreeMap;
 
 use super::column::Stamp;
 use crate::metric::located::Located;
-use crate::metric::{Metric, Value, balancing, counters, page_migrations, pages, task};
-use crate::model::counters::{Counter, NR_COUNTERS};
+use crate::metric::{Metric, Value, counted, counters};
+use crate::model::counters::{COUNTERS, Counter, NR_COUNTERS};
 use crate::model::event::Role;
 use crate::model::group::DEPTH_MAX;
 use crate::model::sample::{HostFacts, Sample, Slot};
 use crate::snapshot::{Snapshot, Task};
 use crate::text::clean_str;
-
-/// Counters of tasks, each with a metric that is missing where it was not counted.
-static COUNTED: [(Counter, &Metric<Task>); 18] = [
-    (Counter::RunDelayNs, &task::RUNQ_WAIT_PCT),
-    (Counter::RunCount, &task::RUNQ_WAIT_US),
-    (Counter::Nvcsw, &task::SWITCHES_PER_S),
-    (Counter::Nivcsw, &task::INVOLUNTARY_PER_S),
-    (Counter::CpuMigrations, &task::CPU_MIGRATIONS_PER_S),
-    (Counter::LlcMoves, &task::LLC_MIGRATIONS_PER_S),
-    (Counter::NodeMoves, &task::NODE_MIGRATIONS_PER_S),
-    (Counter::SmtBusyNs, &task::SMT_BUSY_PCT),
-    (Counter::MinFlt, &task::MINOR_FAULTS_PER_S),
-    (Counter::MajFlt, &task::MAJOR_FAULTS_PER_S),
-    (Counter::UserAllocs, &pages::CROSS_NODE_FAULT_PCT),
-    (Counter::CrossAllocs, &pages::CROSS_NODE_FAULTS),
-    (Counter::MigratedPages, &pages::PAGES_MIGRATED),
-    (Counter::BalancedPages, &page_migrations::BALANCING),
-    (Counter::AskedPages, &page_migrations::ASKED),
-    (Counter::HintFaults, &balancing::HINT_FAULTS),
-    (Counter::HintRemote, &balancing::HINT_REMOTE_PCT),
-    (Counter::BalancingNs, &balancing::BALANCING_PCT),
-];
 
 /// Losses since the start of a run, by cause.
 #[derive(Clone, Debug, Default)]
@@ -90,10 +68,9 @@ pub(super) fn stamp(host: &HostFacts, wall_ns: i64, interval_ns: Option<u64>) ->
 
 impl Interval {
     pub(super) fn new(snapshot: Snapshot) -> Interval {
-        let mut counted = [false; NR_COUNTERS];
-        for (counter, metric) in &COUNTED {
-            counted[*counter as usize] = snapshot.host_missing(metric.id).is_none();
-        }
+        let counted = std::array::from_fn(|at| {
+            counted::missing(COUNTERS[at].counter, &snapshot.host.missing).is_none()
+        });
         let stamp = stamp(&snapshot.host, snapshot.wall_ns, snapshot.interval_ns);
         Interval { snapshot, stamp, counted }
     }

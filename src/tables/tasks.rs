@@ -1,14 +1,14 @@
 //! Tables of tasks: processes or threads, and each of them by node.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::cells::RowGroup;
-use super::column::columns;
+use super::column::{Cell, Column, Get, columns};
 use super::interval::Interval;
 use crate::metric::located::Located;
 use crate::metric::{Value, events, identity, placement};
-use crate::model::counters::Counter;
+use crate::model::counters::{COUNTERS, Counter};
 use crate::model::event::Role;
 use crate::model::group::Group;
 use crate::model::sample::Slot;
@@ -61,7 +61,7 @@ impl TaskRow {
 }
 
 columns! {
-    pub(super) TASKS of TaskRow: row => {
+    FIRST of TaskRow: row => {
         "pid" Int row.task().raw.pid;
         "start_ns" Int row.task().raw.leader_start_ns;
         "tid" Int row.task().tid;
@@ -73,14 +73,23 @@ columns! {
         "namespace" Text row.group().and_then(|group| group.namespace.as_deref());
         "threads" Int row.task().threads;
         "cpu_ns" Int row.task().run_ns();
-        "wait_ns" Int row.counter(Counter::RunDelayNs);
-        "dispatches" Int row.counter(Counter::RunCount);
-        "voluntary" Int row.counter(Counter::Nvcsw);
-        "involuntary" Int row.counter(Counter::Nivcsw);
-        "cpu_moves" Int row.counter(Counter::CpuMigrations);
-        "llc_moves" Int row.counter(Counter::LlcMoves);
-        "node_moves" Int row.counter(Counter::NodeMoves);
-        "smt_busy_ns" Int row.counter(Counter::SmtBusyNs);
+    }
+}
+
+/// Counters of time and of switches, by the name of their column.
+const OF_TIME: [(&str, Counter); 8] = [
+    ("wait_ns", Counter::RunDelayNs),
+    ("dispatches", Counter::RunCount),
+    ("voluntary", Counter::Nvcsw),
+    ("involuntary", Counter::Nivcsw),
+    ("cpu_moves", Counter::CpuMigrations),
+    ("llc_moves", Counter::LlcMoves),
+    ("node_moves", Counter::NodeMoves),
+    ("smt_busy_ns", Counter::SmtBusyNs),
+];
+
+columns! {
+    OF_EVENTS of TaskRow: row => {
         "cycles" Int row.events(Role::Cycles);
         "instructions" Int row.events(Role::Instructions);
         "lma" Int row.events(Role::Lma);
@@ -92,21 +101,50 @@ columns! {
         "remote_ns" Int row.located.map(|located| located.remote_ns);
         "remote_best_ns" Int row.remote_best_ns();
         "remote_source" Text row.remote_source();
-        "minor_faults" Int row.counter(Counter::MinFlt);
-        "major_faults" Int row.counter(Counter::MajFlt);
-        "allocs" Int row.counter(Counter::UserAllocs);
-        "cross_allocs" Int row.counter(Counter::CrossAllocs);
-        "pages_migrated" Int row.counter(Counter::MigratedPages);
-        "pages_balanced" Int row.counter(Counter::BalancedPages);
-        "pages_asked" Int row.counter(Counter::AskedPages);
-        "hint_faults" Int row.counter(Counter::HintFaults);
-        "hint_remote" Int row.counter(Counter::HintRemote);
-        "balancing_ns" Int row.counter(Counter::BalancingNs);
+    }
+}
+
+/// Counters of pages.
+const OF_PAGES: [(&str, Counter); 10] = [
+    ("minor_faults", Counter::MinFlt),
+    ("major_faults", Counter::MajFlt),
+    ("allocs", Counter::UserAllocs),
+    ("cross_allocs", Counter::CrossAllocs),
+    ("pages_migrated", Counter::MigratedPages),
+    ("pages_balanced", Counter::BalancedPages),
+    ("pages_asked", Counter::AskedPages),
+    ("hint_faults", Counter::HintFaults),
+    ("hint_remote", Counter::HintRemote),
+    ("balancing_ns", Counter::BalancingNs),
+];
+
+columns! {
+    LAST of TaskRow: row => {
         "rss_bytes" Int (!row.task().exited).then_some(row.task().rss_bytes);
         "home_node" Int row.task().home_node().map(|node| node.0);
         "exited" Flag row.task().ended();
     }
 }
+
+/// All columns. Counters without a line above stand last, under the name that they have in recordings.
+pub(super) static TASKS: LazyLock<Vec<Column<TaskRow>>> = LazyLock::new(|| {
+    fn counted(row: &TaskRow, at: usize) -> Option<i64> {
+        row.counter(COUNTERS[at].counter).cell()
+    }
+    let column = |(name, counter): (&'static str, Counter)| Column {
+        name,
+        get: Get::Listed(counted, counter as usize),
+    };
+    let has_line = |counter: Counter| OF_TIME.iter().chain(&OF_PAGES).any(|(_, own)| *own == counter);
+    let others = COUNTERS.iter().filter(|info| !has_line(info.counter)).map(|info| (info.name, info.counter));
+    let mut all: Vec<Column<TaskRow>> = FIRST.to_vec();
+    all.extend(OF_TIME.map(column));
+    all.extend_from_slice(OF_EVENTS);
+    all.extend(OF_PAGES.map(column));
+    all.extend_from_slice(LAST);
+    all.extend(others.map(column));
+    all
+});
 
 /// A task on a node.
 pub(super) struct TaskNodeRow {
@@ -174,7 +212,7 @@ pub(super) fn add(
         let located = located.get(at).copied().flatten();
         let row = Arc::new(TaskRow { interval: Arc::clone(interval), at, located });
         if let Some(tasks) = &mut tasks {
-            tasks.push(&interval.stamp, TASKS, &*row);
+            tasks.push(&interval.stamp, &TASKS, &*row);
         }
         if let Some(nodes) = &mut nodes {
             by_node(&row, task, |of_node| nodes.push(&interval.stamp, TASK_NODES, &of_node));
