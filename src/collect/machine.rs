@@ -27,6 +27,9 @@ pub struct Machine {
     pub cpu_times: BTreeMap<CpuId, CpuTimes>,
 }
 
+/// Metrics of swap, which the machine counts.
+const SWAP: [&str; 3] = ["swap_pages_per_s", "swap_in_pages_per_s", "swap_out_pages_per_s"];
+
 /// All readers, and what they failed to read.
 pub struct MachineReader {
     nodes: NodeReader,
@@ -36,6 +39,8 @@ pub struct MachineReader {
     cpu_times: CpuTimesReader,
     page_size: u64,
     reasons: Reasons,
+    /// Metrics whose counts the files lack, and why; `None` before the first reading.
+    absent: Option<BTreeMap<&'static str, Missing>>,
 }
 
 impl MachineReader {
@@ -52,6 +57,7 @@ impl MachineReader {
             cpu_times: CpuTimesReader::open(root)?,
             page_size,
             reasons: Reasons::default(),
+            absent: None,
         })
     }
 
@@ -84,7 +90,30 @@ impl MachineReader {
                 self.reasons.add(Facility::Steal, &why);
             }
         }
+        if self.absent.is_none() {
+            let has_swap = machine.state.swap_total_bytes.is_some_and(|bytes| bytes > 0);
+            let why = self.vmstat.no_swap_counts(has_swap)?;
+            self.absent = Some(SWAP.iter().filter_map(|id| Some((*id, why.clone()?))).collect());
+        }
         Ok(machine)
+    }
+
+    /// Looks for online CPUs without a line in /proc/stat, as a container's view of it may have: their time in interrupts is not 0.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn check_cpus(&mut self, online: &[CpuId]) -> Result<()> {
+        let times = self.cpu_times.read()?;
+        if let Some(cpu) = online.iter().find(|cpu| !times.contains_key(cpu)) {
+            let why = Missing::Unsupported(format!("/proc/stat has no line of CPU {}", cpu.0));
+            self.reasons.add(Facility::Irq, &why);
+        }
+        Ok(())
+    }
+
+    /// Metrics whose counts the files of this kernel lack, and why.
+    pub fn absent(&self) -> impl Iterator<Item = (&'static str, &Missing)> {
+        self.absent.iter().flatten().map(|(id, why)| (*id, why))
     }
 
     /// Facilities that could not be read, and why; once missing, missing for good.

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::kept_file::KeptFile;
-use crate::model::sample::Hints;
 pub use crate::model::sample::VmStat;
+use crate::model::sample::{Hints, Missing};
 
 /// Reads the files again with each sample.
 pub struct VmStatReader {
@@ -25,6 +25,18 @@ impl VmStatReader {
             vmstat: KeptFile::open(path).context(opening)?,
             zone_reclaim: KeptFile::new(root.join("proc/sys/vm/zone_reclaim_mode")),
         })
+    }
+
+    /// Why pages in swap are not counted; `None` where they are, and without CONFIG_SWAP, where 0 is true.
+    ///
+    /// # Errors
+    /// The file cannot be read again.
+    pub fn no_swap_counts(&mut self, has_swap: bool) -> io::Result<Option<Missing>> {
+        let text = self.vmstat.read()?;
+        let is_counted =
+            ["pswpin ", "pswpout "].iter().all(|name| text.lines().any(|line| line.starts_with(name)));
+        let why = || Missing::Unsupported("/proc/vmstat has no pswpin and pswpout".into());
+        Ok((has_swap && !is_counted).then(why))
     }
 
     /// # Errors
@@ -74,6 +86,20 @@ mod tests {
         assert_eq!((stat.swapped_in, stat.swapped_out), (3, 4));
         assert_eq!((stat.kswapd_pages, stat.direct_pages), (7_910_857, 611_800));
         assert_eq!(stat.hints, Some(Hints { faults: 50, remote: 30 }));
+    }
+
+    #[test]
+    fn a_machine_with_swap_whose_file_lacks_it_has_a_reason() {
+        let root = std::env::temp_dir().join(format!("numatop-vmstat-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("proc")).unwrap();
+        let mut why = |text: &str, has_swap: bool| {
+            std::fs::write(root.join("proc/vmstat"), text).unwrap();
+            VmStatReader::open(&root).unwrap().no_swap_counts(has_swap).unwrap()
+        };
+        assert!(why("nr_free_pages 1\n", true).is_some_and(|why| why.to_string().contains("pswpin")));
+        assert_eq!(why("nr_free_pages 1\n", false), None);
+        assert_eq!(why("pswpin 0\npswpout 0\n", true), None);
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -367,8 +367,11 @@ fn ipc(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
 /// Free pages above the low watermark per hundred managed ones.
 ///
 /// # Errors
-/// The node has no memory to hand out.
+/// The node has no memory to hand out, or /proc/zoneinfo does not name it.
 pub fn watermark_distance(node: &NodeRaw) -> Reading<f64> {
+    if node.managed_bytes == 0 && node.mem_total_bytes > 0 {
+        return Err(Missing::Unsupported("/proc/zoneinfo does not name the node".into()));
+    }
     if node.managed_bytes == 0 {
         return Err(Missing::NotCollected("the node has no memory to hand out".into()));
     }

@@ -61,7 +61,10 @@ impl LiveSource {
     }
 
     fn failed(&self) -> usize {
-        self.machine.missing().len() + self.probes.missing().len() + self.turns.missing().len()
+        self.machine.missing().len()
+            + self.machine.absent().count()
+            + self.probes.missing().len()
+            + self.turns.missing().len()
     }
 
     /// The rules' reason stays where there is one: they know what to do about it.
@@ -74,6 +77,7 @@ impl LiveSource {
                 needs::add_missing(&mut missing, *facility, why);
             }
         }
+        missing.extend(self.machine.absent().map(|(id, why)| (id.to_owned(), why.clone())));
         if let Some(why) = &self.accesses.refused {
             needs::add_missing(&mut missing, Facility::MemoryUse, why);
             needs::add_missing(&mut missing, Facility::MemoryEvents, why);

@@ -109,7 +109,8 @@ impl LiveSource {
         let findable = can_find(types, &check.privileges);
         let tasks = TaskProbe::start(&sched, &store, &topology, groups.scope(), cgroups, findable)?;
         let page_size = self_usage::page_size();
-        let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
+        let mut machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
+        machine.check_cpus(&online).context("reading /proc/stat")?;
         probes.start(&shared.with(&sched), wanted);
         let host = host_facts(&options, &check, group_reclaim, topology, sched.events().to_vec());
         let spared = if options.flush_isolated { Spared::default() } else { Spared::new(host.quiet_cpus()) };
