@@ -92,7 +92,7 @@ mod tests {
     fn a_machine_with_swap_whose_file_lacks_it_has_a_reason() {
         let root = std::env::temp_dir().join(format!("numatop-vmstat-{}", std::process::id()));
         std::fs::create_dir_all(root.join("proc")).unwrap();
-        let mut why = |text: &str, has_swap: bool| {
+        let why = |text: &str, has_swap: bool| {
             std::fs::write(root.join("proc/vmstat"), text).unwrap();
             VmStatReader::open(&root).unwrap().no_swap_counts(has_swap).unwrap()
         };
