@@ -11,6 +11,7 @@ pub mod disks;
 pub mod event;
 pub mod facility;
 pub mod group;
+pub mod group_files;
 pub mod inputs;
 pub mod interrupts;
 pub mod machine;

@@ -10,9 +10,9 @@ use crate::model::access::MemoryUses;
 use crate::model::coded::varint::Malformed;
 use crate::model::coded::{MAX_FLOWS, Tail, coded};
 pub use crate::model::counts::Counts;
-use crate::model::disks::DisksUsed;
 use crate::model::event::{Event, Role, TableInUse};
 use crate::model::group::Group;
+pub use crate::model::group_files::{GroupCounters, GroupRaw, GroupReclaim, not_kept};
 use crate::model::inputs::Inputs;
 pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
 pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
@@ -203,133 +203,6 @@ pub struct SelfUsage {
 }
 
 coded!(SelfUsage { cpu_ns, rss_bytes, sample_ns });
-
-/// The limits of a cgroup, and the memory it charged to it. Read in turns when there are many.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GroupRaw {
-    /// CLOCK_MONOTONIC when it was read; its settings (CPUs, nodes, quota, limit) may be five seconds older.
-    pub read_ns: u64,
-    /// CPUs and nodes that its tasks may use, as lists.
-    pub cpus: Reading<String>,
-    /// See `cpus`.
-    pub mems: Reading<String>,
-    /// CPU time it may use, in thousandths of a CPU; `None` without a limit.
-    pub cpu_quota_milli: Reading<Option<u64>>,
-    /// Time in which it was not let run because of the quota, ns, cumulative over its CPUs.
-    pub throttled_ns: Reading<u64>,
-    /// The same at the reading before, and when that was.
-    pub throttled_before: Option<(u64, u64)>,
-    /// `None` without a limit.
-    pub mem_limit_bytes: Reading<Option<u64>>,
-    /// Memory charged to it and all below.
-    pub mem_bytes: Reading<u64>,
-    /// Of that, by node (memory.numa_stat).
-    pub mem_bytes_by_node: Reading<BTreeMap<u32, u64>>,
-    /// Page cache by node, it and all below, in bytes: `active_file` and `inactive_file` of memory.numa_stat. Of cgroup v1 it is
-    /// an upper bound: its file has no lists, and shared memory is taken off in proportion.
-    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
-    pub cache_by_node: Reading<BTreeMap<u32, u64>>,
-    /// Periods of its CPU quota in which it had something to run, cumulative (`nr_periods` of cpu.stat).
-    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
-    pub periods: Reading<u64>,
-    /// Of these, periods in which the quota was used up (`nr_throttled`).
-    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
-    pub throttled_periods: Reading<u64>,
-    /// Time in which its tasks were held up (cpu.pressure and memory.pressure of cgroup v2).
-    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
-    pub pressure: Reading<Pressure>,
-    /// Times it was at its memory limit or at memory.high, it and all below, cumulative (`max` and `high` of memory.events, `failcnt`
-    /// of cgroup v1).
-    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
-    pub memory_max_events: Reading<u64>,
-    /// Times an allocation failed at that limit, cumulative (`oom` of memory.events).
-    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
-    pub oom_events: Reading<u64>,
-    /// The counters of the reading before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub counters_before: Option<GroupCounters>,
-    /// Its use of disks, it and all below (io.stat of cgroup v2).
-    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
-    pub disks: Reading<DisksUsed>,
-    /// The same at the reading before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disks_before: Option<DisksUsed>,
-}
-
-impl Default for GroupRaw {
-    /// Nothing was read.
-    fn default() -> GroupRaw {
-        GroupRaw {
-            read_ns: 0,
-            cpus: not_kept(),
-            mems: not_kept(),
-            cpu_quota_milli: not_kept(),
-            throttled_ns: not_kept(),
-            throttled_before: None,
-            mem_limit_bytes: not_kept(),
-            mem_bytes: not_kept(),
-            mem_bytes_by_node: not_kept(),
-            cache_by_node: not_kept(),
-            periods: not_kept(),
-            throttled_periods: not_kept(),
-            pressure: not_kept(),
-            memory_max_events: not_kept(),
-            oom_events: not_kept(),
-            counters_before: None,
-            disks: not_kept(),
-            disks_before: None,
-        }
-    }
-}
-
-/// Counters of a cgroup at one reading; see [`GroupRaw`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct GroupCounters {
-    /// CLOCK_MONOTONIC when they were read.
-    pub read_ns: u64,
-    /// `None`, here and below, where they could not be read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub periods: Option<u64>,
-    /// See [`GroupRaw::throttled_periods`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub throttled_periods: Option<u64>,
-    /// See [`GroupRaw::pressure`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pressure: Option<Pressure>,
-    /// See [`GroupRaw::memory_max_events`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_max_events: Option<u64>,
-    /// See [`GroupRaw::oom_events`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub oom_events: Option<u64>,
-}
-
-impl GroupRaw {
-    /// The counters of this reading.
-    pub fn counters(&self) -> GroupCounters {
-        GroupCounters {
-            read_ns: self.read_ns,
-            periods: self.periods.clone().ok(),
-            throttled_periods: self.throttled_periods.clone().ok(),
-            pressure: self.pressure.clone().ok(),
-            memory_max_events: self.memory_max_events.clone().ok(),
-            oom_events: self.oom_events.clone().ok(),
-        }
-    }
-}
-
-/// The value of a field that a recording is older than.
-///
-/// # Errors
-/// Always: it was not kept.
-pub fn not_kept<T>() -> Reading<T> {
-    Err(Missing::NotCollected("it was not kept".into()))
-}
-
-fn is_not_kept<T>(reading: &Reading<T>) -> bool {
-    matches!(reading, Err(Missing::NotCollected(why)) if why == "it was not kept")
-}
 
 /// Where pages of a process were found, of those asked for at random.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -596,18 +469,6 @@ pub struct HostFacts {
     /// `None` where the processes of the host cannot be seen, and in recordings from before it was kept.
     #[serde(default)]
     pub managers: Option<Managers>,
-}
-
-/// Input that the kernel takes in `memory.reclaim` of a cgroup v2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GroupReclaim {
-    /// There is no such file (before Linux 5.19).
-    Absent,
-    /// An amount.
-    Amount,
-    /// An amount and `swappiness=` (since Linux 6.9).
-    Swappiness,
 }
 
 impl HostFacts {

@@ -21,8 +21,7 @@ pub const fn least_stored_for(memory: usize) -> usize {
     memory.saturating_sub(MEMORY_FREE).div_ceil(MEMORY_PER_BYTE)
 }
 
-/// Bytes that a byte of a payload becomes at most where nothing else is said: an empty text with its length in front
-/// becomes an entry of a list.
+/// Memory for each byte of a payload: an empty text is one byte, and becomes an entry of a list.
 pub const PER_BYTE: usize = 24;
 /// Memory that readers allow beyond what writers reserve: versions differ a little in what they count.
 const SLACK: usize = 1 << 20;
@@ -36,7 +35,7 @@ const MAP: usize = 512;
 pub struct Room(usize);
 
 impl Room {
-    /// For a payload of `raw` bytes, of which `stored` are in the file.
+    /// Memory for a payload of `raw` bytes that takes `stored` bytes in the file.
     ///
     /// # Errors
     /// The payload alone takes more.
@@ -63,7 +62,7 @@ impl Room {
     }
 }
 
-/// Whether a reader takes a sample that needs so much, of which `raw` bytes are written.
+/// Whether readers accept a sample of `raw` bytes that needs `needed` bytes of memory.
 pub fn fits(needed: usize, raw: usize) -> bool {
     needed - raw * PER_BYTE <= MEMORY_MAX
 }
