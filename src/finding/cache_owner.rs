@@ -111,8 +111,8 @@ fn label(row: &Container) -> String {
     row.group.as_ref().map_or_else(|| format!("cgroup {}", row.id), |group| name(&group.name))
 }
 
-/// Frees so many MiB on a node by reclaiming page cache of its main owner; `None` where the kernel or the machine has no such
-/// file. A group loses cache on all nodes alike: the command asks for as much more as it has elsewhere.
+/// Frees `mib` on a node by reclaiming page cache of its main owner; `None` without `memory.reclaim`. A group loses cache on all
+/// nodes in proportion, so the command asks for more by the inverse of the share on this node.
 pub(super) fn reclaim(view: &View<'_>, owner: Owner<'_>, node: NodeId, mib: u64) -> Option<Command> {
     let host = &view.snapshot.host;
     let is_v2 = host.cgroups.is_some_and(|cgroups| cgroups.mode == CgroupMode::V2);

@@ -231,7 +231,6 @@ impl Engine {
         let mut rows = rows::find(snapshot, &tracked);
         let keep_ns = self.scaled(NEED_NS);
         Arc::make_mut(&mut self.uses).add(snapshot, &rows, interval.from_ns, keep_ns);
-        rows.rare = (self.uses.rare(), self.uses.rare_ns(keep_ns, snapshot.mono_ns));
         (rows.uses, rows.tracked) = (Arc::clone(&self.uses), tracked);
         rows.near = self.near_of(&snapshot.host);
         self.stretch(interval);

@@ -496,7 +496,7 @@ pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
     use_elsewhere(view, of, placed) == UseElsewhere::Cold
 }
 
-/// Whether next to none of the hinting faults of the last two minutes, of which there were enough, found its page on another node.
+/// Whether fewer than a tenth of the hinting faults in two minutes found their page on another node; false with too few faults.
 pub fn faults_are_local(view: &View<'_>, of: &Of<'_>) -> bool {
     let hints = view.hints(of);
     hints.faults >= HINTS_LEAST && (hints.remote as f64) < hints.faults as f64 * USED_PCT / 100.0

@@ -81,12 +81,10 @@ pub struct Rows {
     pub members: BTreeMap<u64, Vec<usize>>,
     /// Facts of nodes, made when they are asked for; the engine keeps them for as long as the facts of the host are the same.
     pub near: Arc<OnceLock<Near>>,
-    /// Use of CPUs and hinting faults of subjects in the last minutes.
+    /// Use of CPUs and rare events of subjects in the last minutes.
     pub(super) uses: Arc<Uses>,
     /// Subjects that have a state, in their order.
     pub(super) tracked: Vec<Subject>,
-    /// Rare events of processes in the last two minutes, only of those that had some, and the time, ns.
-    pub rare: (BTreeMap<Subject, Rare>, u64),
     /// Facts of nodes in the interval, and its kernel threads: each is found when a rule asks first, and not again for each process.
     levels: OnceLock<Levels>,
     kernel: OnceLock<KernelThreads>,
@@ -244,7 +242,7 @@ impl<'a> View<'a> {
     }
 
     fn rare(&self, of: &Of<'_>) -> Rare {
-        let its = |task: &&Task| self.rows.rare.0.get(&process(&task.raw)).copied().unwrap_or_default();
+        let its = |task: &&Task| self.rows.uses.rare(&process(&task.raw));
         self.processes_of(of).iter().map(its).fold(Rare::default(), Rare::and)
     }
 
@@ -257,7 +255,7 @@ impl<'a> View<'a> {
         // A burst at the begin of a run is not spread over less than a minute.
         const LEAST_NS: u64 = 60_000_000_000;
         let now = self.number(&task::NODE_MIGRATIONS_PER_S, of)?;
-        let over_s = self.rows.rare.1.max(LEAST_NS) as f64 / 1e9;
+        let over_s = self.rows.uses.rare_ns().max(LEAST_NS) as f64 / 1e9;
         Ok(now.max(self.rare(of).node_moves as f64 / over_s))
     }
 
@@ -310,8 +308,8 @@ impl<'a> View<'a> {
     }
 
     /// Whether a process is a member of a group, which is looked at in its place where memory is asked about.
-    pub fn is_in_group(&self, task: &Task) -> bool {
-        self.rows.grouped.contains(&task.raw.process())
+    pub fn is_in_group(&self, of: &Of<'_>) -> bool {
+        matches!(of, Of::Process(task) if self.rows.grouped.contains(&task.raw.process()))
     }
 
     /// All processes that rules look at, in the order of subjects.

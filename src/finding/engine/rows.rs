@@ -136,7 +136,7 @@ pub(super) fn exists(snapshot: &Snapshot, rows: &Rows, subject: &Subject) -> boo
 
 /// Rare events of a process in the last two minutes: an interval may have none of a process that has many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rare {
+pub(in super::super) struct Rare {
     pub hints: Hints,
     /// Times it resumed on a different node.
     pub node_moves: u64,
@@ -161,6 +161,7 @@ pub(in super::super) struct Uses {
     cpu: Sorted<Subject, Series<u64>>,
     /// Only of processes that had some.
     rare: BTreeMap<Subject, Series<Rare>>,
+    rare_ns: u64,
     seen: BTreeMap<u64, u64>,
     began_ns: Option<u64>,
 }
@@ -180,6 +181,7 @@ impl Uses {
         self.began_ns.get_or_insert(from_ns);
         let to = snapshot.mono_ns;
         let rare_ns = keep_ns / 5 * 2;
+        self.rare_ns = rare_ns.min(to.saturating_sub(self.began_ns.unwrap_or(to)));
         for (subject, at) in rows.processes.iter() {
             let delta = &snapshot.tasks[*at].delta;
             let hints = Hints { faults: delta[Counter::HintFaults], remote: delta[Counter::HintRemote] };
@@ -233,17 +235,15 @@ impl Uses {
         self.cpu.retain(|subject, _| dropped.binary_search(&subject).is_err());
     }
 
-    /// Rare events of the time that they are kept, by process.
-    pub(super) fn rare(&self) -> BTreeMap<Subject, Rare> {
-        let sum = |series: &Series<Rare>| {
-            series.since(0).fold(Rare::default(), |sum, segment| sum.and(segment.sums))
-        };
-        self.rare.iter().map(|(subject, series)| (subject.clone(), sum(series))).collect()
+    /// Rare events of a process in the last [`Uses::rare_ns`].
+    pub(in super::super) fn rare(&self, subject: &Subject) -> Rare {
+        let segments = self.rare.get(subject).into_iter().flat_map(|series| series.since(0));
+        segments.fold(Rare::default(), |sum, segment| sum.and(segment.sums))
     }
 
-    /// The time that they are kept of, ns, up to `to_ns`.
-    pub(super) fn rare_ns(&self, keep_ns: u64, to_ns: u64) -> u64 {
-        to_ns.saturating_sub(self.began_ns.unwrap_or(to_ns)).min(keep_ns / 5 * 2)
+    /// The time that rare events are known of, ns: up to two minutes.
+    pub(in super::super) fn rare_ns(&self) -> u64 {
+        self.rare_ns
     }
 
     /// CPUs that a subject used in all but a twentieth of the last minutes, over 5 s at a time; `None` where that is not kept.

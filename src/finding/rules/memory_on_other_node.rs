@@ -71,7 +71,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if remote - best < view.limit("remote") {
         return Ok(Look::Quiet);
     }
-    if matches!(of, Of::Process(_)) && view.is_in_group(task) {
+    if view.is_in_group(of) {
         return Ok(Look::Quiet);
     }
     if !task.raw.mempolicy.is_default() {

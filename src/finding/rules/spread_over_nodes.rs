@@ -72,7 +72,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let Ok(remote) = view.number(&REMOTE_PCT, of) else { return Ok(Look::Quiet) };
     if remote < view.limit("remote")
-        || matches!(of, Of::Process(_)) && view.is_in_group(task)
+        || view.is_in_group(of)
         || matches!(of, Of::Group(_, group) if !group.is_free)
     {
         return Ok(Look::Quiet);
