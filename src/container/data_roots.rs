@@ -72,13 +72,14 @@ impl DataRoots {
         let mut found = DataRoots::default();
         let (mut dockerd, mut containerd) =
             (vec!["/etc/docker/daemon.json".to_owned()], vec!["/etc/containerd/config.toml".to_owned()]);
-        for words in daemons(&below("proc"), "dockerd") {
-            found.docker.extend(option(&words, &["--data-root", "--graph", "-g"]).map(|at| below(&at)));
-            dockerd.extend(option(&words, &["--config-file"]));
-        }
-        for words in daemons(&below("proc"), "containerd") {
-            found.containerd.extend(option(&words, &["--state"]).map(|at| below(&at)));
-            containerd.extend(option(&words, &["--config", "-c"]));
+        for (name, words) in daemons(&below("proc")) {
+            if name == "dockerd" {
+                found.docker.extend(option(&words, &["--data-root", "--graph", "-g"]).map(|at| below(&at)));
+                dockerd.extend(option(&words, &["--config-file"]));
+            } else {
+                found.containerd.extend(option(&words, &["--state"]).map(|at| below(&at)));
+                containerd.extend(option(&words, &["--config", "-c"]));
+            }
         }
         let of_docker = dockerd
             .iter()
@@ -118,22 +119,23 @@ impl DataRoots {
     }
 }
 
-/// Command lines of processes of root with this name.
-fn daemons(proc: &Path, name: &str) -> Vec<Vec<String>> {
-    let pids =
-        list(proc, PROCESSES_MAX).into_iter().filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()));
-    let is_it = |pid: &String| {
+/// Daemons with command lines that are of interest.
+const DAEMONS: [&str; 2] = ["dockerd", "containerd"];
+
+/// The daemons that run as root, with their command lines.
+fn daemons(proc: &Path) -> Vec<(&'static str, Vec<String>)> {
+    let daemon = |pid: String| {
         let folder = proc.join(pid);
-        let of_root = || fs::metadata(&folder).is_ok_and(|folder| folder.uid() == 0);
-        read_below(&folder, "comm", MAX).is_ok_and(|comm| comm.trim_ascii_end() == name.as_bytes())
-            && of_root()
+        let comm = read_below(&folder, "comm", MAX).ok()?;
+        let name = DAEMONS.into_iter().find(|name| comm.trim_ascii_end() == name.as_bytes())?;
+        // Another user may give that name to a program, too.
+        fs::metadata(&folder).ok().filter(|folder| folder.uid() == 0)?;
+        let text = read_below(&folder, "cmdline", MAX).ok()?;
+        let words = text.split(|byte| *byte == 0).take(1000);
+        Some((name, words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()))
     };
-    let words = |pid: String| {
-        let text = read_below(&proc.join(pid), "cmdline", MAX).ok()?;
-        let words = text.split(|byte| *byte == 0);
-        Some(words.take(1000).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
-    };
-    pids.filter(is_it).filter_map(words).collect()
+    let all = list(proc, PROCESSES_MAX).into_iter();
+    all.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter_map(daemon).collect()
 }
 
 /// The value of the first of these options, as `--name value` or `--name=value`; only an absolute path.

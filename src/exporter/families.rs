@@ -142,7 +142,11 @@ fn node_series(
         FamilyOver::Kernel(total) => total(&node.raw) as f64,
     };
     let labels = Labels::of([("node", node.raw.id.to_string().as_str())]);
-    Some((family.label.map_or(labels.clone(), |(name, value)| labels.and(name, value)), value))
+    let labels = match family.label {
+        Some((name, word)) => labels.and(name, word),
+        None => labels,
+    };
+    Some((labels, value))
 }
 
 /// Series by pairs of nodes that were ever above 0.

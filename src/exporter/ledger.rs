@@ -149,7 +149,10 @@ pub(super) fn container_labels(group: &Group) -> Labels {
         ("kind", group.kind.name()),
     ]);
     // Only of a user's engine, so that other series stay as they are.
-    group.user.as_deref().map_or(labels.clone(), |user| labels.and("user", user))
+    match &group.user {
+        Some(user) => labels.and("user", user),
+        None => labels,
+    }
 }
 
 /// Labels of a program: with its container if it is in one.

@@ -1,5 +1,7 @@
 //! The metrics of a container: what is its own, and those of tasks summed over it.
 
+use std::collections::BTreeMap;
+
 use super::over::{Better, Over};
 use super::{
     Group, Metric, Order, Several, Traits, Unit, Value, balancing, disks, identity, interference, no,
@@ -370,17 +372,20 @@ pub const MEM_BYTES: Metric<Container> = own(
 )
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]));
 
+/// Bytes by node, without nodes that have none.
+fn by_node(bytes: &Reading<BTreeMap<u32, u64>>) -> Reading<Value> {
+    let nodes = bytes.as_ref().map_err(Clone::clone)?.iter();
+    let used = nodes.filter(|(_, bytes)| **bytes > 0);
+    Ok(Value::ByNode(used.map(|(node, bytes)| (NodeId(*node), *bytes as f64)).collect()))
+}
+
 pub const MEM_BYTES_BY_NODE: Metric<Container> = own(
     "mem_bytes_by_node",
     "MEM BY NODE",
     14,
     (Memory, Unit::Bytes, Descending),
     "Where its memory is, exactly (memory.numa_stat): anonymous, file, and in cgroup v2 kernel memory.",
-    |row, _| {
-        let nodes = raw(row)?.mem_bytes_by_node.clone()?;
-        let used = nodes.into_iter().filter(|(_, bytes)| *bytes > 0);
-        Ok(Value::ByNode(used.map(|(node, bytes)| (NodeId(node), bytes as f64)).collect()))
-    },
+    |row, _| by_node(&raw(row)?.mem_bytes_by_node),
 )
 .over(Over::Newest)
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]).several(Several::Nodes));
@@ -392,11 +397,7 @@ pub const CACHE_BYTES_BY_NODE: Metric<Container> = own(
     (Memory, Unit::Bytes, Descending),
     "Page cache charged to it and all below, by node (memory.numa_stat: active_file and inactive_file). In cgroup v1 at \
      most that: shared memory is subtracted in proportion.",
-    |row, _| {
-        let nodes = raw(row)?.cache_by_node.clone()?;
-        let used = nodes.into_iter().filter(|(_, bytes)| *bytes > 0);
-        Ok(Value::ByNode(used.map(|(node, bytes)| (NodeId(node), bytes as f64)).collect()))
-    },
+    |row, _| by_node(&raw(row)?.cache_by_node),
 )
 .over(Over::Newest)
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]).several(Several::Nodes));

@@ -29,11 +29,10 @@ pub fn missing(counter: Counter, host: &BTreeMap<String, Missing>) -> Option<&Mi
     if let Some((_, metric)) = OWN.iter().find(|(own, _)| *own == counter) {
         return host.get(metric.id);
     }
-    let info = COUNTERS.iter().find(|info| info.counter == counter)?;
-    host.get(teller(info.added_for?)?.id)
+    host.get(teller(COUNTERS[counter as usize].added_for?)?.id)
 }
 
-/// The metric that says whether a facility is there: of those that need it, the one that needs least beside it.
+/// The metric whose absence shows that a facility is absent: the one with the fewest other needs.
 fn teller(facility: Facility) -> Option<&'static Metric<Task>> {
     let with = TASK_METRICS.iter().filter(|metric| metric.traits.needs.contains(&facility));
     with.min_by_key(|metric| metric.traits.needs.len())

@@ -369,11 +369,11 @@ fn ipc(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
 /// # Errors
 /// The node has no memory to hand out, or /proc/zoneinfo does not name it.
 pub fn watermark_distance(node: &NodeRaw) -> Reading<f64> {
-    if node.managed_bytes == 0 && node.mem_total_bytes > 0 {
-        return Err(Missing::Unsupported("/proc/zoneinfo does not name the node".into()));
-    }
     if node.managed_bytes == 0 {
-        return Err(Missing::NotCollected("the node has no memory to hand out".into()));
+        return Err(match node.mem_total_bytes {
+            0 => Missing::NotCollected("the node has no memory to hand out".into()),
+            _ => Missing::Unsupported("/proc/zoneinfo does not name the node".into()),
+        });
     }
     let above = node.mem_free_bytes as f64 - node.low_watermark_bytes as f64;
     Ok(above * 100.0 / node.managed_bytes as f64)

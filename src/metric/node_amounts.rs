@@ -15,7 +15,7 @@ const NS: f64 = 1e-9;
 pub struct NodeNow<'a> {
     pub node: &'a Node,
     pub snapshot: &'a Snapshot,
-    /// CPU time of the tasks that ran on it, as far as it is known where their memory is.
+    /// CPU time of tasks on the node whose memory is located.
     pub located: Option<Located>,
     /// CPU time of tasks, seconds.
     pub cpu_s: Option<f64>,
