@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::engine::{image, no_busybox, works};
 use crate::program;
 use crate::until::until;
 
@@ -14,14 +15,10 @@ const IMAGE: &str = "numatop-ng-docker";
 
 /// Why docker cannot be used here, if it cannot.
 pub fn obstacle() -> Option<&'static str> {
-    let is_there = |program: &str| {
-        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
-    };
-    if !is_there("dockerd") || !is_there("docker") {
+    if !works("dockerd") || !works("docker") {
         return Some("dockerd is not installed (package docker.io)");
     }
-    (!std::path::Path::new("/bin/busybox").exists())
-        .then_some("there is no /bin/busybox (package busybox-static)")
+    no_busybox()
 }
 
 /// A daemon with folders of its own, without a network; ended and cleaned up when dropped.
@@ -33,8 +30,7 @@ struct Daemon {
 impl Daemon {
     fn start() -> Result<Daemon> {
         let dir = std::env::temp_dir().join(format!("numatop-ng-docker-{}", std::process::id()));
-        fs::create_dir_all(dir.join("image/bin"))?;
-        fs::copy("/bin/busybox", dir.join("image/bin/busybox"))?;
+        let archive = image(&dir.join("image"))?;
         let path = |name: &str| dir.join(name).display().to_string();
         let process = Command::new("dockerd")
             .args(["--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs"])
@@ -47,15 +43,6 @@ impl Daemon {
             .context("starting dockerd")?;
         let daemon = Daemon { dir, process };
         until("dockerd answers", || Ok(daemon.docker(&["info"]).is_ok()))?;
-        let archive = daemon.dir.join("image.tar");
-        let tar = Command::new("tar")
-            .arg("-cf")
-            .arg(&archive)
-            .arg("-C")
-            .arg(daemon.dir.join("image"))
-            .arg(".")
-            .status()?;
-        ensure!(tar.success(), "tar: {tar}");
         daemon.docker(&["import", &archive.display().to_string(), IMAGE])?;
         Ok(daemon)
     }

@@ -1,6 +1,7 @@
 //! A real engine: containers of podman, whose image is made here from busybox, found by name, shown with
 //! their limits, and chosen on the screen.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -22,16 +23,10 @@ const RUN: [&str; 6] = [
 
 /// Why podman cannot be used here, if it cannot.
 pub fn obstacle() -> Option<&'static str> {
-    let works = |program: &str, word: &str| {
-        Command::new(program).arg(word).output().is_ok_and(|output| output.status.success())
-    };
-    if !works("podman", "--version") || !works("runc", "--version") {
+    if !works("podman") || !works("runc") {
         return Some("podman or runc is not installed");
     }
-    if !std::path::Path::new("/bin/busybox").exists() {
-        return Some("there is no /bin/busybox (package busybox-static) to make an image of");
-    }
-    None
+    no_busybox()
 }
 
 pub fn podman(words: &[&str]) -> Result<String> {
@@ -39,6 +34,27 @@ pub fn podman(words: &[&str]) -> Result<String> {
         Command::new("podman").args(words).stdin(Stdio::null()).output().context("starting podman")?;
     ensure!(output.status.success(), "podman {words:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?.trim().to_string())
+}
+
+/// An archive beside `dir` of one file, busybox, which is copied there.
+pub fn image(dir: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(dir.join("bin"))?;
+    std::fs::copy("/bin/busybox", dir.join("bin/busybox"))?;
+    let archive = dir.with_extension("tar");
+    let tar = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(dir).arg(".").status()?;
+    ensure!(tar.success(), "tar: {tar}");
+    Ok(archive)
+}
+
+/// Why no image can be made here, if none can.
+pub fn no_busybox() -> Option<&'static str> {
+    (!Path::new("/bin/busybox").exists())
+        .then_some("there is no /bin/busybox (package busybox-static) to make an image of")
+}
+
+/// Whether a program is there and runs.
+pub fn works(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 /// An image of one file, removed with its containers when dropped.
@@ -49,11 +65,7 @@ pub struct Engine {
 impl Engine {
     pub fn start() -> Result<Engine> {
         let dir = std::env::temp_dir().join(format!("numatop-ng-image-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("bin"))?;
-        std::fs::copy("/bin/busybox", dir.join("bin/busybox"))?;
-        let archive = dir.with_extension("tar");
-        let tar = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&dir).arg(".").status()?;
-        ensure!(tar.success(), "tar: {tar}");
+        let archive = image(&dir)?;
         podman(&["import", archive.to_str().context("a temporary directory in UTF-8")?, IMAGE])?;
         std::fs::remove_dir_all(&dir)?;
         std::fs::remove_file(&archive)?;
