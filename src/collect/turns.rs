@@ -52,7 +52,7 @@ struct Turn {
     /// Missing where the part cannot be read.
     facility: Facility,
     part: Box<dyn Part>,
-    /// A reading is followed by a rest of this time at least, and of so many times its length.
+    /// Pause after a reading: the longer of this time and this multiple of the time that the reading took.
     rest: (Duration, u32),
     due: Option<Instant>,
 }
