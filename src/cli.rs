@@ -27,9 +27,9 @@ pub use export_format::ExportFormat;
 pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use report::{PageFormat, ReportArgs};
 pub use roles::{
-    ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
-    NamedGroups, OutputArgs, Preset, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, ThemeArg,
-    WatchArgs,
+    ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HostArgs, HotArgs,
+    MeasureArgs, NamedGroups, OutputArgs, Preset, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs,
+    StackArgs, ThemeArg, WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};
 pub use run::{Binding, Bound, RunArgs, RunFormat};
@@ -118,11 +118,17 @@ pub enum Command {
         /// Show what works, too: every fact, probe and metric.
         #[arg(long)]
         all: bool,
+
+        #[command(flatten)]
+        host: HostArgs,
     },
     /// Show nodes, CPUs, caches, distances, memory and devices.
     Topology {
         #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
         format: ReportFormat,
+
+        #[command(flatten)]
+        host: HostArgs,
 
         #[command(flatten)]
         profile: ProfileArgs,

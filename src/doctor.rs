@@ -15,6 +15,7 @@ use crate::calibrate::store::{self, Wanted};
 use crate::collect::check::HostCheck;
 use crate::collect::plan::{Advice, Caveat, Hindrance, Plan, Verdict, plan};
 use crate::error::{self, Exit, Refusal};
+use crate::host::roots::Roots;
 use crate::list::measured;
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
 use crate::model::facility::Facility;
@@ -29,12 +30,13 @@ pub use self::trial::Trial;
 /// Version of the JSON: changes only when a key changes its meaning or goes.
 const SCHEMA: u32 = 1;
 
-/// The facts of this machine. Tries to open and count what a live view counts when nothing else is asked for.
-pub fn check() -> HostCheck {
+/// The facts of this machine, whose files are below `host_root` where a container sees them there. Tries to open and count what a
+/// live view counts when nothing else is asked for.
+pub fn check(host_root: Option<&Path>) -> HostCheck {
     let root = Path::new("/");
     let catalog = options::marked_catalog(root, None).map_err(anyhow::Error::from);
     let choice = catalog.and_then(|catalog| options::choose(root, &catalog, "auto"));
-    HostCheck::read(root, &choice.unwrap_or_default(), None)
+    HostCheck::read(Roots::new(root, host_root.unwrap_or(root)), &choice.unwrap_or_default(), None)
 }
 
 /// All that doctor has to say.
@@ -92,8 +94,8 @@ pub struct MetricLine {
 
 impl Report {
     /// Gathers the facts of this machine and tries the probes.
-    pub fn gather() -> Report {
-        let check = check();
+    pub fn gather(host_root: Option<&Path>) -> Report {
+        let check = check(host_root);
         let trials = trial::run(&check);
         let measured = check
             .topology
@@ -105,6 +107,8 @@ impl Report {
         let tested = findings::tested(&stored::trust(Path::new("/")));
         let counters = report.sections.iter_mut().find(|section| section.title == findings::COUNTERS);
         counters.into_iter().for_each(|section| section.findings.extend(tested.clone()));
+        let undescribed = host_root.and_then(|host| Roots::new(Path::new("/"), host).undescribed());
+        report.caveats.extend(undescribed.map(|say| Caveat { about: "host root", say, advice: Vec::new() }));
         report
     }
 

@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use crate::calibrate::store::{self, Wanted};
 use crate::cli::{
-    ContainerArgs, CountArgs, DisplayArgs, MeasureArgs, ProfileArgs, RecordLimits, ScopeArgs, WatchArgs,
+    ContainerArgs, CountArgs, DisplayArgs, HostArgs, MeasureArgs, ProfileArgs, RecordLimits, ScopeArgs,
+    WatchArgs,
 };
 use crate::collect::placement;
 use crate::container::runtime;
@@ -88,9 +89,9 @@ pub fn watched(
     names: &BTreeMap<u32, String>,
 ) -> Result<LiveOptions, BadValue> {
     let containers = &tasks.containers;
-    let host_root = host_root(measure)?;
+    let host_root = host_root(&measure.host)?;
     let own = Path::new("/");
-    let roots = Roots { own, host: host_root.as_deref().unwrap_or(own) };
+    let roots = Roots::new(own, host_root.as_deref().unwrap_or(own));
     let mut scope = Scope {
         pids: tasks.pids.iter().copied().collect(),
         tids: tasks.tids.iter().copied().collect(),
@@ -144,13 +145,13 @@ fn host_name(measure: &MeasureArgs, environment: Option<String>) -> Option<Strin
 ///
 /// # Errors
 /// It is no directory.
-fn host_root(measure: &MeasureArgs) -> Result<Option<PathBuf>, BadValue> {
+pub fn host_root(args: &HostArgs) -> Result<Option<PathBuf>, BadValue> {
     let read = |path: &PathBuf| {
         roots::of_host(path).map_err(|error| {
             bad("--host-root", format!("{}: {error}", crate::text::clean_str(&path.to_string_lossy())))
         })
     };
-    measure.host_root.as_ref().map(read).transpose()
+    args.host_root.as_ref().map(read).transpose()
 }
 
 /// Names of the users of the host, by their ids.
@@ -158,7 +159,7 @@ fn host_root(measure: &MeasureArgs) -> Result<Option<PathBuf>, BadValue> {
 /// # Errors
 /// `--host-root` names no directory.
 pub fn user_names(measure: &MeasureArgs) -> Result<BTreeMap<u32, String>, BadValue> {
-    Ok(users::read(host_root(measure)?.as_deref().unwrap_or(Path::new("/"))))
+    Ok(users::read(host_root(&measure.host)?.as_deref().unwrap_or(Path::new("/"))))
 }
 
 fn no_user(user: &str, host_root: &Path) -> String {

@@ -58,10 +58,14 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
     let chosen = settings::applied(cli);
     let cli = chosen.as_ref().unwrap_or(cli);
     match &cli.command {
-        Some(Command::Doctor { format, all }) => about::doctor(*format, *all),
-        Some(Command::Topology { format, profile }) => {
-            about::topology(*format, &options::machine_profile(profile)?)
+        Some(Command::Doctor { format, all, host }) => {
+            about::doctor(*format, *all, options::host_root(host)?.as_deref())
         }
+        Some(Command::Topology { format, host, profile }) => about::topology(
+            *format,
+            options::host_root(host)?.as_deref(),
+            &options::machine_profile(profile)?,
+        ),
         Some(Command::List { what }) => about::list(what),
         Some(Command::Record(args)) => watch::record(args),
         Some(Command::Run(args)) => command::run(args),

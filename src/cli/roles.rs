@@ -230,10 +230,8 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub host_name: Option<String>,
 
-    /// Root of the host's files, where numatop-ng runs in a container that sees them: users, cgroups and names of containers
-    /// and of the machine come from there.
-    #[arg(long, value_name = "DIR")]
-    pub host_root: Option<PathBuf>,
+    #[command(flatten)]
+    pub host: HostArgs,
 
     /// Interrupt isolated and tickless CPUs (isolcpus, nohz_full) at each interval, too. Without it counts of a task there are unknown until it is switched out, and its CPU time may be a second old.
     #[arg(long)]
@@ -241,6 +239,15 @@ pub struct MeasureArgs {
 
     #[command(flatten)]
     pub profile: ProfileArgs,
+}
+
+/// The host whose files are read.
+#[derive(Args, Debug, Default)]
+pub struct HostArgs {
+    /// Read the host's files below DIR: CPUs, nodes, memory, users, cgroups and containers. For containers that mount them, and for
+    /// a copy of another machine's files. Files of processes are always those of the own /proc.
+    #[arg(long, value_name = "DIR")]
+    pub host_root: Option<PathBuf>,
 }
 
 /// The profile of the machine.

@@ -34,7 +34,7 @@ impl HostCheck {
             privileges: Privileges::read(root),
             pmu: PmuFacts::read(root, choice),
             cgroups: cgroups::choose(roots),
-            topology: Topology::read(root).map_err(|error| format!("{error:#}")).into(),
+            topology: Topology::read(roots.machine).map_err(|error| format!("{error:#}")).into(),
             proc_mounted: root.join("proc/self").symlink_metadata().is_ok(),
         }
     }

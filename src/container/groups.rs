@@ -370,7 +370,7 @@ mod tests {
         let mount = std::env::temp_dir().join(format!("numatop-groups-{}", std::process::id()));
         fs::create_dir_all(mount.join("job")).unwrap();
         let hierarchy = Hierarchy { mode: Mode::Unified, controller: None, mount: Some(mount.clone()) };
-        let roots = Roots { own: Path::new("/"), host: Path::new("/") };
+        let roots = Roots::from(Path::new("/"));
         let book = AskedNames::new("/nowhere".into(), Path::new("/nowhere"));
         let mut tracker = CgroupTracker::new(roots, hierarchy, book, Wants::default(), Scope::default());
         let mut names = Arc::default();

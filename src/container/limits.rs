@@ -59,7 +59,7 @@ impl LimitReader {
                 v1.entry(controller).or_insert_with(|| mount.at.clone());
             }
         }
-        LimitReader { v2, v1, page_size, disks: Disks::new(roots.own) }
+        LimitReader { v2, v1, page_size, disks: Disks::new(roots.machine) }
     }
 
     /// The readings of the cgroup at `path`. `before` is the reading before this one; settings of the group are taken from there

@@ -220,7 +220,7 @@ mod tests {
         let own = "40 25 0:30 /../.. /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n";
         let of_host = HYBRID.replace("/sys/fs/cgroup", "/host/sys/fs/cgroup");
         let write = |text: &str| fs::write(dir.join("proc/self/mountinfo"), text).unwrap();
-        let roots = Roots { own: &dir, host: Path::new("/host") };
+        let roots = Roots::new(&dir, Path::new("/host"));
         write(&format!("{own}{of_host}"));
         let seen = (choose(roots), has_mounts_of_host(roots));
         let find = |path: &'static str| {

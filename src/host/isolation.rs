@@ -15,7 +15,7 @@ const CPU: &str = "sys/devices/system/cpu";
 /// CPUs of isolcpus, and of isolated partitions of cpusets (cgroup v2), ascending. The mounts are as our own root lists them.
 pub fn isolated_cpus<'a>(roots: impl Into<Roots<'a>>) -> Vec<u32> {
     let roots = roots.into();
-    let mut cpus: BTreeSet<u32> = list(roots.own, "isolated").into_iter().collect();
+    let mut cpus: BTreeSet<u32> = list(roots.machine, "isolated").into_iter().collect();
     let v2 = mounts(roots).into_iter().find(|mount| mount.controllers.is_none());
     if let Some(mount) = v2 {
         match file(&mount.at, "cpuset.cpus.isolated") {

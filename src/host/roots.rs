@@ -1,4 +1,5 @@
-//! Roots that files of a machine are found below: our own, and that of the host where a container sees it.
+//! Roots that files of a machine are found below: our own, and that of the host where a container sees it or where a reported
+//! machine was copied.
 
 use std::fs;
 use std::io;
@@ -7,17 +8,38 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
-/// Files of the kernel are below `own`, where processes have the ids that we know them by; files of users, engines and mounts
-/// of cgroups are below `host`. Outside of containers both are "/".
+/// Places of files, by what they are about. All are "/" without `--host-root`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roots<'a> {
+    /// This process, its privileges, what the running kernel can do, and files of processes by the ids that we know them by.
     pub own: &'a Path,
+    /// Users, engines and mounts of cgroups.
     pub host: &'a Path,
+    /// CPUs, nodes, caches and devices of sysfs, and counts of the whole machine in /proc: `host` where both are there, as a
+    /// container with a list of its own (lxcfs) and a copied tree have them, else `own`.
+    pub machine: &'a Path,
+}
+
+impl<'a> Roots<'a> {
+    pub fn new(own: &'a Path, host: &'a Path) -> Roots<'a> {
+        let files = ["sys/devices/system/cpu/online", "proc/stat"];
+        let described = files.iter().all(|file| host.join(file).exists());
+        Roots { own, host, machine: if described { host } else { own } }
+    }
+
+    /// The note that `host` has no files of a machine, where it was named for them.
+    pub fn undescribed(self) -> Option<String> {
+        let other = self.host != self.own && self.machine == self.own;
+        let root = crate::text::clean_str(&self.host.to_string_lossy());
+        other.then(|| {
+            format!("no /sys and /proc of a machine below {root} (--host-root): those mounted here are used")
+        })
+    }
 }
 
 impl<'a> From<&'a Path> for Roots<'a> {
     fn from(root: &'a Path) -> Roots<'a> {
-        Roots { own: root, host: root }
+        Roots { own: root, host: root, machine: root }
     }
 }
 

@@ -16,8 +16,8 @@ use crate::program::say::Form;
 use crate::tui::input::keymap::KEYS;
 use crate::{doctor, list, options};
 
-pub(super) fn doctor(format: ReportFormat, all: bool) -> Result<ExitCode> {
-    let report = doctor::Report::gather();
+pub(super) fn doctor(format: ReportFormat, all: bool, host_root: Option<&Path>) -> Result<ExitCode> {
+    let report = doctor::Report::gather(host_root);
     match format {
         ReportFormat::Text => print(&doctor::render_text(&report, terminal_width(), all), Form::Text)?,
         ReportFormat::Json => print(&format!("{:#}\n", doctor::render_json(&report)), Form::Json)?,
@@ -25,8 +25,8 @@ pub(super) fn doctor(format: ReportFormat, all: bool) -> Result<ExitCode> {
     Ok(report.exit().into())
 }
 
-pub(super) fn topology(format: ReportFormat, profile: &Wanted) -> Result<ExitCode> {
-    let topology = Topology::read(Path::new("/"))?;
+pub(super) fn topology(format: ReportFormat, host_root: Option<&Path>, profile: &Wanted) -> Result<ExitCode> {
+    let topology = Topology::read(host_root.unwrap_or(Path::new("/")))?;
     let (stored, notes) = store::find(profile, &topology);
     match format {
         ReportFormat::Text => {

@@ -161,7 +161,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
 fn live_options(args: &LiveArgs) -> Result<LiveOptions> {
     let live = options::live(&args.watch, &options::user_names(&args.watch.measure)?)?;
     // The live source says why there is no topology.
-    if let Ok(topology) = Topology::read(Path::new("/")) {
+    if let Ok(topology) = Topology::read(live.roots().machine) {
         options::check_node(&args.display, &topology)?;
     }
     Ok(live)
@@ -221,5 +221,7 @@ pub(super) fn rotate_signal() -> Result<Arc<AtomicBool>> {
 
 /// The live source, or a refusal that says what stands in the way on this host.
 pub(super) fn start(options: LiveOptions) -> Result<LiveSource> {
-    LiveSource::start(options).map_err(|error| error::explain(&error, &doctor::check()).into())
+    let host_root = options.host_root.clone();
+    LiveSource::start(options)
+        .map_err(|error| error::explain(&error, &doctor::check(host_root.as_deref())).into())
 }

@@ -100,7 +100,7 @@ impl LiveOptions {
     /// Roots of files of the kernel and of the host.
     pub fn roots(&self) -> Roots<'_> {
         let own = Path::new(ROOT);
-        Roots { own, host: self.host_root.as_deref().unwrap_or(own) }
+        Roots::new(own, self.host_root.as_deref().unwrap_or(own))
     }
 }
 
@@ -138,6 +138,8 @@ pub struct LiveSource {
     /// CPUs are up to date for the next sample, and that took so long.
     prepared: Option<Duration>,
     page_size: u64,
+    /// Root of files about the whole machine.
+    files: PathBuf,
     multiplexed: bool,
     /// The scope of the command line, in words.
     scope_text: String,

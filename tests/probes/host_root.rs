@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use numatop_ng::host::cgroups;
+use numatop_ng::model::topology::Topology;
 
 use crate::containers::{Cgroup, unique};
 use crate::program;
@@ -17,6 +18,57 @@ use crate::workload::{ForEverybody, Workload};
 
 /// A user that no machine of ours has.
 const USER: u32 = 412_345;
+
+/// A machine whose last CPU is on node 1 and all others on node 0, from files of its own: tasks of this kernel are on its nodes.
+pub fn the_topology_is_that_of_the_files_below_the_host_root() -> Result<()> {
+    let host = Host::make()?;
+    let root = host.0.as_path();
+    let write = |path: &str, text: &str| -> Result<()> {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().context("a folder")?)?;
+        Ok(fs::write(path, text)?)
+    };
+    let of_kernel = |path: &str| fs::read_to_string(Path::new("/").join(path)).context(path.to_owned());
+    let topology = Topology::read(Path::new("/"))?;
+    let cpus: Vec<u32> = topology.online_cpus().map(|cpu| cpu.id.0).collect();
+    let (last, others) = cpus.split_last().context("CPUs")?;
+    let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+    for file in ["possible", "present", "online"].map(|file| format!("sys/devices/system/cpu/{file}")) {
+        write(&file, &of_kernel(&file)?)?;
+    }
+    for cpu in &cpus {
+        for file in ["core_id", "physical_package_id", "thread_siblings_list"] {
+            let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/{file}");
+            write(&file, &of_kernel(&file)?)?;
+        }
+    }
+    for file in ["stat", "vmstat", "zoneinfo", "meminfo"].map(|file| format!("proc/{file}")) {
+        write(&file, &of_kernel(&file)?)?;
+    }
+    for (node, list, distance) in [(0, others.join(","), "10 21"), (1, last.to_string(), "21 10")] {
+        let folder = format!("sys/devices/system/node/node{node}");
+        write(&format!("{folder}/cpulist"), &list)?;
+        write(&format!("{folder}/distance"), distance)?;
+        write(
+            &format!("{folder}/meminfo"),
+            &format!("Node {node} MemTotal: 4194304 kB\nNode {node} MemFree: 1048576 kB\n"),
+        )?;
+    }
+    write("sys/devices/system/node/online", "0-1")?;
+    write("sys/devices/system/node/possible", "0-1")?;
+
+    let hog = Workload::start_with("pinned", |command| {
+        command.env("NUMATOP_NG_TEST_CPU", last.to_string());
+    })?;
+    let root = root.to_str().context("a temporary directory in UTF-8")?;
+    let seen = host.inside(&["--host-root", root, "--pid", &hog.pid().to_string()])?;
+    let nodes = rows(&seen, "nodes")?;
+    ensure!(nodes.len() == 2 && nodes[1]["mem_total_bytes"] == 4_294_967_296_u64, "{nodes:?}");
+    let task = rows(&seen, "tasks")?.first().context("no row of the load")?;
+    ensure!(task["home_node"] == 1, "{task}");
+    ensure!(!seen["notes"].to_string().contains("no /sys and /proc"), "{}", seen["notes"]);
+    Ok(())
+}
 
 /// A folder with some files of a host, removed when dropped. In the container of [`Host::inside`] its cgroups are there, too.
 struct Host(PathBuf);

@@ -189,6 +189,7 @@ fn main() -> ExitCode {
         containers::a_cgroup_is_waited_for_and_may_go,
         containers::an_unknown_cgroup_is_wrong_usage,
         containers::cgroups_whose_names_are_no_text_stay_apart,
+        host_root::the_topology_is_that_of_the_files_below_the_host_root,
         host_root::names_users_and_cgroups_are_those_of_the_host_below_its_root,
         launched::the_exit_code_is_that_of_the_command,
         launched::standard_input_and_output_are_those_of_the_command,

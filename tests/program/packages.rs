@@ -60,7 +60,7 @@ fn debugged(words: &[&str]) -> (Vec<String>, Cli) {
 }
 
 fn of_host(measure: &MeasureArgs) {
-    assert_eq!(measure.host_root.as_deref(), Some("/host".as_ref()));
+    assert_eq!(measure.host.host_root.as_deref(), Some("/host".as_ref()));
     assert_eq!(measure.host_name.as_deref(), Some("db-node-2"));
 }
 

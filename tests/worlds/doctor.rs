@@ -272,7 +272,7 @@ fn json_names_what_scripts_look_up() {
 
 #[test]
 fn this_machine() {
-    let report = Report::gather();
+    let report = Report::gather(None);
 
     let text = render_text(&report, 80, true);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

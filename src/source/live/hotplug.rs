@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use super::{LiveSource, ROOT};
+use super::LiveSource;
 use crate::calibrate::store;
 use crate::host::kernel;
 use crate::model::topology::{Topology, parse_cpulist};
@@ -15,7 +15,7 @@ use crate::model::wire::Loss;
 impl LiveSource {
     /// Opens counters on CPUs that came online, closes those of CPUs that left.
     pub(super) fn follow_hotplug(&mut self) -> Result<()> {
-        let now = online_now(&self.host.topology)?;
+        let now = online_now(&self.files, &self.host.topology)?;
         let silent = self.silent_cpus();
         if now == self.online && silent.is_empty() {
             return Ok(());
@@ -25,7 +25,7 @@ impl LiveSource {
             self.notes.push(format!("CPU {cpu} went offline"));
         }
         // A CPU that was never online before has no place in the topology yet.
-        let topology = Topology::read(Path::new(ROOT))?;
+        let topology = Topology::read(&self.files)?;
         for cpu in &now {
             let came = !self.online.contains(cpu);
             if !came && !silent.contains(cpu) {
@@ -65,14 +65,14 @@ impl LiveSource {
 
 /// The CPUs that are online now. One that the list leaves out, and that was online when the topology was read, is asked itself:
 /// the list may be that of a container (lxcfs).
-pub(super) fn online_now(topology: &Topology) -> Result<Vec<CpuId>> {
-    let text = kernel::read_trimmed("/sys/devices/system/cpu/online");
+pub(super) fn online_now(root: &Path, topology: &Topology) -> Result<Vec<CpuId>> {
+    let text = kernel::read_trimmed(root.join("sys/devices/system/cpu/online"));
     let mut online: Vec<CpuId> =
         parse_cpulist(&text).context("reading cpu/online")?.into_iter().map(CpuId).collect();
     let listed = online.len();
     let known = topology.online_cpus().map(|cpu| cpu.id);
     let left_out: Vec<CpuId> = known.filter(|cpu| !online[..listed].contains(cpu)).collect();
-    online.extend(left_out.into_iter().filter(|cpu| Topology::is_online(Path::new(ROOT), *cpu)));
+    online.extend(left_out.into_iter().filter(|cpu| Topology::is_online(root, *cpu)));
     online.sort_unstable();
     Ok(online)
 }

@@ -109,7 +109,8 @@ impl LiveSource {
         let findable = can_find(types, &check.privileges);
         let tasks = TaskProbe::start(&sched, &store, &topology, groups.scope(), cgroups, findable)?;
         let page_size = self_usage::page_size();
-        let mut machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
+        let files = options.roots().machine.to_path_buf();
+        let mut machine = MachineReader::open(&files, &topology, page_size)?;
         machine.check_cpus(&online).context("reading /proc/stat")?;
         probes.start(&shared.with(&sched), wanted);
         let host = host_facts(&options, &check, group_reclaim, topology, sched.events().to_vec());
@@ -140,6 +141,7 @@ impl LiveSource {
             notes,
             prepared: None,
             page_size,
+            files,
             multiplexed: options.events.takes_turns,
             scope_text: options.scope_text,
             records: store,
@@ -187,7 +189,7 @@ fn limits_of_sight(roots: Roots<'_>, check: &HostCheck, hierarchy: &Hierarchy) -
     });
     let partial = hierarchy.is_partial().then(|| PARTIAL.into());
     let hidden = check.privileges.host_pid_namespace.is(&false).then(|| HIDDEN.into());
-    elsewhere.into_iter().chain(partial).chain(hidden).collect()
+    elsewhere.into_iter().chain(roots.undescribed()).chain(partial).chain(hidden).collect()
 }
 
 /// Leaves events out for which there are not enough files. Returns a note for each.
@@ -226,7 +228,7 @@ fn host_facts(
     topology: Topology,
     events: Vec<Event>,
 ) -> HostFacts {
-    let root = Path::new(ROOT);
+    let root = options.roots().machine;
     // Another pid namespace has another process 1.
     let sees_host = !check.privileges.host_pid_namespace.is(&false);
     let topology = store::with_costs(&options.profile, topology);
@@ -251,7 +253,7 @@ fn host_facts(
         cgroups: cgroups::facts(options.roots()),
         group_reclaim,
         swap_on_zram: kernel::swap_on_zram(root),
-        managers: sees_host.then(|| managers::read(root)),
+        managers: sees_host.then(|| managers::read(Path::new(ROOT))),
     }
 }
 

@@ -1,13 +1,13 @@
 //! A sample of the running machine: the order in which its parts are read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 
+use super::LiveSource;
 use super::hotplug::online_now;
-use super::{LiveSource, ROOT};
 use crate::collect::parsed::parse;
 use crate::collect::probes::Readings;
 use crate::collect::round::Round;
@@ -116,7 +116,7 @@ impl LiveSource {
     pub(super) fn bring_up_to_date(&mut self) -> Result<Duration> {
         let began = Instant::now();
         self.follow_hotplug()?;
-        self.turns.follow(Path::new(ROOT), &mut self.host, clock::mono_ns(), &mut self.notes);
+        self.turns.follow(&self.files, &mut self.host, clock::mono_ns(), &mut self.notes);
         self.settle_events();
         self.follow_balancing();
         self.charge_running()?;
@@ -132,7 +132,7 @@ impl LiveSource {
             // sample says so.
             if is_due
                 && let Err(error) = self.sched.flush(*cpu)
-                && online_now(&self.host.topology)?.contains(cpu)
+                && online_now(&self.files, &self.host.topology)?.contains(cpu)
             {
                 self.notes.push(format!("{error:#}"));
             }
