@@ -43,7 +43,10 @@ const NEEDS: &[Need] = &[
     },
     Need {
         obstacle: || refused(probe(Facility::Reclaim)),
-        tests: &["reclaimed_pages_are_counted_on_their_node"],
+        tests: &[
+            "reclaimed_pages_are_counted_on_their_node",
+            "probes_that_no_column_asks_for_are_not_loaded",
+        ],
     },
     Need {
         obstacle: || containers::no_memory_of_v1().map(Into::into),
