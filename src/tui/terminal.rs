@@ -32,8 +32,8 @@ const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
 /// room for what gives it back.
 const PATIENCE: Duration = Duration::from_millis(600);
 
-/// Room was made: what fits is taken in far less.
-const A_MOMENT: Duration = Duration::from_millis(200);
+/// Room was made: what fits is taken in far less, but on a busy machine the thread that writes may wait for a CPU.
+const A_MOMENT: Duration = Duration::from_millis(800);
 
 /// Whether the terminal is ours now. Global, because a panic anywhere must give it back.
 static ENTERED: AtomicBool = AtomicBool::new(false);
@@ -151,7 +151,7 @@ impl Drop for Tty {
     }
 }
 
-/// Gives the terminal back, once, as far as it takes it. Takes a second at most. Errors are ignored: nothing is left
+/// Gives the terminal back, once, as far as it takes it. Takes a second and a half at most. Errors are ignored: nothing is left
 /// that could show them.
 pub(super) fn leave() {
     if !ENTERED.swap(false, Ordering::SeqCst) {
