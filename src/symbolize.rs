@@ -13,6 +13,7 @@ pub mod demangle;
 pub mod elf;
 mod ledger;
 pub mod listing;
+mod mini;
 pub mod namer;
 mod names;
 mod objects;

@@ -10,6 +10,7 @@ use super::confine::confine;
 use super::demangle::demangle;
 use super::elf::Elf;
 use super::listing;
+use super::mini;
 use super::sections::{self, Symbols};
 use super::table::{Table, Tables};
 use super::wire::{Answer, Found, Identity, Question};
@@ -41,6 +42,7 @@ type FileState = (u64, u64, u64, i64, i64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Elf(Symbols),
+    Mini,
     PerfMap,
     Kernel,
 }
@@ -112,12 +114,15 @@ impl Symbolizer {
     }
 
     fn in_elf(&mut self, file: &File, state: FileState, address: u64) -> Option<String> {
-        [Symbols::All, Symbols::Dynamic].into_iter().find_map(|which| {
-            let key = (state, Kind::Elf(which));
-            let table = self.tables.get(key, || sections::functions(file, which));
-            let name = sections::name_at(file, table.names_at?, table.find(address)?.name)?;
-            Some(shown(&name))
-        })
+        [Symbols::All, Symbols::Dynamic]
+            .into_iter()
+            .find_map(|which| {
+                let key = (state, Kind::Elf(which));
+                let table = self.tables.get(key, || sections::functions(file, which));
+                let name = sections::name_at(file, table.names_at?, table.find(address)?.name)?;
+                Some(shown(&name))
+            })
+            .or_else(|| listed(self.tables.get((state, Kind::Mini), || mini::functions(file)), address))
     }
 }
 

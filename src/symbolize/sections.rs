@@ -4,6 +4,7 @@
 //! names at worst.
 
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 use super::elf::{u16_at, u32_at, u64_at};
@@ -32,28 +33,51 @@ const STT_GNU_IFUNC: u8 = 10;
 
 const LINK: &[u8] = b".gnu_debuglink";
 
+/// Bytes that can be read anywhere: a file, or a part of one that was unpacked.
+pub(super) trait Bytes {
+    /// Fills `buffer` with what begins at `at`.
+    ///
+    /// # Errors
+    /// There are fewer bytes, or they cannot be read.
+    fn read_all(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
+}
+
+impl Bytes for File {
+    fn read_all(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        self.read_exact_at(buffer, at)
+    }
+}
+
+impl Bytes for [u8] {
+    fn read_all(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        let found = usize::try_from(at).ok().and_then(|at| self.get(at..)?.get(..buffer.len()));
+        buffer.copy_from_slice(found.ok_or(ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
 #[derive(Clone, Copy)]
-struct Section {
+pub(super) struct Section {
     name: u32,
     kind: u32,
-    offset: u64,
-    size: u64,
+    pub offset: u64,
+    pub size: u64,
     /// For symbols: which section has their names.
     link: u32,
 }
 
 /// The sections of `file`, which is known to be a 64-bit ELF file in this machine's byte order, and which of them has
 /// their names.
-fn sections(file: &File) -> Option<(Vec<Section>, usize)> {
+fn sections(file: &(impl Bytes + ?Sized)) -> Option<(Vec<Section>, usize)> {
     let mut head = [0; EHDR];
-    file.read_exact_at(&mut head, 0).ok()?;
+    file.read_all(&mut head, 0).ok()?;
     let (at, size) = (u64_at(&head, 40)?, u16_at(&head, 58)?);
     let (count, names) = (u16_at(&head, 60)?, u16_at(&head, 62)?);
     if usize::from(size) != SHDR {
         return None;
     }
     let mut headers = vec![0; usize::from(count).min(SECTIONS_MAX) * SHDR];
-    file.read_exact_at(&mut headers, at).ok()?;
+    file.read_all(&mut headers, at).ok()?;
     let section = |header: &[u8]| {
         Some(Section {
             name: u32_at(header, 0)?,
@@ -66,17 +90,22 @@ fn sections(file: &File) -> Option<(Vec<Section>, usize)> {
     Some((headers.chunks_exact(SHDR).filter_map(section).collect(), names.into()))
 }
 
-/// The name in `.gnu_debuglink`. It is a name only: a path could lead anywhere.
-pub fn debug_link(file: &File) -> Option<String> {
+/// The section of `file` with this name.
+pub(super) fn named(file: &File, name: &[u8]) -> Option<Section> {
     let (sections, names) = sections(file)?;
     let names = sections.get(names)?;
     let mut table = vec![0; names.size.min(NAMES_MAX) as usize];
     file.read_exact_at(&mut table, names.offset).ok()?;
-    let is_link = |section: &&Section| {
-        let name = table.get(section.name as usize..).unwrap_or_default();
-        name.split(|byte| *byte == 0).next() == Some(LINK)
+    let has_name = |section: &Section| {
+        let found = table.get(section.name as usize..).unwrap_or_default();
+        found.split(|byte| *byte == 0).next() == Some(name)
     };
-    let section = sections.iter().find(is_link)?;
+    sections.into_iter().find(has_name)
+}
+
+/// The name in `.gnu_debuglink`. It is a name only: a path could lead anywhere.
+pub fn debug_link(file: &File) -> Option<String> {
+    let section = named(file, LINK)?;
     let mut bytes = vec![0; section.size.min(LINK_MAX) as usize];
     file.read_exact_at(&mut bytes, section.offset).ok()?;
     let name = bytes.split(|byte| *byte == 0).next()?;
@@ -102,22 +131,46 @@ pub enum Symbols {
 pub fn functions(file: &File, which: Symbols) -> Table {
     let mut table = Table::default();
     let kind = if which == Symbols::All { SHT_SYMTAB } else { SHT_DYNSYM };
-    let Some((all, _)) = sections(file) else { return table };
-    if let Some(section) = all.iter().find(|section| section.kind == kind) {
-        table.names_at = all.get(section.link as usize).map(|names| names.offset);
-        read_functions(file, *section, &mut table);
-        table.finish();
-    }
+    let Some((section, names)) = symbols(file, kind) else { return table };
+    table.names_at = names.map(|names| names.offset);
+    each_function(file, section, |value, size, name| table.add(value, size, name));
+    table.finish();
     table
 }
 
-fn read_functions(file: &File, section: Section, table: &mut Table) {
+/// The functions of an ELF file in memory, with their names.
+pub(super) fn functions_of(file: &[u8]) -> Table {
+    let mut table = Table::default();
+    let Some((section, Some(names))) = symbols(file, SHT_SYMTAB) else { return table };
+    let names = usize::try_from(names.offset).ok().and_then(|at| file.get(at..)).unwrap_or_default();
+    each_function(file, section, |value, size, name| {
+        let name = names.get(name as usize..).unwrap_or_default();
+        let length = name.iter().take(MANGLED_MAX).position(|byte| *byte == 0).unwrap_or_default();
+        length == 0 || table.add_named(value, size, &name[..length])
+    });
+    table.finish();
+    table
+}
+
+/// The section with symbols of this kind, and the one with their names.
+fn symbols(file: &(impl Bytes + ?Sized), kind: u32) -> Option<(Section, Option<Section>)> {
+    let (all, _) = sections(file)?;
+    let section = *all.iter().find(|section| section.kind == kind)?;
+    Some((section, all.get(section.link as usize).copied()))
+}
+
+/// Calls `take` with address, size and place of the name of each function, until it has no room.
+fn each_function(
+    file: &(impl Bytes + ?Sized),
+    section: Section,
+    mut take: impl FnMut(u64, u64, u32) -> bool,
+) {
     let mut buffer = vec![0; SYM * 4096];
     let mut left = (section.size / SYM as u64).min(SYMBOLS_MAX);
     let mut at = section.offset;
     while left > 0 {
         let wanted = left.min(4096) as usize * SYM;
-        if file.read_exact_at(&mut buffer[..wanted], at).is_err() {
+        if file.read_all(&mut buffer[..wanted], at).is_err() {
             return;
         }
         for symbol in buffer[..wanted].chunks_exact(SYM) {
@@ -131,7 +184,7 @@ fn read_functions(file: &File, section: Section, table: &mut Table) {
             else {
                 continue;
             };
-            if !table.add(value, size, name) {
+            if !take(value, size, name) {
                 return;
             }
         }

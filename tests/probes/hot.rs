@@ -163,7 +163,8 @@ pub fn a_program_that_was_removed_has_names() -> Result<()> {
 /// The needs of a stripped program and its split symbols.
 pub fn no_binutils() -> Option<&'static str> {
     let runs = |tool| Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_ok();
-    (!runs("objcopy") || !runs("ldd")).then_some("objcopy or ldd is not installed (binutils, libc-bin)")
+    let all = ["objcopy", "ldd", "xz"].into_iter().all(runs);
+    (!all).then_some("objcopy, ldd or xz is not installed (binutils, libc-bin, xz-utils)")
 }
 
 fn objcopy(words: &[&str], from: &Path, to: &Path) -> Result<()> {
@@ -199,6 +200,25 @@ pub fn a_stripped_program_has_the_names_of_the_file_it_is_linked_to() -> Result<
     objcopy(&["--only-keep-debug"], &program, &debug)?;
     let link = format!("--add-gnu-debuglink={}", debug.display());
     objcopy(&["--strip-all", &link], &program, &root.at("/workload"))?;
+    let workload = root.start("shares")?;
+    let hot = hot(&["-p", &workload.pid().to_string()])?;
+    shares_are_right(&hot, workload.pid())
+}
+
+pub fn a_stripped_program_has_the_names_in_its_packed_symbols() -> Result<()> {
+    let program = std::env::current_exe()?;
+    let root = Root::make(&program)?;
+    let (debug, symbols) = (root.at("/debug"), root.at("/symbols"));
+    objcopy(&["--only-keep-debug"], &program, &debug)?;
+    // As rpm's find-debuginfo makes it, with few functions.
+    let words = ["sixty", "thirty", "ten"].map(|name| format!("--keep-symbol=*{name}*"));
+    let words: Vec<&str> =
+        ["--strip-all", "--wildcard"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    objcopy(&words, &debug, &symbols)?;
+    let packed = Command::new("xz").arg(&symbols).status().context("running xz")?;
+    ensure!(packed.success(), "xz: {packed}");
+    let section = format!("--add-section=.gnu_debugdata={}.xz", symbols.display());
+    objcopy(&["--strip-all", &section], &program, &root.at("/workload"))?;
     let workload = root.start("shares")?;
     let hot = hot(&["-p", &workload.pid().to_string()])?;
     shares_are_right(&hot, workload.pid())

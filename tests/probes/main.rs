@@ -72,6 +72,7 @@ const RACES: &[(&str, &str)] = &[
     ("a_program_that_was_removed_has_names", DRAWN),
     ("a_stripped_program_has_the_names_of_its_debug_file", DRAWN),
     ("a_stripped_program_has_the_names_of_the_file_it_is_linked_to", DRAWN),
+    ("a_stripped_program_has_the_names_in_its_packed_symbols", DRAWN),
     ("random_loads_have_the_share_of_their_time", STALLED),
     ("dependent_loads_have_the_share_of_their_time", STALLED),
     ("stores_have_the_share_of_their_time", STALLED),
@@ -321,6 +322,7 @@ fn main() -> ExitCode {
         hot::functions_are_named_inside_another_root,
         hot::a_stripped_program_has_the_names_of_its_debug_file,
         hot::a_stripped_program_has_the_names_of_the_file_it_is_linked_to,
+        hot::a_stripped_program_has_the_names_in_its_packed_symbols,
     ];
     for name in RACES.iter().map(|(name, _)| *name).chain(needs::named()) {
         assert!(tests.iter().any(|test| test.name() == name), "{name} is no test");

@@ -84,6 +84,7 @@ const NEEDS: &[Need] = &[
             "functions_are_named_inside_another_root",
             "a_stripped_program_has_the_names_of_its_debug_file",
             "a_stripped_program_has_the_names_of_the_file_it_is_linked_to",
+            "a_stripped_program_has_the_names_in_its_packed_symbols",
         ],
     },
     Need {
@@ -109,6 +110,7 @@ const NEEDS: &[Need] = &[
             "functions_are_named_inside_another_root",
             "a_stripped_program_has_the_names_of_its_debug_file",
             "a_stripped_program_has_the_names_of_the_file_it_is_linked_to",
+            "a_stripped_program_has_the_names_in_its_packed_symbols",
             "both_sides_of_a_line_have_their_function",
         ],
     },
