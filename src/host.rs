@@ -5,6 +5,7 @@ pub mod cgroup_walk;
 pub mod cgroups;
 pub mod clock;
 pub mod fact;
+pub mod getent;
 pub mod isolation;
 pub mod kernel;
 pub mod managers;

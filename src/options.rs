@@ -30,6 +30,7 @@ use crate::container::runtime;
 use crate::container::scope::Scope;
 use crate::container::select::{Want, Wants};
 use crate::host::cgroups::{self, Hierarchy};
+use crate::host::getent::Getent;
 use crate::model::cgroup_path;
 use crate::model::topology::{Topology, format_cpulist};
 use crate::text::rfc3339;
@@ -100,7 +101,10 @@ pub fn watched(
     };
     check_tasks(tasks, Path::new("/"))?;
     for user in &tasks.users {
-        let uid = users::resolve(user, names).ok_or_else(|| bad("--user", no_user(user, roots.host)))?;
+        let known = users::resolve(user, names);
+        // Users of another root are not those of our own services.
+        let ask = || (roots.host == roots.own).then(|| Getent::default().id_of(user)).flatten();
+        let uid = known.or_else(ask).ok_or_else(|| bad("--user", no_user(user, roots.host)))?;
         scope.uids.insert(uid);
     }
     if let Some(path) = containers.runtime_sockets.iter().find(|path| runtime::is_no_socket(path)) {
@@ -163,10 +167,13 @@ pub fn user_names(measure: &MeasureArgs) -> Result<BTreeMap<u32, String>, BadVal
 }
 
 fn no_user(user: &str, host_root: &Path) -> String {
+    let user = crate::text::clean_str(user);
+    if host_root == Path::new("/") {
+        return format!("no user '{user}': neither /etc/passwd nor getent(1) has one");
+    }
     let file = host_root.join("etc/passwd");
     format!(
-        "no user '{}' in {}; one of a directory service (sssd, LDAP) is chosen by number, as 'id -u NAME' prints it",
-        crate::text::clean_str(user),
+        "no user '{user}' in {}; one of a directory service (sssd, LDAP) is chosen by number, as 'id -u NAME' prints it",
         crate::text::clean_str(&file.to_string_lossy())
     )
 }

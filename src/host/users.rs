@@ -1,4 +1,4 @@
-//! Names of users: /etc/passwd as a file. No NSS, which a static binary cannot use.
+//! Names of users: /etc/passwd as a file. `getent.rs` asks for those of directory services.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ pub fn read(root: &Path) -> BTreeMap<u32, String> {
 }
 
 /// Lines of passwd(5): `name:password:uid:…`. The first name of an id wins, as in getpwuid(3).
-fn parse(text: &str) -> BTreeMap<u32, String> {
+pub(super) fn parse(text: &str) -> BTreeMap<u32, String> {
     let mut users = BTreeMap::new();
     for line in text.lines() {
         let mut fields = line.split(':');

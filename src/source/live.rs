@@ -43,6 +43,7 @@ use crate::container::select::Wants;
 use crate::container::visible::VisibleNames;
 use crate::host::cgroups::Hierarchy;
 use crate::host::clock;
+use crate::host::getent::Getent;
 use crate::host::roots::Roots;
 use crate::metric::needs::Demand;
 use crate::model::cgroup_path;
@@ -122,6 +123,8 @@ pub struct LiveSource {
     demand: Demand,
     /// Of the whole machine.
     names: Arc<Names>,
+    /// Names of users that /etc/passwd does not have; `None` where the users are those of another root.
+    getent: Option<Getent>,
     visible: VisibleNames,
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,

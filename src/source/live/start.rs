@@ -31,6 +31,7 @@ use crate::container::select::Unmatched;
 use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::{self, Hierarchy};
+use crate::host::getent::Getent;
 use crate::host::roots::Roots;
 use crate::host::types::Types;
 use crate::host::{isolation, kernel, managers, rlimit, users};
@@ -109,6 +110,7 @@ impl LiveSource {
         let findable = can_find(types, &check.privileges);
         let tasks = TaskProbe::start(&sched, &store, &topology, groups.scope(), cgroups, findable)?;
         let page_size = self_usage::page_size();
+        let getent = (options.roots().host == options.roots().own).then(Getent::default);
         let files = options.roots().machine.to_path_buf();
         let mut machine = MachineReader::open(&files, &topology, page_size)?;
         machine.check_cpus(&online).context("reading /proc/stat")?;
@@ -130,6 +132,7 @@ impl LiveSource {
             placements: Placements::new(options.placement_budget),
             about: AboutReader::default(),
             names,
+            getent,
             visible: VisibleNames::default(),
             forget: false,
             check,

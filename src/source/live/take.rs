@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
@@ -63,6 +64,7 @@ impl LiveSource {
         }
         let ids = ends.iter().chain(&walk).map(|row| row.task.cgroup_id);
         let unknown: BTreeSet<u64> = ids.filter(|id| !self.groups.knows(*id)).collect();
+        self.name_users(ends.iter().chain(&walk).map(|row| row.task.uid));
         self.table.apply(ends, walk, std::mem::take(&mut self.forget));
         self.spared.forget(self.table.given_up());
         self.follow_cgroups(&unknown.into_iter().collect::<Vec<_>>())?;
@@ -110,6 +112,21 @@ impl LiveSource {
             hot: None,
             notes: std::mem::take(&mut self.notes),
         })
+    }
+
+    /// Asks for the names of users that have none, and takes those that have come.
+    fn name_users(&mut self, uids: impl Iterator<Item = u32>) {
+        let Some(getent) = &mut self.getent else { return };
+        let mut last = None;
+        for uid in uids {
+            if last.replace(uid) != Some(uid) && !self.names.users.contains_key(&uid) {
+                getent.want(uid);
+            }
+        }
+        let come = getent.come();
+        if !come.is_empty() {
+            Arc::make_mut(&mut self.names).users.extend(come);
+        }
     }
 
     /// Follows changes of the machine, and charges what runs on its CPUs. Returns how long that took.

@@ -1,0 +1,207 @@
+//! Users that a directory service knows and /etc/passwd does not (sssd, LDAP, DynamicUser= of systemd): getent(1), a process of its
+//! own, because a static binary cannot load NSS modules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+
+use super::users;
+
+const PROGRAM: &str = "/usr/bin/getent";
+/// A directory service that answers later costs names.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Users of one question: its answer fits into a pipe.
+const AT_ONCE: usize = 100;
+/// Users that are asked about in all. Ids of containers have no names, and there are as many as one likes.
+const ASKED_MAX: usize = 1000;
+/// Processes that did not end in time: with so many nothing is asked.
+const LEFT_MAX: usize = 2;
+
+/// Names of users by id, asked for without waiting.
+#[derive(Debug)]
+pub struct Getent {
+    program: PathBuf,
+    asked: BTreeSet<u32>,
+    wanted: BTreeSet<u32>,
+    running: Option<(Child, Instant)>,
+    left: Vec<Child>,
+}
+
+impl Default for Getent {
+    fn default() -> Getent {
+        Getent::of(PROGRAM.into())
+    }
+}
+
+impl Getent {
+    fn of(program: PathBuf) -> Getent {
+        Getent { program, asked: BTreeSet::new(), wanted: BTreeSet::new(), running: None, left: Vec::new() }
+    }
+
+    /// Asks for the name of a user, once.
+    pub fn want(&mut self, uid: u32) {
+        if self.asked.len() < ASKED_MAX && self.asked.insert(uid) {
+            self.wanted.insert(uid);
+        }
+    }
+
+    /// Names that have come since the last call. Never waits.
+    pub fn come(&mut self) -> BTreeMap<u32, String> {
+        let mut names = BTreeMap::new();
+        if let Some((mut child, began)) = self.running.take() {
+            match child.try_wait() {
+                Ok(Some(_)) => names = answer(&mut child),
+                Ok(None) if began.elapsed() < PATIENCE => self.running = Some((child, began)),
+                Ok(None) => {
+                    let _ = child.kill();
+                    self.left.push(child);
+                }
+                Err(_) => {}
+            }
+        }
+        self.left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        if self.running.is_none() && !self.wanted.is_empty() && self.left.len() < LEFT_MAX {
+            let uids: Vec<u32> = self.wanted.iter().copied().take(AT_ONCE).collect();
+            self.wanted.retain(|uid| !uids.contains(uid));
+            let keys: Vec<String> = uids.iter().map(ToString::to_string).collect();
+            self.running = start(&self.program, &keys).map(|child| (child, Instant::now()));
+        }
+        names
+    }
+
+    /// The id of the user with this name; waits three seconds at most.
+    pub fn id_of(&self, name: &str) -> Option<u32> {
+        let began = Instant::now();
+        let mut child = start(&self.program, &[name.to_owned()])?;
+        while began.elapsed() < PATIENCE {
+            if child.try_wait().ok()?.is_some() {
+                return users::resolve(name, &answer(&mut child));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let _ = child.kill();
+        None
+    }
+}
+
+impl Drop for Getent {
+    fn drop(&mut self) {
+        for child in self.running.iter_mut().map(|(child, _)| child) {
+            let _ = child.kill();
+        }
+    }
+}
+
+/// `getent passwd KEY...`; none where there is no such program.
+fn start(program: &PathBuf, keys: &[String]) -> Option<Child> {
+    let mut command = Command::new(program);
+    // A key is no option.
+    command.arg("passwd").arg("--").args(keys).env_clear();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    // A process that inherited the pipe could keep it open.
+    let out = child.stdout.as_ref()?;
+    let flags = rustix::fs::fcntl_getfl(out).ok()?;
+    rustix::fs::fcntl_setfl(out, flags | OFlags::NONBLOCK).ok()?;
+    Some(child)
+}
+
+/// Names that an ended process has printed.
+fn answer(child: &mut Child) -> BTreeMap<u32, String> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Some(out) = &mut child.stdout {
+        match out.read(&mut buffer) {
+            Ok(read) if read > 0 => bytes.extend(&buffer[..read]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => break,
+        }
+    }
+    let mut names = users::parse(&String::from_utf8_lossy(&bytes));
+    names.retain(|_, name| crate::text::is_clean(name));
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A program of this test, removed with its folder.
+    struct Script(PathBuf);
+
+    impl Script {
+        fn new(name: &str, text: &str) -> Script {
+            let folder =
+                std::env::temp_dir().join(format!("numatop-ng-getent-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            let program = folder.join("getent");
+            // Written under a name of its own: a child of another test may still hold it open for writing.
+            fs::write(folder.join("text"), format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(folder.join("text"), fs::Permissions::from_mode(0o755)).unwrap();
+            let copied = Command::new("cp").arg(folder.join("text")).arg(&program).status().unwrap();
+            assert!(copied.success());
+            Script(program)
+        }
+    }
+
+    impl Drop for Script {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(self.0.parent().unwrap());
+        }
+    }
+
+    fn all(getent: &mut Getent) -> BTreeMap<u32, String> {
+        let mut names = BTreeMap::new();
+        let began = Instant::now();
+        while names.is_empty() && began.elapsed() < Duration::from_secs(20) {
+            names = getent.come();
+            thread::sleep(Duration::from_millis(5));
+        }
+        names
+    }
+
+    #[test]
+    fn each_user_is_asked_about_once() {
+        let script = Script::new(
+            "once",
+            "echo \"$*\" >>\"${0%/*}/calls\"; echo 'ada:*:61234:100:Ada:/home/ada:/bin/sh'; exit 2",
+        );
+        let mut getent = Getent::of(script.0.clone());
+        for uid in [61234, 7, 61234] {
+            getent.want(uid);
+        }
+        assert_eq!(all(&mut getent), BTreeMap::from([(61234, "ada".to_owned())]));
+        getent.want(61234);
+        getent.come();
+        let calls = fs::read_to_string(script.0.with_file_name("calls")).unwrap();
+        assert_eq!(calls, "passwd -- 7 61234\n");
+        assert_eq!(getent.id_of("ada"), Some(61234));
+        assert_eq!(getent.id_of("bob"), None);
+    }
+
+    #[test]
+    fn a_service_that_does_not_answer_delays_nothing() {
+        let script = Script::new("hangs", "exec sleep 60");
+        let mut getent = Getent::of(script.0.clone());
+        getent.want(1);
+        let began = Instant::now();
+        assert!(getent.come().is_empty() && getent.come().is_empty());
+        assert!(getent.running.is_some() && began.elapsed() < PATIENCE);
+        getent.running.as_mut().unwrap().1 -= PATIENCE;
+        assert!(getent.come().is_empty() && getent.running.is_none(), "it is ended");
+    }
+
+    #[test]
+    fn without_the_program_there_are_no_names() {
+        let mut getent = Getent::of("/nonexistent/getent".into());
+        getent.want(1);
+        assert!(getent.come().is_empty() && getent.id_of("ada").is_none());
+    }
+}
