@@ -281,7 +281,9 @@ fn typed() -> Result<()> {
     let _silent = Silent::mount(&folder)?;
     let link = root.join("link");
     std::os::unix::fs::symlink(&folder, &link)?;
-    for place in [folder, link] {
+    // At the same time: each waits for the place for a second.
+    let mut runs = Vec::new();
+    for place in [&folder, &link] {
         let inside = place.join("a.nrec");
         let inside = inside.to_str().context("UTF-8")?;
         let socket = format!("unix:{inside}");
@@ -300,12 +302,16 @@ fn typed() -> Result<()> {
         ] {
             let mut run = Command::new(program::path());
             run.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-            let mut run = Run(run.spawn()?);
-            until(&format!("the end of {words:?}"), || matches!(run.0.try_wait(), Ok(Some(_))))?;
-            let mut said = String::new();
-            run.0.stderr.take().context("no standard error")?.read_to_string(&mut said)?;
-            ensure!(said.contains("file system does not answer"), "{words:?}: {said}");
+            runs.push((format!("{words:?}"), Run(run.spawn()?)));
         }
+    }
+    for (words, mut run) in runs {
+        until(&format!("the end of {words}"), || matches!(run.0.try_wait(), Ok(Some(_))))?;
+        let mut said = String::new();
+        run.0.stderr.take().context("no standard error")?.read_to_string(&mut said)?;
+        ensure!(said.contains("file system does not answer"), "{words}: {said}");
+    }
+    for place in [folder, link] {
         let mut run = Command::new(program::path());
         run.args(["-b", "-n", "1", "-d", "0.2"]).env("HOME", &place).env_remove("XDG_STATE_HOME");
         let mut run = Run(run.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
