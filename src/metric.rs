@@ -9,6 +9,7 @@ pub mod columns;
 pub mod container;
 pub mod counted;
 pub mod counters;
+pub mod cpu_set;
 pub mod disks;
 pub mod efficiency;
 pub mod events;

@@ -2,6 +2,7 @@
 
 mod changes;
 mod containers;
+mod cpu_sets;
 mod cpus;
 mod dead_counters;
 mod ids;
@@ -32,6 +33,7 @@ use crate::model::units::NodeId;
 use crate::program::overhead::Cost;
 
 pub use containers::{Container, GroupDelta};
+pub use cpu_sets::{CpuSet, SetKind};
 pub use cpus::CpuDelta;
 pub(crate) use ids::IdHash;
 pub use machine::{Node, NumaPages, Swapped};
@@ -77,6 +79,8 @@ pub struct Snapshot {
     /// The same tasks as sums; a row includes the rows below it.
     pub containers: Vec<Container>,
     pub nodes: Vec<Node>,
+    /// Sockets, then L3 domains, where they are not the nodes.
+    pub cpu_sets: Vec<CpuSet>,
     /// In the interval, of all rows with known memory.
     pub accesses: Accesses,
     /// For as much time and memory as the nodes have.
@@ -131,6 +135,7 @@ impl Snapshot {
         Snapshot {
             host: Arc::clone(&self.host),
             nodes: self.nodes.clone(),
+            cpu_sets: self.cpu_sets.clone(),
             tasks: Vec::new(),
             row_uses: Vec::new(),
             sharers: Vec::new(),

@@ -11,6 +11,7 @@ use crate::finding::{self, Engine};
 use crate::metric::access::DRAM_REMOTE_PCT;
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
+use crate::metric::cpu_set::{self, CPU_SET_METRICS};
 use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::{PAIR_METRICS, sampled_pct};
 use crate::metric::node::NODE_METRICS;
@@ -27,7 +28,7 @@ use crate::model::sample::{Missing, Reading};
 use crate::model::units::NodeId;
 use crate::program::overhead::Cost;
 use crate::program::say::Form;
-use crate::snapshot::{RowKind, Snapshot, Task};
+use crate::snapshot::{CpuSet, RowKind, SetKind, Snapshot, Task};
 use crate::text::rfc3339;
 
 /// `--format json`.
@@ -117,6 +118,17 @@ impl Export for JsonLines {
             })
             .collect();
         write!(out, "],\"nodes\":{}", Json::Array(nodes))?;
+        for (name, kind) in [("sockets", SetKind::Socket), ("llcs", SetKind::Llc)] {
+            let sets: Vec<Json> = snapshot
+                .cpu_sets
+                .iter()
+                .filter(|set| set.kind == kind)
+                .map(|set| Json::Object(cpu_set_object(set, snapshot, &mut reasons)))
+                .collect();
+            if !sets.is_empty() {
+                write!(out, ",\"{name}\":{}", Json::Array(sets))?;
+            }
+        }
         write!(out, ",\"containers\":[")?;
         for (i, row) in snapshot.containers.iter().enumerate() {
             let pairs = CONTAINER_METRICS
@@ -150,6 +162,26 @@ impl Export for JsonLines {
     fn shown(&self) -> Option<&[ProcessId]> {
         self.shown.as_deref()
     }
+}
+
+/// Numbers stand in place of the words of the screen: `socket`, `llc`, and `node`, a list where there are several.
+fn cpu_set_object(set: &CpuSet, snapshot: &Snapshot, reasons: &mut Reasons) -> Map<String, Json> {
+    let value = |metric: &Metric<CpuSet>| {
+        (metric.id.to_owned(), reasons.value(metric.id, metric.read(set, snapshot)))
+    };
+    let mut row: Map<String, Json> = CPU_SET_METRICS.iter().map(value).collect();
+    let one_or_all = |ids: &[u32]| match ids {
+        [] => Json::Null,
+        [one] => json!(one),
+        all => json!(all),
+    };
+    row.remove(cpu_set::PLACE.id);
+    row.insert(cpu_set::NODES.id.into(), one_or_all(&set.nodes));
+    row.insert(cpu_set::SOCKETS.id.into(), one_or_all(&set.sockets));
+    if set.kind == SetKind::Llc {
+        row.insert("llc".into(), json!(set.id));
+    }
+    row
 }
 
 fn task_object(

@@ -10,7 +10,7 @@ use crate::model::process::Asked;
 use crate::model::process::ProcessId;
 use crate::model::topology::format_cpulist;
 use crate::program::say::Form;
-use crate::snapshot::{Node, Snapshot};
+use crate::snapshot::{Node, SetKind, Snapshot};
 use crate::text::quantity::{bytes, percent};
 use crate::text::rfc3339;
 use crate::text::{one_line, plural};
@@ -150,6 +150,15 @@ impl<S: Rows> Export for Text<S> {
     }
 }
 
+/// Nodes, and the sockets and L3 domains that are not the nodes.
+fn places(snapshot: &Snapshot) -> String {
+    let of = |kind| snapshot.cpu_sets.iter().filter(|set| set.kind == kind).count();
+    let kinds = [(of(SetKind::Socket), "socket"), (of(SetKind::Llc), "L3 domain")];
+    let more = kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, noun)| plural(count, noun));
+    let all: Vec<String> = [plural(snapshot.nodes.len(), "node")].into_iter().chain(more).collect();
+    all.join(", ")
+}
+
 fn heading(snapshot: &Snapshot) -> String {
     let interval =
         snapshot.interval_ns.map_or_else(|| "since start".into(), |ns| format!("{:.1} s", ns as f64 / 1e9));
@@ -164,7 +173,7 @@ fn heading(snapshot: &Snapshot) -> String {
         crate::text::clean_str(&snapshot.host.hostname),
         one_line(&snapshot.host.kernel),
         plural(snapshot.online_cpus as usize, "CPU"),
-        plural(snapshot.nodes.len(), "node"),
+        places(snapshot),
         bytes(snapshot.own.raw.rss_bytes as f64),
     )
 }

@@ -2,6 +2,7 @@
 
 use crate::metric::Metric;
 use crate::metric::container::CONTAINER_METRICS;
+use crate::metric::cpu_set::CPU_SET_METRICS;
 use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
@@ -23,6 +24,10 @@ pub fn render_text(width: usize) -> String {
     out += &line("and, as of tasks:", &ids.join(", "), width);
     out += "\nNodes (in JSON)\n";
     for metric in NODE_METRICS {
+        out += &line(metric.id, metric.help, width);
+    }
+    out += "\nSockets and L3 domains that are not the nodes (in JSON, under sockets and llcs)\n";
+    for metric in CPU_SET_METRICS {
         out += &line(metric.id, metric.help, width);
     }
     out += "\nFrom node to node (in JSON, under matrix)\n";
@@ -53,11 +58,14 @@ mod tests {
     fn every_metric_is_listed_with_its_rows() {
         let text = render_text(usize::MAX);
         let parts: Vec<&str> = text.split("\n\n").collect();
-        let [tasks, containers, nodes, pairs, host] = parts[..] else { panic!("{} parts", parts.len()) };
+        let [tasks, containers, nodes, sets, pairs, host] = parts[..] else {
+            panic!("{} parts", parts.len())
+        };
         let has = |part: &str, id: &str| part.split([' ', ',', '\n']).any(|word| word == id);
         assert!(TASK_METRICS.iter().all(|metric| has(tasks, metric.id)));
         assert!(CONTAINER_METRICS.iter().all(|metric| has(containers, metric.id)));
         assert!(NODE_METRICS.iter().all(|metric| has(nodes, metric.id)));
+        assert!(CPU_SET_METRICS.iter().all(|metric| has(sets, metric.id)));
         assert!(PAIR_METRICS.iter().all(|metric| has(pairs, metric.id)));
         assert!(HOST_METRICS.iter().all(|metric| has(host, metric.id)));
     }

@@ -2,7 +2,7 @@
 //!
 //! Metrics that these lists leave out are shown where a user names them.
 
-use super::{balancing, container, identity, node, page_migrations, pages, placement, task};
+use super::{balancing, container, cpu_set, identity, node, page_migrations, pages, placement, task};
 
 /// Columns of tasks in their order on the screen.
 pub const TASK_ORDER: &[&str] = &[
@@ -118,6 +118,24 @@ pub const CONTAINER_TEXT: &[&str] = &[
     container::CPUS_ALLOWED.id,
 ];
 
+/// Columns of sockets and L3 domains in the order in which they get room.
+pub const CPU_SET_PRIORITY: &[&str] = &[
+    cpu_set::PLACE.id,
+    cpu_set::CPU_PCT.id,
+    cpu_set::NODES.id,
+    cpu_set::CPU_LIST.id,
+    cpu_set::CORES.id,
+    cpu_set::IPC.id,
+    cpu_set::LLC_MPKI.id,
+    cpu_set::RMA_PER_S.id,
+    cpu_set::LMA_PER_S.id,
+    cpu_set::IRQ_PCT.id,
+    cpu_set::LLC_SIZE_BYTES.id,
+    cpu_set::GHZ.id,
+    cpu_set::CPUS.id,
+    cpu_set::SOCKETS.id,
+];
+
 /// Columns of nodes in the order in which they get room.
 pub const NODE_PRIORITY: &[&str] = &[
     node::NODE.id,
@@ -161,6 +179,9 @@ mod tests {
         assert!(tasks.clone().all(|id| task::by_id(id).is_some()), "{:?}", tasks.collect::<Vec<_>>());
         for id in CONTAINER_PRIORITY.iter().chain(CONTAINER_TEXT) {
             assert!(container::by_id(id).is_some(), "{id}");
+        }
+        for id in CPU_SET_PRIORITY {
+            assert!(cpu_set::CPU_SET_METRICS.iter().any(|metric| metric.id == *id), "{id}");
         }
         for id in NODE_PRIORITY {
             assert!(node::by_id(id).is_some(), "{id}");

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::cpu_sets::cpu_sets;
 use super::{
     Accesses, CpuDelta, Own, Remote, Room, RowKind, Snapshot, add, add_known, cpus, dead_counters, sum,
 };
@@ -76,6 +77,7 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         sharers: Vec::new(),
         containers: Vec::new(),
         nodes: nodes(previous, current, &cpus),
+        cpu_sets: cpu_sets(&host.topology, &cpus),
         flows: flows(previous, current, |sample| &sample.flows),
         page_flows: Vec::new(),
         inputs: current.inputs.clone(),

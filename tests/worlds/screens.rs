@@ -8,6 +8,7 @@ use common::screen::{draw, dump, text};
 use common::{Actor, App, World, app, press, type_text};
 use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
+use numatop_ng::metric::matrix::PAIR_METRICS;
 use numatop_ng::model::access::answers::Answers;
 use numatop_ng::model::access::class::AccessClass;
 use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
@@ -174,6 +175,16 @@ fn has_lines(screen: &str, lines: &[&str]) {
     for line in lines {
         assert!(screen.lines().any(|found| found.trim().starts_with(line)), "{line} is not in\n{screen}");
     }
+}
+
+#[test]
+fn sockets_that_are_not_the_nodes_have_rows_behind_the_matrices() {
+    let hidden =
+        matrix(World::new("intel-8269cy-hidden", true, Vec::new()), (100, 24), PAIR_METRICS.len() + 1);
+    has_lines(&hidden, &["PLACE", "socket 0", "socket 1", "L3 0", "L3 1"]);
+    // Nodes, sockets and caches are the same there.
+    let intel = matrix(World::intel(), (100, 40), PAIR_METRICS.len() + 1);
+    assert!(!intel.contains("PLACE"), "{intel}");
 }
 
 #[test]

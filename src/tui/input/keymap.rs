@@ -127,7 +127,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('x')],
         Action::Matrix,
         "Matrix",
-        "Nodes: the next matrix from node to node; after the last one the table",
+        "Nodes: the next matrix from node to node; then sockets and L3 domains; then the table",
     ),
     bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or all again"),
     bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope chosen here"),

@@ -1,4 +1,5 @@
-//! The table of nodes, above the facts of the selected one; or a matrix from node to node in place of both.
+//! The table of nodes, above the facts of the selected one; or in place of both that of sockets and L3 domains, or a matrix from
+//! node to node.
 
 mod facts;
 mod matrix;
@@ -8,11 +9,12 @@ use ratatui::layout::Rect;
 
 use super::{Answer, Screen, Subject};
 use crate::finding;
+use crate::metric::cpu_set::{CPU_SET_METRICS, PLACE};
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
 use crate::metric::node::{NODE, NODE_METRICS};
 use crate::metric::{Metric, Order};
 use crate::model::units::NodeId;
-use crate::snapshot::{Node, Snapshot};
+use crate::snapshot::{CpuSet, Node, SetKind, Snapshot};
 use crate::text::quantity::percent;
 use crate::tui::input::action::{Action, ScreenId};
 use crate::tui::input::keymap::context;
@@ -59,10 +61,47 @@ impl Row for Node {
     }
 }
 
+impl Row for CpuSet {
+    type Key = (SetKind, u32);
+    /// Sockets before L3 domains, each by number.
+    type Tie = (SetKind, u32);
+    const NAME: &'static str = "";
+    const FIXED: &'static [&'static str] = &[PLACE.id];
+
+    fn metrics() -> &'static [Metric<CpuSet>] {
+        CPU_SET_METRICS
+    }
+
+    fn all(snapshot: &Snapshot) -> &[CpuSet] {
+        &snapshot.cpu_sets
+    }
+
+    fn key(&self) -> (SetKind, u32) {
+        (self.kind, self.id)
+    }
+
+    fn tie(&self) -> (SetKind, u32) {
+        self.key()
+    }
+
+    fn columns(width: u16, snapshot: &Snapshot, sorted: &str) -> Vec<&'static Metric<CpuSet>> {
+        columns::cpu_sets_for(width, &snapshot.host, sorted)
+    }
+}
+
+/// The part of the screen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Table,
+    CpuSets,
+    /// One of [`PAIR_METRICS`] from node to node.
+    Pairs(usize),
+}
+
 pub struct Nodes {
     pub list: List<Node>,
-    /// The one of [`PAIR_METRICS`] that is shown from node to node, instead of the table.
-    pairs: Option<usize>,
+    sets: List<CpuSet>,
+    shown: Shown,
     /// The first column of that matrix, where not all fit.
     first_column: usize,
 }
@@ -72,20 +111,30 @@ impl Default for Nodes {
     fn default() -> Nodes {
         let metric = &NODE_METRICS[0];
         let sort = Sort { metric, reversed: metric.order == Order::Descending };
-        Nodes { list: List::new(sort), pairs: None, first_column: 0 }
+        let place = &CPU_SET_METRICS[0];
+        let sets = List::new(Sort { metric: place, reversed: false });
+        Nodes { list: List::new(sort), sets, shown: Shown::Table, first_column: 0 }
     }
 }
 
 impl Nodes {
     /// The metric of the matrix; `None` while the table is shown.
     fn matrix(&self) -> Option<&'static PairMetric> {
-        self.pairs.and_then(|at| PAIR_METRICS.get(at))
+        match self.shown {
+            Shown::Pairs(at) => PAIR_METRICS.get(at),
+            Shown::Table | Shown::CpuSets => None,
+        }
     }
 
-    /// From the table through all matrices and back.
-    fn next_matrix(&mut self) {
-        let next = self.pairs.map_or(0, |at| at + 1);
-        self.pairs = (next < PAIR_METRICS.len()).then_some(next);
+    /// From the table through all matrices, and sockets and L3 domains where there are some of their own, and back.
+    fn next_part(&mut self, snapshot: Option<&Snapshot>) {
+        let has_sets = snapshot.is_some_and(|snapshot| !snapshot.cpu_sets.is_empty());
+        self.shown = match self.shown {
+            Shown::Table => Shown::Pairs(0),
+            Shown::Pairs(at) if at + 1 < PAIR_METRICS.len() => Shown::Pairs(at + 1),
+            Shown::Pairs(_) if has_sets => Shown::CpuSets,
+            Shown::Pairs(_) | Shown::CpuSets => Shown::Table,
+        };
     }
 
     /// Moves the columns of the matrix.
@@ -156,6 +205,9 @@ impl Screen for Nodes {
         if let Some(metric) = self.matrix() {
             return matrix::render(snapshot, &self.list, self.first_column, metric, theme, area, buf);
         }
+        if self.shown == Shown::CpuSets {
+            return self.sets.draw(snapshot, theme, area, buf, |_| Look::default());
+        }
         let (table_area, facts_area) = split(area, Some(snapshot));
         self.list.draw(snapshot, theme, table_area, buf, |node| {
             let severity = state.marks.get(&finding::Subject::Node(node.key())).copied();
@@ -169,17 +221,20 @@ impl Screen for Nodes {
     }
 
     fn list(&self, body: Rect, state: &State) -> Rect {
-        below(split(body, state.snapshot()).0, 1)
+        let table = if self.shown == Shown::CpuSets { body } else { split(body, state.snapshot()).0 };
+        below(table, 1)
     }
 
     fn arrange(&mut self, state: &State, height: usize) {
         if let Some(snapshot) = state.snapshot() {
             self.list.arrange(snapshot, height, |_| true, usize::MAX);
+            self.sets.arrange(snapshot, height, |_| true, usize::MAX);
         }
     }
 
     fn subject(&self, state: &State) -> Option<Subject> {
-        self.list.selected(state.snapshot()?).map(|node| Subject::Node(node.key()))
+        let node = self.list.selected(state.snapshot()?).filter(|_| self.shown != Shown::CpuSets);
+        node.map(|node| Subject::Node(node.key()))
     }
 
     fn leads_to(&self) -> Option<ScreenId> {
@@ -187,16 +242,16 @@ impl Screen for Nodes {
     }
 
     fn table(&self) -> Option<&dyn Tabular> {
-        Some(&self.list)
+        Some(if self.shown == Shown::CpuSets { &self.sets } else { &self.list })
     }
 
     fn table_mut(&mut self) -> Option<&mut dyn Tabular> {
-        Some(&mut self.list)
+        Some(if self.shown == Shown::CpuSets { &mut self.sets } else { &mut self.list })
     }
 
-    fn act(&mut self, action: Action, _height: usize, _state: &mut State) -> Answer {
+    fn act(&mut self, action: Action, _height: usize, state: &mut State) -> Answer {
         match action {
-            Action::Matrix => self.next_matrix(),
+            Action::Matrix => self.next_part(state.snapshot()),
             Action::SortLeft | Action::ScrollLeft if self.matrix().is_some() => self.shift_columns(false),
             Action::SortRight | Action::ScrollRight if self.matrix().is_some() => self.shift_columns(true),
             _ => return Answer::Ignored,

@@ -1,14 +1,17 @@
 //! Columns of a table at a given width, and their places.
 
-use crate::metric::columns::{CONTAINER_PRIORITY, NODE_PRIORITY, TASK_ORDER, TASK_PRIORITY};
+use crate::metric::columns::{
+    CONTAINER_PRIORITY, CPU_SET_PRIORITY, NODE_PRIORITY, TASK_ORDER, TASK_PRIORITY,
+};
 use crate::metric::container::{CONTAINER, CONTAINER_METRICS};
+use crate::metric::cpu_set::{self, CPU_SET_METRICS};
 use crate::metric::identity::{CGROUP, COMM, NAME_LEAST, PID, THREADS, TID, USER};
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::on_demand::CMDLINE;
 use crate::metric::placement::MEM_PCT_BY_NODE;
 use crate::metric::{Metric, events, task};
 use crate::model::sample::HostFacts;
-use crate::snapshot::{Container, Node, Task};
+use crate::snapshot::{Container, CpuSet, Node, Task};
 
 /// Cells at the left of a table for marks, and between two columns.
 pub const GUTTER: u16 = 1;
@@ -65,6 +68,11 @@ pub fn threads_for(width: u16, host: &HostFacts) -> Vec<&'static Metric<Task>> {
 /// The node metrics that suit `width` on this host, in the order of help.
 pub fn nodes_for(width: u16, host: &HostFacts, sorted: &str) -> Vec<&'static Metric<Node>> {
     in_order(NODE_METRICS, NODE_PRIORITY, width, host, [node::NODE.id, sorted])
+}
+
+/// The metrics of sockets and L3 domains that suit `width` on this host, in the order of help.
+pub fn cpu_sets_for(width: u16, host: &HostFacts, sorted: &str) -> Vec<&'static Metric<CpuSet>> {
+    in_order(CPU_SET_METRICS, CPU_SET_PRIORITY, width, host, [cpu_set::PLACE.id, sorted])
 }
 
 /// The container metrics that suit `width` on this host, in the order of help.

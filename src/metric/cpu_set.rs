@@ -1,0 +1,158 @@
+//! The metrics of sockets and L3 domains: sums over their CPUs, with the ids and meanings that nodes have.
+
+use super::counters::{self, Formula};
+use super::over::{Over, Quotient};
+use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no, node, on_cpus, task};
+use crate::model::sample::Reading;
+use crate::model::topology::format_cpulist;
+use crate::snapshot::{CpuSet, SetKind, Snapshot};
+
+/// All metrics of a set, in the order in which help and JSON list them.
+pub static CPU_SET_METRICS: &[Metric<CpuSet>] = &[
+    PLACE,
+    NODES,
+    SOCKETS,
+    CPU_LIST,
+    CPUS,
+    CORES,
+    LLC_SIZE_BYTES,
+    CPU_PCT,
+    IRQ_PCT,
+    IPC,
+    GHZ,
+    LLC_MPKI,
+    LMA_PER_S,
+    RMA_PER_S,
+];
+
+const fn set(
+    id: &'static str,
+    title: &'static str,
+    width: u16,
+    unit: Unit,
+    help: &'static str,
+    value: fn(&CpuSet, &Snapshot) -> Reading<Value>,
+) -> Metric<CpuSet> {
+    Metric {
+        id,
+        title,
+        width,
+        group: Group::Node,
+        unit,
+        order: Order::Descending,
+        help,
+        value,
+        over: Over::usual(unit),
+        traits: Traits::NONE,
+    }
+}
+
+pub const PLACE: Metric<CpuSet> = Metric {
+    order: Order::Ascending,
+    ..set("place", "PLACE", 10, Unit::Text, "Socket, or L3 domain by its number.", |set, _| {
+        let kind = match set.kind {
+            SetKind::Socket => "socket",
+            SetKind::Llc => "L3",
+        };
+        Ok(Value::Text(format!("{kind} {}", set.id)))
+    })
+};
+
+pub const NODES: Metric<CpuSet> = set("node", "NODE", 5, Unit::Text, "Nodes of its CPUs.", |set, _| {
+    Ok(Value::Text(format_cpulist(set.nodes.iter().copied())))
+})
+.with(Traits::NONE.stands(Stands::Plain));
+
+pub const SOCKETS: Metric<CpuSet> =
+    set("socket", "SOCKET", 6, Unit::Text, "Sockets of its CPUs.", |set, _| match set.sockets.as_slice() {
+        [] => Err(no("sysfs names no sockets")),
+        sockets => Ok(Value::Text(format_cpulist(sockets.iter().copied()))),
+    });
+
+pub const CPU_LIST: Metric<CpuSet> =
+    set("cpu_list", "CPU LIST", 14, Unit::Text, "Its online CPUs.", |set, _| {
+        Ok(Value::Text(format_cpulist(set.cpus.iter().copied())))
+    });
+
+pub const CPUS: Metric<CpuSet> =
+    set("cpus", "CPUS", 5, Unit::Count, "Number of its online CPUs.", |set, _| {
+        Ok(Value::U64(set.cpus.len() as u64))
+    });
+
+pub const CORES: Metric<CpuSet> =
+    set("cores", "CORES", 5, Unit::Count, "Number of its physical cores.", |set, _| {
+        Ok(Value::U64(set.cores.into()))
+    });
+
+pub const LLC_SIZE_BYTES: Metric<CpuSet> =
+    set("llc_size_bytes", "L3 SIZE", 7, Unit::Bytes, "Size of the L3 cache, from sysfs.", |set, _| match set
+        .kind
+    {
+        SetKind::Llc => set.llc_size_bytes.map(Value::U64).ok_or_else(|| no("sysfs does not tell the size")),
+        SetKind::Socket => Err(no("a socket may have several L3 caches")),
+    });
+
+fn of_cpus(ns: u64, set: &CpuSet, snapshot: &Snapshot) -> Reading<Value> {
+    snapshot.share(ns).map(|pct| Value::F64(pct / set.cpus.len() as f64))
+}
+
+pub const CPU_PCT: Metric<CpuSet> = set(
+    node::CPU_PCT.id,
+    node::CPU_PCT.title,
+    node::CPU_PCT.width,
+    Unit::Percent,
+    "Busy time of its CPUs in the interval; 100 is all of them.",
+    |set, snapshot| of_cpus(set.busy_ns, set, snapshot),
+);
+
+pub const IRQ_PCT: Metric<CpuSet> = set(
+    node::IRQ_PCT.id,
+    node::IRQ_PCT.title,
+    node::IRQ_PCT.width,
+    Unit::Percent,
+    "Time of its CPUs in interrupts; 100 is all of them. From /proc/stat, in steps of 10 ms per CPU.",
+    |set, snapshot| of_cpus(set.irq_ns, set, snapshot),
+)
+.with(node::IRQ_PCT.traits);
+
+/// A quotient of counters of CPUs, with the words of tasks.
+macro_rules! quotient {
+    ($name:ident = $of:path, $formula:path) => {
+        pub const $name: Metric<CpuSet> = Metric {
+            over: Over::Quotient(|set, snapshot| $formula(&set.slots, set.busy_ns, snapshot)),
+            traits: $of.traits,
+            ..set($of.id, $of.title, $of.width, $of.unit, $of.help, |set, snapshot| {
+                let formula: Formula = $formula;
+                formula(&set.slots, set.busy_ns, snapshot).map(Quotient::value).map(Value::F64)
+            })
+        };
+    };
+}
+
+quotient!(IPC = task::IPC, counters::ipc);
+quotient!(GHZ = on_cpus::GHZ, counters::ghz);
+quotient!(LLC_MPKI = on_cpus::LLC_MPKI, counters::llc_mpki);
+
+pub const LMA_PER_S: Metric<CpuSet> = set(
+    node::LMA_PER_S.id,
+    node::LMA_PER_S.title,
+    node::LMA_PER_S.width,
+    Unit::PerSecond,
+    "Accesses of what ran on its CPUs that the memory of the CPU's node answered.",
+    |set, snapshot| {
+        counters::lma(&set.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+    },
+)
+.with(node::LMA_PER_S.traits);
+
+pub const RMA_PER_S: Metric<CpuSet> = set(
+    node::RMA_PER_S.id,
+    node::RMA_PER_S.title,
+    node::RMA_PER_S.width,
+    Unit::PerSecond,
+    "Accesses of what ran on its CPUs that another node's memory answered.",
+    |set, snapshot| {
+        counters::rma(&set.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+    },
+)
+.with(node::RMA_PER_S.traits);

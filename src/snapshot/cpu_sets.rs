@@ -1,0 +1,191 @@
+//! Sockets and L3 domains in the interval, as sums over their CPUs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{CpuDelta, add};
+use crate::model::sample::Slot;
+use crate::model::slots::add_slots;
+use crate::model::topology::{Cpu, Topology};
+use crate::model::wire::SLOTS;
+
+/// The kind of a set of CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SetKind {
+    Socket,
+    /// CPUs that share a last-level cache.
+    Llc,
+}
+
+/// Online CPUs that share a socket or a last-level cache.
+#[derive(Clone, Debug)]
+pub struct CpuSet {
+    pub kind: SetKind,
+    /// `physical_package_id` of a socket; of an L3 domain its index in [`Topology::llcs`].
+    pub id: u32,
+    pub cpus: Vec<u32>,
+    /// Physical cores.
+    pub cores: u32,
+    /// Nodes of its CPUs, ascending: an L3 domain may span several.
+    pub nodes: Vec<u32>,
+    /// Sockets of its CPUs, ascending; empty where sysfs names none.
+    pub sockets: Vec<u32>,
+    /// The L3 cache of a domain, where sysfs tells.
+    pub llc_size_bytes: Option<u64>,
+    /// On-CPU time of everything but idle, and time in interrupts, ns.
+    pub busy_ns: u64,
+    pub irq_ns: u64,
+    pub slots: [Slot; SLOTS],
+}
+
+/// Sockets and L3 domains whose CPUs are not those of the nodes, with what their CPUs did. Of a kind that equals the nodes there
+/// is nothing: it would say the same twice. A kind with one set is the whole machine.
+pub(super) fn cpu_sets(topology: &Topology, cpus: &[CpuDelta]) -> Vec<CpuSet> {
+    let online = || topology.cpus.iter().filter(|cpu| cpu.online);
+    let by_node = grouped(online(), |cpu| cpu.node.map(|node| node.0));
+    let by_socket = grouped(online(), |cpu| u32::try_from(cpu.socket?).ok());
+    // Without a description of caches a domain is assumed, and nothing of its own.
+    let described = |cpu: &Cpu| topology.llcs.get(cpu.llc as usize).is_some_and(|llc| llc.level.is_some());
+    let by_llc = grouped(online(), |cpu| described(cpu).then_some(cpu.llc));
+    let nodes: BTreeSet<&Vec<u32>> = by_node.values().collect();
+    let kinds = [(SetKind::Socket, &by_socket), (SetKind::Llc, &by_llc)];
+    let differ = kinds
+        .into_iter()
+        .filter(|(_, sets)| sets.len() > 1 && sets.values().collect::<BTreeSet<_>>() != nodes);
+    let of: BTreeMap<u32, &CpuDelta> = cpus.iter().map(|cpu| (cpu.id, cpu)).collect();
+    differ
+        .flat_map(|(kind, sets)| sets.iter().map(move |(id, members)| (kind, *id, members)))
+        .map(|(kind, id, members)| set(topology, kind, id, members, &of))
+        .collect()
+}
+
+/// CPUs by a key, ascending; those without one are in no set.
+fn grouped<'a>(
+    cpus: impl Iterator<Item = &'a Cpu>,
+    key: impl Fn(&Cpu) -> Option<u32>,
+) -> BTreeMap<u32, Vec<u32>> {
+    let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for cpu in cpus {
+        if let Some(key) = key(cpu) {
+            sets.entry(key).or_default().push(cpu.id.0);
+        }
+    }
+    sets
+}
+
+fn set(
+    topology: &Topology,
+    kind: SetKind,
+    id: u32,
+    members: &[u32],
+    deltas: &BTreeMap<u32, &CpuDelta>,
+) -> CpuSet {
+    let (mut cores, mut nodes, mut sockets) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for cpu in topology.cpus.iter().filter(|cpu| members.binary_search(&cpu.id.0).is_ok()) {
+        cores.insert(cpu.core);
+        nodes.extend(cpu.node.map(|node| node.0));
+        sockets.extend(cpu.socket.and_then(|socket| u32::try_from(socket).ok()));
+    }
+    let llc = (kind == SetKind::Llc).then(|| topology.llcs.get(id as usize)).flatten();
+    let mut set = CpuSet {
+        kind,
+        id,
+        cpus: members.to_vec(),
+        cores: cores.len() as u32,
+        nodes: nodes.into_iter().collect(),
+        sockets: sockets.into_iter().collect(),
+        llc_size_bytes: llc.and_then(|llc| llc.size_bytes),
+        busy_ns: 0,
+        irq_ns: 0,
+        slots: Default::default(),
+    };
+    for cpu in members.iter().filter_map(|cpu| deltas.get(cpu)) {
+        add(&mut set.busy_ns, cpu.busy_ns);
+        add(&mut set.irq_ns, cpu.irq_ns);
+        add_slots(&mut set.slots, &cpu.slots);
+    }
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::topology::Llc;
+    use crate::model::units::{CpuId, NodeId};
+
+    /// A machine whose CPU `at` has this node, socket and L3 domain; each is a core of its own.
+    fn machine(places: &[(u32, i32, u32)], level: Option<u32>) -> Topology {
+        let mut topology = Topology::read(&crate::fixture::tree("hosts/no-numa")).unwrap();
+        let ids = |which: fn(&(u32, i32, u32)) -> u32, id: u32| {
+            let found = places.iter().enumerate().filter(move |(_, place)| which(place) == id);
+            found.map(|(at, _)| CpuId(at as u32)).collect::<Vec<_>>()
+        };
+        let llcs = places.iter().map(|place| place.2).max().map_or(0, |most| most + 1);
+        topology.llcs = (0..llcs)
+            .map(|id| Llc { cpus: ids(|place| place.2, id), level, size_bytes: Some(1 << 25) })
+            .collect();
+        topology.cpus = places
+            .iter()
+            .enumerate()
+            .map(|(at, (node, socket, llc))| Cpu {
+                id: CpuId(at as u32),
+                online: true,
+                node: Some(NodeId(*node)),
+                socket: Some(*socket),
+                core_id: None,
+                core: at as u32,
+                llc: *llc,
+                siblings: vec![CpuId(at as u32)],
+            })
+            .collect();
+        topology
+    }
+
+    fn busy(cpus: u32) -> Vec<CpuDelta> {
+        (0..cpus).map(|id| CpuDelta { id, busy_ns: 1 << id, irq_ns: 1, ..CpuDelta::default() }).collect()
+    }
+
+    fn of(topology: &Topology) -> Vec<(SetKind, u32, Vec<u32>, Vec<u32>, u64)> {
+        let sets = cpu_sets(topology, &busy(topology.cpus.len() as u32));
+        sets.into_iter().map(|set| (set.kind, set.id, set.cpus, set.nodes, set.busy_ns)).collect()
+    }
+
+    #[test]
+    fn sets_that_equal_the_nodes_are_left_out() {
+        assert_eq!(of(&machine(&[(0, 0, 0), (0, 0, 0), (1, 1, 1), (1, 1, 1)], Some(3))), []);
+    }
+
+    #[test]
+    fn hidden_sockets_are_sets() {
+        let sets = of(&machine(&[(0, 0, 0), (0, 1, 1), (0, 0, 0), (0, 1, 1)], Some(3)));
+        let expected = [
+            (SetKind::Socket, 0, vec![0, 2], vec![0], 0b101),
+            (SetKind::Socket, 1, vec![1, 3], vec![0], 0b1010),
+            (SetKind::Llc, 0, vec![0, 2], vec![0], 0b101),
+            (SetKind::Llc, 1, vec![1, 3], vec![0], 0b1010),
+        ];
+        assert_eq!(sets, expected);
+    }
+
+    #[test]
+    fn domains_below_and_above_a_node_add_up() {
+        let many = machine(&[(0, 0, 0), (0, 0, 1), (1, 1, 2), (1, 1, 3)], Some(3));
+        let sets = of(&many);
+        assert_eq!(
+            sets.iter().map(|set| (set.0, set.1)).collect::<Vec<_>>(),
+            [0, 1, 2, 3].map(|id| (SetKind::Llc, id))
+        );
+        assert_eq!(sets.iter().map(|set| set.4).sum::<u64>(), 0b1111);
+        // Sub-NUMA clustering.
+        let wide = machine(&[(0, 0, 0), (1, 0, 0), (2, 1, 1), (3, 1, 1)], Some(3));
+        let spans: Vec<(SetKind, Vec<u32>)> = of(&wide).into_iter().map(|set| (set.0, set.3)).collect();
+        let both = |kind| [(kind, vec![0, 1]), (kind, vec![2, 3])];
+        assert_eq!(spans, [both(SetKind::Socket), both(SetKind::Llc)].concat());
+        assert_eq!(of(&machine(&[(0, 0, 0), (1, 0, 0)], Some(3))), [], "one socket is the machine");
+    }
+
+    #[test]
+    fn caches_that_nothing_describes_are_no_domains() {
+        let sets = of(&machine(&[(0, 0, 0), (0, 0, 1)], None));
+        assert_eq!(sets, []);
+    }
+}
