@@ -14,6 +14,7 @@ pub mod disks;
 pub mod efficiency;
 pub mod events;
 pub mod format;
+pub mod free_blocks;
 pub mod hardware;
 pub mod host;
 pub mod identity;
@@ -33,6 +34,8 @@ pub mod pages;
 pub mod placement;
 pub mod pressure;
 pub mod resident;
+pub mod scheduler;
+pub mod since_boot;
 pub mod smt;
 pub mod task;
 

@@ -28,6 +28,7 @@ use crate::model::process::{ProcFields, ProcessId};
 use crate::model::sample::{
     Flow, Hints, HostFacts, MachineRaw, Missing, Names, Pressure, Reading, Sample, SelfUsage, Slot,
 };
+use crate::model::scheduler::SchedExt;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::program::overhead::Cost;
@@ -161,6 +162,11 @@ impl Snapshot {
     /// Why `metric` cannot be measured on this host, if it cannot.
     pub fn host_missing(&self, metric: &str) -> Option<&Missing> {
         self.host.missing.get(metric)
+    }
+
+    /// Name and facts of the sched_ext scheduler that is loaded.
+    pub fn scheduler(&self) -> Option<(&str, &SchedExt)> {
+        self.inputs.schedulers.first_key_value().map(|(name, scheduler)| (name.as_str(), &**scheduler))
     }
 
     /// Interrupts of a device, where they are counted.

@@ -92,7 +92,17 @@ fn parse_meminfo(text: &str, raw: &mut NodeRaw) {
     }
 }
 
+/// A file that was cut has no number: 0 would be a measurement.
 fn parse_numastat(text: &str, raw: &mut NodeRaw) {
+    let names = ["numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node", "other_node"];
+    let is_whole = |line: &str| {
+        let mut words = line.split_whitespace();
+        names.contains(&words.next().unwrap_or(""))
+            && words.next().is_some_and(|word| word.parse::<u64>().is_ok())
+    };
+    if text.lines().filter(|line| is_whole(line)).count() != names.len() {
+        return;
+    }
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let (Some(name), Some(Ok(pages))) = (words.next(), words.next().map(str::parse::<u64>)) else {
@@ -161,5 +171,20 @@ mod tests {
         );
         assert_eq!(raw.numa_hit, raw.local_node + raw.other_node);
         assert_eq!(raw.interleave_hit, 108_648);
+    }
+
+    #[test]
+    fn a_numastat_that_was_cut_counts_nothing() {
+        let whole = "numa_hit 5\nnuma_miss 4\nnuma_foreign 3\ninterleave_hit 2\nlocal_node 1\nother_node 9\n";
+        for cut in [
+            &whole[..whole.len() - 3],
+            "",
+            &whole.replace('4', "-4"),
+            &whole.replace('4', "18446744073709551616"),
+        ] {
+            let mut raw = NodeRaw::default();
+            parse_numastat(cut, &mut raw);
+            assert_eq!(raw, NodeRaw::default(), "{cut}");
+        }
     }
 }

@@ -1,24 +1,32 @@
 //! Parts of the machine that are read in turns, each at its own pace: one line for each.
 
+mod free_blocks;
 mod interrupts;
+mod scheduler;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::free_blocks::Buddies;
 use self::interrupts::Devices;
+use self::scheduler::Scheduler;
 use super::reasons::Reasons;
+use crate::metric::needs::Demand;
 use crate::model::facility::Facility;
 use crate::model::inputs::Inputs;
 use crate::model::sample::{HostFacts, Missing};
 
 /// All of them.
-fn all() -> [Turn; 1] {
+fn all() -> Vec<Turn> {
     const SECOND: Duration = Duration::from_secs(1);
-    [
-        // A network card has two files for each of its queues.
-        turn(Facility::DeviceIrqs, SECOND, 499, Devices::default()),
+    vec![
+        // A network card has two files for each of its queues. Their lists are part of the topology.
+        Turn { always: true, ..turn(Facility::DeviceIrqs, SECOND, 499, Devices::default()) },
+        // Headers name it.
+        Turn { always: true, ..turn(Facility::SchedExt, Duration::ZERO, 99, Scheduler) },
+        turn(Facility::FreeBlocks, Duration::ZERO, 99, Buddies::default()),
     ]
 }
 
@@ -54,11 +62,13 @@ struct Turn {
     part: Box<dyn Part>,
     /// Pause after a reading: the longer of this time and this multiple of the time that the reading took.
     rest: (Duration, u32),
+    /// It is read even if no metric of it is asked for.
+    always: bool,
     due: Option<Instant>,
 }
 
 fn turn(facility: Facility, least: Duration, times: u32, part: impl Part + 'static) -> Turn {
-    Turn { facility, part: Box::new(part), rest: (least, times), due: None }
+    Turn { facility, part: Box::new(part), rest: (least, times), always: false, due: None }
 }
 
 /// All parts, as they were read last.
@@ -68,13 +78,14 @@ pub struct Turns {
     reasons: Reasons,
 }
 
-impl Default for Turns {
-    fn default() -> Turns {
-        Turns { turns: all().into(), inputs: Inputs::default(), reasons: Reasons::default() }
-    }
-}
-
 impl Turns {
+    /// The parts that are asked for; nothing is read yet.
+    pub fn new(demand: &Demand) -> Turns {
+        let mut turns = all();
+        turns.retain(|turn| turn.always || demand.includes(turn.facility));
+        Turns { turns, inputs: Inputs::default(), reasons: Reasons::default() }
+    }
+
     /// Reads the parts that are due below `root`. One that cannot be read is missing from then on.
     pub fn follow(&mut self, root: &Path, host: &mut Arc<HostFacts>, mono_ns: u64, notes: &mut Vec<String>) {
         let Turns { turns, inputs, reasons } = self;
@@ -108,6 +119,25 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::tree::Tree;
+    use crate::source::synthetic::demo_machine;
+
+    /// One reading of a part below a tree, on the demo machine, and the notes of it.
+    pub(super) fn read(part: &mut dyn Part, tree: &Tree) -> Result<(Inputs, Vec<String>), Missing> {
+        read_at(part, tree, &mut demo_machine().host.clone(), 1)
+    }
+
+    /// The same at a time, on a machine.
+    pub(super) fn read_at(
+        part: &mut dyn Part,
+        tree: &Tree,
+        host: &mut Arc<HostFacts>,
+        mono_ns: u64,
+    ) -> Result<(Inputs, Vec<String>), Missing> {
+        let (mut inputs, mut notes) = (Inputs::default(), Vec::new());
+        part.read(Now { root: tree.root(), host, mono_ns, inputs: &mut inputs, notes: &mut notes })?;
+        Ok((inputs, notes))
+    }
 
     /// Can be read once.
     #[derive(Default)]
@@ -123,12 +153,12 @@ mod tests {
 
     #[test]
     fn a_part_rests_between_readings_and_is_missing_once_it_cannot_be_read() {
-        let mut host = crate::source::synthetic::demo_machine().host.clone();
+        let mut host = demo_machine().host.clone();
         let rests = [
             turn(Facility::Irq, Duration::ZERO, 0, Once(0)),
             turn(Facility::Steal, Duration::from_secs(1000), 0, Once(0)),
         ];
-        let mut turns = Turns { turns: rests.into(), ..Turns::default() };
+        let mut turns = Turns { turns: rests.into(), inputs: Inputs::default(), reasons: Reasons::default() };
         let mut notes = Vec::new();
         for _ in 0..3 {
             turns.follow(Path::new("/"), &mut host, 1, &mut notes);

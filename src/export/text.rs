@@ -166,9 +166,11 @@ fn heading(snapshot: &Snapshot) -> String {
         "" => String::new(),
         scope => format!(" · only {}", crate::text::clean_str(scope)),
     };
+    let scheduler =
+        snapshot.scheduler().map_or_else(String::new, |(name, _)| format!(" · scheduler {}", one_line(name)));
     let own = snapshot.share(snapshot.own.cpu_ns).map_or_else(|_| format::ABSENT.into(), percent);
     format!(
-        "{} {} {} · {}, {}{scope} · interval {interval} · numatop-ng itself {own}% CPU, {}",
+        "{} {} {} · {}, {}{scheduler}{scope} · interval {interval} · numatop-ng itself {own}% CPU, {}",
         rfc3339(snapshot.wall_ns),
         crate::text::clean_str(&snapshot.host.hostname),
         one_line(&snapshot.host.kernel),

@@ -235,6 +235,12 @@ impl<'a> View<'a> {
         self.snapshot.machine.and_then(|machine| machine.numa_balancing) == Some(0)
     }
 
+    /// The sched_ext scheduler as another cause of where tasks run, where one is loaded.
+    pub fn or_else_scheduler(&self) -> Option<String> {
+        let (name, _) = self.snapshot.scheduler()?;
+        Some(format!("The sched_ext scheduler {name} places tasks: its policy may be the cause."))
+    }
+
     /// Hinting faults of it, or of the processes in it that rules look at, in the last two minutes: NUMA balancing scans by
     /// turns of a second and of a minute, so that an interval may have none of a process that has many.
     pub fn hints(&self, of: &Of<'_>) -> Hints {

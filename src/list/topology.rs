@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::metric::since_boot;
+use crate::model::sample::NodeRaw;
 use crate::model::topology::{Device, Llc, Node, Topology, format_cpulist};
 use crate::model::units::{CpuId, NodeId};
 use crate::text::{hanging, plural, words};
@@ -62,6 +64,16 @@ pub fn render_json(topology: &Topology) -> Value {
         "unplaced_devices": topology.unplaced_devices,
         "warnings": topology.warnings(),
     })
+}
+
+/// Adds pages since boot, as numastat(8) has them, to the nodes of [`render_json`]; a node that is not in `nodes` has none.
+pub fn add_pages(object: &mut Value, nodes: &[NodeRaw]) {
+    for node in object["nodes"].as_array_mut().into_iter().flatten() {
+        let raw = nodes.iter().find(|raw| node["node"] == raw.id);
+        for (id, pages) in since_boot::of(raw) {
+            node[id] = json!(pages);
+        }
+    }
 }
 
 /// "2 nodes, 2 sockets, 32 cores, 64 CPUs", and what is offline.

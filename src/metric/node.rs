@@ -3,7 +3,9 @@
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
 use crate::metric::host::NO_STEAL;
-use crate::metric::{balancing, counters, hardware, interrupts, on_cpus, page_migrations, placement};
+use crate::metric::{
+    balancing, counters, free_blocks, hardware, interrupts, on_cpus, page_migrations, placement, since_boot,
+};
 use crate::model::event::Role;
 use crate::model::facility::Facility;
 use crate::model::sample::{FilePages, Missing, NodeRaw, Reading};
@@ -48,6 +50,8 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     MEM_SLAB_BYTES,
     HUGE_TOTAL,
     HUGE_FREE,
+    free_blocks::FREE_BLOCKS_BY_ORDER,
+    free_blocks::HUGE_FREE_PCT,
     NUMA_HIT_PER_S,
     NUMA_MISS_PER_S,
     NUMA_FOREIGN_PER_S,
@@ -57,6 +61,12 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     KSWAPD_PAGES_PER_S,
     DIRECT_RECLAIM_PAGES_PER_S,
     NODE_RECLAIM_PER_S,
+    since_boot::NUMA_HIT,
+    since_boot::NUMA_MISS,
+    since_boot::NUMA_FOREIGN,
+    since_boot::INTERLEAVE_HIT,
+    since_boot::LOCAL_NODE,
+    since_boot::OTHER_NODE,
     balancing::NODE_HINT_FAULTS,
     balancing::NODE_HINT_REMOTE_PCT,
     page_migrations::PAGES_IN,

@@ -2,7 +2,7 @@
 
 use super::located::Located;
 use super::node::*;
-use super::{Metric, balancing, counters, page_migrations};
+use super::{Metric, balancing, counters, free_blocks, page_migrations};
 use crate::model::event::Role;
 use crate::model::sample::NodeRaw;
 use crate::snapshot::{Node, Snapshot};
@@ -127,6 +127,10 @@ fn rma(now: NodeNow<'_>) -> Option<f64> {
     counters::rma(&now.node.slots, now.snapshot).ok()
 }
 
+fn huge_free(now: NodeNow<'_>) -> Option<Number> {
+    free_blocks::of(now.node, now.snapshot).ok()?.huge_bytes_free().map(Number::Scaled)
+}
+
 /// `None` where the kernel does not say: both are zero then.
 fn watermark(now: NodeNow<'_>, bytes: u64) -> Option<Number> {
     let raw = &now.node.raw;
@@ -201,6 +205,8 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         column "hint_remote" of balancing::NODE_HINT_REMOTE_PCT;
     of!(pages_in), column "pages_in" of page_migrations::PAGES_IN;
     of!(pages_out), column "pages_out" of page_migrations::PAGES_OUT;
+    huge_free, column "free_huge_bytes" of free_blocks::HUGE_FREE_PCT,
+        family Level => "numatop_node_memory_free_huge_bytes" "Free memory in blocks of a transparent huge page or more.";
 };
 
 #[cfg(test)]

@@ -68,6 +68,8 @@ pub enum Facility {
     Steal,
     /// Memory of each node.
     NodeMemory,
+    /// Free memory of each node by the size of blocks.
+    FreeBlocks,
     /// Pages of files on each node by kind.
     FilePages,
     /// Allocations of each node, as numastat(8) shows them, and memory policies: both come with CONFIG_NUMA.
@@ -80,6 +82,8 @@ pub enum Facility {
     HostMemory,
     /// Switches, free swap and pressure of the whole machine.
     HostState,
+    /// The sched_ext scheduler that is loaded.
+    SchedExt,
     /// Names and kinds of containers and other cgroups.
     CgroupNames,
     /// Limits and memory of cgroups.

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use super::coded::varint::Malformed;
 use super::coded::{In, Out, get_changed, put_changed};
 use super::facility::Facility;
+use super::free_blocks::FreeBlocks;
 use super::interrupts::DeviceInterrupts;
+use super::scheduler::SchedExt;
+use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of recordings and stays
-/// for ever, as the name does; 28 is the next one. The facility is missing in recordings without it.
+/// for ever, as the name does; 30 is the next one. The facility is missing in recordings without it.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
         /// The last reading of each part, shared between samples as long as it is the same.
@@ -36,6 +39,10 @@ inputs! {
     /// Interrupts of devices by node, by the address of the PCI function as [`crate::model::topology::Device::pci`] has it. A
     /// function is there once its counts were read twice. Empty where there is one node.
     interrupts: String => DeviceInterrupts = 24, Facility::DeviceIrqs;
+    /// Free memory by the size of blocks. A node whose lines cannot be understood is left out.
+    free_blocks: NodeId => FreeBlocks = 28, Facility::FreeBlocks;
+    /// The sched_ext scheduler that is loaded, by its name, which is clean: one at most.
+    schedulers: String => SchedExt = 29, Facility::SchedExt;
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.
@@ -53,12 +60,10 @@ pub struct Input {
 }
 
 #[cfg(test)]
-#[allow(clippy::needless_update, reason = "it is needed as soon as there are two inputs")]
 mod tests {
     use super::*;
     use crate::model::coded::Room;
     use crate::model::coded::varint::Bytes;
-    use crate::model::units::NodeId;
 
     fn interrupts(count: u64) -> Inputs {
         let device = |nodes: &[(u32, u64)]| DeviceInterrupts {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use super::{print, terminal_width};
 use crate::calibrate::store::{self, Wanted};
 use crate::cli::{Document, Listing, ReportFormat};
+use crate::collect::nodes::NodeReader;
 use crate::list::{events, findings, metrics};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
@@ -26,7 +27,8 @@ pub(super) fn doctor(format: ReportFormat, all: bool, host_root: Option<&Path>) 
 }
 
 pub(super) fn topology(format: ReportFormat, host_root: Option<&Path>, profile: &Wanted) -> Result<ExitCode> {
-    let topology = Topology::read(host_root.unwrap_or(Path::new("/")))?;
+    let root = host_root.unwrap_or(Path::new("/"));
+    let topology = Topology::read(root)?;
     let (stored, notes) = store::find(profile, &topology);
     match format {
         ReportFormat::Text => {
@@ -38,6 +40,8 @@ pub(super) fn topology(format: ReportFormat, host_root: Option<&Path>, profile: 
         }
         ReportFormat::Json => {
             let mut object = list::topology::render_json(&topology);
+            let nodes = NodeReader::open(root, &topology).and_then(|mut nodes| nodes.read());
+            list::topology::add_pages(&mut object, &nodes.unwrap_or_default());
             object["measured"] = list::measured::render_json(stored.as_ref());
             print(&format!("{object:#}\n"), Form::Json)?;
         }

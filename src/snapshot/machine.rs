@@ -27,6 +27,8 @@ pub struct Node {
     pub slots: [Slot; SLOTS],
     /// In the interval: pages, as in numastat(8).
     pub pages: NumaPages,
+    /// The same since boot; `None` where one of them is less than before.
+    pub pages_since_boot: Option<NumaPages>,
     /// In the interval: see [`NodeRaw`].
     pub kswapd_pages: u64,
     pub direct_pages: u64,
@@ -49,6 +51,25 @@ pub struct NumaPages {
     pub interleave_hit: u64,
     pub local_node: u64,
     pub other_node: u64,
+}
+
+impl NumaPages {
+    fn between(before: &NodeRaw, now: &NodeRaw, number: impl Fn(u64, u64) -> u64) -> NumaPages {
+        NumaPages {
+            numa_hit: number(now.numa_hit, before.numa_hit),
+            numa_miss: number(now.numa_miss, before.numa_miss),
+            numa_foreign: number(now.numa_foreign, before.numa_foreign),
+            interleave_hit: number(now.interleave_hit, before.interleave_hit),
+            local_node: number(now.local_node, before.local_node),
+            other_node: number(now.other_node, before.other_node),
+        }
+    }
+
+    /// Totals, unless one went back.
+    fn since_boot(before: &NodeRaw, now: &NodeRaw) -> Option<NumaPages> {
+        let fell = NumaPages::between(before, now, |now, before| u64::from(now < before));
+        (fell == NumaPages::default()).then(|| NumaPages::between(before, now, |now, _| now))
+    }
 }
 
 /// Pages that came from swap and went to it.
@@ -174,14 +195,8 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
             kswapd_pages: raw.kswapd_pages.saturating_sub(before.kswapd_pages),
             direct_pages: raw.direct_pages.saturating_sub(before.direct_pages),
             node_reclaims: raw.node_reclaims.saturating_sub(before.node_reclaims),
-            pages: NumaPages {
-                numa_hit: raw.numa_hit.saturating_sub(before.numa_hit),
-                numa_miss: raw.numa_miss.saturating_sub(before.numa_miss),
-                numa_foreign: raw.numa_foreign.saturating_sub(before.numa_foreign),
-                interleave_hit: raw.interleave_hit.saturating_sub(before.interleave_hit),
-                local_node: raw.local_node.saturating_sub(before.local_node),
-                other_node: raw.other_node.saturating_sub(before.other_node),
-            },
+            pages: NumaPages::between(before, raw, u64::saturating_sub),
+            pages_since_boot: NumaPages::since_boot(before, raw),
             pages_in: 0,
             pages_out: 0,
             remote: Remote::default(),

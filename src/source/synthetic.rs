@@ -19,12 +19,14 @@ pub use self::actor::Actor;
 use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
 use crate::model::counters::Counter;
+use crate::model::free_blocks::FreeBlocks;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::Interrupts;
 use crate::model::sample::{
     CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesByPolicy,
     PagesFound, PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
 };
+use crate::model::scheduler::SchedExt;
 use crate::model::topology::{Cpu, Node};
 use crate::model::units::{CpuId, NodeId};
 
@@ -73,6 +75,8 @@ pub struct Machine {
     pub page_flow_rates: BTreeMap<(u32, u32), u64>,
     /// Interrupts per second of PCI functions, by address and by node.
     pub irq_rates: BTreeMap<(String, u32), u64>,
+    /// The sched_ext scheduler that is loaded, by its name.
+    pub scheduler: Option<(String, Arc<SchedExt>)>,
     /// Losses by cause, cumulative.
     pub lost: BTreeMap<String, u64>,
     /// Of the next sample.
@@ -137,6 +141,7 @@ impl Machine {
             flow_rates: BTreeMap::new(),
             page_flow_rates: BTreeMap::new(),
             irq_rates: BTreeMap::new(),
+            scheduler: None,
             lost: BTreeMap::new(),
             notes: vec![],
             groups: BTreeMap::new(),
@@ -192,7 +197,11 @@ impl Machine {
             machine: Some(self.state),
             flows: flows(&self.flows),
             page_flows: flows(&self.page_flows),
-            inputs: Inputs { interrupts: Arc::new(self.interrupts(from_ns, to_ns)) },
+            inputs: Inputs {
+                interrupts: Arc::new(self.interrupts(from_ns, to_ns)),
+                free_blocks: Arc::new(self.free_blocks()),
+                schedulers: Arc::new(self.scheduler.iter().cloned().collect()),
+            },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
             own: SelfUsage { cpu_ns: to_ns / 1000 * 3, rss_bytes: 12 << 20, sample_ns: MS },
@@ -271,6 +280,21 @@ impl Machine {
             device.by_node.insert(NodeId(*node), grown(*rate, from_ns, to_ns));
         }
         all
+    }
+
+    /// Free memory by blocks: three quarters in the largest, the rest in single pages.
+    fn free_blocks(&self) -> BTreeMap<NodeId, Arc<FreeBlocks>> {
+        const LARGEST: usize = 10;
+        const PAGE: u64 = 4096;
+        let of_node = |node: &NodeRaw| {
+            let pages = node.mem_free_bytes / PAGE;
+            let mut by_order = vec![0; LARGEST + 1];
+            by_order[LARGEST] = pages / 4 * 3 >> LARGEST;
+            by_order[0] = pages - (by_order[LARGEST] << LARGEST);
+            let free = FreeBlocks { by_order, page_bytes: PAGE, huge_bytes: Some(2 << 20) };
+            (NodeId(node.id), Arc::new(free))
+        };
+        self.nodes.iter().map(of_node).collect()
     }
 
     /// Placement of the memory of all processes, read for this sample.

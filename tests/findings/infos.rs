@@ -376,6 +376,14 @@ mod moves_between_nodes {
     }
 
     #[test]
+    fn the_scheduler_that_is_loaded_may_be_the_cause() {
+        let mut world = world(200, 2000);
+        world.scheduler = Some(("nng_test".into(), Arc::default()));
+        let found = found(world, 70, "moves-between-nodes");
+        assert!(found[0].told.or_else[1].contains("scheduler nng_test"), "{:?}", found[0].told.or_else);
+    }
+
+    #[test]
     fn not_tiny() {
         assert!(found(world(8, 100), 70, "moves-between-nodes").is_empty());
         assert!(found(world(60, 2000), 70, "moves-between-nodes").is_empty());

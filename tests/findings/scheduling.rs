@@ -172,6 +172,15 @@ mod idle_elsewhere {
             commands(&found[0])
         );
         assert!((found[0].told.gain.at_most.unwrap() - 0.8).abs() < 0.01, "{:?}", found[0].told.gain);
+        assert_eq!(found[0].told.or_else.len(), 1);
+    }
+
+    #[test]
+    fn the_scheduler_that_is_loaded_may_be_the_cause() {
+        let mut world = world(4.0, 80.0, 5000);
+        world.scheduler = Some(("nng_test".into(), Arc::default()));
+        let found = found(world, 40, ID);
+        assert!(found[0].told.or_else[1].contains("scheduler nng_test"), "{:?}", found[0].told.or_else);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use numatop_ng::model::access::{
 };
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::disks::{DiskUse, DisksUsed};
+use numatop_ng::model::free_blocks::FreeBlocks;
 use numatop_ng::model::inputs::Inputs;
 use numatop_ng::model::interrupts::{DeviceInterrupts, Interrupts};
 use numatop_ng::model::sample::{
@@ -23,6 +24,7 @@ use numatop_ng::model::sample::{
     MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure,
     Resident, Sample, SelfUsage, Slot, TaskRaw, VmStat,
 };
+use numatop_ng::model::scheduler::SchedExt;
 use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 use numatop_ng::model::units::NodeId;
 use proptest::collection::{btree_map, vec};
@@ -104,6 +106,25 @@ fn machine() -> impl Strategy<Value = MachineRaw> {
 /// Use of one disk.
 fn used(bytes: u64, requests: u64) -> DisksUsed {
     [("0000:3b:00.0".to_owned(), DiskUse { bytes, requests })].into()
+}
+
+/// Free memory and a scheduler.
+fn inputs() -> impl Strategy<Value = Inputs> {
+    // An absent number is written as the one after the largest.
+    let amount = || option::of(0..u64::MAX);
+    let nodes = btree_map(0..1024u32, (vec(any::<u64>(), 0..12), any::<u64>(), amount()), 0..4);
+    let scheduler = option::of(("[a-z_]{1,9}", any::<Option<bool>>(), amount()));
+    (nodes, scheduler).prop_map(|(nodes, scheduler)| {
+        let mut inputs = Inputs::default();
+        for (node, (by_order, page_bytes, huge_bytes)) in nodes {
+            let free = FreeBlocks { by_order, page_bytes, huge_bytes };
+            Arc::make_mut(&mut inputs.free_blocks).insert(NodeId(node), Arc::new(free));
+        }
+        if let Some((name, switch_all, rejected)) = scheduler {
+            inputs.schedulers = Arc::new([(name, Arc::new(SchedExt { switch_all, rejected }))].into());
+        }
+        inputs
+    })
 }
 
 fn counters_before() -> impl Strategy<Value = GroupCounters> {
@@ -472,7 +493,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
         (
             btree_map(0..5u64, limits(), 0..4),
             btree_map(0..5u64, placement(), 0..4),
-            interrupts(),
+            (interrupts(), inputs()),
             proptest::option::of(stacks()),
             proptest::option::of(memory_uses()),
             btree_map(any::<(u32, u64)>(), "[a-z -]{0,40}".prop_map(Arc::from), 0..4),
@@ -487,7 +508,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 exit_lost_ns,
                 names,
                 notes,
-                (groups, placement, interrupts, hot, memory_use, command_lines),
+                (groups, placement, (interrupts, inputs), hot, memory_use, command_lines),
             ),
         )| {
             if sorted {
@@ -506,7 +527,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 machine,
                 flows,
                 page_flows,
-                inputs: Inputs { interrupts: Arc::new(interrupts) },
+                inputs: Inputs { interrupts: Arc::new(interrupts), ..inputs },
                 lost,
                 exit_lost_ns,
                 own: SelfUsage { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },

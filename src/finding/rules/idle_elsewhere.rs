@@ -1,5 +1,7 @@
 //! A process waits for CPUs of its node while another node idles.
 
+use std::iter;
+
 use super::super::fit::fits;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{comm, number, pct, sentence};
@@ -167,10 +169,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         },
         commands,
         undo,
-        or_else: vec![
-            "The scheduler keeps it: nodes farther than 30 are not balanced when tasks wake; or its threads have an affinity \
+        or_else: iter::once("The scheduler keeps it: nodes farther than 30 are not balanced when tasks wake; or its threads have an affinity \
              of their own (look at cpus_allowed of its threads)."
-                .to_owned(),
-        ],
+                .to_owned()).chain(view.or_else_scheduler()).collect(),
     }
 }

@@ -1,6 +1,7 @@
 //! Subjects that are bound to one node wait for its CPUs while another node idles.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use super::super::fit::{cpu_room, fits};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
@@ -237,9 +238,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         }],
         stop: super::watermark_stop(view, &Subject::Node(other)),
         risk: format!("Node {other} has less room for others. {RISK_OF_MOVE}"),
-        or_else: vec![format!(
+        or_else: iter::once(format!(
             "Node {other} is kept free for maintenance or for peaks: its cpu_pct is {} now.",
             pct(load)
-        )],
+        ))
+        .chain(view.or_else_scheduler())
+        .collect(),
     }
 }

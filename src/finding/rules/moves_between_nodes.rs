@@ -1,5 +1,7 @@
 //! Threads move from node to node so often that their caches are cold.
 
+use std::iter;
+
 use super::super::gain::{Arithmetic, Gain};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{comm, number, sentence};
@@ -70,10 +72,12 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             how: Some(Arithmetic::Moves { per_s: moves }),
             ..Gain::default()
         },
-        or_else: vec![format!(
+        or_else: iter::once(format!(
             "It sleeps often and shortly, or has more threads than a node has CPUs: switches_per_s is {}.",
             number(seen.evidence[1].value)
-        )],
+        ))
+        .chain(view.or_else_scheduler())
+        .collect(),
         ..Told::default()
     }
 }

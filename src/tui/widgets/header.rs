@@ -164,7 +164,8 @@ fn of_machine(snapshot: &Snapshot) -> Vec<String> {
         total => format!("swap {} of {}", bytes(total.saturating_sub(free) as f64), bytes(total as f64)),
     });
     let up = (snapshot.boot_ns > 0).then(|| format!("up {}", length(snapshot.boot_ns)));
-    load.into_iter().chain(swap).chain(up).collect()
+    let scheduler = snapshot.scheduler().map(|(name, _)| format!("scheduler {name}"));
+    scheduler.into_iter().chain(load).chain(swap).chain(up).collect()
 }
 
 /// `node 0  CPU ####....  42.0%  MEM ####==..  free 33M of 128G`

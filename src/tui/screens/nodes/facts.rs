@@ -6,9 +6,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::metric::format::short;
+use crate::metric::free_blocks;
 use crate::metric::host::{self, HostMetric};
 use crate::metric::matrix;
 use crate::metric::node;
+use crate::metric::since_boot;
 use crate::metric::{Metric, Unit, Value};
 use crate::model::interrupts::DeviceInterrupts;
 use crate::model::topology::{self, Device, Topology, format_cpulist};
@@ -33,6 +35,18 @@ const PAGES: [Named; 6] = [
     ("interleave", &node::INTERLEAVE_HIT_PER_S),
     ("local", &node::LOCAL_NODE_PER_S),
     ("other", &node::OTHER_NODE_PER_S),
+];
+const SINCE_BOOT: [Named; 6] = [
+    ("hit", &since_boot::NUMA_HIT),
+    ("miss", &since_boot::NUMA_MISS),
+    ("foreign", &since_boot::NUMA_FOREIGN),
+    ("interleave", &since_boot::INTERLEAVE_HIT),
+    ("local", &since_boot::LOCAL_NODE),
+    ("other", &since_boot::OTHER_NODE),
+];
+const FREE: [Named; 2] = [
+    ("% in huge pages", &free_blocks::HUGE_FREE_PCT),
+    ("blocks by order", &free_blocks::FREE_BLOCKS_BY_ORDER),
 ];
 const ACCESSES: [Named; 2] = [("local", &node::LMA_PER_S), ("remote", &node::RMA_PER_S)];
 const RECLAIM: [Named; 3] = [
@@ -60,6 +74,8 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("caches", caches(topology, facts)),
         ("no node", devices(snapshot, &topology.unplaced_devices)),
         ("offline", offline(topology)),
+        ("free", values(&FREE, node, snapshot)),
+        ("pages", format!("since boot: {}", values(&SINCE_BOOT, node, snapshot))),
     ];
     let title = format!("Node {id}");
     Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(&title, theme.style(Role::Title));

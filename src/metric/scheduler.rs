@@ -1,0 +1,44 @@
+//! The metrics of the sched_ext scheduler that is loaded.
+
+use super::host::HostMetric;
+use super::{Value, no};
+use crate::model::facility::Facility;
+use crate::model::sample::{Missing, Reading};
+use crate::model::scheduler::SchedExt;
+use crate::snapshot::Snapshot;
+
+pub const NAME: HostMetric = HostMetric {
+    id: "sched_ext",
+    title: "SCHEDULER",
+    help: "Name of the sched_ext scheduler that is loaded: a BPF program that says where tasks run.",
+    value: |snapshot| of(snapshot).map(|(name, _)| Value::Text(name.to_owned())),
+    share_of_time: None,
+    needs: &[Facility::SchedExt],
+};
+
+pub const SWITCH_ALL: HostMetric = HostMetric {
+    id: "sched_ext_switch_all",
+    title: "SCXALL",
+    help: "1 where the sched_ext scheduler has all tasks of normal policies, 0 where it has only those of policy SCHED_EXT.",
+    value: |snapshot| number(snapshot, |scheduler| scheduler.switch_all.map(u64::from)),
+    share_of_time: None,
+    needs: &[Facility::SchedExt],
+};
+
+pub const REJECTED: HostMetric = HostMetric {
+    id: "sched_ext_nr_rejected",
+    title: "SCXREJECT",
+    help: "Tasks that the sched_ext scheduler refused since it was loaded: the kernel's own scheduler has them.",
+    value: |snapshot| number(snapshot, |scheduler| scheduler.rejected),
+    share_of_time: None,
+    needs: &[Facility::SchedExt],
+};
+
+fn of(snapshot: &Snapshot) -> Reading<(&str, &SchedExt)> {
+    snapshot.scheduler().ok_or_else(|| no("no sched_ext scheduler is loaded"))
+}
+
+fn number(snapshot: &Snapshot, of_it: fn(&SchedExt) -> Option<u64>) -> Reading<Value> {
+    let number = of_it(of(snapshot)?.1);
+    number.map(Value::U64).ok_or_else(|| Missing::Unsupported("/sys/kernel/sched_ext does not say".into()))
+}
