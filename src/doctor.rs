@@ -107,8 +107,6 @@ impl Report {
         let tested = findings::tested(&stored::trust(Path::new("/")));
         let counters = report.sections.iter_mut().find(|section| section.title == findings::COUNTERS);
         counters.into_iter().for_each(|section| section.findings.extend(tested.clone()));
-        let undescribed = host_root.and_then(|host| Roots::new(Path::new("/"), host).undescribed());
-        report.caveats.extend(undescribed.map(|say| Caveat { about: "host root", say, advice: Vec::new() }));
         report
     }
 

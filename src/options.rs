@@ -151,9 +151,11 @@ fn host_name(measure: &MeasureArgs, environment: Option<String>) -> Option<Strin
 /// It is no directory.
 pub fn host_root(args: &HostArgs) -> Result<Option<PathBuf>, BadValue> {
     let read = |path: &PathBuf| {
-        roots::of_host(path).map_err(|error| {
+        let root = roots::of_host(path).map_err(|error| {
             bad("--host-root", format!("{}: {error}", crate::text::clean_str(&path.to_string_lossy())))
-        })
+        })?;
+        roots::check_copy(&root).map_err(|why| bad("--host-root", crate::text::clean_str(&why)))?;
+        Ok(root)
     };
     args.host_root.as_ref().map(read).transpose()
 }
@@ -169,7 +171,7 @@ pub fn user_names(measure: &MeasureArgs) -> Result<BTreeMap<u32, String>, BadVal
 fn no_user(user: &str, host_root: &Path) -> String {
     let user = crate::text::clean_str(user);
     if host_root == Path::new("/") {
-        return format!("no user '{user}': neither /etc/passwd nor getent(1) has one");
+        return format!("no user '{user}': neither /etc/passwd nor getent(1) has one within three seconds");
     }
     let file = host_root.join("etc/passwd");
     format!(

@@ -282,7 +282,7 @@ pub(super) struct SharedMaps<'a> {
 }
 
 fn ring_bytes(cpus: u32) -> u32 {
-    (cpus.saturating_mul(RING_PER_CPU)).next_power_of_two().clamp(RING_MIN, RING_MAX)
+    cpus.saturating_mul(RING_PER_CPU).min(RING_MAX).next_power_of_two().clamp(RING_MIN, RING_MAX)
 }
 
 #[cfg(test)]

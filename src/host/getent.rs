@@ -15,8 +15,8 @@ use super::users;
 const PROGRAM: &str = "/usr/bin/getent";
 /// A directory service that answers later costs names.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Users of one question: its answer fits into a pipe.
-const AT_ONCE: usize = 100;
+/// Users of one question: its answer fits into a pipe, and a slow service has time for all of them.
+const AT_ONCE: usize = 16;
 /// Users that are asked about in all. Ids of containers have no names, and there are as many as one likes.
 const ASKED_MAX: usize = 1000;
 /// Processes that did not end in time: with so many nothing is asked.
@@ -28,8 +28,16 @@ pub struct Getent {
     program: PathBuf,
     asked: BTreeSet<u32>,
     wanted: BTreeSet<u32>,
-    running: Option<(Child, Instant)>,
+    running: Option<Running>,
     left: Vec<Child>,
+}
+
+/// A question, the users whose names it asks for, and its start.
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    uids: BTreeSet<u32>,
+    began: Instant,
 }
 
 impl Default for Getent {
@@ -53,34 +61,39 @@ impl Getent {
     /// Names that have come since the last call. Never waits.
     pub fn come(&mut self) -> BTreeMap<u32, String> {
         let mut names = BTreeMap::new();
-        if let Some((mut child, began)) = self.running.take() {
-            match child.try_wait() {
-                Ok(Some(_)) => names = answer(&mut child),
-                Ok(None) if began.elapsed() < PATIENCE => self.running = Some((child, began)),
+        if let Some(mut running) = self.running.take() {
+            match running.child.try_wait() {
+                Ok(Some(_)) => {
+                    names = answer(&mut running.child);
+                    // A service that names others is not believed.
+                    names.retain(|uid, _| running.uids.contains(uid));
+                }
+                Ok(None) if running.began.elapsed() < PATIENCE => self.running = Some(running),
                 Ok(None) => {
-                    let _ = child.kill();
-                    self.left.push(child);
+                    let _ = running.child.kill();
+                    self.left.push(running.child);
                 }
                 Err(_) => {}
             }
         }
         self.left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         if self.running.is_none() && !self.wanted.is_empty() && self.left.len() < LEFT_MAX {
-            let uids: Vec<u32> = self.wanted.iter().copied().take(AT_ONCE).collect();
+            let uids: BTreeSet<u32> = self.wanted.iter().copied().take(AT_ONCE).collect();
             self.wanted.retain(|uid| !uids.contains(uid));
             let keys: Vec<String> = uids.iter().map(ToString::to_string).collect();
-            self.running = start(&self.program, &keys).map(|child| (child, Instant::now()));
+            let child = start(&self.program, &keys);
+            self.running = child.map(|child| Running { child, uids, began: Instant::now() });
         }
         names
     }
 
-    /// The id of the user with this name; waits three seconds at most.
+    /// The id of the user with this name, which the service may spell otherwise (`ada@corp.example`); waits three seconds at most.
     pub fn id_of(&self, name: &str) -> Option<u32> {
         let began = Instant::now();
         let mut child = start(&self.program, &[name.to_owned()])?;
         while began.elapsed() < PATIENCE {
             if child.try_wait().ok()?.is_some() {
-                return users::resolve(name, &answer(&mut child));
+                return answer(&mut child).into_keys().next();
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -91,8 +104,8 @@ impl Getent {
 
 impl Drop for Getent {
     fn drop(&mut self) {
-        for child in self.running.iter_mut().map(|(child, _)| child) {
-            let _ = child.kill();
+        if let Some(running) = &mut self.running {
+            let _ = running.child.kill();
         }
     }
 }
@@ -122,7 +135,7 @@ fn answer(child: &mut Child) -> BTreeMap<u32, String> {
         }
     }
     let mut names = users::parse(&String::from_utf8_lossy(&bytes));
-    names.retain(|_, name| crate::text::is_clean(name));
+    names.retain(|_, name| crate::text::is_clean(name) && !name.trim().is_empty());
     names
 }
 
@@ -171,7 +184,7 @@ mod tests {
     fn each_user_is_asked_about_once() {
         let script = Script::new(
             "once",
-            "echo \"$*\" >>\"${0%/*}/calls\"; echo 'ada:*:61234:100:Ada:/home/ada:/bin/sh'; exit 2",
+            "echo \"$*\" >>\"${0%/*}/calls\"; echo 'evil:x:0:0::/:'; echo ' :x:7:7::/:'; echo 'ada:*:61234:100:Ada:/home/ada:/bin/sh'; exit 2",
         );
         let mut getent = Getent::of(script.0.clone());
         for uid in [61234, 7, 61234] {
@@ -182,8 +195,14 @@ mod tests {
         getent.come();
         let calls = fs::read_to_string(script.0.with_file_name("calls")).unwrap();
         assert_eq!(calls, "passwd -- 7 61234\n");
-        assert_eq!(getent.id_of("ada"), Some(61234));
-        assert_eq!(getent.id_of("bob"), None);
+    }
+
+    #[test]
+    fn a_name_has_the_id_that_the_service_gives_it() {
+        let script =
+            Script::new("domain", "[ \"$3\" = Ada ] && echo 'ada@corp.example:*:61234:100::/:' || exit 2");
+        let getent = Getent::of(script.0.clone());
+        assert_eq!((getent.id_of("Ada"), getent.id_of("bob")), (Some(61234), None));
     }
 
     #[test]
@@ -194,7 +213,7 @@ mod tests {
         let began = Instant::now();
         assert!(getent.come().is_empty() && getent.come().is_empty());
         assert!(getent.running.is_some() && began.elapsed() < PATIENCE);
-        getent.running.as_mut().unwrap().1 -= PATIENCE;
+        getent.running.as_mut().unwrap().began -= PATIENCE;
         assert!(getent.come().is_empty() && getent.running.is_none(), "it is ended");
     }
 

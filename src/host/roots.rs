@@ -4,7 +4,8 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
@@ -75,6 +76,85 @@ pub fn of_host(path: &Path) -> io::Result<PathBuf> {
     if root.is_dir() { Ok(root) } else { Err(io::Error::from(io::ErrorKind::NotADirectory)) }
 }
 
+/// Entries of a copied tree, and bytes of one of its files: real ones have some 50,000, and 4 KiB.
+const ENTRIES_MAX: usize = 500_000;
+const FILE_MAX: u64 = 4 << 20;
+/// Bytes of the list of users.
+const PASSWD_MAX: u64 = 64 << 20;
+
+/// sysfs and procfs (statfs(2)): the kernel makes their files.
+const OF_KERNEL: [u32; 2] = [0x6265_6572, 0x9fa0];
+
+/// Refuses a copy of a machine's files that has something which no machine has there: pipes and devices, files without end, links
+/// that lead out of it. Mounted sysfs and procfs are not looked at.
+///
+/// # Errors
+/// Names the file.
+pub fn check_copy(root: &Path) -> Result<(), String> {
+    for (file, most) in [("etc/passwd", PASSWD_MAX), ("etc/hostname", FILE_MAX)] {
+        if let Ok(meta) = fs::metadata(below(root, file)) {
+            check_file(&root.join(file), &meta, most)?;
+        }
+    }
+    let mut left = ENTRIES_MAX;
+    for part in ["sys", "proc"].map(|part| root.join(part)) {
+        let Ok(meta) = fs::symlink_metadata(&part) else { continue };
+        let of_kernel =
+            rustix::fs::statfs(&part).is_ok_and(|found| OF_KERNEL.contains(&(found.f_type as u32)));
+        if meta.is_symlink() {
+            check_link(root, &part)?;
+        } else if !of_kernel {
+            check_folder(root, &part, meta.dev(), &mut left)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_folder(root: &Path, folder: &Path, device: u64, left: &mut usize) -> Result<(), String> {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        *left = left.checked_sub(1).ok_or_else(|| format!("{} has too many files", root.display()))?;
+        // Processes of a copied /proc are not read.
+        let is_process = entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        if meta.is_symlink() {
+            check_link(root, &path)?;
+        } else if !meta.is_dir() {
+            check_file(&path, &meta, FILE_MAX)?;
+        } else if meta.dev() == device && !(is_process && folder.ends_with("proc")) {
+            check_folder(root, &path, device, left)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_file(path: &Path, meta: &fs::Metadata, most: u64) -> Result<(), String> {
+    match meta.is_file() {
+        true if meta.len() <= most => Ok(()),
+        true => Err(format!("{} has {} bytes, too many for such a file", path.display(), meta.len())),
+        false => Err(format!("{} is no regular file", path.display())),
+    }
+}
+
+/// A relative link stays below the root, whatever it names there.
+fn check_link(root: &Path, path: &Path) -> Result<(), String> {
+    let outside = || format!("{} is a link that leads out of {}", path.display(), root.display());
+    let target = fs::read_link(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut depth = path.strip_prefix(root).map_or(0, |below| below.components().count() as i64) - 1;
+    for part in target.components() {
+        depth += match part {
+            Component::Normal(_) => 1,
+            Component::ParentDir => -1,
+            Component::CurDir => 0,
+            Component::RootDir | Component::Prefix(_) => return Err(outside()),
+        };
+        if depth < 0 {
+            return Err(outside());
+        }
+    }
+    Ok(())
+}
+
 /// The name that a host gives itself in `etc/hostname` below `root`; none where there is no such file, or nothing in it.
 pub fn host_name(root: &Path) -> Option<String> {
     let text = fs::read_to_string(below(root, "etc/hostname")).ok()?;
@@ -86,6 +166,7 @@ pub fn host_name(root: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
     use std::os::unix::fs::symlink;
 
     /// A directory of a test's own, removed at its end.
@@ -132,6 +213,36 @@ mod tests {
         assert_eq!(name("# comment\n\n db-7 \nother\n").as_deref(), Some("db-7"));
         assert_eq!(name("\n"), None);
         assert_eq!(host_name(Path::new("/nonexistent")), None);
+    }
+
+    #[test]
+    fn a_copy_has_what_a_machine_has_and_nothing_else() {
+        let host = Host::new("copy");
+        let root = host.0.as_path();
+        fs::create_dir_all(root.join("sys/devices/system/cpu/cpu0")).unwrap();
+        fs::create_dir_all(root.join("proc/17")).unwrap();
+        fs::write(root.join("proc/stat"), "cpu 1\n").unwrap();
+        symlink("../cpu0", root.join("sys/devices/system/cpu/cpu0/itself")).unwrap();
+        symlink("/etc", root.join("proc/17/cwd")).unwrap();
+        assert_eq!(check_copy(root), Ok(()));
+        assert_eq!(check_copy(Path::new("/")), Ok(()), "the kernel's own");
+        let refused = |make: &dyn Fn(&Path), path: &str| {
+            make(&root.join(path));
+            let why = check_copy(root).unwrap_err();
+            fs::remove_file(root.join(path)).unwrap();
+            assert!(why.contains(path), "{why}");
+            why
+        };
+        let pipe = |path: &Path| rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert!(refused(&pipe, "proc/vmstat").ends_with("is no regular file"));
+        assert!(refused(&pipe, "etc/hostname").ends_with("is no regular file"));
+        let endless = |path: &Path| fs::File::create(path).unwrap().set_len(FILE_MAX + 1).unwrap();
+        assert!(refused(&endless, "sys/devices/system/cpu/online").contains("too many"));
+        for target in ["/sys/devices/system/cpu", "../../../../../etc", "/dev/zero"] {
+            assert!(
+                refused(&|path| symlink(target, path).unwrap(), "sys/devices/node").contains("leads out")
+            );
+        }
     }
 
     #[test]

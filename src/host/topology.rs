@@ -17,7 +17,7 @@ use anyhow::Result;
 pub use self::devices::IrqCounts;
 pub use self::devices::pci_address;
 use self::sysfs::Root;
-use crate::model::topology::{Device, Topology};
+use crate::model::topology::{Device, Topology, format_cpulist, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
 
 impl Topology {
@@ -53,6 +53,21 @@ impl Topology {
     /// Whether a CPU says of itself that it is online; false where it does not say.
     pub fn is_online(root: &Path, cpu: CpuId) -> bool {
         cpus::is_online(&Root(root), cpu.0).unwrap_or(false)
+    }
+
+    /// The difference, in words, between online CPUs of this topology and those of the running kernel; `None` where they are the same.
+    /// Files of another machine say nothing about tasks of this one.
+    pub fn differs_from_kernel(&self) -> Option<String> {
+        let own = Path::new("/");
+        let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+        let possible = parse_cpulist(possible.trim()).ok()?;
+        let ours: Vec<u32> =
+            possible.into_iter().filter(|cpu| Topology::is_online(own, CpuId(*cpu))).collect();
+        let theirs: Vec<u32> = self.online_cpus().map(|cpu| cpu.id.0).collect();
+        (ours != theirs).then(|| {
+            let list = |cpus: Vec<u32>| format_cpulist(cpus.into_iter());
+            format!("its CPUs are {}, those of this kernel {}", list(theirs), list(ours))
+        })
     }
 
     /// The nodes whose CPUs handle the interrupts of a device now; see [`Device::irq_nodes`].

@@ -49,12 +49,11 @@ const fn set(
 
 pub const PLACE: Metric<CpuSet> = Metric {
     order: Order::Ascending,
-    ..set("place", "PLACE", 10, Unit::Text, "Socket, or L3 domain by its number.", |set, _| {
-        let kind = match set.kind {
-            SetKind::Socket => "socket",
-            SetKind::Llc => "L3",
-        };
-        Ok(Value::Text(format!("{kind} {}", set.id)))
+    ..set("place", "PLACE", 10, Unit::Text, "Socket, or last-level cache (L3) by its number.", |set, _| {
+        Ok(Value::Text(match (set.kind, set.llc_level) {
+            (SetKind::Socket, _) => format!("socket {}", set.id),
+            (SetKind::Llc, level) => format!("L{} {}", level.unwrap_or(3), set.id),
+        }))
     })
 };
 
@@ -85,11 +84,13 @@ pub const CORES: Metric<CpuSet> =
     });
 
 pub const LLC_SIZE_BYTES: Metric<CpuSet> =
-    set("llc_size_bytes", "L3 SIZE", 7, Unit::Bytes, "Size of the L3 cache, from sysfs.", |set, _| match set
-        .kind
-    {
-        SetKind::Llc => set.llc_size_bytes.map(Value::U64).ok_or_else(|| no("sysfs does not tell the size")),
-        SetKind::Socket => Err(no("a socket may have several L3 caches")),
+    set("llc_size_bytes", "LLC", 7, Unit::Bytes, "Size of the last-level cache, from sysfs.", |set, _| {
+        match set.kind {
+            SetKind::Llc => {
+                set.llc_size_bytes.map(Value::U64).ok_or_else(|| no("sysfs does not tell the size"))
+            }
+            SetKind::Socket => Err(no("a socket may have several L3 caches")),
+        }
     });
 
 fn of_cpus(ns: u64, set: &CpuSet, snapshot: &Snapshot) -> Reading<Value> {

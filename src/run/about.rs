@@ -4,12 +4,13 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::{print, terminal_width};
 use crate::calibrate::store::{self, Wanted};
 use crate::cli::{Document, Listing, ReportFormat};
 use crate::collect::nodes::NodeReader;
+use crate::host::roots::Roots;
 use crate::list::{events, findings, metrics};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
@@ -18,6 +19,17 @@ use crate::tui::input::keymap::KEYS;
 use crate::{doctor, list, options};
 
 pub(super) fn doctor(format: ReportFormat, all: bool, host_root: Option<&Path>) -> Result<ExitCode> {
+    if let Some(root) = host_root {
+        let name = crate::text::clean_str(&root.to_string_lossy());
+        // Probes are tried on this kernel.
+        ensure!(
+            Roots::new(Path::new("/"), root).machine == root,
+            "{name} has no sys/devices/system/cpu and proc/stat (--host-root)"
+        );
+        if let Some(why) = Topology::read(root)?.differs_from_kernel() {
+            bail!("{name} is another machine: {why}; topology --host-root shows it");
+        }
+    }
     let report = doctor::Report::gather(host_root);
     match format {
         ReportFormat::Text => print(&doctor::render_text(&report, terminal_width(), all), Form::Text)?,

@@ -29,7 +29,8 @@ pub struct CpuSet {
     pub nodes: Vec<u32>,
     /// Sockets of its CPUs, ascending; empty where sysfs names none.
     pub sockets: Vec<u32>,
-    /// The L3 cache of a domain, where sysfs tells.
+    /// Level and size of the cache of a domain, where sysfs tells.
+    pub llc_level: Option<u32>,
     pub llc_size_bytes: Option<u64>,
     /// On-CPU time of everything but idle, and time in interrupts, ns.
     pub busy_ns: u64,
@@ -93,6 +94,7 @@ fn set(
         cores: cores.len() as u32,
         nodes: nodes.into_iter().collect(),
         sockets: sockets.into_iter().collect(),
+        llc_level: llc.and_then(|llc| llc.level),
         llc_size_bytes: llc.and_then(|llc| llc.size_bytes),
         busy_ns: 0,
         irq_ns: 0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::accesses::Accesses;
 use super::events::Fresh;
@@ -65,6 +65,11 @@ impl LiveSource {
             .into_known()
             .map_err(anyhow::Error::msg)
             .context("reading the topology")?;
+        if let Some(root) = &options.host_root
+            && let Some(why) = topology.differs_from_kernel()
+        {
+            bail!(foreign(root, why));
+        }
         let hierarchy = options.hierarchy.clone().unwrap_or_else(|| check.cgroups.clone());
         let limit =
             rlimit::raise_open_files(files::needed(SLOTS as u64 + SAMPLERS, topology.possible_cpus.into()));
@@ -161,6 +166,21 @@ impl LiveSource {
         };
         source.say_missing();
         Ok(source)
+    }
+}
+
+/// Files of another machine say nothing about tasks of this kernel.
+fn foreign(root: &Path, why: String) -> Refusal {
+    let root = crate::text::clean_str(&root.to_string_lossy());
+    Refusal {
+        exit: Exit::Usage,
+        what: format!("--host-root: {root} is another machine"),
+        why: Some(why),
+        said: None,
+        advice: vec![Advice::command(
+            "to see its nodes, CPUs and caches",
+            "numatop-ng topology --host-root DIR",
+        )],
     }
 }
 

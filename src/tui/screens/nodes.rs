@@ -228,7 +228,11 @@ impl Screen for Nodes {
     fn arrange(&mut self, state: &State, height: usize) {
         if let Some(snapshot) = state.snapshot() {
             self.list.arrange(snapshot, height, |_| true, usize::MAX);
-            self.sets.arrange(snapshot, height, |_| true, usize::MAX);
+            // Caches that are the sockets would say the same twice.
+            let sockets = || snapshot.cpu_sets.iter().filter(|set| set.kind == SetKind::Socket);
+            let is_new =
+                |set: &CpuSet| set.kind == SetKind::Socket || sockets().all(|socket| socket.cpus != set.cpus);
+            self.sets.arrange(snapshot, height, is_new, usize::MAX);
         }
     }
 
