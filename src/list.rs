@@ -4,4 +4,5 @@ pub mod events;
 pub mod findings;
 pub mod measured;
 pub mod metrics;
+pub mod tiers;
 pub mod topology;

@@ -38,6 +38,7 @@ pub mod scheduler;
 pub mod since_boot;
 pub mod smt;
 pub mod task;
+pub mod tiers;
 
 use serde_json::json;
 

@@ -25,6 +25,7 @@ pub mod share;
 pub mod slots;
 pub mod stacks;
 pub mod task;
+pub mod tiers;
 pub mod topology;
 pub mod units;
 pub mod wire;

@@ -3,6 +3,7 @@
 mod free_blocks;
 mod interrupts;
 mod scheduler;
+pub mod tiers;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use self::free_blocks::Buddies;
 use self::interrupts::Devices;
 use self::scheduler::Scheduler;
+use self::tiers::Tiers;
 use super::reasons::Reasons;
 use crate::metric::needs::Demand;
 use crate::model::facility::Facility;
@@ -27,6 +29,8 @@ fn all() -> Vec<Turn> {
         // Headers name it.
         Turn { always: true, ..turn(Facility::SchedExt, Duration::ZERO, 99, Scheduler) },
         turn(Facility::FreeBlocks, Duration::ZERO, 99, Buddies::default()),
+        // Rates are over the interval, so that counts are read with each sample.
+        turn(Facility::MemoryTiers, Duration::ZERO, 0, Tiers::default()),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::disks::Disks;
 use crate::host::cgroups::{Hierarchy, mounts};
@@ -13,6 +13,7 @@ use crate::host::pressure;
 use crate::host::roots::Roots;
 use crate::model::cgroup_path;
 use crate::model::sample::{GroupRaw, Missing, Pressure, Reading};
+use crate::model::tiers::TierPages;
 
 /// Bytes of a file read at most; memory.numa_stat of a machine with a thousand nodes fits.
 const READ_MAX: u64 = 1 << 20;
@@ -46,6 +47,8 @@ pub struct LimitReader {
     v1: BTreeMap<String, PathBuf>,
     page_size: u64,
     disks: Disks,
+    /// Memory is of several tiers: without, memory.stat of groups is not read, which takes the kernel a while.
+    tiered: bool,
 }
 
 impl LimitReader {
@@ -59,7 +62,8 @@ impl LimitReader {
                 v1.entry(controller).or_insert_with(|| mount.at.clone());
             }
         }
-        LimitReader { v2, v1, page_size, disks: Disks::new(roots.machine) }
+        let tiered = has_tiers(roots.machine);
+        LimitReader { v2, v1, page_size, disks: Disks::new(roots.machine), tiered }
     }
 
     /// The readings of the cgroup at `path`. `before` is the reading before this one; settings of the group are taken from there
@@ -111,6 +115,10 @@ impl LimitReader {
             memory_max_events: named(&events, "memory.events", "max")
                 .and_then(|at_limit| Ok(at_limit.saturating_add(named(&events, "memory.events", "high")?))),
             oom_events: named(&events, "memory.events", "oom"),
+            tier_pages: match self.tiered {
+                true => text("memory.stat").map(|text| TierPages::parse(&text)),
+                false => Err(Missing::NotCollected("all memory of the machine is of one tier".into())),
+            },
             counters_before: None,
             disks: text("io.stat").map(|text| self.disks.used(&text)),
             disks_before: None,
@@ -169,6 +177,7 @@ impl LimitReader {
             pressure: Err(Missing::Unsupported("cgroup v1 has no pressure files".into())),
             memory_max_events: number("memory", "memory.failcnt").map(|count| count as u64),
             oom_events: Err(Missing::Unsupported("cgroup v1 does not count them by group".into())),
+            tier_pages: Err(Missing::Unsupported("cgroup v1 does not count them by group".into())),
             counters_before: None,
             disks: Err(Missing::Unsupported("cgroup v1 has no io.stat".into())),
             disks_before: None,
@@ -218,6 +227,13 @@ impl LimitReader {
         };
         Some(read())
     }
+}
+
+/// Whether the memory of the machine below `root` is of several tiers.
+fn has_tiers(root: &Path) -> bool {
+    let entries = std::fs::read_dir(root.join("sys/devices/virtual/memory_tiering"));
+    let tiers = entries.into_iter().flatten().flatten();
+    tiers.filter(|entry| entry.file_name().as_bytes().starts_with(b"memory_tier")).count() > 1
 }
 
 fn missing(file: &str, error: &io::Error) -> Missing {
@@ -316,7 +332,6 @@ fn without_shared(files: BTreeMap<u32, u64>, shared: u64, cache: u64) -> BTreeMa
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::path::Path;
 
     #[test]
     fn quotas_are_thousandths_of_a_cpu() {
@@ -358,8 +373,13 @@ mod tests {
             write(&format!("{group}memory.kmem.usage_in_bytes"), kernel);
         }
         let v1 = [("memory".to_string(), dir.clone())].into();
-        let reader =
-            LimitReader { v2: None, v1, page_size: 4096, disks: Disks::new(Path::new("/nonexistent")) };
+        let reader = LimitReader {
+            v2: None,
+            v1,
+            page_size: 4096,
+            disks: Disks::new(Path::new("/nonexistent")),
+            tiered: false,
+        };
         let bytes = |path: &str| reader.read(path, 0, None, false).mem_bytes;
         assert_eq!(
             (bytes("/"), bytes("/web")),
@@ -383,7 +403,9 @@ mod tests {
             v1: BTreeMap::new(),
             page_size: 4096,
             disks: Disks::new(Path::new("/nonexistent")),
+            tiered: true,
         };
+        write("memory.stat", "anon 5\npgpromote_success 7\npgdemote_kswapd 2\npgdemote_direct 500\n");
         write("cpu.stat", "usage_usec 5\nnr_periods 40\nnr_throttled 10\nthrottled_usec 7\n");
         write("memory.events", "low 0\nhigh 2\nmax 3\noom 1\noom_kill 1\n");
         let first = reader.read("/web", 1_000, None, false);
@@ -394,6 +416,8 @@ mod tests {
         assert_eq!((&first.memory_max_events, &first.oom_events), (&Ok(5), &Ok(1)));
         assert_eq!(first.pressure, Err(Missing::Unsupported("the cgroup has no pressure file".into())));
         assert_eq!(first.counters_before, None);
+        let moved = first.tier_pages.clone().unwrap();
+        assert_eq!((moved.promoted, moved.demoted), (Some(7), Some(502)));
 
         write("cpu.max", "50000 100000\n");
         let quota = |before: &GroupRaw, hold| reader.read("/web", 2_000, Some(before), hold).cpu_quota_milli;
@@ -419,8 +443,14 @@ mod tests {
         write("cpu.stat", "nr_periods 40\nnr_throttled 10\nthrottled_time 7\n");
         write("memory.failcnt", "12\n");
         let v1 = ["cpu", "memory"].map(|controller| (controller.to_string(), dir.clone())).into();
-        let raw = LimitReader { v2: None, v1, page_size: 4096, disks: Disks::new(Path::new("/nonexistent")) }
-            .read("/web", 1_000, None, false);
+        let raw = LimitReader {
+            v2: None,
+            v1,
+            page_size: 4096,
+            disks: Disks::new(Path::new("/nonexistent")),
+            tiered: false,
+        }
+        .read("/web", 1_000, None, false);
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!((raw.periods, raw.throttled_periods, raw.throttled_ns), (Ok(40), Ok(10), Ok(7)));
         assert_eq!(

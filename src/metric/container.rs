@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::over::{Better, Over};
 use super::{
     Group, Metric, Order, Several, Traits, Unit, Value, balancing, disks, identity, interference, no,
-    page_migrations, pages, placement, pressure, smt, task,
+    page_migrations, pages, placement, pressure, smt, task, tiers,
 };
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
@@ -121,6 +121,8 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     disks::DISK_BYTES_PER_S,
     disks::DISK_REQUESTS_PER_S,
     disks::DISK_FAR_PCT,
+    tiers::CONTAINER_PROMOTED,
+    tiers::CONTAINER_DEMOTED,
     CPUS_ALLOWED,
     NODES_ALLOWED,
     SMT_SHARED_CPUS,

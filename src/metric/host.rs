@@ -1,7 +1,7 @@
 //! The metrics that are one for the whole machine, and of no row.
 
 use super::over::Better;
-use super::{Value, pressure, scheduler};
+use super::{Value, pressure, scheduler, tiers};
 use crate::model::facility::Facility;
 use crate::model::sample::{MachineRaw, Missing, Reading};
 use crate::snapshot::{Snapshot, Swapped};
@@ -34,7 +34,7 @@ impl HostMetric {
 }
 
 /// All of them, in the order in which lists show them.
-pub static HOST_METRICS: [HostMetric; 17] = [
+pub static HOST_METRICS: [HostMetric; 19] = [
     BUSY,
     IRQ,
     STEAL,
@@ -46,6 +46,8 @@ pub static HOST_METRICS: [HostMetric; 17] = [
     SWAPPINESS,
     ZONE_RECLAIM_MODE,
     NUMA_BALANCING,
+    tiers::DEMOTION_ENABLED,
+    tiers::PROMOTE_RATE_LIMIT,
     scheduler::NAME,
     scheduler::SWITCH_ALL,
     scheduler::REJECTED,

@@ -6,7 +6,8 @@ use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use crate::model::facility::Facility;
 use crate::model::sample::OTHERS_PID;
 use crate::model::sample::{MemPolicy, Missing};
-use crate::snapshot::Task;
+use crate::model::units::NodeId;
+use crate::snapshot::{Snapshot, Task};
 
 pub const POLICY: Metric<Task> = Metric {
     id: "mempolicy",
@@ -17,7 +18,7 @@ pub const POLICY: Metric<Task> = Metric {
     order: Order::Ascending,
     help: "Where it asks for new memory (set_mempolicy(2), numactl(8)), with nodes as in numa_maps: default is the node that \
            it runs on. Of the main thread of a process. Mappings may have policies of their own: see m in the details.",
-    value: |task, _| of(task).map(Value::Text),
+    value: |task, snapshot| Ok(Value::Text(of(task)? + &weights(task, snapshot))),
     over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::NodePages, Facility::MemPolicy]),
 };
@@ -35,6 +36,21 @@ pub fn of(task: &Task) -> Result<String, Missing> {
         return Err(no("each of them may have one of its own"));
     }
     Ok(describe(task.raw.mempolicy))
+}
+
+/// ` (0=3 2=1)`: pages in turn on each node of a policy of weighted interleaving, where they are known.
+fn weights(task: &Task, snapshot: &Snapshot) -> String {
+    const WEIGHTED_INTERLEAVE: u16 = 6;
+    let policy = task.raw.mempolicy;
+    let is_of_it = |node: &NodeId| policy.nodes.checked_shr(node.0).is_some_and(|bits| bits & 1 == 1);
+    let nodes = snapshot.inputs.tiers.iter().filter(|(node, _)| is_of_it(node));
+    let words: Vec<String> =
+        nodes.filter_map(|(node, tier)| Some(format!("{node}={}", tier.weight?))).collect();
+    if policy.mode != WEIGHTED_INTERLEAVE || words.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", words.join(" "))
+    }
 }
 
 /// As mpol_to_str() of the kernel's mm/mempolicy.c writes it.
@@ -63,6 +79,26 @@ mod tests {
     use super::*;
     use crate::model::sample::TaskRaw;
     use crate::record::columns::Row;
+
+    #[test]
+    fn weights_stand_behind_the_policy_that_uses_them() {
+        use crate::snapshot::{RowKind, derive};
+        let mut machine = crate::source::synthetic::demo_machine();
+        machine.tiers.get_mut(&NodeId(0)).unwrap().weight = Some(3);
+        machine.tiers.get_mut(&NodeId(3)).unwrap().weight = None;
+        let sample = machine.tick();
+        let snapshot = derive(&machine.host, None, &sample, RowKind::Processes);
+        let policy = |mode, nodes| {
+            let mempolicy = MemPolicy { mode, flags: 0, nodes };
+            let task = Task::new(Arc::new(TaskRaw { pid: 7, tid: 7, mempolicy, ..TaskRaw::zero() }));
+            (POLICY.value)(&task, &snapshot)
+        };
+        let text = |words: &str| Ok(Value::Text(words.into()));
+        assert_eq!(policy(6, 0b101), text("weighted interleave:0,2 (0=3 2=1)"));
+        assert_eq!(policy(3, 0b101), text("interleave:0,2"));
+        assert_eq!(policy(6, 0b1000), text("weighted interleave:3"), "no weight is known");
+        assert_eq!(policy(6, u64::MAX >> 60), text("weighted interleave:0-3 (0=3 1=1 2=1)"));
+    }
 
     #[test]
     fn a_task_that_ends_has_given_its_policy_back() {

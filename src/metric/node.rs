@@ -5,6 +5,7 @@ use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
 use crate::metric::host::NO_STEAL;
 use crate::metric::{
     balancing, counters, free_blocks, hardware, interrupts, on_cpus, page_migrations, placement, since_boot,
+    tiers,
 };
 use crate::model::event::Role;
 use crate::model::facility::Facility;
@@ -71,9 +72,15 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     balancing::NODE_HINT_REMOTE_PCT,
     page_migrations::PAGES_IN,
     page_migrations::PAGES_OUT,
+    tiers::TIER,
+    tiers::PROMOTED,
+    tiers::DEMOTED,
+    tiers::CANDIDATES,
     hardware::DISTANCE,
     hardware::LATENCY,
     hardware::BANDWIDTH,
+    tiers::FIRMWARE_LATENCY,
+    tiers::FIRMWARE_BANDWIDTH,
     hardware::DEVICES,
     interrupts::IRQS_PER_S,
     interrupts::DEVICE_IRQS_PER_S,

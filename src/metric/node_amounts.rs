@@ -2,9 +2,10 @@
 
 use super::located::Located;
 use super::node::*;
-use super::{Metric, balancing, counters, free_blocks, page_migrations};
+use super::{Metric, balancing, counters, free_blocks, page_migrations, tiers};
 use crate::model::event::Role;
 use crate::model::sample::NodeRaw;
+use crate::model::tiers::TierPages;
 use crate::snapshot::{Node, Snapshot};
 
 /// Seconds of a nanosecond.
@@ -127,6 +128,10 @@ fn rma(now: NodeNow<'_>) -> Option<f64> {
     counters::rma(&now.node.slots, now.snapshot).ok()
 }
 
+fn moved(now: NodeNow<'_>, pages: fn(&TierPages) -> Option<u64>) -> Option<Number> {
+    now.node.tier_pages.as_ref().and_then(pages).map(Number::Whole)
+}
+
 fn huge_free(now: NodeNow<'_>) -> Option<Number> {
     free_blocks::of(now.node, now.snapshot).ok()?.huge_bytes_free().map(Number::Scaled)
 }
@@ -207,6 +212,10 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     of!(pages_out), column "pages_out" of page_migrations::PAGES_OUT;
     huge_free, column "free_huge_bytes" of free_blocks::HUGE_FREE_PCT,
         family Level => "numatop_node_memory_free_huge_bytes" "Free memory in blocks of a transparent huge page or more.";
+    |now| moved(now, |pages| pages.promoted), column "promoted_pages" of tiers::PROMOTED,
+        family Sum(1.0) => "numatop_node_promoted_pages" "Pages that came from a slower memory tier.";
+    |now| moved(now, |pages| pages.demoted), column "demoted_pages" of tiers::DEMOTED,
+        family Sum(1.0) => "numatop_node_demoted_pages" "Pages that left for a slower memory tier.";
 };
 
 #[cfg(test)]

@@ -74,6 +74,8 @@ pub enum Facility {
     FilePages,
     /// Allocations of each node, as numastat(8) shows them, and memory policies: both come with CONFIG_NUMA.
     NodePages,
+    /// Memory tiers of nodes, and pages that move between them.
+    MemoryTiers,
     /// Pages freed on each node, and by whom.
     Reclaim,
     /// Watermarks of each node.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::disks::DisksUsed;
 use super::machine::Pressure;
 use super::sample::{Missing, Reading};
+use super::tiers::TierPages;
 
 /// Input that the kernel takes in `memory.reclaim` of a cgroup v2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +62,9 @@ pub struct GroupRaw {
     /// Times an allocation failed at that limit, cumulative (`oom` of memory.events).
     #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
     pub oom_events: Reading<u64>,
+    /// Pages that moved between memory tiers, it and all below, cumulative (memory.stat of cgroup v2).
+    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
+    pub tier_pages: Reading<TierPages>,
     /// The counters of the reading before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters_before: Option<GroupCounters>,
@@ -91,6 +95,7 @@ impl Default for GroupRaw {
             pressure: not_kept(),
             memory_max_events: not_kept(),
             oom_events: not_kept(),
+            tier_pages: not_kept(),
             counters_before: None,
             disks: not_kept(),
             disks_before: None,
@@ -119,6 +124,9 @@ pub struct GroupCounters {
     /// See [`GroupRaw::oom_events`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oom_events: Option<u64>,
+    /// See [`GroupRaw::tier_pages`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier_pages: Option<TierPages>,
 }
 
 impl GroupRaw {
@@ -131,6 +139,7 @@ impl GroupRaw {
             pressure: self.pressure.clone().ok(),
             memory_max_events: self.memory_max_events.clone().ok(),
             oom_events: self.oom_events.clone().ok(),
+            tier_pages: self.tier_pages.clone().ok(),
         }
     }
 }

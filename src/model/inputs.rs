@@ -9,10 +9,11 @@ use super::facility::Facility;
 use super::free_blocks::FreeBlocks;
 use super::interrupts::DeviceInterrupts;
 use super::scheduler::SchedExt;
+use super::tiers::{NodeTier, TierPages};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of recordings and stays
-/// for ever, as the name does; 30 is the next one. The facility is missing in recordings without it.
+/// for ever, as the name does; 33 is the next one. The facility is missing in recordings without it.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
         /// The last reading of each part, shared between samples as long as it is the same.
@@ -43,6 +44,12 @@ inputs! {
     free_blocks: NodeId => FreeBlocks = 28, Facility::FreeBlocks;
     /// The sched_ext scheduler that is loaded, by its name, which is clean: one at most.
     schedulers: String => SchedExt = 29, Facility::SchedExt;
+    /// All nodes among memory tiers.
+    tiers: NodeId => NodeTier = 30, Facility::MemoryTiers;
+    /// Pages that moved between tiers, by node. Empty where all memory is of one tier.
+    tier_pages: NodeId => TierPages = 31, Facility::MemoryTiers;
+    /// Switches of the kernel for tiers, by the names of [`crate::model::tiers`]; those that it does not have are left out.
+    tier_switches: String => u64 = 32, Facility::MemoryTiers;
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.

@@ -10,8 +10,10 @@ use super::{print, terminal_width};
 use crate::calibrate::store::{self, Wanted};
 use crate::cli::{Document, Listing, ReportFormat};
 use crate::collect::nodes::NodeReader;
+use crate::collect::turns::tiers;
 use crate::host::roots::Roots;
 use crate::list::{events, findings, metrics};
+use crate::model::inputs::Inputs;
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
 use crate::program::say::Form;
@@ -41,11 +43,18 @@ pub(super) fn doctor(format: ReportFormat, all: bool, host_root: Option<&Path>) 
 pub(super) fn topology(format: ReportFormat, host_root: Option<&Path>, profile: &Wanted) -> Result<ExitCode> {
     let root = host_root.unwrap_or(Path::new("/"));
     let topology = Topology::read(root)?;
+    let mut inputs = Inputs::default();
+    // A kernel without tiers has nothing to show.
+    let _ = tiers::look(root, &topology, &mut inputs);
     let (stored, notes) = store::find(profile, &topology);
     match format {
         ReportFormat::Text => {
             let width = terminal_width();
             let mut text = list::topology::render_text(&topology, width) + "\n";
+            let tiers = list::tiers::render_text(&inputs, width);
+            if !tiers.is_empty() {
+                text += &format!("{tiers}\n");
+            }
             text += &list::measured::render_text(stored.as_ref(), width);
             text.extend(notes.iter().map(|note| format!("note: {note}\n")));
             print(&text, Form::Text)?;
@@ -54,6 +63,7 @@ pub(super) fn topology(format: ReportFormat, host_root: Option<&Path>, profile: 
             let mut object = list::topology::render_json(&topology);
             let nodes = NodeReader::open(root, &topology).and_then(|mut nodes| nodes.read());
             list::topology::add_pages(&mut object, &nodes.unwrap_or_default());
+            list::tiers::add_json(&mut object, &inputs);
             object["measured"] = list::measured::render_json(stored.as_ref());
             print(&format!("{object:#}\n"), Form::Json)?;
         }

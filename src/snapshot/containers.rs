@@ -11,6 +11,7 @@ use super::{Remote, Room, Tally, Task};
 use crate::model::disks::{DiskUse, DisksUsed};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::sample::{GroupRaw, Missing, Names, Pressure, Reading, Sample, TaskRaw};
+use crate::model::tiers::TierPages;
 use crate::model::topology::{Topology, parse_cpulist};
 use crate::model::units::CpuId;
 
@@ -51,6 +52,7 @@ pub struct GroupDelta {
     pub pressure: Reading<Pressure>,
     pub memory_max_events: Reading<u64>,
     pub oom_events: Reading<u64>,
+    pub tier_pages: Reading<TierPages>,
     pub disks: Reading<DisksUsed>,
 }
 
@@ -73,6 +75,10 @@ impl GroupDelta {
             pressure: pressure(&raw.pressure),
             memory_max_events: since(&raw.memory_max_events, before.memory_max_events),
             oom_events: since(&raw.oom_events, before.oom_events),
+            tier_pages: raw
+                .tier_pages
+                .clone()
+                .and_then(|now| Ok(now.since(&before.tier_pages.ok_or_else(new)?))),
             disks: disks(raw),
         })
     }
@@ -457,6 +463,7 @@ pub(crate) mod tests {
             pressure: Some(Pressure { cpu_some_us: 4, ..Pressure::default() }),
             memory_max_events: Some(1),
             oom_events: None,
+            tier_pages: None,
         };
         let delta = GroupDelta::of(&GroupRaw { counters_before: Some(before), ..raw.clone() }).unwrap();
         assert_eq!((delta.interval_ns, delta.periods, delta.throttled_periods), (3_000, Ok(10), Ok(0)));

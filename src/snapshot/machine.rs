@@ -10,6 +10,7 @@ use super::{
 use crate::model::event::Event;
 use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample, Slot};
 use crate::model::slots::add_slots;
+use crate::model::tiers::TierPages;
 use crate::model::units::NodeId;
 use crate::model::wire::SLOTS;
 
@@ -29,6 +30,8 @@ pub struct Node {
     pub pages: NumaPages,
     /// The same since boot; `None` where one of them is less than before.
     pub pages_since_boot: Option<NumaPages>,
+    /// In the interval: pages that moved between tiers; `None` where they were not counted before or now.
+    pub tier_pages: Option<TierPages>,
     /// In the interval: see [`NodeRaw`].
     pub kswapd_pages: u64,
     pub direct_pages: u64,
@@ -164,6 +167,11 @@ fn page_flows(previous: Option<&Sample>, current: &Sample, nodes: &mut [Node]) -
     flows
 }
 
+fn tier_pages(previous: Option<&Sample>, current: &Sample, node: NodeId) -> Option<TierPages> {
+    let of = |sample: &Sample| sample.inputs.tier_pages.get(&node).map(|pages| **pages);
+    Some(of(current)?.since(&of(previous?)?))
+}
+
 fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<Swapped> {
     let (before, now) = (previous?.vm?, current.vm?);
     Some(Swapped {
@@ -197,6 +205,7 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
             node_reclaims: raw.node_reclaims.saturating_sub(before.node_reclaims),
             pages: NumaPages::between(before, raw, u64::saturating_sub),
             pages_since_boot: NumaPages::since_boot(before, raw),
+            tier_pages: tier_pages(previous, current, NodeId(raw.id)),
             pages_in: 0,
             pages_out: 0,
             remote: Remote::default(),

@@ -27,7 +27,8 @@ use crate::model::sample::{
     PagesFound, PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
 };
 use crate::model::scheduler::SchedExt;
-use crate::model::topology::{Cpu, Node};
+use crate::model::tiers::{DEMOTION, NodeTier, PROMOTE_LIMIT, TierPages};
+use crate::model::topology::{Cpu, Node, Topology};
 use crate::model::units::{CpuId, NodeId};
 
 const MS: u64 = 1_000_000;
@@ -75,6 +76,10 @@ pub struct Machine {
     pub page_flow_rates: BTreeMap<(u32, u32), u64>,
     /// Interrupts per second of PCI functions, by address and by node.
     pub irq_rates: BTreeMap<(String, u32), u64>,
+    /// Nodes among memory tiers; pages that moved between tiers, cumulative; switches.
+    pub tiers: BTreeMap<NodeId, NodeTier>,
+    pub tier_pages: BTreeMap<NodeId, TierPages>,
+    pub tier_switches: BTreeMap<String, u64>,
     /// The sched_ext scheduler that is loaded, by its name.
     pub scheduler: Option<(String, Arc<SchedExt>)>,
     /// Losses by cause, cumulative.
@@ -120,7 +125,6 @@ impl Machine {
         Machine {
             cpus: host.topology.cpus.iter().map(cpu).collect(),
             nodes: host.topology.nodes.iter().map(node).collect(),
-            host: Arc::new(host),
             actors,
             plan: None,
             busy: 1.0,
@@ -141,6 +145,9 @@ impl Machine {
             flow_rates: BTreeMap::new(),
             page_flow_rates: BTreeMap::new(),
             irq_rates: BTreeMap::new(),
+            tiers: host.topology.nodes.iter().map(|node| (node.id, tier(&host.topology, node))).collect(),
+            tier_pages: BTreeMap::new(),
+            tier_switches: [(DEMOTION.to_owned(), 0), (PROMOTE_LIMIT.to_owned(), 65_536)].into(),
             scheduler: None,
             lost: BTreeMap::new(),
             notes: vec![],
@@ -151,6 +158,7 @@ impl Machine {
             began: false,
             serials: 0,
             rows: BTreeMap::new(),
+            host: Arc::new(host),
         }
     }
 
@@ -201,6 +209,9 @@ impl Machine {
                 interrupts: Arc::new(self.interrupts(from_ns, to_ns)),
                 free_blocks: Arc::new(self.free_blocks()),
                 schedulers: Arc::new(self.scheduler.iter().cloned().collect()),
+                tiers: Arc::new(shared(&self.tiers)),
+                tier_pages: Arc::new(shared(&self.tier_pages)),
+                tier_switches: Arc::new(shared(&self.tier_switches)),
             },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
@@ -320,6 +331,21 @@ impl Machine {
         };
         self.placement.iter().map(|(pid, raw)| (*pid, Arc::clone(raw))).chain(leaders.map(look)).collect()
     }
+}
+
+/// The tier of DRAM, and a slower one for memory without CPUs.
+fn tier(topology: &Topology, node: &Node) -> NodeTier {
+    let (dram, slow) = (4, 63);
+    NodeTier {
+        tier: Some(if topology.is_tier(node) { slow } else { dram }),
+        weight: Some(1),
+        ..NodeTier::default()
+    }
+}
+
+/// The values of a map for a sample.
+fn shared<K: Ord + Clone, V: Clone>(map: &BTreeMap<K, V>) -> BTreeMap<K, Arc<V>> {
+    map.iter().map(|(key, value)| (key.clone(), Arc::new(value.clone()))).collect()
 }
 
 /// The CPUs that actors run on in a step, and the load of each CPU.

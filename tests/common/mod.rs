@@ -23,6 +23,7 @@ use numatop_ng::model::sample::{
     Comm, GroupCounters, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Pressure, Sample,
 };
 use numatop_ng::model::stacks::StackBatch;
+use numatop_ng::model::tiers::TierPages;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::snapshot::Snapshot;
@@ -183,6 +184,7 @@ impl World {
             pressure: Ok(Pressure { cpu_some_us: 500_000, memory_some_us: 40_000, memory_full_us: 10_000 }),
             memory_max_events: Ok(3),
             oom_events: Ok(0),
+            tier_pages: Ok(TierPages { promoted: Some(9), demoted: Some(8), ..TierPages::default() }),
             counters_before: Some(GroupCounters {
                 read_ns: 1_000_000_000,
                 periods: Some(30),
@@ -190,6 +192,7 @@ impl World {
                 pressure: Some(Pressure::default()),
                 memory_max_events: Some(3),
                 oom_events: Some(0),
+                tier_pages: Some(TierPages::default()),
             }),
             ..GroupRaw::default()
         };

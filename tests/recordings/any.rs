@@ -26,6 +26,7 @@ use numatop_ng::model::sample::{
 };
 use numatop_ng::model::scheduler::SchedExt;
 use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
+use numatop_ng::model::tiers::{NodeTier, TierPages};
 use numatop_ng::model::units::NodeId;
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -108,20 +109,34 @@ fn used(bytes: u64, requests: u64) -> DisksUsed {
     [("0000:3b:00.0".to_owned(), DiskUse { bytes, requests })].into()
 }
 
-/// Free memory and a scheduler.
+fn tier_pages(promoted: u64, demoted: Option<u64>) -> TierPages {
+    TierPages { promoted: Some(promoted), candidates: None, demoted, demoted_asked: demoted }
+}
+
+/// Free memory, tiers, switches and a scheduler.
 fn inputs() -> impl Strategy<Value = Inputs> {
     // An absent number is written as the one after the largest.
     let amount = || option::of(0..u64::MAX);
-    let nodes = btree_map(0..1024u32, (vec(any::<u64>(), 0..12), any::<u64>(), amount()), 0..4);
+    let free = (vec(any::<u64>(), 0..12), amount());
+    let tier = (any::<[Option<u32>; 2]>(), proptest::array::uniform4(amount()), 0..u64::MAX);
+    let nodes = btree_map(0..1024u32, (free, tier), 0..4);
     let scheduler = option::of(("[a-z_]{1,9}", any::<Option<bool>>(), amount()));
-    (nodes, scheduler).prop_map(|(nodes, scheduler)| {
+    (nodes, scheduler, amount()).prop_map(|(nodes, scheduler, limit)| {
         let mut inputs = Inputs::default();
-        for (node, (by_order, page_bytes, huge_bytes)) in nodes {
-            let free = FreeBlocks { by_order, page_bytes, huge_bytes };
-            Arc::make_mut(&mut inputs.free_blocks).insert(NodeId(node), Arc::new(free));
+        for (node, ((by_order, huge_bytes), ([tier, weight], n, promoted))) in nodes {
+            let node = NodeId(node);
+            let free = FreeBlocks { by_order, page_bytes: promoted, huge_bytes };
+            let [read_latency_ns, write_latency_ns, read_mbs, write_mbs] = n;
+            let tier = NodeTier { tier, read_latency_ns, write_latency_ns, read_mbs, write_mbs, weight };
+            Arc::make_mut(&mut inputs.free_blocks).insert(node, Arc::new(free));
+            Arc::make_mut(&mut inputs.tiers).insert(node, Arc::new(tier));
+            Arc::make_mut(&mut inputs.tier_pages).insert(node, Arc::new(tier_pages(promoted, read_mbs)));
         }
         if let Some((name, switch_all, rejected)) = scheduler {
             inputs.schedulers = Arc::new([(name, Arc::new(SchedExt { switch_all, rejected }))].into());
+        }
+        if let Some(limit) = limit {
+            inputs.tier_switches = Arc::new([("promote_rate_limit_mbs".to_owned(), Arc::new(limit))].into());
         }
         inputs
     })
@@ -136,6 +151,7 @@ fn counters_before() -> impl Strategy<Value = GroupCounters> {
             pressure,
             memory_max_events: events,
             oom_events: events,
+            tier_pages: periods.map(|promoted| tier_pages(promoted, events)),
         },
     )
 }
@@ -285,6 +301,7 @@ fn limits() -> impl Strategy<Value = Arc<GroupRaw>> {
                 pressure: reading.clone().map(|_| pressure),
                 memory_max_events: reading.clone(),
                 oom_events: reading.clone(),
+                tier_pages: reading.clone().map(|promoted| tier_pages(promoted, limit)),
                 counters_before,
                 disks: reading.map(|bytes| used(bytes, n[0])),
                 disks_before: limit.map(|bytes| used(bytes, n[1])),

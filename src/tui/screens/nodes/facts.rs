@@ -11,6 +11,7 @@ use crate::metric::host::{self, HostMetric};
 use crate::metric::matrix;
 use crate::metric::node;
 use crate::metric::since_boot;
+use crate::metric::tiers;
 use crate::metric::{Metric, Unit, Value};
 use crate::model::interrupts::DeviceInterrupts;
 use crate::model::topology::{self, Device, Topology, format_cpulist};
@@ -48,6 +49,12 @@ const FREE: [Named; 2] = [
     ("% in huge pages", &free_blocks::HUGE_FREE_PCT),
     ("blocks by order", &free_blocks::FREE_BLOCKS_BY_ORDER),
 ];
+const TIER: [Named; 4] = [
+    ("rank", &tiers::TIER),
+    ("promoted/s", &tiers::PROMOTED),
+    ("demoted/s", &tiers::DEMOTED),
+    ("candidates/s", &tiers::CANDIDATES),
+];
 const ACCESSES: [Named; 2] = [("local", &node::LMA_PER_S), ("remote", &node::RMA_PER_S)];
 const RECLAIM: [Named; 3] = [
     ("kswapd", &node::KSWAPD_PAGES_PER_S),
@@ -74,6 +81,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("caches", caches(topology, facts)),
         ("no node", devices(snapshot, &topology.unplaced_devices)),
         ("offline", offline(topology)),
+        ("tier", tier(node, snapshot)),
         ("free", values(&FREE, node, snapshot)),
         ("pages", format!("since boot: {}", values(&SINCE_BOOT, node, snapshot))),
     ];
@@ -102,6 +110,11 @@ fn values(named: &[Named], node: &Node, snapshot: &Snapshot) -> String {
         .collect();
     let words = words.join(", ");
     reason.map_or(words.clone(), |why| format!("{words}: {}", clean_str(&why.to_string())))
+}
+
+/// Nothing where all memory is of one tier.
+fn tier(node: &Node, snapshot: &Snapshot) -> String {
+    if snapshot.inputs.tier_pages.is_empty() { String::new() } else { values(&TIER, node, snapshot) }
 }
 
 /// `huge pages 128 free of 512`.

@@ -1,0 +1,191 @@
+//! The metrics of memory tiers: nodes by speed, and pages that the kernel moves between them.
+
+use std::collections::BTreeSet;
+
+use super::host::HostMetric;
+use super::over::{Better, Over};
+use super::{Group, Metric, Order, Traits, Unit, Value, container, no};
+use crate::model::facility::Facility;
+use crate::model::sample::{Missing, Reading};
+use crate::model::tiers::{DEMOTION, NodeTier, PROMOTE_LIMIT, TierPages};
+use crate::model::units::NodeId;
+use crate::snapshot::{Container, Node, Snapshot};
+
+pub const TIER: Metric<Node> = node(
+    "tier",
+    "TIER",
+    Unit::Id,
+    "Rank of the node's memory tier: 1 is the fastest. From /sys/devices/virtual/memory_tiering.",
+    |node, snapshot| {
+        let tier = described(node, snapshot)?.tier.ok_or_else(|| no("the kernel has it in no tier"))?;
+        let all: BTreeSet<u32> = snapshot.inputs.tiers.values().filter_map(|node| node.tier).collect();
+        Ok(Value::U64(1 + all.range(..tier).count() as u64))
+    },
+);
+
+pub const FIRMWARE_LATENCY: Metric<Node> = node(
+    "firmware_latency_ns",
+    "FWNS",
+    Unit::Nanoseconds,
+    "Latency of a read of the node's memory from the nearest CPUs, as the firmware describes it (HMAT); latency_ns is measured.",
+    |node, snapshot| Ok(Value::U64(described(node, snapshot)?.read_latency_ns.ok_or_else(no_hmat)?)),
+);
+
+pub const FIRMWARE_BANDWIDTH: Metric<Node> = node(
+    "firmware_bandwidth_gbs",
+    "FWGB/s",
+    Unit::GigabytesPerSecond,
+    "Bandwidth of reads of the node's memory from the nearest CPUs, as the firmware describes it (HMAT); bandwidth_gbs is measured.",
+    |node, snapshot| Ok(Value::F64(described(node, snapshot)?.read_mbs.ok_or_else(no_hmat)? as f64 / 1000.0)),
+);
+
+pub const PROMOTED: Metric<Node> = rate(
+    "promoted_pages_per_s",
+    "PROM/s",
+    "Pages that NUMA balancing brought to the node from a slower tier, because they are used (pgpromote_success).",
+    |node, snapshot| pages(node, snapshot, |pages| pages.promoted),
+);
+
+pub const DEMOTED: Metric<Node> = rate(
+    "demoted_pages_per_s",
+    "DEMOTE/s",
+    "Pages of the node that reclaim moved to a slower tier (pgdemote_kswapd, _direct, _khugepaged and _proactive).",
+    |node, snapshot| pages(node, snapshot, |pages| pages.demoted),
+);
+
+pub const CANDIDATES: Metric<Node> = rate(
+    "promote_candidates_per_s",
+    "CAND/s",
+    "Pages of slower tiers that were found to be used and may come to the node, before the rate limit (pgpromote_candidate).",
+    |node, snapshot| pages(node, snapshot, |pages| pages.candidates),
+);
+
+pub const CONTAINER_PROMOTED: Metric<Container> = of_container(
+    PROMOTED.id,
+    PROMOTED.title,
+    "Pages of it and all below that NUMA balancing brought to a faster tier, between the last two readings of memory.stat.",
+    promoted,
+);
+
+pub const CONTAINER_DEMOTED: Metric<Container> = of_container(
+    DEMOTED.id,
+    DEMOTED.title,
+    "Pages of it and all below that reclaim moved to a slower tier, between the last two readings of memory.stat.",
+    demoted,
+);
+
+pub const DEMOTION_ENABLED: HostMetric = HostMetric {
+    id: "demotion_enabled",
+    title: "DEMOTION",
+    help: "mm/numa/demotion_enabled: with 1, reclaim moves pages to a slower tier before it drops or swaps them.",
+    value: |snapshot| switch(snapshot, DEMOTION),
+    share_of_time: None,
+    needs: &[Facility::MemoryTiers],
+};
+
+pub const PROMOTE_RATE_LIMIT: HostMetric = HostMetric {
+    id: "promote_rate_limit_mbs",
+    title: "PROMLIMIT",
+    help: "kernel.numa_balancing_promote_rate_limit_MBps: the most that is promoted to each node, in MB/s.",
+    value: |snapshot| switch(snapshot, PROMOTE_LIMIT),
+    share_of_time: None,
+    needs: &[Facility::MemoryTiers],
+};
+
+fn switch(snapshot: &Snapshot, name: &str) -> Reading<Value> {
+    let value = snapshot.inputs.tier_switches.get(name).map(|value| Value::U64(**value));
+    value.ok_or_else(|| Missing::Unsupported("the kernel has no such switch".into()))
+}
+
+fn no_hmat() -> Missing {
+    Missing::Unsupported("the firmware does not say (no HMAT)".into())
+}
+
+fn described<'s>(node: &Node, snapshot: &'s Snapshot) -> Reading<&'s NodeTier> {
+    let described = snapshot.inputs.tiers.get(&NodeId(node.raw.id));
+    described.map(|tier| &**tier).ok_or_else(|| no("tiers were not read for this node"))
+}
+
+/// Pages per second of the interval.
+fn pages(node: &Node, snapshot: &Snapshot, of: fn(&TierPages) -> Option<u64>) -> Reading<Value> {
+    if snapshot.inputs.tier_pages.is_empty() {
+        return Err(no("all memory of the machine is of one tier"));
+    }
+    let total = snapshot
+        .inputs
+        .tier_pages
+        .get(&NodeId(node.raw.id))
+        .ok_or_else(|| no("its vmstat cannot be read"))?;
+    of(total).ok_or_else(|| Missing::KernelTooOld("the kernel does not count them by node".into()))?;
+    snapshot.rate(0)?;
+    let back = || Missing::Lost("it was not counted before, or the count went back".into());
+    snapshot.rate(node.tier_pages.as_ref().and_then(of).ok_or_else(back)?).map(Value::F64)
+}
+
+const fn node(
+    id: &'static str,
+    title: &'static str,
+    unit: Unit,
+    help: &'static str,
+    value: fn(&Node, &Snapshot) -> Reading<Value>,
+) -> Metric<Node> {
+    Metric {
+        id,
+        title,
+        width: 8,
+        group: Group::Node,
+        unit,
+        order: Order::Ascending,
+        help,
+        value,
+        over: Over::Newest,
+        traits: Traits::NONE.needs(&[Facility::MemoryTiers]),
+    }
+}
+
+const fn rate(
+    id: &'static str,
+    title: &'static str,
+    help: &'static str,
+    value: fn(&Node, &Snapshot) -> Reading<Value>,
+) -> Metric<Node> {
+    let (order, over) = (Order::Descending, Over::Time);
+    let traits = Traits::NONE.needs(&[Facility::MemoryTiers]).better(Better::Low);
+    Metric { order, over, traits, ..node(id, title, Unit::PerSecond, help, value) }
+}
+
+/// Makes a metric of a count of memory.stat.
+macro_rules! of_group {
+    ($name:ident, $field:ident) => {
+        fn $name(row: &Container, _: &Snapshot) -> Reading<Value> {
+            let delta = container::delta(row)?;
+            let pages = delta.tier_pages.clone()?.$field;
+            let count =
+                pages.ok_or_else(|| Missing::KernelTooOld("memory.stat does not count them".into()))?;
+            Ok(Value::F64(count as f64 * 1e9 / delta.interval_ns as f64))
+        }
+    };
+}
+
+of_group!(promoted, promoted);
+of_group!(demoted, demoted);
+
+const fn of_container(
+    id: &'static str,
+    title: &'static str,
+    help: &'static str,
+    value: fn(&Container, &Snapshot) -> Reading<Value>,
+) -> Metric<Container> {
+    Metric {
+        id,
+        title,
+        width: 8,
+        group: Group::Memory,
+        unit: Unit::PerSecond,
+        order: Order::Descending,
+        help,
+        value,
+        over: Over::Time,
+        traits: Traits::NONE.needs(&[Facility::CgroupLimits, Facility::MemoryTiers]).better(Better::Low),
+    }
+}
