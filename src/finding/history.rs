@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::model::counters::Counter;
 use crate::model::sample::{Counts, Pressure, Slot};
 use crate::model::slots::add_slots;
+use crate::model::tiers::TierPages;
 use crate::model::wire::SLOTS;
 use crate::snapshot::{Container, NumaPages, Remote, Room, Snapshot, Swapped, Tally, Task, Waits};
 
@@ -177,6 +178,7 @@ struct NodeSums {
     node_reclaims: u64,
     pages_in: u64,
     pages_out: u64,
+    tier_pages: Option<TierPages>,
 }
 
 /// Sums by id, in the order of ids. Samples list the same ids most often, so that the place in their list is that of the sum.
@@ -244,6 +246,7 @@ impl MachineSums {
             add(&mut sums.node_reclaims, node.node_reclaims);
             add(&mut sums.pages_in, node.pages_in);
             add(&mut sums.pages_out, node.pages_out);
+            add_moved(&mut sums.tier_pages, node.tier_pages);
         }
         for (at, cpu) in snapshot.cpus.iter().enumerate() {
             let sums = self.cpus.entry(at, cpu.id);
@@ -277,6 +280,12 @@ fn add_pressure(sum: &mut Pressure, more: Pressure) {
     add(&mut sum.memory_full_us, more.memory_full_us);
 }
 
+fn add_moved(sum: &mut Option<TierPages>, more: Option<TierPages>) {
+    if let Some(more) = more {
+        sum.get_or_insert_default().add(&more);
+    }
+}
+
 fn add_pages(sum: &mut NumaPages, more: &NumaPages) {
     add(&mut sum.numa_hit, more.numa_hit);
     add(&mut sum.numa_miss, more.numa_miss);
@@ -302,6 +311,7 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
         node.pages = NumaPages::default();
         (node.kswapd_pages, node.direct_pages, node.node_reclaims) = (0, 0, 0);
         (node.pages_in, node.pages_out) = (0, 0);
+        node.tier_pages = None;
     }
     for cpu in &mut over.cpus {
         (cpu.busy_ns, cpu.irq_ns) = (0, 0);
@@ -333,6 +343,7 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
             add(&mut node.node_reclaims, sums.node_reclaims);
             add(&mut node.pages_in, sums.pages_in);
             add(&mut node.pages_out, sums.pages_out);
+            add_moved(&mut node.tier_pages, sums.tier_pages);
         }
         for (at, cpu) in over.cpus.iter_mut().enumerate() {
             let Some((busy_ns, irq_ns)) = sums.cpus.get(at, cpu.id) else { continue };

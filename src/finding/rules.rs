@@ -38,6 +38,7 @@ mod spread_containers;
 mod spread_over_nodes;
 mod stolen_time;
 mod swap_while_memory_free;
+mod tier_ping_pong;
 mod tlb_misses;
 mod waiting;
 mod zone_reclaim;
@@ -61,6 +62,7 @@ pub static RULES: &[&Rule] = &[
     &interleaved_on_one_node::RULE,
     &bound_to_full_node::RULE,
     &slow_tier_memory::RULE,
+    &tier_ping_pong::RULE,
     &hugetlb_on_other_node::RULE,
     &page_cache_fills_node::RULE,
     &node_short_of_memory::RULE,

@@ -51,7 +51,7 @@ pub fn render_text(inputs: &Inputs, width: usize) -> String {
     text
 }
 
-/// Adds tiers to the nodes of [`super::topology::render_json`], and `tier_switches`. What is not known is `null`.
+/// Adds tiers to the nodes of [`super::topology::render_json`], and `tier_switches`. An unknown fact is `null`.
 pub fn add_json(object: &mut Value, inputs: &Inputs) {
     for node in object["nodes"].as_array_mut().into_iter().flatten() {
         let described = inputs.tiers.iter().find(|(id, _)| node["node"] == id.0).map(|(_, tier)| **tier);

@@ -52,5 +52,6 @@ fn huge(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
 /// They were not read, or its lines cannot be understood.
 pub fn of<'s>(node: &Node, snapshot: &'s Snapshot) -> Reading<&'s FreeBlocks> {
     let free = snapshot.inputs.free_blocks.get(&NodeId(node.raw.id));
-    free.map(|free| &**free).ok_or_else(|| no("/proc/buddyinfo has no line of the node, or one that is odd"))
+    free.map(|free| &**free)
+        .ok_or_else(|| no("/proc/buddyinfo has no line of the node, or one that cannot be parsed"))
 }

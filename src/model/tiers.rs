@@ -73,6 +73,19 @@ impl TierPages {
         pages
     }
 
+    /// Adds pages of another interval; those that it has not are left as they are.
+    pub fn add(&mut self, more: &TierPages) {
+        let add = |sum: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0).saturating_add(more));
+            }
+        };
+        add(&mut self.promoted, more.promoted);
+        add(&mut self.candidates, more.candidates);
+        add(&mut self.demoted, more.demoted);
+        add(&mut self.demoted_asked, more.demoted_asked);
+    }
+
     /// Pages between two readings; absent where one of them is, or went back.
     pub fn since(&self, before: &TierPages) -> TierPages {
         let since = |now: Option<u64>, before: Option<u64>| now?.checked_sub(before?);

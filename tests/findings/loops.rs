@@ -81,6 +81,9 @@ fn carry_out(machine: &mut Machine, line: &str) {
         }
         ["sysctl", "-w", setting] => match setting.split_once('=').unwrap() {
             ("vm.zone_reclaim_mode", mode) => machine.vm.zone_reclaim_mode = Some(mode.parse().unwrap()),
+            ("kernel.numa_balancing_promote_rate_limit_MBps", limit) => {
+                machine.tier_switches.insert("promote_rate_limit_mbs".to_owned(), limit.parse().unwrap());
+            }
             ("kernel.numa_balancing", mode) => machine.state.numa_balancing = Some(mode.parse().unwrap()),
             other => panic!("{other:?}"),
         },
@@ -271,6 +274,11 @@ fn memory_on_other_node() {
 fn a_container_that_is_spread_over_nodes() {
     closes_and_opens("spread-over-nodes", worlds::backends("0-31", true), 40);
     closes_and_opens("spread-over-nodes", worlds::backends("0,8,16,24", true), 40);
+}
+
+#[test]
+fn tier_ping_pong() {
+    closes_and_opens("tier-ping-pong", crate::tiers::tier_ping_pong::world(), 70);
 }
 
 #[test]

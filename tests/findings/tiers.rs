@@ -65,8 +65,17 @@ pub mod slow_tier_memory {
     fn not_promoting() {
         let mut world = world();
         world.state.numa_balancing = Some(2);
-        world.actors[0].per_second[Counter::BalancedPages] = 10;
+        // 8 GiB are 2,097,152 slow pages: a hundredth in 120 s are 175 pages a second.
+        world.actors[0].per_second[Counter::BalancedPages] = 180;
         assert!(found(world, 130, ID).is_empty());
+    }
+
+    #[test]
+    fn pages_that_come_one_by_one_do_not_count() {
+        let mut world = world();
+        world.state.numa_balancing = Some(2);
+        world.actors[0].per_second[Counter::BalancedPages] = 100;
+        assert_eq!(found(world, 130, ID).len(), 1);
     }
 
     #[test]
@@ -96,5 +105,115 @@ pub mod slow_tier_memory {
     fn memory_of_whole_nodes_is_not_its_matter() {
         let actor = Actor { rss: 20 * GIB, memory: vec![600, 400], ..Actor::new(815, "cache") };
         assert!(found(machine(TWO, vec![actor.runs(&[(0, 200.0)])]), 130, ID).is_empty());
+    }
+}
+
+pub mod tier_ping_pong {
+    use std::sync::Arc;
+
+    use numatop_ng::model::tiers::TierPages;
+    use numatop_ng::model::units::NodeId;
+
+    use super::*;
+    use crate::world::{DOCKER, S, each_second, files};
+
+    const ID: &str = "tier-ping-pong";
+
+    /// Node 0 sends and gets so many pages a second; its kswapd takes so much of a CPU.
+    fn world_of(promoted: u64, demoted: u64, asked: u64, kswapd_pct: f64) -> Machine {
+        let kswapd = Actor { ppid: 2, rss: 0, ..Actor::new(70, "kswapd0").runs(&[(0, kswapd_pct)]) };
+        let mut world = with_tier(vec![kswapd, Actor::new(815, "cache").runs(&[(0, 200.0)])]);
+        each_second(&mut world, move |machine, second| {
+            // The limit bounds promotions; each page that comes pushes one out.
+            let limit_mbs = machine.tier_switches["promote_rate_limit_mbs"];
+            let limited = promoted.min(limit_mbs * 1_000_000 / 4096);
+            let gone = if limited < promoted { limited } else { demoted };
+            for node in [0, 1, 2] {
+                let moved = machine.tier_pages.entry(NodeId(node)).or_insert(TierPages {
+                    promoted: Some(0),
+                    candidates: Some(0),
+                    demoted: Some(0),
+                    demoted_asked: Some(0),
+                });
+                if node == 0 && second > 0 {
+                    moved.promoted = moved.promoted.map(|pages| pages + limited);
+                    moved.demoted = moved.demoted.map(|pages| pages + gone);
+                    moved.demoted_asked = moved.demoted_asked.map(|pages| pages + asked);
+                }
+            }
+        });
+        world
+    }
+
+    pub fn world() -> Machine {
+        world_of(10_000, 14_000, 0, 20.0)
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(), 70, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
+        assert_eq!(
+            found[0].told.sentence,
+            "Each second 14000 pages of node 0 go to slower memory and 10000 come back; that takes 20.0 % of a CPU."
+        );
+        assert_eq!(commands(&found[0]), ["sysctl -w kernel.numa_balancing_promote_rate_limit_MBps=2"]);
+    }
+
+    #[test]
+    fn one_direction_few_pages_or_no_cost_is_no_finding() {
+        for (promoted, demoted, kswapd_pct) in
+            [(10_000, 50_000, 20.0), (10_000, 0, 20.0), (900, 900, 20.0), (10_000, 14_000, 2.0)]
+        {
+            assert!(
+                found(world_of(promoted, demoted, 0, kswapd_pct), 70, ID).is_empty(),
+                "{promoted} {demoted}"
+            );
+        }
+    }
+
+    #[test]
+    fn not_start() {
+        let (host, mut samples) = samples(world(), 70, 1000);
+        let day = samples[0].boot_ns - S;
+        samples.iter_mut().for_each(|sample| sample.boot_ns -= day);
+        assert!(found_in(&host, &samples, ID).is_empty());
+    }
+
+    #[test]
+    fn not_limit() {
+        let limited = |hits: u64| {
+            let mut world = world();
+            world.actors[1].cgroup = DOCKER;
+            let mut plan = world.plan.take().unwrap();
+            each_second(&mut world, move |machine, second| {
+                plan(machine, second);
+                let mut raw = files("0-31", "0-2");
+                raw.read_ns = crate::world::BOOT_NS + second * S;
+                raw.counters_before = machine.groups.get(&DOCKER).map(|before| before.counters());
+                raw.memory_max_events = Ok(hits * second);
+                let demoted = Some(10_000 * second);
+                raw.tier_pages = Ok(TierPages { promoted: Some(0), demoted, ..TierPages::default() });
+                machine.groups = [(DOCKER, Arc::new(raw))].into();
+            });
+            found(world, 70, ID)
+        };
+        assert_eq!(limited(0).len(), 1, "it has not met its limit");
+        assert!(limited(5).is_empty());
+    }
+
+    #[test]
+    fn not_proactive() {
+        assert!(found(world_of(10_000, 14_000, 7_000, 20.0), 70, ID).is_empty());
+        assert_eq!(found(world_of(10_000, 14_000, 6_000, 20.0), 70, ID).len(), 1);
+    }
+
+    #[test]
+    fn one_tier_has_nothing_to_move() {
+        let world = || machine(TWO, vec![Actor::new(815, "cache").runs(&[(0, 200.0)])]);
+        assert_eq!(blind(world(), 70, ID), None);
+        let mut unread = world();
+        unread.tiers.clear();
+        assert!(blind(unread, 70, ID).is_some(), "nothing is known of tiers");
     }
 }

@@ -294,9 +294,9 @@ fn a_delta_is_never_read_on_top_of_another_keyframe() {
         std::fs::write(&path, &bytes).unwrap();
         missing(&samples, &readable(&path));
         let mut bytes = whole.clone();
-        let (key, delta) = (FrameHead::from_bytes(&whole[keys[second]..]).unwrap(), keys[second] + 586);
-        assert_eq!((key.len(), FrameHead::from_bytes(&whole[delta..]).is_some()), (586, true));
-        bytes.copy_within(keys[first]..keys[first] + 586, keys[second]);
+        let (key, delta) = (FrameHead::from_bytes(&whole[keys[second]..]).unwrap(), keys[second] + 605);
+        assert_eq!((key.len(), FrameHead::from_bytes(&whole[delta..]).is_some()), (605, true));
+        bytes.copy_within(keys[first]..keys[first] + 605, keys[second]);
         std::fs::write(&path, &bytes).unwrap();
         let read = readable(&path);
         assert!(missing(&samples, &read) < 70, "its copy is used");

@@ -12,6 +12,9 @@ use crate::metric::page_migrations::BALANCING;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::model::units::NodeId;
 
+/// The least page: larger ones are counted as several.
+const PAGE_BYTES: f64 = 4096.0;
+
 /// The bit of kernel.numa_balancing that promotes pages from memory tiers.
 const TIERING: u32 = 2;
 
@@ -28,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
         ("policy", "its policy or its cpuset names that node"),
         (
             "promoting",
-            "the kernel brings pages nearer: NUMA balancing is in the mode for tiers, and moves pages of it",
+            "the kernel brings pages nearer: NUMA balancing is in the mode for tiers, and moves a hundredth of its slow pages in two minutes",
         ),
         ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
         ("no-room", "the memory does not fit where it runs"),
@@ -70,8 +73,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     }
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
-    let promoted = view.number(&BALANCING, of).is_ok_and(|pages| pages > 0.0);
-    if mode.is_some_and(|mode| mode & TIERING != 0) && promoted {
+    if mode.is_some_and(|mode| mode & TIERING != 0)
+        && is_promoted(view, of, mode == Some(TIERING), &placed, &tiers)
+    {
         return Ok(Look::Quiet);
     }
     if guards::is_cold(view, of, &placed) {
@@ -104,6 +108,20 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         .collect(),
         plan: Plan { to: vec![home], from, bytes: away, ..Plan::default() },
     }))
+}
+
+/// Whether balancing brings a hundredth of its slow pages nearer in the rule's time. Where balancing is for tiers only, all pages that
+/// it moves are promoted; where it balances nodes too, any page may be.
+fn is_promoted(
+    view: &View<'_>,
+    of: &Of<'_>,
+    only_tiers: bool,
+    placed: &guards::Placed,
+    tiers: &[NodeId],
+) -> bool {
+    let Ok(pages) = view.number(&BALANCING, of) else { return false };
+    let slow = placed.memory() * placed.memory_pct(tiers) / 100.0 / PAGE_BYTES;
+    pages > 0.0 && (!only_tiers || pages * RULE.hold.on_s >= slow / 100.0)
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
