@@ -143,7 +143,7 @@ pub fn verify(path: &Path) -> Result<Report> {
         end: None,
         being_written: reader.is_being_written(),
     };
-    let mut walk = Walk { reader, report, next_seq: 0, seen_seq: 0 };
+    let mut walk = Walk { reader, heads: Reader::open(path)?, report, next_seq: 0, seen_seq: 0 };
     walk.all()?;
     let Walk { mut report, next_seq, seen_seq, .. } = walk;
     // Numbers of frames that cannot be read may be anything, but each takes its bytes.
@@ -155,6 +155,8 @@ pub fn verify(path: &Path) -> Result<Report> {
 /// From frame to frame.
 struct Walk {
     reader: Reader,
+    /// Reads heads, so that `reader` reads what a replay reads: a head that is tried in vain stands in the way of samples.
+    heads: Reader,
     report: Report,
     /// The number of the frame that should be next, and the one after the highest of any that is whole.
     next_seq: u64,
@@ -225,7 +227,7 @@ impl Walk {
     fn read(&mut self, frame: Frame) -> Result<(), String> {
         let again = frame.head.seq < self.next_seq;
         let read = match frame.head.kind {
-            Kind::Head => self.reader.head_at(frame.first()).map(drop),
+            Kind::Head => self.heads.head_at(frame.first()).map(drop),
             Kind::Key | Kind::Delta => self.reader.sample(frame).map(|(_, sample)| {
                 if !again {
                     self.report.samples += 1;
