@@ -65,7 +65,7 @@ impl Topology {
             possible.into_iter().filter(|cpu| Topology::is_online(own, CpuId(*cpu))).collect();
         let theirs: Vec<u32> = self.online_cpus().map(|cpu| cpu.id.0).collect();
         (ours != theirs).then(|| {
-            let list = |cpus: Vec<u32>| format_cpulist(cpus.into_iter());
+            let list = |cpus: Vec<u32>| format_cpulist(cpus);
             format!("its CPUs are {}, those of this kernel {}", list(theirs), list(ours))
         })
     }

@@ -146,7 +146,10 @@ mod tests {
         (0..cpus).map(|id| CpuDelta { id, busy_ns: 1 << id, irq_ns: 1, ..CpuDelta::default() }).collect()
     }
 
-    fn of(topology: &Topology) -> Vec<(SetKind, u32, Vec<u32>, Vec<u32>, u64)> {
+    /// Kind, number, CPUs, nodes and busy time.
+    type Found = (SetKind, u32, Vec<u32>, Vec<u32>, u64);
+
+    fn of(topology: &Topology) -> Vec<Found> {
         let sets = cpu_sets(topology, &busy(topology.cpus.len() as u32));
         sets.into_iter().map(|set| (set.kind, set.id, set.cpus, set.nodes, set.busy_ns)).collect()
     }

@@ -300,7 +300,7 @@ impl Machine {
         let of_node = |node: &NodeRaw| {
             let pages = node.mem_free_bytes / PAGE;
             let mut by_order = vec![0; LARGEST + 1];
-            by_order[LARGEST] = pages / 4 * 3 >> LARGEST;
+            by_order[LARGEST] = (pages / 4 * 3) >> LARGEST;
             by_order[0] = pages - (by_order[LARGEST] << LARGEST);
             let free = FreeBlocks { by_order, page_bytes: PAGE, huge_bytes: Some(2 << 20) };
             (NodeId(node.id), Arc::new(free))
