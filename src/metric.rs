@@ -326,6 +326,18 @@ impl Metric<crate::snapshot::Task> {
 }
 
 impl<R> Metric<R> {
+    /// A metric without traits, whose value over several intervals is the usual one of its unit.
+    const fn new(
+        id: &'static str,
+        (title, width): (&'static str, u16),
+        (group, unit, order): (Group, Unit, Order),
+        help: &'static str,
+        value: fn(&R, &Snapshot) -> Reading<Value>,
+    ) -> Metric<R> {
+        let (over, traits) = (Over::usual(unit), Traits::NONE);
+        Metric { id, title, width, group, unit, order, help, value, over, traits }
+    }
+
     /// The same metric with these traits.
     #[must_use]
     const fn with(self, traits: Traits) -> Metric<R> {

@@ -56,18 +56,7 @@ const fn own(
     help: &'static str,
     value: fn(&Container, &Snapshot) -> Reading<Value>,
 ) -> Metric<Container> {
-    Metric {
-        id,
-        title,
-        width,
-        group: kind.0,
-        unit: kind.1,
-        order: kind.2,
-        help,
-        value,
-        over: Over::usual(kind.1),
-        traits: Traits::NONE,
-    }
+    Metric::new(id, (title, width), kind, help, value)
 }
 
 const TEXT: (Group, Unit, Order) = (Identity, Unit::Text, Ascending);

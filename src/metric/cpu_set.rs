@@ -33,18 +33,7 @@ const fn set(
     help: &'static str,
     value: fn(&CpuSet, &Snapshot) -> Reading<Value>,
 ) -> Metric<CpuSet> {
-    Metric {
-        id,
-        title,
-        width,
-        group: Group::Node,
-        unit,
-        order: Order::Descending,
-        help,
-        value,
-        over: Over::usual(unit),
-        traits: Traits::NONE,
-    }
+    Metric::new(id, (title, width), (Group::Node, unit, Order::Descending), help, value)
 }
 
 pub const PLACE: Metric<CpuSet> = Metric {

@@ -106,9 +106,8 @@ const fn metric(
     help: &'static str,
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
-    let (group, width, order, over) = (Group::Node, 8, Order::Descending, Over::usual(unit));
-    let traits = Traits::NONE.needs(&[Facility::DeviceIrqs]);
-    Metric { id, title, width, group, unit, order, help, value, over, traits }
+    let kind = (Group::Node, unit, Order::Descending);
+    Metric::new(id, (title, 8), kind, help, value).with(Traits::NONE.needs(&[Facility::DeviceIrqs]))
 }
 
 #[cfg(test)]

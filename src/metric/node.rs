@@ -404,18 +404,7 @@ const fn node(
     help: &'static str,
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
-    Metric {
-        id,
-        title,
-        width,
-        group: Group::Node,
-        unit,
-        order: Order::Descending,
-        help,
-        value,
-        over: Over::usual(unit),
-        traits: Traits::NONE,
-    }
+    Metric::new(id, (title, width), (Group::Node, unit, Order::Descending), help, value)
 }
 
 fn rate(pages: u64, snapshot: &Snapshot) -> Reading<Value> {

@@ -42,18 +42,7 @@ const fn text(
     help: &'static str,
     value: fn(&Task, &Snapshot) -> Reading<Value>,
 ) -> Metric<Task> {
-    Metric {
-        id,
-        title,
-        width,
-        group,
-        unit: Unit::Text,
-        order: Order::Ascending,
-        help,
-        value,
-        over: Over::Newest,
-        traits: Traits::NONE,
-    }
+    Metric::new(id, (title, width), (group, Unit::Text, Order::Ascending), help, value)
 }
 
 pub const CMDLINE: Metric<Task> = text(

@@ -1,6 +1,5 @@
 //! The metrics of pages that are moved: what for, from where and to where.
 
-use super::over::Over;
 use super::{Group, Metric, Order, Several, Traits, Unit, Value, pages};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
@@ -77,17 +76,6 @@ const fn node(
     help: &'static str,
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
-    let (group, unit, order) = (Group::Node, Unit::PerSecond, Order::Descending);
-    Metric {
-        id,
-        title,
-        width: 7,
-        group,
-        unit,
-        order,
-        help,
-        value,
-        over: Over::usual(unit),
-        traits: Traits::NONE,
-    }
+    let kind = (Group::Node, Unit::PerSecond, Order::Descending);
+    Metric::new(id, (title, 7), kind, help, value)
 }

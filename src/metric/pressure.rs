@@ -1,7 +1,7 @@
 //! The metrics of time in which tasks are held up: of the machine and of containers (pressure stall information).
 
 use super::host::HostMetric;
-use super::over::{Better, Over};
+use super::over::Better;
 use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::model::facility::Facility;
 use crate::model::sample::{Missing, Pressure, Reading};
@@ -86,9 +86,8 @@ const fn of_containers(
     help: &'static str,
     value: fn(&Container, &Snapshot) -> Reading<Value>,
 ) -> Metric<Container> {
-    let (width, unit, order) = (8, Unit::Percent, Order::Descending);
     let traits = Traits::NONE.needs(&[Facility::CgroupLimits]).better(Better::Low);
-    Metric { id, title, width, group, unit, order, help, value, over: Over::usual(unit), traits }
+    Metric::new(id, (title, 8), (group, Unit::Percent, Order::Descending), help, value).with(traits)
 }
 
 #[cfg(test)]

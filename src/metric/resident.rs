@@ -1,6 +1,5 @@
 //! The metrics of the resident memory of a process by kind.
 
-use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use crate::model::facility::Facility;
 use crate::model::sample::{Reading, Resident};
@@ -45,7 +44,6 @@ const fn kind(
     help: &'static str,
     value: fn(&Task, &Snapshot) -> Reading<Value>,
 ) -> Metric<Task> {
-    let (group, unit, order) = (Group::Memory, Unit::Bytes, Order::Descending);
-    let traits = Traits::NONE.needs(&[Facility::ResidentKinds]);
-    Metric { id, title, width, group, unit, order, help, value, over: Over::usual(unit), traits }
+    let kind = (Group::Memory, Unit::Bytes, Order::Descending);
+    Metric::new(id, (title, width), kind, help, value).with(Traits::NONE.needs(&[Facility::ResidentKinds]))
 }

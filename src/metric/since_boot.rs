@@ -1,6 +1,5 @@
 //! The metrics of pages of a node since boot, as numastat(8) shows them.
 
-use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::model::facility::Facility;
 use crate::model::sample::{Missing, NodeRaw, Reading};
@@ -52,18 +51,8 @@ const fn metric(
     help: &'static str,
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
-    Metric {
-        id,
-        title,
-        width: 8,
-        group: Group::Node,
-        unit: Unit::Count,
-        order: Order::Descending,
-        help,
-        value,
-        over: Over::usual(Unit::Count),
-        traits: Traits::NONE.needs(&[Facility::NodePages]),
-    }
+    let kind = (Group::Node, Unit::Count, Order::Descending);
+    Metric::new(id, (title, 8), kind, help, value).with(Traits::NONE.needs(&[Facility::NodePages]))
 }
 
 #[cfg(test)]

@@ -129,18 +129,9 @@ const fn node(
     help: &'static str,
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
-    Metric {
-        id,
-        title,
-        width: 8,
-        group: Group::Node,
-        unit,
-        order: Order::Ascending,
-        help,
-        value,
-        over: Over::Newest,
-        traits: Traits::NONE.needs(&[Facility::MemoryTiers]),
-    }
+    let traits = Traits::NONE.needs(&[Facility::MemoryTiers]);
+    let metric = Metric::new(id, (title, 8), (Group::Node, unit, Order::Ascending), help, value);
+    Metric { over: Over::Newest, traits, ..metric }
 }
 
 const fn rate(
@@ -149,9 +140,9 @@ const fn rate(
     help: &'static str,
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
-    let (order, over) = (Order::Descending, Over::Time);
+    let kind = (Group::Node, Unit::PerSecond, Order::Descending);
     let traits = Traits::NONE.needs(&[Facility::MemoryTiers]).better(Better::Low);
-    Metric { order, over, traits, ..node(id, title, Unit::PerSecond, help, value) }
+    Metric::new(id, (title, 8), kind, help, value).with(traits)
 }
 
 /// Makes a metric of a count of memory.stat.
@@ -176,16 +167,7 @@ const fn of_container(
     help: &'static str,
     value: fn(&Container, &Snapshot) -> Reading<Value>,
 ) -> Metric<Container> {
-    Metric {
-        id,
-        title,
-        width: 8,
-        group: Group::Memory,
-        unit: Unit::PerSecond,
-        order: Order::Descending,
-        help,
-        value,
-        over: Over::Time,
-        traits: Traits::NONE.needs(&[Facility::CgroupLimits, Facility::MemoryTiers]).better(Better::Low),
-    }
+    let traits = Traits::NONE.needs(&[Facility::CgroupLimits, Facility::MemoryTiers]).better(Better::Low);
+    let kind = (Group::Memory, Unit::PerSecond, Order::Descending);
+    Metric::new(id, (title, 8), kind, help, value).with(traits)
 }
