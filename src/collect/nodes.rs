@@ -94,29 +94,27 @@ fn parse_meminfo(text: &str, raw: &mut NodeRaw) {
 
 /// A file that was cut has no number: 0 would be a measurement.
 fn parse_numastat(text: &str, raw: &mut NodeRaw) {
-    let names = ["numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node", "other_node"];
-    let is_whole = |line: &str| {
-        let mut words = line.split_whitespace();
-        names.contains(&words.next().unwrap_or(""))
-            && words.next().is_some_and(|word| word.parse::<u64>().is_ok())
-    };
-    if text.lines().filter(|line| is_whole(line)).count() != names.len() {
-        return;
-    }
+    let mut read = raw.clone();
+    let mut found = 0;
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let (Some(name), Some(Ok(pages))) = (words.next(), words.next().map(str::parse::<u64>)) else {
             continue;
         };
-        match name {
-            "numa_hit" => raw.numa_hit = pages,
-            "numa_miss" => raw.numa_miss = pages,
-            "numa_foreign" => raw.numa_foreign = pages,
-            "interleave_hit" => raw.interleave_hit = pages,
-            "local_node" => raw.local_node = pages,
-            "other_node" => raw.other_node = pages,
-            _ => {}
-        }
+        let field = match name {
+            "numa_hit" => &mut read.numa_hit,
+            "numa_miss" => &mut read.numa_miss,
+            "numa_foreign" => &mut read.numa_foreign,
+            "interleave_hit" => &mut read.interleave_hit,
+            "local_node" => &mut read.local_node,
+            "other_node" => &mut read.other_node,
+            _ => continue,
+        };
+        *field = pages;
+        found += 1;
+    }
+    if found == 6 {
+        *raw = read;
     }
 }
 

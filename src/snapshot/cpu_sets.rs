@@ -6,6 +6,7 @@ use super::{CpuDelta, add};
 use crate::model::sample::Slot;
 use crate::model::slots::add_slots;
 use crate::model::topology::{Cpu, Topology};
+use crate::model::units::CpuId;
 use crate::model::wire::SLOTS;
 
 /// The kind of a set of CPUs.
@@ -44,7 +45,7 @@ pub(super) fn cpu_sets(topology: &Topology, cpus: &[CpuDelta]) -> Vec<CpuSet> {
     let online = || topology.cpus.iter().filter(|cpu| cpu.online);
     let by_node = grouped(online(), |cpu| cpu.node.map(|node| node.0));
     let by_socket = grouped(online(), |cpu| u32::try_from(cpu.socket?).ok());
-    // Without a description of caches a domain is assumed, and nothing of its own.
+    // Where sysfs describes no cache, the topology assumes a domain: socket and node are the place.
     let described = |cpu: &Cpu| topology.llcs.get(cpu.llc as usize).is_some_and(|llc| llc.level.is_some());
     let by_llc = grouped(online(), |cpu| described(cpu).then_some(cpu.llc));
     let nodes: BTreeSet<&Vec<u32>> = by_node.values().collect();
@@ -81,7 +82,7 @@ fn set(
     deltas: &BTreeMap<u32, &CpuDelta>,
 ) -> CpuSet {
     let (mut cores, mut nodes, mut sockets) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for cpu in topology.cpus.iter().filter(|cpu| members.binary_search(&cpu.id.0).is_ok()) {
+    for cpu in members.iter().filter_map(|id| topology.cpu(CpuId(*id))) {
         cores.insert(cpu.core);
         nodes.extend(cpu.node.map(|node| node.0));
         sockets.extend(cpu.socket.and_then(|socket| u32::try_from(socket).ok()));
@@ -112,9 +113,9 @@ fn set(
 mod tests {
     use super::*;
     use crate::model::topology::Llc;
-    use crate::model::units::{CpuId, NodeId};
+    use crate::model::units::NodeId;
 
-    /// A machine whose CPU `at` has this node, socket and L3 domain; each is a core of its own.
+    /// A machine whose CPU `at` has this node, socket and L3 domain, and one CPU per core.
     fn machine(places: &[(u32, i32, u32)], level: Option<u32>) -> Topology {
         let mut topology = Topology::read(&crate::fixture::tree("hosts/no-numa")).unwrap();
         let ids = |which: fn(&(u32, i32, u32)) -> u32, id: u32| {
