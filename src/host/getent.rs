@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const AT_ONCE: usize = 16;
 /// Users that are asked about in all. Ids of containers have no names, and there are as many as one likes.
 const ASKED_MAX: usize = 1000;
-/// Processes that did not end in time: with so many nothing is asked.
+/// Killed processes that may still be running before questions stop.
 const LEFT_MAX: usize = 2;
 
 /// Names of users by id, asked for without waiting.
@@ -111,7 +111,7 @@ impl Drop for Getent {
 }
 
 /// `getent passwd KEY...`; none where there is no such program.
-fn start(program: &PathBuf, keys: &[String]) -> Option<Child> {
+fn start(program: &Path, keys: &[String]) -> Option<Child> {
     let mut command = Command::new(program);
     // A key is no option.
     command.arg("passwd").arg("--").args(keys).env_clear();
@@ -155,7 +155,7 @@ mod tests {
                 std::env::temp_dir().join(format!("numatop-ng-getent-{}-{name}", std::process::id()));
             fs::create_dir_all(&folder).unwrap();
             let program = folder.join("getent");
-            // Written under a name of its own: a child of another test may still hold it open for writing.
+            // Copied by another process: a child of a parallel test may hold our file open for writing (ETXTBSY).
             fs::write(folder.join("text"), format!("#!/bin/sh\n{text}\n")).unwrap();
             fs::set_permissions(folder.join("text"), fs::Permissions::from_mode(0o755)).unwrap();
             let copied = Command::new("cp").arg(folder.join("text")).arg(&program).status().unwrap();

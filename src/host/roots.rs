@@ -16,8 +16,8 @@ pub struct Roots<'a> {
     pub own: &'a Path,
     /// Users, engines and mounts of cgroups.
     pub host: &'a Path,
-    /// CPUs, nodes, caches and devices of sysfs, and counts of the whole machine in /proc: `host` where both are there, as a
-    /// container with a list of its own (lxcfs) and a copied tree have them, else `own`.
+    /// CPUs, nodes, caches and devices in sysfs, and machine-wide counts in /proc. It is `host` where `host` has both: containers
+    /// that mount the host's files, and copied trees. Else it is `own`.
     pub machine: &'a Path,
 }
 

@@ -48,7 +48,7 @@ inputs! {
     tiers: NodeId => NodeTier = 30, Facility::MemoryTiers;
     /// Pages that moved between tiers, by node. Empty where all memory is of one tier.
     tier_pages: NodeId => TierPages = 31, Facility::MemoryTiers;
-    /// Switches of the kernel for tiers, by the names of [`crate::model::tiers`]; those that it does not have are left out.
+    /// Kernel switches for tiers, by the names in [`crate::model::tiers`]. Switches that the kernel lacks are absent.
     tier_switches: String => u64 = 32, Facility::MemoryTiers;
 }
 

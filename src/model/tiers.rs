@@ -73,7 +73,7 @@ impl TierPages {
         pages
     }
 
-    /// Adds pages of another interval; those that it has not are left as they are.
+    /// Adds the pages of another interval. Counts that it lacks stay unchanged.
     pub fn add(&mut self, more: &TierPages) {
         let add = |sum: &mut Option<u64>, more: Option<u64>| {
             if let Some(more) = more {

@@ -1,5 +1,5 @@
-//! MiniDebugInfo: symbols of a stripped program in a section of its own, packed by xz (GDB manual, "MiniDebugInfo"). Programs of
-//! Fedora and RHEL have their static functions there.
+//! MiniDebugInfo: an xz-compressed section of a stripped program with its static functions (GDB manual, "MiniDebugInfo"). Fedora and
+//! RHEL build their packages with it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,7 +19,7 @@ const UNPACKED_MAX: u64 = 12 << 20;
 /// Memory for unpacking, in KiB: the dictionary of `xz -6`, which is the default, and a little.
 const MEMORY_KIB: u32 = 10 << 10;
 
-/// The functions of `file` that are in its packed symbols, by address: those that its dynamic symbols leave out.
+/// Functions in the packed symbols of `file`, by address. They do not repeat the dynamic symbols.
 pub(super) fn functions(file: &File) -> Table {
     unpacked(file).map_or_else(Table::default, |bytes| functions_of(&bytes))
 }

@@ -119,7 +119,7 @@ pub mod tier_ping_pong {
 
     const ID: &str = "tier-ping-pong";
 
-    /// Node 0 sends and gets so many pages a second; its kswapd takes so much of a CPU.
+    /// Rates of pages that leave and reach node 0, and the share of a CPU that its kswapd takes.
     fn world_of(promoted: u64, demoted: u64, asked: u64, kswapd_pct: f64) -> Machine {
         let kswapd = Actor { ppid: 2, rss: 0, ..Actor::new(70, "kswapd0").runs(&[(0, kswapd_pct)]) };
         let mut world = with_tier(vec![kswapd, Actor::new(815, "cache").runs(&[(0, 200.0)])]);

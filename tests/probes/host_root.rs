@@ -19,7 +19,7 @@ use crate::workload::{ForEverybody, Workload};
 /// A user that no machine of ours has.
 const USER: u32 = 412_345;
 
-/// A machine whose last CPU is on node 1 and all others on node 0, from files of its own: tasks of this kernel are on its nodes.
+/// Tasks of this kernel are on the nodes of a written tree, whose last CPU is on node 1 and all others on node 0.
 pub fn the_topology_is_that_of_the_files_below_the_host_root() -> Result<()> {
     let host = Host::make()?;
     let root = host.0.as_path();

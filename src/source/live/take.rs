@@ -114,7 +114,7 @@ impl LiveSource {
         })
     }
 
-    /// Asks for the names of users that have none, and takes those that have come.
+    /// Requests names of unknown users, and stores the answers to earlier requests.
     fn name_users(&mut self, uids: impl Iterator<Item = u32>) {
         let Some(getent) = &mut self.getent else { return };
         let mut last = None;
