@@ -14,6 +14,7 @@ help:
 	@echo 'make test-host  this machine only'
 	@echo 'make test-all   this machine, and the full matrix of virtual ones'
 	@echo 'make refused    root tests with each optional BPF program refused in turn (root, an hour)'
+	@echo 'make engines    containers of docker, containerd, podman and LXC, which it installs (root)'
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make install    the built program, its documents, units and rules below PREFIX (/usr/local), in DESTDIR'
 	@echo 'make dist       tarballs, .deb and .rpm of static binaries for x86_64 and aarch64, in target/dist'
@@ -63,6 +64,11 @@ format:
 refused: export CARGO := $(CARGO)
 refused:
 	scripts/test-refused
+
+engines:
+	scripts/install-deps engines
+	$(CARGO) build --locked
+	$(CARGO) test --locked --test probes -- a_container_of
 
 static:
 	scripts/install-deps static
@@ -145,4 +151,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run lint test test-host test-all format refused static bench prometheus parquet parquet-all pages programs inspect fuzz torture install dist reproducible packages systemd manifests traces
+.PHONY: help build run lint test test-host test-all format refused engines static bench prometheus parquet parquet-all pages programs inspect fuzz torture install dist reproducible packages systemd manifests traces

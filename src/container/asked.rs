@@ -3,7 +3,7 @@
 //! Files of engines, files of users and runtimes have a thread and a helper process each (`lookup.rs`), so that what does
 //! not answer delays no other. A home that did not answer is left alone for a while, and for longer each time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -13,7 +13,7 @@ use super::lookup::{self, Answer, BATCH, Question};
 use super::names::{ContainerNames, Name};
 use super::runtime;
 use crate::host::users;
-use crate::model::group::Engine;
+use crate::model::group::{Engine, Group};
 use crate::program::helper::{Failure, HelperProcess};
 use crate::program::served;
 
@@ -46,6 +46,8 @@ const OF_SYSTEM_MAX: usize = 20_000;
 /// A name that is not found is asked for again after this, then after twice as long each time.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(64);
+/// Containers that can be renamed are asked about again after this.
+const RENEW: Duration = Duration::from_secs(30);
 /// An answer from files of the system, and from a home, takes this at most.
 const SYSTEM_MAX: Duration = Duration::from_secs(5);
 const HOME_MAX: Duration = Duration::from_millis(700);
@@ -62,7 +64,7 @@ const LEFT_BEHIND_MAX: usize = 16;
 const SAY_AGAIN: Duration = Duration::from_secs(600);
 const SAID_MAX: usize = 100;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Key {
     Container(Engine, String, Option<u32>),
     Pod(String),
@@ -75,6 +77,13 @@ impl Key {
             Key::Pod(_) => None,
         }
     }
+}
+
+/// A container of the system whose engine can rename it.
+fn renamable(group: &Group) -> Option<Key> {
+    let engine = group.engine.filter(|engine| matches!(engine, Engine::Docker | Engine::Podman))?;
+    let id = group.id.clone().filter(|_| group.user.is_none())?;
+    Some(Key::Container(engine, id, None))
 }
 
 /// One that has no name yet.
@@ -103,6 +112,7 @@ pub struct AskedNames {
     tree: u64,
     /// Names have come that nobody has taken yet.
     fresh: bool,
+    renewed: Instant,
     troubles: Vec<String>,
     said: HashMap<String, Instant>,
 }
@@ -124,6 +134,7 @@ impl AskedNames {
             pending: Vec::new(),
             tree: 0,
             fresh: false,
+            renewed: Instant::now(),
             troubles: Vec::new(),
             said: HashMap::new(),
         }
@@ -140,6 +151,22 @@ impl AskedNames {
         self.receive();
         let now = Instant::now();
         self.fresh || self.asked.values().any(|asked| !asked.open && asked.next <= now)
+    }
+
+    /// Asks twice a minute for the names of those of `groups` that their engine can rename.
+    pub fn renew<'a>(&mut self, groups: impl Iterator<Item = &'a Group>) {
+        if self.renewed.elapsed() < RENEW {
+            return;
+        }
+        self.renewed = Instant::now();
+        let keys: BTreeSet<Key> = groups.filter_map(renamable).collect();
+        self.put(None, &Vec::from_iter(keys));
+    }
+
+    /// Whether a container has another name than in `group`, by an answer that nobody has taken yet.
+    pub fn is_renamed(&self, group: &Group) -> bool {
+        let found = renamable(group).and_then(|key| self.found.get(&key));
+        found.is_some_and(|(_, name)| name.name != group.name)
     }
 
     /// Whether answers are on the way.
@@ -171,10 +198,14 @@ impl AskedNames {
             by_owner.entry(key.owner()).or_default().push(key);
         }
         for (owner, keys) in by_owner {
-            for keys in keys.chunks(BATCH) {
-                let question = self.question(owner, keys, false);
-                self.ask(Asking { question, keys: keys.to_vec() });
-            }
+            self.put(owner, &keys);
+        }
+    }
+
+    fn put(&mut self, owner: Option<u32>, keys: &[Key]) {
+        for keys in keys.chunks(BATCH) {
+            let question = self.question(owner, keys, false);
+            self.ask(Asking { question, keys: keys.to_vec() });
         }
     }
 

@@ -161,6 +161,7 @@ impl CgroupTracker {
     /// where reading takes a while. `changes` is the kernel's count from before, so that nothing that changes meanwhile is
     /// missed; `unknown` are cgroups of tasks that have no name. True when the scope may be another.
     pub fn follow(&mut self, changes: u32, unknown: &[u64], names: &mut Arc<Names>) -> bool {
+        self.book.renew(names.groups.values().map(Arc::as_ref));
         if !self.reader.is_reading() {
             if !self.is_due(changes, !unknown.is_empty()) {
                 return false;
@@ -327,7 +328,8 @@ impl CgroupTracker {
         // A path may change with a renaming, and a name may have been written after its cgroup was made.
         self.book.begin();
         let stale = |id: &u64, group: &Group| {
-            group.is_nameless() || paths.get(id).is_some_and(|path| names.cgroups.get(id) != Some(path))
+            let is_old = group.is_nameless() || self.book.is_renamed(group);
+            is_old || paths.get(id).is_some_and(|path| names.cgroups.get(id) != Some(path))
         };
         let keep: BTreeMap<u64, Arc<Group>> = names
             .groups

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::engine::{image, no_busybox, works};
+use crate::engine::{Stream, end, image, no_busybox, row_of, works};
 use crate::program;
 use crate::until::until;
 
@@ -63,10 +63,7 @@ impl Drop for Daemon {
                 let _ = self.docker(&["rm", "--force", id]);
             }
         }
-        if let Some(pid) = rustix::process::Pid::from_raw(self.process.id() as i32) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let _ = self.process.wait();
+        end(&mut self.process);
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
@@ -77,16 +74,7 @@ pub fn a_container_of_docker_is_found_below_another_data_root() -> Result<()> {
     let spin = ["/bin/busybox", "sh", "-c", "while :; do :; done"];
     let run = ["run", "--detach", "--network=none", "--cpus=0.5", "--memory=64m", "--name", &name, IMAGE];
     daemon.docker(&[&run[..], &spin].concat())?;
-    let output = Command::new(program::path())
-        .args(["-b", "-n", "1", "-d", "2", "--format", "json", "--container", &name])
-        .output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let line: Value = serde_json::from_slice(&output.stdout)?;
-    let tasks = line["tasks"].as_array().context("tasks")?;
-    ensure!(!tasks.is_empty() && tasks.iter().all(|task| task["container"] == name.as_str()), "{tasks:?}");
-    let rows = line["containers"].as_array().context("containers")?;
-    let row =
-        rows.iter().find(|row| row["container"] == name.as_str()).context("no row for the container")?;
+    let row = row_of(&name, &name)?;
     ensure!(row["engine"] == "docker" && row["cpu_quota_pct"] == 50.0, "{row}");
     ensure!(row["mem_limit_bytes"] == 64 << 20, "{row}");
 
@@ -96,4 +84,25 @@ pub fn a_container_of_docker_is_found_below_another_data_root() -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.code() == Some(2) && said.contains(&name), "{said}");
     Ok(())
+}
+
+pub fn a_container_of_docker_keeps_its_row_when_it_is_paused_renamed_and_made_again() -> Result<()> {
+    let daemon = Daemon::start()?;
+    let (old, new) = (format!("old-{}", std::process::id()), format!("new-{}", std::process::id()));
+    let spin = ["/bin/busybox", "sh", "-c", "while :; do :; done"];
+    let run = |name: &str| {
+        daemon.docker(&[&["run", "--detach", "--network=none", "--name", name, IMAGE], &spin[..]].concat())
+    };
+    let first = run(&old)?;
+    let mut stream = Stream::start()?;
+    let runs = |row: &Value| row["cpu_pct"].as_f64() > Some(1.0);
+    stream.until("the first name", &first, |row| row["container"] == old.as_str() && runs(row))?;
+    daemon.docker(&["pause", &old])?;
+    stream.until("a row without CPU time", &first, |row| row["cpu_pct"] == 0.0)?;
+    daemon.docker(&["unpause", &old])?;
+    daemon.docker(&["rename", &old, &new])?;
+    stream.until("the second name", &first, |row| row["container"] == new.as_str() && runs(row))?;
+    daemon.docker(&["rm", "--force", &new])?;
+    let second = run(&new)?;
+    stream.until("the container that was made again", &second, |row| row["container"] == new.as_str())
 }

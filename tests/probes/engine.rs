@@ -1,14 +1,17 @@
 //! A real engine: containers of podman, whose image is made here from busybox, found by name, shown with
 //! their limits, and chosen on the screen.
 
+use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::program;
 use crate::terminal::Terminal;
+use crate::until::until;
 
 const IMAGE: &str = "localhost/numatop-ng-test";
 /// Flags with which podman runs where there is no systemd, no network and no right to raise limits.
@@ -96,6 +99,60 @@ impl Drop for Engine {
         }
         let _ = podman(&["rmi", "--force", IMAGE]);
     }
+}
+
+/// The row of a container that is chosen by its name or id. All tasks in scope are in it.
+pub fn row_of(chosen: &str, name: &str) -> Result<Value> {
+    let output = Command::new(program::path())
+        .args(["-b", "-n", "1", "-d", "2", "--format", "json", "--container", chosen])
+        .output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line: Value = serde_json::from_slice(&output.stdout)?;
+    let tasks = line["tasks"].as_array().context("tasks")?;
+    ensure!(!tasks.is_empty() && tasks.iter().all(|task| task["container"] == name), "{tasks:?}");
+    let rows = line["containers"].as_array().context("containers")?;
+    rows.iter().find(|row| row["container"] == name).cloned().with_context(|| format!("no row in {rows:?}"))
+}
+
+/// Intervals of half a second of the whole machine.
+pub struct Stream {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Stream {
+    pub fn start() -> Result<Stream> {
+        let mut process = Command::new(program::path())
+            .args(["-b", "-d", "0.5", "--format", "json"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let lines = BufReader::new(process.stdout.take().context("a pipe")?).lines();
+        Ok(Stream { process, lines })
+    }
+
+    /// Waits until the row of a container, by its full id, is what is expected.
+    pub fn until(&mut self, what: &str, id: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
+        until(what, || {
+            let line: Value = serde_json::from_str(&self.lines.next().context("it ended")??)?;
+            let rows = line["containers"].as_array().context("containers")?;
+            Ok(rows.iter().any(|row| row["container_id"] == id && is(row)))
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        end(&mut self.process);
+    }
+}
+
+/// Asks a process to end, and waits until it has.
+pub fn end(process: &mut Child) {
+    if let Some(pid) = Pid::from_raw(process.id() as i32) {
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let _ = process.wait();
 }
 
 pub fn a_container_of_podman_is_watched_by_name() -> Result<()> {

@@ -10,6 +10,7 @@ mod bounds;
 mod btf;
 mod clock;
 mod command;
+mod containerd;
 mod containers;
 mod contended_lines;
 mod docker;
@@ -23,6 +24,7 @@ mod launched;
 mod leftovers;
 mod locked;
 mod locking;
+mod lxc;
 mod memory_event;
 mod needs;
 mod pages;
@@ -301,6 +303,9 @@ fn main() -> ExitCode {
         containers::the_root_of_v1_has_the_memory_of_the_kernel,
         hugetlb::pages_of_hugetlbfs_are_found_and_weigh_what_they_hold,
         docker::a_container_of_docker_is_found_below_another_data_root,
+        docker::a_container_of_docker_keeps_its_row_when_it_is_paused_renamed_and_made_again,
+        containerd::a_container_of_containerd_has_the_names_in_its_annotations,
+        lxc::a_container_of_lxc_is_found_by_its_name,
         engine::a_container_of_podman_is_watched_by_name,
         engine::a_container_of_podman_is_chosen_on_the_screen,
         printed::podman_does_what_is_printed_about_a_quota,

@@ -14,7 +14,9 @@ use numatop_ng::model::facility::Facility;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::model::wire::Scoped;
 
-use crate::{containers, docker, engine, hot, hugetlb, locking, policies, program, reclaim, smt};
+use crate::{
+    containerd, containers, docker, engine, hot, hugetlb, locking, lxc, policies, program, reclaim, smt,
+};
 
 /// A need, and the tests that have it.
 struct Need {
@@ -35,7 +37,18 @@ const NEEDS: &[Need] = &[
     },
     Need {
         obstacle: || docker::obstacle().map(Into::into),
-        tests: &["a_container_of_docker_is_found_below_another_data_root"],
+        tests: &[
+            "a_container_of_docker_is_found_below_another_data_root",
+            "a_container_of_docker_keeps_its_row_when_it_is_paused_renamed_and_made_again",
+        ],
+    },
+    Need {
+        obstacle: || containerd::obstacle().map(Into::into),
+        tests: &["a_container_of_containerd_has_the_names_in_its_annotations"],
+    },
+    Need {
+        obstacle: || lxc::obstacle().map(Into::into),
+        tests: &["a_container_of_lxc_is_found_by_its_name"],
     },
     Need {
         obstacle: || reclaim::obstacle().map(Into::into),
