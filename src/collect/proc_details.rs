@@ -1,13 +1,13 @@
 //! /proc fields of one process, for the detail view: too costly for every task at every refresh.
 
-use crate::model::process::Details;
-use crate::model::process::Texts;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::host::clock;
+use crate::model::process::{Details, Texts};
 use crate::model::sample::{Missing, Reading};
 use crate::text;
 
@@ -145,11 +145,13 @@ fn field<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     whole.filter_map(value).next().map(<[u8]>::trim_ascii)
 }
 
-/// Field 22 of proc_pid_stat(5). The name before it may contain anything, also parentheses.
+/// Field 22 of proc_pid_stat(5), without the offset of a time namespace. The name before it may contain anything, also
+/// parentheses.
 fn start_ticks(stat: &[u8]) -> Option<u64> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
-    rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+    let shown: u64 = rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()?;
+    Some(clock::boot_ns_of(shown.saturating_mul(TICK_NS)) / TICK_NS)
 }
 
 /// Whether `stat`, a process's file in /proc, is of the one that started at `start_ns` since boot.

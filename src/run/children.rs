@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::collect::mm_reader;
 use crate::container::lookup;
+use crate::host::clock;
 use crate::program::{asked_file, launch};
 use crate::{calibrate, symbolize};
 
@@ -24,5 +25,7 @@ pub fn started_as() -> Option<ExitCode> {
         (calibrate::child::NAME, calibrate::child::main),
     ];
     let (_, main) = mains.into_iter().find(|(known, _)| name == *known)?;
+    // Some of them open nothing later.
+    clock::learn_offsets();
     Some(main())
 }

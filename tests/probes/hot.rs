@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::command::{intervals, numatop};
+use crate::program;
 use crate::workload::{ForEverybody, Workload};
 
 /// The work of the workload "shares": functions, and their share of its time in per cent.
@@ -292,6 +293,26 @@ pub fn hot_spots_are_those_of_the_rows_that_are_shown() -> Result<()> {
         ensure!(both.len() == 2, "{names}: {both:?} were sampled");
         let shown = pids(&[&all[..], &filter].concat())?;
         ensure!(shown == [u64::from(ours.pid())], "{names}: {shown:?} instead of {}", ours.pid());
+    }
+    Ok(())
+}
+
+pub fn functions_are_named_in_a_time_namespace() -> Result<()> {
+    let workload = Workload::start("shares")?;
+    for offset in ["864000", "-1"] {
+        let words = ["-b", "-n", "4", "-d", "2", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
+        let output = Command::new("unshare")
+            .args(["--time", "--boottime", offset, "--monotonic", offset])
+            .arg(program::path())
+            .args(words)
+            .args(["--hot-rate", RATE, "--events", ""])
+            .stdin(Stdio::null())
+            .output()
+            .context("starting unshare")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
+        let line: Value = serde_json::from_slice(last.context("no interval")?)?;
+        shares_are_right(&line["hot"], workload.pid()).with_context(|| format!("{offset} s"))?;
     }
     Ok(())
 }

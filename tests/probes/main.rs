@@ -268,6 +268,7 @@ fn main() -> ExitCode {
         sampled_by_default::with_no_access_the_details_sample_nothing,
         access::no_memory_use_is_sampled_unless_asked_for,
         hot::functions_have_the_shares_they_burn,
+        hot::functions_are_named_in_a_time_namespace,
         hot::a_recording_names_functions_of_a_process_that_is_gone,
         hot::kernel_functions_are_named,
         hot::a_program_that_was_removed_has_names,

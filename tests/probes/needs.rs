@@ -104,6 +104,7 @@ const NEEDS: &[Need] = &[
         obstacle: || refused(hot_spots()),
         tests: &[
             "functions_have_the_shares_they_burn",
+            "functions_are_named_in_a_time_namespace",
             "a_recording_names_functions_of_a_process_that_is_gone",
             "kernel_functions_are_named",
             "a_program_that_was_removed_has_names",
