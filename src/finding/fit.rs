@@ -134,6 +134,12 @@ pub fn mean_cost(view: &View<'_>, run: &[f64], memory: &[f64]) -> Option<f64> {
     gain::mean_cost(|from, to| costs.ratio(view.topology(), from, to), run, memory)
 }
 
+/// The mean cost of an access to another node than the one that runs, in local ones; 1 where all of its memory is near.
+pub fn remote_cost(view: &View<'_>, placed: &Placed) -> f64 {
+    let (all, remote) = (mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0), placed.remote_part());
+    if remote > 0.0 { 1.0 + (all - 1.0) / remote } else { 1.0 }
+}
+
 /// The mean cost of its accesses with its time and memory even over these nodes, in local ones.
 pub fn cost_on(view: &View<'_>, placed: &Placed, nodes: &[NodeId]) -> Option<f64> {
     let ran = placed.run.iter().sum();

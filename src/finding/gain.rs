@@ -288,6 +288,21 @@ pub fn placement(of: f64, now: f64, then: f64, phi: Option<f64>, costs: Assumpti
     }
 }
 
+/// The gain of bringing memory nearer where the share of accesses to other nodes is known: `remote` of all accesses, 0 to 1, each at
+/// a mean cost of `far` local ones, and `stays` the part of them that stays remote, 0 to 1. See [`placement`] for the rest.
+pub fn accesses(
+    of: f64,
+    far: f64,
+    (remote, stays): (f64, f64),
+    phi: Option<f64>,
+    costs: Assumption,
+) -> Gain {
+    let cost = |share: f64| 1.0 + share.clamp(0.0, 1.0) * (far.max(1.0) - 1.0);
+    let mut gain = placement(of, cost(remote), cost(remote * stays), phi, costs);
+    gain.assumes.retain(|one| *one != Assumption::PagesUsedAlike);
+    gain
+}
+
 /// The gain of bringing memory nearer where the time at memory of other nodes is sampled: `waits` is its share of CPU time, 0 to 1,
 /// and `far` the mean cost of such an access in local ones.
 pub fn time_at_memory(of: f64, far: f64, waits: f64, costs: Assumption) -> Gain {
@@ -367,6 +382,17 @@ mod tests {
         // Case 11: all memory on another node at distance 20.
         assert_eq!(placement(2.0, 2.0, 1.0, None, FIRMWARE).at_most, Some(1.0));
         assert_eq!(placement(2.0, 2.0, 1.0, Some(0.5), FIRMWARE).at_most, Some(0.5));
+    }
+
+    #[test]
+    fn known_accesses_take_the_place_of_evenly_used_pages() {
+        // Half of the accesses are remote at twice the cost: 1.5. A quarter of those stay: 1.125.
+        let gain = accesses(4.0, 2.0, (0.5, 0.25), None, FIRMWARE);
+        assert_eq!(gain.how, Some(Arithmetic::Placement { now: 1.5, then: 1.125, phi: 1.0 }));
+        assert_eq!(gain.at_most, Some(1.0));
+        assert_eq!(gain.assumes, [Assumption::WaitsForMemoryOnly, FIRMWARE]);
+        assert_eq!(accesses(4.0, 2.0, (0.5, 1.0), None, FIRMWARE).at_most, Some(0.0), "all stay");
+        assert_eq!(accesses(4.0, 0.5, (9.0, 0.0), None, FIRMWARE).at_most, Some(0.0), "hostile numbers");
     }
 
     #[test]

@@ -106,6 +106,13 @@ impl Placed {
         nodes.filter(|node| self.memory() > 0.0 && self.memory_pct(&[*node]) < NONE_PCT).collect()
     }
 
+    /// The part of its accesses that are remote if it uses its pages alike, 0 to 1.
+    pub fn remote_part(&self) -> f64 {
+        let ids = (0..).map(NodeId).take(self.run.len());
+        let local = ids.map(|node| self.run_pct(&[node]) * self.memory_pct(&[node]) / 1e4);
+        (1.0 - local.sum::<f64>()).clamp(0.0, 1.0)
+    }
+
     /// The node with most of its time.
     pub fn home(&self) -> Option<NodeId> {
         let ran = (0..).map(NodeId).zip(&self.run).filter(|(_, ns)| **ns > 0.0);
@@ -250,6 +257,14 @@ pub struct Elsewhere {
     pub meant: f64,
     /// Both are this near the truth in 95 of 100 cases, in points.
     pub error: f64,
+}
+
+impl Elsewhere {
+    /// The part of it that is meant to be there, 0 to 1.
+    pub fn stays(&self) -> f64 {
+        let all = self.kernel + self.meant;
+        if all > 0.0 { self.meant / all } else { 0.0 }
+    }
 }
 
 /// The share from which on memory that is meant to be elsewhere keeps a finding an info, in percent.

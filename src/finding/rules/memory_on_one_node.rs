@@ -1,7 +1,7 @@
 //! A process runs on several nodes, and all of its memory is on some of them: who touched it first decided that.
 
 use super::super::command::{Command, Scope, When, node_list};
-use super::super::fit::{mean_cost, memory_room};
+use super::super::fit::{mean_cost, memory_room, remote_cost};
 use super::super::guards;
 use super::super::moves::who_runs;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
@@ -128,7 +128,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(_), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (workers, holders) = (&seen.plan.to, &seen.plan.from);
     let all: Vec<NodeId> = placed.used(view.limit("works"));
-    let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
+    let (cpus, costs) = (view.cpus(of), gain::distances(view.topology()));
     let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
     let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
     let mut commands: Vec<Command> = Vec::new();
@@ -160,7 +160,15 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             bytes(placed.memory()),
             nodes(holders)
         )),
-        gain: gain::placement(view.cpus(of), now, 1.0, phi, gain::distances(view.topology())),
+        gain: match guards::remote_accesses(view, of) {
+            Some((remote, _)) => {
+                gain::accesses(cpus, remote_cost(view, &placed), (remote / 100.0, 0.0), phi, costs)
+            }
+            None => {
+                let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
+                gain::placement(cpus, now, 1.0, phi, costs)
+            }
+        },
         commands,
         or_else: vec![format!(
             "All threads use all of the memory: then interleaving is all that helps. remote_pct is {}.",

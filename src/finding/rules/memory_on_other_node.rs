@@ -7,7 +7,7 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
 use super::super::{Confidence, Evidence, Kind, Note, Severity, Subject, Told};
-use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
+use super::remote_after_pin::{RISK_OF_MOVE, gain_beside};
 use crate::metric::balancing::HINT_REMOTE_PCT;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_BEST_PCT, REMOTE_PCT};
 use crate::model::units::NodeId;
@@ -159,9 +159,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         nodes(to),
         bytes(memory_room(view, to))
     );
-    let stays =
-        guards::elsewhere(view, of, &placed, to).is_some_and(|elsewhere| elsewhere.meant >= STAYS_PCT);
-    let (mut commands, undo) = match stays {
+    let elsewhere = guards::elsewhere(view, of, &placed, to);
+    let (mut commands, undo) = match elsewhere.is_some_and(|elsewhere| elsewhere.meant >= STAYS_PCT) {
         true => (Vec::new(), Vec::new()),
         false => (moves::there(view, of, from, to, &words), moves::back(view, of, &placed, to, from)),
     };
@@ -176,7 +175,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             pct_with_error(share.value, share.error),
             nodes(from)
         )),
-        gain: gain_of_memory(view, of, &placed, to),
+        gain: gain_beside(view, of, &placed, to, elsewhere.map_or(0.0, |elsewhere| elsewhere.stays())),
         commands,
         undo,
         check: super::remote_falls(

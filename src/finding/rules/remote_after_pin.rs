@@ -1,6 +1,6 @@
 //! A process was pinned to nodes, and its memory stayed on others.
 
-use super::super::fit::{mean_cost, memory_room};
+use super::super::fit::{mean_cost, memory_room, remote_cost};
 use super::super::gain;
 use super::super::guards::{self, Placed};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
@@ -154,24 +154,38 @@ pub(super) fn stayed_behind(
 
 /// The gain of moving all memory of a placement to these nodes.
 pub(super) fn gain_of_memory(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
-    if let (Some(time), [_]) = (guards::time_elsewhere(view, of), to) {
-        let away: Vec<f64> = (0..)
-            .map(NodeId)
-            .zip(&placed.bytes)
-            .map(|(node, bytes)| if to.contains(&node) { 0.0 } else { *bytes })
-            .collect();
-        let far = mean_cost(view, &placed.run, &away).unwrap_or(1.0);
-        return gain::time_at_memory(
-            view.cpus(of),
-            far,
-            time.cpu_pct() / 100.0,
-            gain::distances(view.topology()),
-        );
+    gain_beside(view, of, placed, to, 0.0)
+}
+
+/// The same where a part of the memory elsewhere stays there, 0 to 1: that of accesses is then as large.
+pub(super) fn gain_beside(
+    view: &View<'_>,
+    of: &Of<'_>,
+    placed: &Placed,
+    to: &[NodeId],
+    stays: f64,
+) -> gain::Gain {
+    let (cpus, costs) = (view.cpus(of), gain::distances(view.topology()));
+    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
+    // Of several nodes some of what is remote would stay so.
+    if let [home] = to {
+        if let Some(time) = guards::time_elsewhere(view, of) {
+            let away: Vec<f64> = (0..)
+                .map(NodeId)
+                .zip(&placed.bytes)
+                .map(|(node, bytes)| if node == *home { 0.0 } else { *bytes })
+                .collect();
+            let far = mean_cost(view, &placed.run, &away).unwrap_or(1.0);
+            return gain::time_at_memory(cpus, far, time.cpu_pct() / 100.0, costs);
+        }
+        if let Some((remote, _)) = guards::remote_accesses(view, of) {
+            let far = remote_cost(view, placed);
+            return gain::accesses(cpus, far, (remote / 100.0, stays), phi, costs);
+        }
     }
     let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
     let then = mean_cost(view, &placed.run, &gain::evenly(to, placed.memory())).unwrap_or(1.0);
-    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
-    gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology()))
+    gain::placement(cpus, now, then, phi, costs)
 }
 
 /// The effects of moving memory that are not wanted.

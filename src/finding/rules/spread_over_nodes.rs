@@ -1,6 +1,6 @@
 //! A process runs all over the machine although fewer nodes would do.
 
-use super::super::fit::{best_set, cost_on, mean_cost, memory_room};
+use super::super::fit::{best_set, cost_on, mean_cost, memory_room, remote_cost};
 use super::super::guards::{self, Placed};
 use super::super::moves;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
@@ -197,13 +197,12 @@ pub(super) fn told(
     undo: Vec<Command>,
 ) -> Told {
     let (to, placed, remote) = (&seen.plan.to, subject.placed, seen.evidence[0].value);
+    // Accesses may be known, and are no share of memory.
+    let memory = if matches!(of, Of::Container(_)) { remote } else { 100.0 * placed.remote_part() };
     let [whose, they, need] = match of {
         Of::Group(..) => ["their", "they run", "they need"],
         _ => ["its", "it runs", "it needs"],
     };
-    let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
-    let then = cost_on(view, placed, to).unwrap_or(now);
-    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
     let rest = 100.0 * (1.0 - 1.0 / to.len().max(1) as f64);
     let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
@@ -212,12 +211,12 @@ pub(super) fn told(
             "{} on {:.0} nodes, and {} % of {whose} memory is on others than {they} on; {need} {} CPUs and {}: {} would do.",
             subject.runs,
             seen.plan.number,
-            number(remote),
+            number(memory),
             number(view.need(of)),
             bytes(placed.memory()),
             nodes(to)
         )),
-        gain: gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology())),
+        gain: gain_on_fewer(view, of, placed, to),
         commands,
         undo: env::at_once(undo),
         check: vec![check(subject.remote, remote, (rest + 2.0 * placed.error).max(5.0), true)],
@@ -227,4 +226,18 @@ pub(super) fn told(
         ),
         or_else: vec![subject.or_else.to_owned()],
     }
+}
+
+/// The gain of bringing all of it to these nodes.
+fn gain_on_fewer(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
+    let (cpus, costs) = (view.cpus(of), gain::distances(view.topology()));
+    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
+    if let ([_], Some((remote, _))) = (to, guards::remote_accesses(view, of)) {
+        let elsewhere = guards::elsewhere(view, of, placed, to);
+        let stays = elsewhere.map_or(0.0, |elsewhere| elsewhere.stays());
+        return gain::accesses(cpus, remote_cost(view, placed), (remote / 100.0, stays), phi, costs);
+    }
+    let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
+    let then = cost_on(view, placed, to).unwrap_or(now);
+    gain::placement(cpus, now, then, phi, costs)
 }
