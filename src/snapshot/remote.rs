@@ -119,6 +119,8 @@ pub struct Remote {
     /// The least and the most time with memory of other nodes, whichever pages are hot.
     low_ns: f64,
     high_ns: f64,
+    /// The error of `remote_ns` that comes from looking at some pages only: half of the 95 % interval.
+    error_ns: f64,
 }
 
 impl Remote {
@@ -159,6 +161,7 @@ impl Remote {
             best_ns: (run - kept).clamp(0.0, remote),
             low_ns: low.min(remote),
             high_ns: high.max(remote),
+            error_ns: run * memory.error_points / 100.0,
         }
     }
 
@@ -178,12 +181,18 @@ impl Remote {
             best_ns: 0.0,
             low_ns: (run * low).min(remote),
             high_ns: (run * high).max(remote),
+            error_ns: run * memory.error_points / 100.0,
         }
     }
 
     /// Share that is remote, in percent; `None` when nothing with known memory ran.
     pub fn pct(&self) -> Option<f64> {
         (self.run_ns > 0.0).then(|| self.remote_ns * 100.0 / self.run_ns)
+    }
+
+    /// The share less the error of the draws, 0 to 1; `None` when nothing with known memory ran.
+    pub fn sure_share(&self) -> Option<f64> {
+        (self.run_ns > 0.0).then(|| (self.remote_ns - self.error_ns).max(0.0) / self.run_ns)
     }
 
     /// The least that is possible, in percent.
@@ -206,6 +215,7 @@ impl AddAssign<&Remote> for Remote {
         self.best_ns += other.best_ns;
         self.low_ns += other.low_ns;
         self.high_ns += other.high_ns;
+        self.error_ns += other.error_ns;
     }
 }
 

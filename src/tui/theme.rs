@@ -138,6 +138,7 @@ pub struct Glyphs {
     pub ended: char,
     pub followed: char,
     pub dot: char,
+    pub at_least: &'static str,
 }
 
 static UNICODE: Glyphs = Glyphs {
@@ -156,6 +157,7 @@ static UNICODE: Glyphs = Glyphs {
     ended: '×',
     followed: '»',
     dot: '·',
+    at_least: "≥",
 };
 
 static ASCII: Glyphs = Glyphs {
@@ -175,6 +177,7 @@ static ASCII: Glyphs = Glyphs {
     ended: 'x',
     followed: '>',
     dot: '-',
+    at_least: ">=",
 };
 
 /// One way to draw everything.

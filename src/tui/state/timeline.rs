@@ -1,6 +1,7 @@
 //! The stretch of time that can be gone through, a recording or what is kept while paused, and how.
 
 use super::State;
+use crate::analysis::curve::Level;
 use crate::analysis::highlights::{Highlight, Highlights, Kind};
 use crate::record::time;
 use crate::text::clean_str;
@@ -62,18 +63,17 @@ impl State {
     /// To the next mark, or to the one before.
     pub fn go_to_mark(&mut self, ahead: bool) -> Option<Effect> {
         let timeline = self.timeline()?;
-        let (at, marks) = (timeline.at, timeline.marks.all());
-        let found = if ahead {
-            marks.iter().find(|mark| mark.wall_ns > at)
-        } else {
-            marks.iter().rev().find(|mark| mark.wall_ns < at)
-        };
-        let Some(mark) = found.copied() else {
+        let at = timeline.at;
+        let is_there = |wall_ns: i64| if ahead { wall_ns > at } else { wall_ns < at };
+        let marks = timeline.marks.all().into_iter().map(|mark| (mark.wall_ns, describe(mark, timeline.marks)));
+        let levels = self.curve.beginnings().into_iter().map(|(wall_ns, level)| (wall_ns, of_level(level).into()));
+        let found = marks.chain(levels).filter(|(wall_ns, _)| is_there(*wall_ns));
+        // Of marks of the same interval the first one: it weighs more.
+        let Some((wall_ns, words)) = found.min_by_key(|(wall_ns, _)| wall_ns.abs_diff(at)) else {
             self.message = Some(format!("no mark {} here", if ahead { "after" } else { "before" }));
             return None;
         };
-        let words = describe(mark, timeline.marks);
-        let effect = self.seek(Seek::To(mark.wall_ns));
+        let effect = self.seek(Seek::To(wall_ns));
         self.message = Some(words);
         effect
     }
@@ -94,6 +94,14 @@ impl State {
                 .map_err(|_| format!("'{}' is no time", clean_str(text)))?,
         };
         Ok(self.seek(Seek::To(wanted)))
+    }
+}
+
+fn of_level(level: Level) -> &'static str {
+    match level {
+        Level::Placed => "a fifth of memory or more is on other nodes than its users from here on",
+        Level::Seen => "a fifth of accesses or more leave their node from here on",
+        Level::SeenMost => "half of accesses or more leave their node from here on",
     }
 }
 

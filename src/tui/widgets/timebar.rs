@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-use crate::analysis::curve::Curve;
+use crate::analysis::curve::{Curve, Level};
 use crate::analysis::highlights::{Highlights, Kind};
 use crate::text::quantity::{count, percent};
 use crate::tui::state::Timeline;
@@ -33,7 +33,7 @@ pub fn render(
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     let days = timeline.span.1.saturating_sub(timeline.span.0) / 86_400_000_000_000;
     let [from, to] = [timeline.span.0, timeline.span.1].map(|wall_ns| clock(wall_ns, days > 0, zone));
-    let legend = legend(timeline, area.width >= WIDE);
+    let legend = legend(timeline, curve, theme, area.width >= WIDE);
     let words: usize = legend.iter().map(|(_, words)| words.width() + 4).sum();
     let taken = from.width() + to.width() + 2 + words;
     let width = usize::from(area.width.saturating_sub(taken as u16));
@@ -54,37 +54,61 @@ pub fn render(
     let mut pen = Pen::new(buf, area, area.height.saturating_sub(1), theme.glyphs.ellipsis);
     pen.write(&from, plain).gap(1);
     let line = if has_curves { Vec::new() } else { cpu };
-    for (letter, role) in cells(timeline, &line, width, theme) {
+    let levels = curve.cells(timeline.span, width, |point| point.level);
+    for (letter, role) in cells(timeline, &line, &levels, theme) {
         pen.write(letter.encode_utf8(&mut [0; 4]), theme.style(role));
     }
     pen.gap(1).write(&to, plain);
-    for (kind, words) in legend {
+    for (mark, words) in legend {
         pen.gap(2);
-        if let Some(kind) = kind {
-            pen.write(letter(kind), theme.style(role(kind))).gap(1);
+        if let Some((letter, role)) = mark {
+            pen.write(letter, theme.style(role)).gap(1);
         }
         pen.write(&words, dim);
     }
 }
 
-/// The content of each cell of the bar: the mark that weighs most, and above all the place that is shown. `line` has CPU time.
-fn cells(timeline: Timeline<'_>, line: &[Option<f64>], width: usize, theme: &Theme) -> Vec<(char, Role)> {
-    let Some(last) = width.checked_sub(1) else { return Vec::new() };
+/// The content of each cell of the bar: the mark that weighs most, and above all the place that is shown. `line` has CPU time,
+/// `levels` the marks of intervals in each cell.
+fn cells(
+    timeline: Timeline<'_>,
+    line: &[Option<f64>],
+    levels: &[Option<Level>],
+    theme: &Theme,
+) -> Vec<(char, Role)> {
+    let Some(last) = levels.len().checked_sub(1) else { return Vec::new() };
     let cell = |wall_ns| (timeline.share(wall_ns) * last as f64).round() as usize;
     let ground = |at: usize| match line.get(at).copied().flatten() {
         Some(share) => bar::level(share, theme),
         None => theme.glyphs.horizontal,
     };
-    let mut cells: Vec<(char, Role)> = (0..width).map(|at| (ground(at), Role::Dim)).collect();
+    let cell_of = |(at, level): (usize, &Option<Level>)| match level.map(of_level) {
+        Some((letter, role)) => (first(letter), role),
+        None => (ground(at), Role::Dim),
+    };
+    let mut cells: Vec<(char, Role)> = levels.iter().enumerate().map(cell_of).collect();
     let mut marks = timeline.marks.all();
     marks.sort_by_key(|mark| mark.kind);
     for mark in marks {
-        cells[cell(mark.wall_ns)] = (letter(mark.kind).chars().next().unwrap_or('?'), role(mark.kind));
+        cells[cell(mark.wall_ns)] = (first(letter(mark.kind)), role(mark.kind));
     }
     let here = &mut cells[cell(timeline.at)];
     let glyph = if here.1 == Role::Dim { theme.glyphs.here } else { here.0 };
     *here = (glyph, if here.1 == Role::Dim { Role::Alert } else { Role::Selected });
     cells
+}
+
+fn first(letter: &str) -> char {
+    letter.chars().next().unwrap_or('?')
+}
+
+/// The letter of an interval with many remote accesses.
+fn of_level(level: Level) -> (&'static str, Role) {
+    match level {
+        Level::Placed => ("r", Role::Dim),
+        Level::Seen => ("R", Role::Remote),
+        Level::SeenMost => ("R", Role::Alert),
+    }
 }
 
 fn letter(kind: Kind) -> &'static str {
@@ -105,19 +129,49 @@ fn role(kind: Kind) -> Role {
     }
 }
 
-/// Kinds of marks on the bar, with their letters.
-fn legend(timeline: Timeline<'_>, wide: bool) -> Vec<(Option<Kind>, String)> {
+/// Marks on the bar, with their letters.
+type Legend = Vec<(Option<(&'static str, Role)>, String)>;
+
+fn legend(timeline: Timeline<'_>, curve: &Curve, theme: &Theme, wide: bool) -> Legend {
     let marks = timeline.marks;
-    let present = KINDS.into_iter().filter(|kind| marks.count(*kind) > 0);
-    let mut legend: Vec<_> = present.map(|kind| (Some(kind), words(kind, marks, wide))).collect();
+    let ([placed, seen], all) = curve.marked_ns();
+    // On a narrow screen one letter has one meaning.
+    let is_shown = |kind: &Kind| marks.count(*kind) > 0 && (wide || seen == 0 || *kind != Kind::Remote);
+    let present = KINDS.into_iter().filter(is_shown);
+    let mut legend: Legend =
+        present.map(|kind| (Some((letter(kind), role(kind))), words(kind, marks, wide))).collect();
+    for (level, how, marked) in [(Level::Seen, "", seen), (Level::Placed, " by place", placed)] {
+        if marked > 0 {
+            let share = format!("remote {} 20 %", theme.glyphs.at_least);
+            let words = if wide { format!("{share}{how}: {}", of_length(marked, all)) } else { share };
+            legend.push((Some(of_level(level)), words));
+        }
+    }
     if timeline.looked < 1.0 {
         legend.push((None, format!("looking {:.0}%", timeline.looked * 100.0)));
-    } else if legend.is_empty() {
-        legend.push((None, "nothing marked".into()));
-    } else if wide {
-        legend.push((None, "{ } jump".into()));
+    } else {
+        let is_bare = legend.is_empty();
+        match (curve.knows_remote(), is_bare) {
+            (false, true) => legend.push((None, "remote not measured".into())),
+            (true, true) => legend.push((None, "nothing marked".into())),
+            (false, false) if wide => legend.push((None, "remote not measured".into())),
+            _ => {}
+        }
+        if wide && !is_bare {
+            legend.push((None, "{ } jump".into()));
+        }
     }
     legend
+}
+
+/// `41 of 60 s`, and in minutes from ten of them on.
+fn of_length(part_ns: i64, all_ns: i64) -> String {
+    const S: f64 = 1e9;
+    let (part, all) = (part_ns as f64 / S, all_ns as f64 / S);
+    match all < 600.0 {
+        true => format!("{part:.0} of {all:.0} s"),
+        false => format!("{:.0} of {:.0} min", part / 60.0, all / 60.0),
+    }
 }
 
 fn words(kind: Kind, marks: &Highlights, wide: bool) -> String {
