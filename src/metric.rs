@@ -136,6 +136,8 @@ pub enum Witness {
     Counted,
     /// An estimate of it.
     Estimate,
+    /// Time at memory accesses, not their number: remote ones take longer.
+    Time,
     /// Memory, not its use: used evenly, the two are the same.
     Memory,
     /// Hinting faults, which are few and not evenly spread.
@@ -148,6 +150,7 @@ impl Witness {
         match self {
             Witness::Counted => "=",
             Witness::Estimate => "~",
+            Witness::Time => "time ",
             Witness::Memory => "mem ",
             Witness::Hints => "hint ",
         }

@@ -10,7 +10,7 @@ use crate::metric::placement::{OWN_POLICY_PCT, REMOTE_ERROR_POINTS, REMOTE_PCT, 
 use crate::metric::task::{LMA_PER_S, NODE_MIGRATIONS_PER_S, RMA_PER_S};
 use crate::model::counters::Counter;
 use crate::model::sample::MemPolicy;
-use crate::model::share::wilson_farther;
+use crate::model::share::{Bounded, bounded, wilson_farther};
 use crate::model::units::NodeId;
 use crate::snapshot::{Task, large_bytes};
 
@@ -387,19 +387,10 @@ pub fn time_elsewhere(view: &View<'_>, of: &Of<'_>) -> Option<TimeElsewhere> {
         return None;
     }
     let all = (at_memory as f64).max(known);
-    let (share, error) = match wilson_farther(remote, known) {
-        Some((share, error)) => (share, error),
-        // None has an address: nothing is known of where.
-        None => (0.0, 0.0),
-    };
-    let unknown = if all > 0.0 { 1.0 - known / all } else { 0.0 };
-    Some(TimeElsewhere {
-        at_memory: 100.0 * all / samples as f64,
-        remote: share,
-        error,
-        low: (share - error).max(0.0) * (1.0 - unknown),
-        high: ((share + error) * (1.0 - unknown) + 100.0 * unknown).min(100.0),
-    })
+    // Where none has an address nothing is known of where.
+    let nothing = Bounded { pct: 0.0, error: 0.0, range: (0.0, if all > 0.0 { 100.0 } else { 0.0 }) };
+    let Bounded { pct, error, range: (low, high) } = bounded(remote, known, all).unwrap_or(nothing);
+    Some(TimeElsewhere { at_memory: 100.0 * all / samples as f64, remote: pct, error, low, high })
 }
 
 /// Counted, sampled or faulted accesses that show that memory on other nodes is used.

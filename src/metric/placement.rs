@@ -187,20 +187,23 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs where it ran and where its memory is"))
 }
 
-const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ sampled (--access); mem: not its \
+const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ sampled (--access); time: of its time at memory accesses, where these could not be counted by samples; mem: not its \
     accesses but the share of its memory that is on other nodes than it runs on, which is the same only if it uses all \
     pages alike (remote_low_pct and remote_high_pct say how far off that may be); hint: the share of its hinting faults; \
     ? not known. Half of the time on each of two nodes with half of the memory on each is 50 %. With one node it is 0. Rows are \
     sorted by the CPU time that it is a share of, too; below 16 MiB of resident memory it is dim (--dim-below).";
 const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), sampled (accesses of its next instructions, \
-    with --access, where they are shares of accesses and not of time), placement (where it ran and where its memory \
+    with --access, where they are shares of accesses), sampled_time (the same samples, as a share of its time at memory \
+    accesses: remote ones take longer, so it lies above the share of accesses), placement (where it ran and where its memory \
     is), hinting (its hinting faults, where its memory could not be looked at: a poor witness, see hint_remote_pct), \
     one_node.";
 const ERROR_HELP: &str = "How far the share of accesses may be from remote_pct, in percentage points: the distance to the \
     farther of remote_low_pct and remote_high_pct; 0 for counted. With sampled: in 95 of 100 cases.";
-const LOW_HELP: &str = "Lower end of the share of remote accesses. With placement: if its hot pages, at \
+const LOW_HELP: &str = "Lower end of the share of remote accesses. With sampled_time: if no sample without an address is \
+    remote. With placement: if its hot pages, at \
     least a megabyte and a hundredth of its memory, are as near as its memory allows.";
-const HIGH_HELP: &str = "Upper end of the share of remote accesses. With placement: if its hot pages, at \
+const HIGH_HELP: &str = "Upper end of the share of remote accesses. With sampled_time: if each sample without an address is \
+    remote. With placement: if its hot pages, at \
     least a megabyte and a hundredth of its memory, are as far as its memory allows.";
 const BEST_HELP: &str = "The best remote_pct that moving could reach on an otherwise idle machine: 0 where one node has enough CPUs and memory. Assumes that all pages are used equally.";
 

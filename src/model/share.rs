@@ -26,9 +26,44 @@ pub fn wilson_farther(part: f64, whole: f64) -> Option<(f64, f64)> {
     Some((pct, half + 100.0 * (middle - p).abs()))
 }
 
+/// A share of which a part of the samples says nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounded {
+    /// Share of the samples that say something, in percent.
+    pub pct: f64,
+    /// Distance to the farther end of its 95 % interval, in points.
+    pub error: f64,
+    /// The least and the most that the share can be, in percent: the other samples are none of it, or all of it.
+    pub range: (f64, f64),
+}
+
+/// The share of `part` in `known` samples, where there are `all`. `None` without samples.
+pub fn bounded(part: f64, known: f64, all: f64) -> Option<Bounded> {
+    let (pct, error) = wilson_farther(part, known)?;
+    let says = (known / all.max(known)).min(1.0);
+    let low = (pct - error).max(0.0) * says;
+    let high = (pct + error).min(100.0) * says + 100.0 * (1.0 - says);
+    Some(Bounded { pct, error, range: (low, high.min(100.0)) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_that_say_nothing_widen_the_range() {
+        assert_eq!(bounded(0.0, 0.0, 100.0), None);
+        let all = bounded(300.0, 400.0, 400.0).unwrap();
+        assert_eq!((all.pct, all.range), (75.0, (75.0 - all.error, 75.0 + all.error)));
+        // A fifth of the samples is not known.
+        let some = bounded(300.0, 400.0, 500.0).unwrap();
+        assert_eq!((some.pct, some.error), (all.pct, all.error));
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        near(some.range.0, 0.8 * (75.0 - all.error));
+        near(some.range.1, 0.8 * (75.0 + all.error) + 20.0);
+        assert_eq!(bounded(400.0, 400.0, 500.0).unwrap().range.1, 100.0);
+        assert_eq!(bounded(4.0, 8.0, 3.0).unwrap().range, bounded(4.0, 8.0, 8.0).unwrap().range, "hostile");
+    }
 
     #[test]
     fn errors_are_those_of_the_interval() {

@@ -196,12 +196,13 @@ impl Lane {
 /// Time by the source of a share, and the error of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sources {
-    by_witness: [f64; 4],
+    by_witness: [f64; WITNESSES.len()],
     error: (f64, f64),
 }
 
 /// Sources in the order of [`Sources::by_witness`].
-const WITNESSES: [Witness; 4] = [Witness::Counted, Witness::Estimate, Witness::Memory, Witness::Hints];
+const WITNESSES: [Witness; 5] =
+    [Witness::Counted, Witness::Estimate, Witness::Time, Witness::Memory, Witness::Hints];
 
 impl Sources {
     /// Notes the source of a value that stands for `ns` of time, and its error in points.

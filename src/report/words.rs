@@ -100,6 +100,7 @@ pub fn source(witness: Option<Witness>) -> &'static str {
     match witness {
         Some(Witness::Counted) => "counted",
         Some(Witness::Estimate) => "estimated from samples",
+        Some(Witness::Time) => "shares of time, from samples",
         Some(Witness::Memory) => "estimated from placement",
         Some(Witness::Hints) => "estimated from hinting faults",
         None => "not known",

@@ -1,12 +1,13 @@
 //! The share of remote accesses of a row: from which source, how far it may be off, and the sums behind it.
 
 use super::super::over::Quotient;
+use super::super::access::MEM_TIME_REMOTE_PCT;
 use super::super::{Value, Witness, balancing, counters, no};
 use super::{memory, only_node};
 use crate::access::follow::by_count::{Evidence, by_count};
 use crate::model::access::MemoryUse;
 use crate::model::sample::{Hints, Reading, Slot};
-use crate::model::share::wilson_farther;
+use crate::model::share::{bounded, wilson_farther};
 use crate::snapshot::{Container, Node, Remote, Snapshot, Task};
 
 /// The source of a share of remote accesses.
@@ -18,6 +19,8 @@ pub enum Basis {
     Counted,
     /// Sampled accesses, where their shares are by count.
     Sampled,
+    /// Time at memory accesses, from the same samples.
+    SampledTime,
     /// Where it ran and where its memory is.
     Placement,
     /// The share of its hinting faults.
@@ -30,6 +33,7 @@ impl Basis {
             Basis::OneNode => "one_node",
             Basis::Counted => "counted",
             Basis::Sampled => "sampled",
+            Basis::SampledTime => "sampled_time",
             Basis::Placement => "placement",
             Basis::Hinting => "hinting",
         }
@@ -39,6 +43,7 @@ impl Basis {
         match self {
             Basis::OneNode | Basis::Counted => Witness::Counted,
             Basis::Sampled => Witness::Estimate,
+            Basis::SampledTime => Witness::Time,
             Basis::Placement => Witness::Memory,
             Basis::Hinting => Witness::Hints,
         }
@@ -102,11 +107,47 @@ fn of_samples(found: &MemoryUse) -> Option<Known> {
     Some(Known { basis: Basis::Sampled, pct, range })
 }
 
+/// The share of time at memory accesses: of samples without an address none may be remote, or all.
+fn of_time(found: &MemoryUse) -> Option<Known> {
+    found.sound().ok()?;
+    let (remote, known) = found.remote();
+    let all = (found.at_memory() + found.nowhere) as f64;
+    bounded(remote, known, all).map(|share| Known {
+        basis: Basis::SampledTime,
+        pct: share.pct,
+        range: share.range,
+    })
+}
+
+/// Samples of a row, and whether time at memory is known from them on this machine.
+#[derive(Clone, Copy)]
+struct Samples<'a> {
+    found: &'a MemoryUse,
+    by_time: bool,
+}
+
+impl<'a> Samples<'a> {
+    /// Of a process: samples are added up by process, so threads have none.
+    fn of(task: &'a Task, snapshot: &Snapshot) -> Option<Samples<'a>> {
+        let sampled = task.memory_use().filter(|_| task.tid.is_none())?;
+        let by_time = snapshot.host_missing(MEM_TIME_REMOTE_PCT.id).is_none();
+        Some(Samples { found: &sampled.found, by_time })
+    }
+
+    fn by_count(self) -> Option<Known> {
+        of_samples(self.found)
+    }
+
+    fn by_time(self) -> Option<Known> {
+        of_time(self.found).filter(|_| self.by_time)
+    }
+}
+
 /// `lma` and `rma` of a row, what its samples say, and what its placement says or why it says nothing.
 fn known(
     snapshot: &Snapshot,
     accesses: Option<(f64, f64)>,
-    sampled: Option<&MemoryUse>,
+    sampled: Option<Samples<'_>>,
     ran: bool,
     remote: impl FnOnce() -> Reading<Remote>,
     hints: Option<Hints>,
@@ -122,12 +163,12 @@ fn known(
 
 /// The same of a row whose accesses were not counted.
 fn not_counted(
-    sampled: Option<&MemoryUse>,
+    sampled: Option<Samples<'_>>,
     ran: bool,
     remote: impl FnOnce() -> Reading<Remote>,
     hints: Option<Hints>,
 ) -> Reading<Known> {
-    if let Some(sampled) = sampled.and_then(of_samples) {
+    if let Some(sampled) = sampled.and_then(|sampled| sampled.by_count().or_else(|| sampled.by_time())) {
         return Ok(sampled);
     }
     of_placement(remote(), ran).or_else(|why| of_hints(hints).ok_or(why))
@@ -165,24 +206,19 @@ pub fn remote_by_source(task: &Task, snapshot: &Snapshot) -> Vec<RemoteShare> {
     }
     let slots = &task.delta.slots;
     let counted = counters::accesses(slots, snapshot).and_then(of_counters);
-    let sampled = task.memory_use().filter(|_| task.tid.is_none());
-    let sampled = sampled.and_then(|sampled| of_samples(&sampled.found));
+    let sampled = Samples::of(task, snapshot);
+    let [by_count, by_time] = [sampled.and_then(Samples::by_count), sampled.and_then(Samples::by_time)];
     let placed = of_placement(remote_of(task, snapshot), task.run_ns() > 0).ok();
     let hints = of_hints(Some(balancing::of_task(task)));
-    let all = [counted, sampled, placed, hints].into_iter().flatten();
+    let all = [counted, by_count, by_time, placed, hints].into_iter().flatten();
     all.map(|known| RemoteShare { basis: known.basis, pct: known.pct, range: known.range }).collect()
-}
-
-/// Samples of a row: they are added up by process, so threads have none.
-fn samples_of(task: &Task) -> Option<&MemoryUse> {
-    task.memory_use().filter(|_| task.tid.is_none()).map(|sampled| &*sampled.found)
 }
 
 pub(super) fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
     known(
         snapshot,
         counters::accesses(&task.delta.slots, snapshot),
-        samples_of(task),
+        Samples::of(task, snapshot),
         task.run_ns() > 0,
         || remote_of(task, snapshot),
         Some(balancing::of_task(task)),
@@ -243,7 +279,7 @@ fn sums_of_task(task: &Task, snapshot: &Snapshot) -> Reading<(Quotient, Known)> 
         let remote = remote_of(task, snapshot);
         let place = remote.as_ref().ok().copied();
         let hints = Some(balancing::of_task(task));
-        (not_counted(samples_of(task), task.run_ns() > 0, || remote, hints), place)
+        (not_counted(Samples::of(task, snapshot), task.run_ns() > 0, || remote, hints), place)
     })
 }
 
@@ -354,6 +390,29 @@ mod tests {
         let mut found = followed(300, 100);
         found.lost.insert("ring_full".into(), 100);
         assert!(of_samples(&found).is_none(), "lost");
+    }
+
+    #[test]
+    fn samples_by_time_are_a_source_whose_range_holds_those_without_an_address() {
+        // In runs: no shares of accesses. Of 500 samples at memory 400 have an address.
+        let mut found = followed(300, 100);
+        found.next_runs.by_remote = [((false, false), 50), ((true, true), 50)].into();
+        found.mappings[0].by_node = found.mappings[0].next_by_node.clone();
+        (found.samples, found.with_address, found.gone, found.nowhere) = (900, 400, 60, 40);
+        let samples = Samples { found: &found, by_time: true };
+        assert!(samples.by_count().is_none());
+        let known = samples.by_time().unwrap();
+        assert_eq!((known.basis.id(), known.basis.witness(), known.pct), ("sampled_time", Witness::Time, 75.0));
+        let (_, error) = wilson_farther(300.0, 400.0).unwrap();
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        near(known.range.0, 0.8 * (75.0 - error));
+        near(known.range.1, 0.8 * (75.0 + error) + 20.0);
+        assert!(Samples { by_time: false, ..samples }.by_time().is_none(), "the clock says nothing here");
+        let mut few = found.clone();
+        few.with_address = 99;
+        assert!(of_time(&few).is_none());
+        found.lost.insert("ring_full".into(), 100);
+        assert!(of_time(&found).is_none(), "lost");
     }
 
     #[test]

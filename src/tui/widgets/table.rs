@@ -200,9 +200,9 @@ fn role_of(stands: Stands, value: &Value, limits: Limits) -> Role {
     if matches!(value, Value::Share { resident: Some(bytes), .. } if *bytes < limits.dim_below_bytes) {
         return Role::Dim;
     }
-    // An estimate stands out only if its lower end would: placement alone is no alarm.
+    // An estimate that is no share of accesses stands out only if its lower end would.
     let sure = match value {
-        Value::Share { at_least, witness: Witness::Memory | Witness::Hints, .. } => *at_least,
+        Value::Share { at_least, witness: Witness::Time | Witness::Memory | Witness::Hints, .. } => *at_least,
         _ => number,
     };
     match stands {

@@ -1,6 +1,6 @@
 //! The share of remote accesses of a process, and how far it is known, in one line: from each source that there is.
 
-use crate::metric::access::{DRAM_REMOTE_PCT, MEM_TIME_ERROR_POINTS, MEM_TIME_REMOTE_PCT};
+use crate::metric::access::DRAM_REMOTE_PCT;
 use crate::metric::placement::{
     Basis, REMOTE_HIGH_PCT, REMOTE_LOW_PCT, REMOTE_PCT, RemoteShare, remote_by_source,
 };
@@ -31,6 +31,11 @@ pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
                     end(&REMOTE_HIGH_PCT)
                 )
             }
+            Witness::Time => format!(
+                "{pct:.0}% of its time at memory, {} to {}%",
+                end(&REMOTE_LOW_PCT),
+                end(&REMOTE_HIGH_PCT)
+            ),
             Witness::Memory => format!(
                 "{pct:.0}% of its memory is on other nodes; of its accesses {} to {}%",
                 end(&REMOTE_LOW_PCT),
@@ -53,11 +58,9 @@ fn side_by_side(task: &Task, snapshot: &Snapshot) -> Option<String> {
     if let Some(pct) = read(&DRAM_REMOTE_PCT) {
         parts.push(format!("DRAM {pct:.0}%"));
     }
-    if let (Some(pct), Some(error)) = (read(&MEM_TIME_REMOTE_PCT), read(&MEM_TIME_ERROR_POINTS)) {
-        parts.push(format!("by time {pct:.0}% within {error:.0}"));
-    }
     // Counters and placement alone are one answer: the other one adds nothing to it.
-    let sampled = sources.iter().any(|share| share.basis == Basis::Sampled) || parts.len() > of_answers;
+    let is_sampled = |share: &RemoteShare| matches!(share.basis, Basis::Sampled | Basis::SampledTime);
+    let sampled = sources.iter().any(is_sampled) || parts.len() > of_answers;
     (sampled && parts.len() > 1).then(|| parts.join("; "))
 }
 
@@ -67,6 +70,7 @@ fn words_of(share: &RemoteShare) -> Option<String> {
     match basis {
         Basis::Counted => Some(format!("counted {pct:.0}%")),
         Basis::Sampled => Some(format!("sampled {pct:.0}% within {:.0}", (high - pct).max(pct - low))),
+        Basis::SampledTime => Some(format!("time at memory {pct:.0}% ({low:.0} to {high:.0})")),
         Basis::Placement => Some(format!("memory {pct:.0}% ({low:.0} to {high:.0})")),
         Basis::OneNode | Basis::Hinting => None,
     }
