@@ -277,9 +277,8 @@ mod tests {
             marked(5, None, [0, 0]),
         ];
         let mut curve = Curve { points: points.to_vec() };
-        let begins = |curve: &Curve| {
-            curve.beginnings().iter().map(|(at, level)| (at / S, *level)).collect::<Vec<_>>()
-        };
+        let begins =
+            |curve: &Curve| curve.beginnings().iter().map(|(at, level)| (at / S, *level)).collect::<Vec<_>>();
         assert_eq!(begins(&curve), [(2, Level::Placed), (3, Level::SeenMost)]);
         assert_eq!(curve.marked_ns(), ([S, 2 * S], 5 * S));
         curve.points = curve.points.chunks(2).map(merged).collect();

@@ -290,13 +290,7 @@ pub fn placement(of: f64, now: f64, then: f64, phi: Option<f64>, costs: Assumpti
 
 /// The gain of bringing memory nearer where the share of accesses to other nodes is known: `remote` of all accesses, 0 to 1, each at
 /// a mean cost of `far` local ones, and `stays` the part of them that stays remote, 0 to 1. See [`placement`] for the rest.
-pub fn accesses(
-    of: f64,
-    far: f64,
-    (remote, stays): (f64, f64),
-    phi: Option<f64>,
-    costs: Assumption,
-) -> Gain {
+pub fn accesses(of: f64, far: f64, (remote, stays): (f64, f64), phi: Option<f64>, costs: Assumption) -> Gain {
     let cost = |share: f64| 1.0 + share.clamp(0.0, 1.0) * (far.max(1.0) - 1.0);
     let mut gain = placement(of, cost(remote), cost(remote * stays), phi, costs);
     gain.assumes.retain(|one| *one != Assumption::PagesUsedAlike);

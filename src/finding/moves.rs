@@ -1,6 +1,6 @@
 //! Lines that move the memory of a process, or of processes that share it, and those that bring it back.
 
-use super::guards::Placed;
+use super::guards::{Elsewhere, Placed};
 use super::view::{Of, View, process};
 use super::{Command, Scope, Subject, When, env, text};
 use crate::model::units::NodeId;
@@ -22,6 +22,25 @@ fn owners<'a>(view: &View<'a>, group: &ProcessGroup) -> Vec<&'a Task> {
     members
 }
 
+/// Memory that its policy has elsewhere from which on no line moves all that is there, in percent.
+const STAYS_PCT: f64 = 5.0;
+
+/// Lines that move all memory of the subject from nodes to others, and those that undo it: none where policies have too much of it
+/// there.
+pub fn all(
+    view: &View<'_>,
+    of: &Of<'_>,
+    placed: &Placed,
+    (from, to): (&[NodeId], &[NodeId]),
+    elsewhere: Option<Elsewhere>,
+    words: &str,
+) -> (Vec<Command>, Vec<Command>) {
+    if elsewhere.is_some_and(|elsewhere| elsewhere.meant >= STAYS_PCT) {
+        return (Vec::new(), Vec::new());
+    }
+    (there(view, of, from, to, words), back(view, of, placed, to, from))
+}
+
 /// Lines that move memory of the subject from nodes to others; `words` say how much moves.
 pub fn there(view: &View<'_>, of: &Of<'_>, from: &[NodeId], to: &[NodeId], words: &str) -> Vec<Command> {
     let pids = match of {
@@ -41,7 +60,7 @@ pub fn there(view: &View<'_>, of: &Of<'_>, from: &[NodeId], to: &[NodeId], words
 }
 
 /// Commands that undo [`there`].
-pub fn back(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Vec<Command> {
+fn back(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Vec<Command> {
     match of {
         Of::Process(task) => vec![env::move_back(task.raw.pid, placed, to, from)],
         Of::Group(_, group) => {

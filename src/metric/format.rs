@@ -16,7 +16,9 @@ pub fn short(value: &Value, unit: Unit) -> String {
         Value::I64(v) => v.to_string(),
         Value::ByNode(shares) => by_node(shares, unit),
         // A share of time or memory is too far from a share of accesses for decimals.
-        Value::Share { pct, witness: witness @ (Witness::Time | Witness::Memory | Witness::Hints), .. } => {
+        Value::Share {
+            pct, witness: witness @ (Witness::Time | Witness::Memory | Witness::Hints), ..
+        } => {
             let mark = witness.mark();
             let pct = format!("{pct:.0}");
             if mark.len() + pct.len() > SHARE_WIDTH {

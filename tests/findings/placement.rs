@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use numatop_ng::finding::{Confidence, Finding, Severity};
+use numatop_ng::finding::{Confidence, Finding, Kind, Severity};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::Role;
-use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Counts, MemPolicy};
+use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Counts, MemPolicy, PagesByPolicy};
 
+use crate::sharing::{of_segment, sharing};
 use crate::world::{
     Actor, DOCKER, GIB, Machine, PLAIN, SERVICE, TWO, blind, commands, count_also, each_second, files, found,
     lines, machine, pages, undo, watch,
@@ -242,6 +243,44 @@ mod remote_after_pin {
         world.actors[0].shmem = 8 * GIB;
         let found = found(world, 40, "remote-after-pin");
         assert!(found.iter().all(|finding| finding.severity == Severity::Info));
+    }
+
+    /// Four processes that are pinned to node 0 and share a segment.
+    fn pinned_group() -> Vec<Actor> {
+        let pinned = |actor| Actor { cpu_nodes: Some(0b01), ..actor };
+        sharing(24, 60, 900..904).into_iter().map(pinned).collect()
+    }
+
+    #[test]
+    fn not_group() {
+        assert_eq!(of_segment(pinned_group(), 4, "remote-after-pin"), [(Kind::Group, Severity::Warning)]);
+        let apart = |(node, actor)| Actor { cpu_nodes: Some(1 << node), ..actor };
+        let apart: Vec<Actor> = (0..2).cycle().zip(pinned_group()).map(apart).collect();
+        assert_eq!(of_segment(apart, 4, "remote-after-pin"), [], "members are pinned to other nodes each");
+    }
+
+    #[test]
+    fn not_others_map_it() {
+        assert_eq!(of_segment(pinned_group(), 50, "remote-after-pin"), [(Kind::Group, Severity::Info)]);
+    }
+
+    #[test]
+    fn not_own_policies() {
+        let by_policy = |meant: u32| {
+            let mut world = world(42);
+            let pages = PagesByPolicy { mappings: 90, by_node: pages(42), ..PagesByPolicy::default() };
+            let meant = vec![0, meant * 1024 / 100];
+            world.actors[0].by_policy = Some(PagesByPolicy { explicit: meant.clone(), meant, ..pages });
+            let found = found(world, 40, "remote-after-pin");
+            found.first().map(|finding| (finding.severity, commands(finding).len()))
+        };
+        assert_eq!(by_policy(0), Some((Severity::Warning, 1)));
+        assert_eq!(
+            by_policy(20),
+            Some((Severity::Warning, 0)),
+            "the line would move what is meant to be there"
+        );
+        assert_eq!(by_policy(40), None);
     }
 
     #[test]

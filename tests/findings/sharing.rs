@@ -1,9 +1,15 @@
 //! Large and shared memory: severity by what is known of policies, and processes that share memory as one subject.
 
-use numatop_ng::finding::{Finding, Kind, Severity, Subject};
+use std::sync::Arc;
+
+use numatop_ng::finding::{Assumption, Finding, Gain, Kind, Severity, Subject};
+use numatop_ng::model::event::Role;
 use numatop_ng::model::sample::{PagesByPolicy, SharedObject};
 
-use crate::world::{Actor, GIB, Machine, SERVICE, TWO, commands, found, lines, machine, pages, undo, watch};
+use crate::world::{
+    Actor, DOCKER, GIB, Machine, SERVICE, TWO, commands, count_also, files, found, found_in, lines, machine,
+    pages, sample_use, samples, undo, watch,
+};
 
 const ID: &str = "memory-on-other-node";
 const SPREAD: &str = "spread-over-nodes";
@@ -85,6 +91,60 @@ mod severity {
         let mut actor = database(48, 96, &[]);
         actor.by_policy.as_mut().unwrap().unmatched = 300;
         assert_eq!(of(actor).map(|(severity, _)| severity), Some(Severity::Info));
+    }
+
+    #[test]
+    fn known_accesses_bound_the_gain() {
+        // Half of the accesses leave the node, at twice the cost.
+        let gain = |meant: &[u32]| {
+            let actor = database(48, 96, meant);
+            let mut world = world_of(vec![Actor { accesses: 1.0, remote_share: Some(0.5), ..actor }]);
+            count_also(&mut world, &[Role::Lma, Role::Rma]);
+            one(world, ID).unwrap().told.gain
+        };
+        let is_near = |gain: &Gain, cpus: f64| (gain.at_most.unwrap() - cpus).abs() < 0.01;
+        let all = gain(&[]);
+        assert!(is_near(&all, 4.0 * (1.0 - 1.0 / 1.5)), "{all:?}");
+        assert!(!all.assumes.contains(&Assumption::PagesUsedAlike), "{all:?}");
+        // Of 983 pages elsewhere 100 are meant to be there, and so are as many of the accesses.
+        let rest = gain(&[0, 100]);
+        assert!(is_near(&rest, 4.0 * (1.0 - (1.0 + 0.5 * 100.0 / 983.0) / 1.5)), "{rest:?}");
+        let without = one(world_of(vec![database(48, 96, &[])]), ID).unwrap().told.gain;
+        assert!(without.at_most > all.at_most, "{without:?}");
+        assert!(without.assumes.contains(&Assumption::PagesUsedAlike), "{without:?}");
+    }
+
+    #[test]
+    fn known_accesses_bound_the_gain_of_fewer_nodes() {
+        let actor = database(20, 50, &[]).runs(&[(0, 200.0), (1, 200.0)]);
+        let mut world =
+            world_of(vec![Actor { accesses: 1.0, remote_share: Some(0.4), node_moves: 50, ..actor }]);
+        count_also(&mut world, &[Role::Lma, Role::Rma]);
+        let finding = one(world, SPREAD).unwrap();
+        let gain = &finding.told.gain;
+        assert!((gain.at_most.unwrap() - 4.0 * (1.0 - 1.0 / 1.4)).abs() < 0.01, "{gain:?}");
+        assert!(!gain.assumes.contains(&Assumption::PagesUsedAlike), "{gain:?}");
+        let sentence = &finding.told.sentence;
+        assert!(sentence.contains("and 50.0 % of its memory is on others"), "{sentence}");
+    }
+
+    #[test]
+    fn time_at_memory_of_other_nodes_shows_its_use() {
+        // NUMA balancing is on: without a witness of use it is an info.
+        let severity = |at_memory: Option<[u64; 3]>| {
+            let mut world = world_of(vec![database(48, 96, &[])]);
+            world.state.numa_balancing = Some(1);
+            let (host, mut samples) = samples(world, 70, 1000);
+            if let Some(at_memory) = at_memory {
+                sample_use(&mut samples, 4242, 1000, at_memory);
+            }
+            found_in(&host, &samples, ID).first().map(|finding| finding.severity)
+        };
+        assert_eq!(severity(None), Some(Severity::Info));
+        assert_eq!(severity(Some([100, 400, 0])), Some(Severity::Warning));
+        // Without an address they may all be local: 15 of 50 are a fifth at least, of 75 they are not.
+        assert_eq!(severity(Some([150, 150, 290])), Some(Severity::Warning));
+        assert_eq!(severity(Some([250, 150, 350])), Some(Severity::Info));
     }
 
     #[test]
@@ -211,6 +271,38 @@ mod groups {
             let severity = |finding: Option<Finding>| finding.map(|finding| finding.severity);
             assert_eq!(severity(group), severity(process), "{elsewhere} %");
         }
+    }
+
+    /// Processes that are pinned to node 0, with this share of their segment on node 1.
+    fn pinned(elsewhere: u32) -> Vec<Actor> {
+        let pinned = |actor| Actor { cpu_nodes: Some(0b01), ..actor };
+        sharing(24, elsewhere, 900..904).into_iter().map(pinned).collect()
+    }
+
+    #[test]
+    fn a_group_that_is_pinned_is_one_finding_with_one_line() {
+        let engine = watch(world_of(pinned(60)), 70);
+        assert_eq!(lines(&engine), ["warning estimated remote-after-pin/group 900@900000000"]);
+        let finding = &engine.findings()[0];
+        assert_eq!(
+            finding.told.sentence,
+            "mysql.service, 4 processes, may run on node 0 only, but 51.4 +-2.6 % of their memory is on node 1."
+        );
+        assert_eq!(commands(finding), ["migratepages 900 1 0"]);
+        let words = &finding.told.commands[0].words;
+        assert!(words.starts_with("moves 14.4 GiB to node 0") && words.contains("as root"), "{words}");
+        assert_eq!(finding.told.check[0].of, Subject::Process(900, 900_000_000));
+        assert!(watch(world_of(pinned(5)), 70).findings().is_empty());
+    }
+
+    #[test]
+    fn a_container_with_a_cpuset_is_the_subject_for_its_group() {
+        let mut contained = pinned(60);
+        contained.iter_mut().for_each(|actor| actor.cgroup = DOCKER);
+        let mut world = world_of(contained);
+        world.groups = [(DOCKER, Arc::new(files("0-7", "0-1")))].into();
+        let engine = watch(world, 70);
+        assert_eq!(lines(&engine), [format!("warning estimated remote-after-pin/cgroup {DOCKER}")]);
     }
 
     #[test]

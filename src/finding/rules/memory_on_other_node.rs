@@ -8,6 +8,7 @@ use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
 use super::super::{Confidence, Evidence, Kind, Note, Severity, Subject, Told};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_beside};
+use crate::metric::access::MEM_TIME_REMOTE_PCT;
 use crate::metric::balancing::HINT_REMOTE_PCT;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_BEST_PCT, REMOTE_PCT};
 use crate::model::units::NodeId;
@@ -129,8 +130,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     // Balancing repairs what is used: one place where all of it runs is then no witness.
     let balances =
         view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_none_or(|mode| mode & 1 == 1);
-    let is_used =
-        |witness: &Evidence| matches!(witness.metric, id if id == REMOTE_PCT.id || id == HINT_REMOTE_PCT.id);
+    let of_use = [REMOTE_PCT.id, MEM_TIME_REMOTE_PCT.id, HINT_REMOTE_PCT.id];
+    let is_used = |witness: &Evidence| of_use.contains(&witness.metric);
     let is_known = elsewhere
         .is_some_and(|elsewhere| guards::is_misplaced(view, of, &elsewhere, best, view.limit("remote")));
     let has_others = matches!(of, Of::Group(_, group) if group.has_unknown_users);
@@ -147,9 +148,6 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }))
 }
 
-/// Memory that its policy has elsewhere from which on no line moves all that is there, in percent.
-const STAYS_PCT: f64 = 5.0;
-
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (to, from, share) = (&seen.plan.to, &seen.plan.from, &seen.evidence[0]);
@@ -160,10 +158,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         bytes(memory_room(view, to))
     );
     let elsewhere = guards::elsewhere(view, of, &placed, to);
-    let (mut commands, undo) = match elsewhere.is_some_and(|elsewhere| elsewhere.meant >= STAYS_PCT) {
-        true => (Vec::new(), Vec::new()),
-        false => (moves::there(view, of, from, to, &words), moves::back(view, of, &placed, to, from)),
-    };
+    let (mut commands, undo) = moves::all(view, of, &placed, (from, to), elsewhere, &words);
     commands.push(moves::next_start(to));
     let (runs, whose) = moves::who_runs(view, of);
     let (watched, row) = moves::witness(view, of).unwrap_or((of.subject(), task));

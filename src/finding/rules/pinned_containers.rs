@@ -27,6 +27,12 @@ fn pinned_to(view: &View<'_>, row: &Container) -> Option<(Vec<NodeId>, Vec<NodeI
     some.then_some((home, mems_of_files(files)?))
 }
 
+/// Whether the container that a group is in is the subject in its place.
+pub(super) fn speaks_for(view: &View<'_>, of: &Of<'_>) -> bool {
+    let row = view.container_of(of).filter(|_| matches!(of, Of::Group(..)));
+    row.is_some_and(|row| cores::is_container(&Of::Container(row)) && pinned_to(view, row).is_some())
+}
+
 /// Memory of the container: that of its processes counts shared pages once for each, its own files count them once.
 fn memory(row: &Container, placed: &Placed) -> Option<f64> {
     let charged = *row.raw.as_deref()?.mem_bytes.as_ref().ok()? as f64;

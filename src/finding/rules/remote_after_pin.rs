@@ -3,6 +3,7 @@
 use super::super::fit::{mean_cost, memory_room, remote_cost};
 use super::super::gain;
 use super::super::guards::{self, Placed};
+use super::super::moves;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
@@ -21,8 +22,8 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "remote-after-pin",
     title: "Memory stayed elsewhere after pinning",
-    about: "A process or container is confined to some nodes and has a tenth of its memory on others, although its nodes \
-            have room.",
+    about: "A process, group or container is confined to some nodes and has a tenth of its memory on others, although its \
+            nodes have room.",
     not_when: &[
         (
             "cold",
@@ -33,10 +34,19 @@ pub(super) static RULE: Rule = Rule {
         ("mems-elsewhere", "it may not take memory from the nodes where it runs"),
         ("no-room", "the memory does not fit on the nodes where it runs"),
         ("moving", "its placement changes: a repair is under way"),
-        ("shared", "a fifth of its memory or more is shared with others"),
+        (
+            "shared",
+            "a fifth of its memory is shared with others, and it is no large object of a group: an info",
+        ),
+        (
+            "group",
+            "it shares a large object: the group that it is in is looked at, or its container where that has a cpuset",
+        ),
+        ("others-map-it", "processes that are not known map the shared memory, too: an info"),
+        ("own-policies", "its policies put all but a tenth of its memory where it is"),
         ("memory-only", "the memory is on a node without CPUs"),
     ],
-    of: &[Kind::Process, Kind::Container],
+    of: &[Kind::Process, Kind::Group, Kind::Container],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
@@ -80,8 +90,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if let Of::Container(row) = of {
         return pinned_containers::look(view, of, row);
     }
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let (Of::Process(task) | Of::Group(task, _)) = of else { return Ok(Look::Quiet) };
     let Some(home) = pinned_to(view, task)? else { return Ok(Look::Quiet) };
+    // Members may be pinned to other nodes each.
+    let is_as_one = !matches!(of, Of::Group(_, group) if !group.is_free);
+    if view.is_in_group(of) || !is_as_one || pinned_containers::speaks_for(view, of) {
+        return Ok(Look::Quiet);
+    }
     let placed = guards::placed(view, of)?;
     let outside = 100.0 - placed.memory_pct(&home);
     if placed.run_pct(&home) < view.limit("home")
@@ -114,10 +129,15 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if elsewhere == guards::UseElsewhere::Cold {
         return Ok(guards::cold());
     }
+    let by_policy = guards::elsewhere(view, of, &placed, &home);
+    if by_policy.is_some_and(|elsewhere| elsewhere.kernel < view.limit("outside")) {
+        return Ok(Look::Excused("own-policies"));
+    }
     let own = guards::is_own_memory(of);
+    let has_others = matches!(of, Of::Group(_, group) if group.has_unknown_users);
     let mut severity = Severity::Warning;
     // Pages that are moved for one are moved for all that share them.
-    if own != Some(true) || goes_out(view, of).is_none() {
+    if own != Some(true) || has_others || goes_out(view, of).is_none() {
         severity = Severity::Info;
     }
     // Scans that go on for longer than this may yet find that nothing uses it.
@@ -199,16 +219,21 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (to, from) = (&seen.plan.to, &seen.plan.from);
     let behind = &seen.evidence[0];
-    let name = super::super::text::comm(task.raw.comm);
+    let (name, whose) = match of {
+        Of::Group(..) => (format!("{},", view.identity(of).label), "their"),
+        _ => (super::super::text::comm(task.raw.comm), "its"),
+    };
     let free = memory_room(view, to);
     let words = format!("moves {} to {}; room for {}", bytes(seen.plan.bytes), nodes(to), bytes(free));
-    let mut commands: Vec<Command> = env::move_memory(task.raw.pid, from, to, words).into_iter().collect();
+    let elsewhere = guards::elsewhere(view, of, &placed, to);
+    let (mut commands, undo) = moves::all(view, of, &placed, (from, to), elsewhere, &words);
     let start = format!(
         "start it with numactl --cpunodebind={} {}: pinning moves nothing that is there already",
         command::node_list(to),
         env::preferred(to)
     );
     commands.push(Command::words(When::NextStart, Scope::Process, start));
+    let (watched, row) = moves::witness(view, of).unwrap_or((of.subject(), task));
     let node = Subject::Node(to[0]);
     let hint = match view.number(&HINT_REMOTE_PCT, of) {
         Ok(pct) => format!("hint_remote_pct would be near 0 then. It is {}.", super::super::text::pct(pct)),
@@ -216,17 +241,17 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     };
     Told {
         sentence: sentence(format!(
-            "{name} may run on {} only, but {} of its memory is on {}.",
+            "{name} may run on {} only, but {} of {whose} memory is on {}.",
             nodes(to),
             pct_with_error(behind.value, behind.error),
             nodes(from)
         )),
-        gain: gain_of_memory(view, of, &placed, to),
+        gain: gain_beside(view, of, &placed, to, elsewhere.map_or(0.0, |elsewhere| elsewhere.stays())),
         commands,
-        undo: vec![env::move_back(task.raw.pid, &placed, to, from)],
+        undo,
         check: super::remote_falls(
-            of.subject(),
-            view.number(&REMOTE_PCT, of).ok(),
+            watched,
+            view.number(&REMOTE_PCT, &Of::Process(row)).ok(),
             (2.0 * placed.error).max(5.0),
         ),
         stop: super::watermark_stop(view, &node),

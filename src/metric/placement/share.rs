@@ -1,7 +1,7 @@
 //! The share of remote accesses of a row: from which source, how far it may be off, and the sums behind it.
 
-use super::super::over::Quotient;
 use super::super::access::MEM_TIME_REMOTE_PCT;
+use super::super::over::Quotient;
 use super::super::{Value, Witness, balancing, counters, no};
 use super::{memory, only_node};
 use crate::access::follow::by_count::{Evidence, by_count};
@@ -402,7 +402,10 @@ mod tests {
         let samples = Samples { found: &found, by_time: true };
         assert!(samples.by_count().is_none());
         let known = samples.by_time().unwrap();
-        assert_eq!((known.basis.id(), known.basis.witness(), known.pct), ("sampled_time", Witness::Time, 75.0));
+        assert_eq!(
+            (known.basis.id(), known.basis.witness(), known.pct),
+            ("sampled_time", Witness::Time, 75.0)
+        );
         let (_, error) = wilson_farther(300.0, 400.0).unwrap();
         let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
         near(known.range.0, 0.8 * (75.0 - error));

@@ -65,8 +65,10 @@ impl State {
         let timeline = self.timeline()?;
         let at = timeline.at;
         let is_there = |wall_ns: i64| if ahead { wall_ns > at } else { wall_ns < at };
-        let marks = timeline.marks.all().into_iter().map(|mark| (mark.wall_ns, describe(mark, timeline.marks)));
-        let levels = self.curve.beginnings().into_iter().map(|(wall_ns, level)| (wall_ns, of_level(level).into()));
+        let marks =
+            timeline.marks.all().into_iter().map(|mark| (mark.wall_ns, describe(mark, timeline.marks)));
+        let levels =
+            self.curve.beginnings().into_iter().map(|(wall_ns, level)| (wall_ns, of_level(level).into()));
         let found = marks.chain(levels).filter(|(wall_ns, _)| is_there(*wall_ns));
         // Of marks of the same interval the first one: it weighs more.
         let Some((wall_ns, words)) = found.min_by_key(|(wall_ns, _)| wall_ns.abs_diff(at)) else {
