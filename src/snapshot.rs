@@ -39,7 +39,7 @@ pub use cpus::CpuDelta;
 pub(crate) use ids::IdHash;
 pub use machine::{Node, NumaPages, Swapped};
 pub use remote::{Accesses, Memory, Remote, Room, shares as memory_shares};
-pub use sharing::{ProcessGroup, groups as process_groups, large_bytes};
+pub use sharing::{ProcessGroup, counted_twice, groups as process_groups, large_bytes};
 pub use smt_neighbours::{SmtNeighbour, beside};
 pub use tally::Tally;
 pub use task::{RowKind, RowUse, SampledUse, Task, Tie};
@@ -299,7 +299,7 @@ fn threads_of(previous: Option<&Sample>, current: &Sample, grain: RowKind) -> Op
 }
 
 fn with_containers(mut snapshot: Snapshot, sums: Sums) -> Snapshot {
-    snapshot.containers = sums.with_accesses(&snapshot.tasks, &snapshot.room);
+    snapshot.containers = sums.with_accesses(&snapshot.tasks, &snapshot.sharers, &snapshot.room);
     snapshot
 }
 

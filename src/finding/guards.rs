@@ -12,7 +12,7 @@ use crate::model::counters::Counter;
 use crate::model::sample::MemPolicy;
 use crate::model::share::{Bounded, bounded, wilson_farther};
 use crate::model::units::NodeId;
-use crate::snapshot::{Task, large_bytes};
+use crate::snapshot::{Task, counted_twice, large_bytes};
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -167,6 +167,9 @@ pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
                 return Err(unknown("where the memory of its processes is has not been looked at"));
             }
             sum.error /= time;
+            for (bytes, twice) in sum.bytes.iter_mut().zip(counted_twice(view.members(row.id).into_iter())) {
+                *bytes = (*bytes - twice).max(0.0);
+            }
             sum.run = row.sum.delta.run_ns.iter().map(|ns| *ns as f64).collect();
             Ok(sum)
         }

@@ -421,7 +421,8 @@ pub const RSS_BYTES: Metric<Container> = own(
     "RSS",
     7,
     (Memory, Unit::Bytes, Descending),
-    "Resident memory of its processes. Shared pages count once per process; mem_bytes counts them once.",
+    "Resident memory of its processes. What they share counts once where its objects are known (Linux with a BPF iterator over \
+     mappings), else once per process; mem_bytes counts it once.",
     |row, _| Ok(Value::U64(row.sum.rss_bytes)),
 );
 

@@ -20,7 +20,7 @@ use crate::metric::task::TASK_METRICS;
 use crate::model::group::Kind;
 use crate::model::sample::HostFacts;
 use crate::model::stacks::StackBatch;
-use crate::snapshot::{Container, Snapshot, Task};
+use crate::snapshot::{Container, Snapshot, Task, counted_twice};
 use crate::text::{clean_str, one_line};
 
 /// An interval, and its place in the recording.
@@ -203,13 +203,20 @@ impl Fold {
     fn rows(&mut self, snapshot: &Snapshot, parts: &[(usize, f64)], ns: f64) {
         self.of_tasks.note_host(&snapshot.host);
         self.of_containers.note_host(&snapshot.host);
-        for task in &snapshot.tasks {
+        let mut sharers: BTreeMap<usize, Vec<&Task>> = BTreeMap::new();
+        for (at, task) in snapshot.tasks.iter().enumerate() {
             let (id, sums) = self.programs.of_program(task, snapshot);
             sums.add(&self.of_tasks, (task, task), snapshot, parts);
             self.programs.note_process(id, task);
             if !task.exited {
                 self.programs.note_memory(id, task.rss_bytes);
             }
+            if snapshot.sharers.binary_search(&at).is_ok() {
+                sharers.entry(id).or_default().push(task);
+            }
+        }
+        for (id, tasks) in sharers {
+            self.programs.note_counted_twice(id, &counted_twice(tasks.into_iter()), ns);
         }
         self.programs.end_interval(ns);
         for row in &snapshot.containers {

@@ -372,6 +372,19 @@ impl Rows {
         }
     }
 
+    /// Takes from a row memory by node, in bytes, that its processes share and that was noted more than once. `ns` is the length of
+    /// the interval.
+    pub fn note_counted_twice(&mut self, id: usize, twice: &[f64], ns: f64) {
+        if let Some(bytes) = self.rss.get_mut(&id) {
+            *bytes = (*bytes - twice.iter().sum::<f64>()).max(0.0);
+        }
+        if let Some((_, sums)) = self.rows.get_mut(&id) {
+            for (bytes, twice) in sums.memory_by_node.iter_mut().zip(twice) {
+                *bytes = (*bytes - twice * ns).max(0.0);
+            }
+        }
+    }
+
     /// Ends an interval of this length in ns.
     pub fn end_interval(&mut self, ns: f64) {
         // Processes that are no more make way now and then.

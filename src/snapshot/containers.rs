@@ -7,9 +7,10 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use super::changes::Changes;
 use super::ids::IdMap;
 use super::rows::{Gathered, newcomer};
-use super::{Remote, Room, Tally, Task};
+use super::{Remote, Room, Tally, Task, counted_twice};
 use crate::model::disks::{DiskUse, DisksUsed};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
+use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Missing, Names, Pressure, Reading, Sample, TaskRaw};
 use crate::model::tiers::TierPages;
 use crate::model::topology::{Topology, parse_cpulist};
@@ -176,8 +177,9 @@ impl Sums {
         Sums { rows, at, order }
     }
 
-    /// The rows, with the accesses of these tasks.
-    pub(super) fn with_accesses(mut self, tasks: &[Task], room: &Room) -> Vec<Container> {
+    /// The rows, with the accesses of these tasks. `sharers`: places of those that map memory of others, too.
+    pub(super) fn with_accesses(mut self, tasks: &[Task], sharers: &[usize], room: &Room) -> Vec<Container> {
+        self.count_once(tasks, sharers);
         let mut known = false;
         for task in tasks.iter().filter(|task| task.run_ns() > 0) {
             if let Some((_, Ok(memory))) = task.memory()
@@ -193,6 +195,28 @@ impl Sums {
             self.rows[parent].remote += &remote;
         }
         self.rows
+    }
+}
+
+impl Sums {
+    /// Takes from the memory of each row what its processes share, so that it counts once.
+    fn count_once(&mut self, tasks: &[Task], sharers: &[usize]) {
+        let mut members: BTreeMap<usize, BTreeMap<ProcessId, &Task>> = BTreeMap::new();
+        for task in sharers.iter().filter_map(|at| tasks.get(*at)) {
+            let mut row = self.at.get(&task.raw.cgroup_id).copied();
+            // Rows above it have it, too. A circle would be deeper than that.
+            for _ in 0..DEPTH_MAX {
+                let Some(at) = row else { break };
+                // Rows may be threads.
+                members.entry(at).or_default().insert(task.raw.process(), task);
+                row = self.rows[at].parent;
+            }
+        }
+        for (at, tasks) in members.into_iter().filter(|(_, tasks)| tasks.len() > 1) {
+            let twice: f64 = counted_twice(tasks.into_values()).iter().sum();
+            let bytes = &mut self.rows[at].sum.rss_bytes;
+            *bytes = bytes.saturating_sub(twice as u64);
+        }
     }
 }
 

@@ -56,6 +56,40 @@ struct Mapped {
     by: Vec<usize>,
 }
 
+/// Memory by node, bytes, that the sum over these processes has more than once: parts of objects that several of them map. An
+/// object counts as its parts together, and never as more than it has in memory. Each process is one of the rows at most.
+pub fn counted_twice<'a>(tasks: impl Iterator<Item = &'a Task>) -> Vec<f64> {
+    struct Parts {
+        resident: f64,
+        largest: f64,
+        by_node: Vec<f64>,
+        count: u32,
+    }
+    let mut objects: BTreeMap<ObjectId, Parts> = BTreeMap::new();
+    for task in tasks {
+        let (Some(policies), Some((_, Ok(memory)))) = (task.by_policy(), task.memory()) else { continue };
+        let member = Member { memory, policies };
+        for object in &policies.objects {
+            let none = || Parts { resident: 0.0, largest: 0.0, by_node: Vec::new(), count: 0 };
+            let parts = objects.entry(id(object)).or_insert_with(none);
+            let part = object.by_node.iter().map(|count| member.bytes_of(f64::from(*count)));
+            parts.resident = parts.resident.max(object.resident_bytes as f64);
+            parts.largest = parts.largest.max(part.clone().sum());
+            add(&mut parts.by_node, part);
+            parts.count += 1;
+        }
+    }
+    let mut twice = Vec::new();
+    for parts in objects.into_values().filter(|parts| parts.count > 1) {
+        let all: f64 = parts.by_node.iter().sum();
+        let once = parts.resident.max(parts.largest).min(all);
+        if all > 0.0 {
+            add(&mut twice, parts.by_node.iter().map(|bytes| bytes * (1.0 - once / all)));
+        }
+    }
+    twice
+}
+
 /// A process that maps objects, with what is known of its memory.
 struct Member<'a> {
     memory: &'a Memory,

@@ -206,6 +206,72 @@ pub fn of_segment(mut actors: Vec<Actor>, mappings: u32, id: &str) -> Vec<(Kind,
     all.iter().map(|finding| (finding.key.subject.kind(), finding.severity)).collect()
 }
 
+mod sums {
+    use numatop_ng::metric::container;
+    use numatop_ng::report::fold::{Fold, Interval};
+    use numatop_ng::report::{Options, Report};
+    use numatop_ng::snapshot::{RowKind, Snapshot, counted_twice, derive};
+
+    use super::*;
+
+    /// Two samples of 4 processes that share a segment of 24 GiB and have 1 GiB each.
+    fn snapshot(rows: RowKind) -> Snapshot {
+        let (host, samples) = samples(world_of(sharing(24, 96, 900..904)), 2, 1000);
+        derive(&host, Some(&samples[1]), &samples[2], rows)
+    }
+
+    fn gib(bytes: f64) -> f64 {
+        bytes / GIB as f64
+    }
+
+    #[test]
+    fn a_container_has_shared_memory_once() {
+        for rows in [RowKind::Processes, RowKind::Threads] {
+            let snapshot = snapshot(rows);
+            let row = snapshot.containers.iter().find(|row| row.id == SERVICE).unwrap();
+            let read = container::by_id("rss_bytes").unwrap().read(row, &snapshot).unwrap();
+            let found = gib(read.number().unwrap());
+            assert!((found - 28.0).abs() < 0.1, "{found} GiB");
+        }
+    }
+
+    #[test]
+    fn a_program_of_a_report_has_shared_memory_once() {
+        let snapshot = snapshot(RowKind::Processes);
+        let span = (snapshot.wall_ns - 1_000_000_000, snapshot.wall_ns);
+        let mut fold = Fold::new(Options::default(), span, 1_000_000_000, &snapshot.host).unwrap();
+        fold.take(Interval { snapshot: &snapshot, is_interrupted: false, hot: None });
+        let report: Report = fold.finish().unwrap();
+        let row = report.programs.rows.iter().find(|row| row.name == "postgres").unwrap();
+        let found = gib(row.sums.rss.value());
+        assert!((found - 28.0).abs() < 0.1, "{found} GiB");
+        let by_node = &row.sums.memory_by_node;
+        let away = 100.0 * by_node[1] / by_node.iter().sum::<f64>();
+        // 96 % of 24 GiB, and none of the other four.
+        assert!((away - 82.3).abs() < 0.5, "{away} %");
+    }
+
+    #[test]
+    fn parts_of_an_object_that_nobody_has_twice_stay() {
+        // Each of four has touched a quarter of the segment: together they have it once.
+        let snapshot = snapshot(RowKind::Processes);
+        let parts = snapshot.tasks.iter().filter(|task| task.by_policy().is_some());
+        let twice: f64 = counted_twice(parts.clone().take(1)).iter().sum();
+        assert_eq!(twice, 0.0, "one process has nothing twice");
+        let twice: f64 = counted_twice(parts.take(2)).iter().sum();
+        assert!((gib(twice) - 24.0).abs() < 0.1, "{} GiB", gib(twice));
+        let mut quarters = sharing(24, 96, 900..904);
+        for actor in &mut quarters {
+            actor.by_policy.as_mut().unwrap().objects[0].by_node = vec![10, 236];
+        }
+        let (host, samples) = samples(world_of(quarters), 2, 1000);
+        let snapshot = derive(&host, Some(&samples[1]), &samples[2], RowKind::Processes);
+        let parts = snapshot.tasks.iter().filter(|task| task.by_policy().is_some());
+        let twice: f64 = counted_twice(parts).iter().sum();
+        assert!(gib(twice) < 0.1, "{} GiB", gib(twice));
+    }
+}
+
 mod groups {
     use super::*;
 

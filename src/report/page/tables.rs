@@ -85,7 +85,7 @@ fn one(view: &View<'_>, table: &Table, is_programs: bool) -> Markup {
             }
         }
         }
-        p.muted { "Resident: mean over time, summed over processes. Memory that processes share counts for each of them." }
+        p.muted { "Resident: mean over time, summed over processes. Memory that processes share counts once where its objects are known, else for each of them." }
         @if has.cells {
             p.muted.keys {
                 span { "One cell a node, the darker the more:" } span.key.runs {} span { "where it runs" } span.key.memory {}
