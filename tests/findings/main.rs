@@ -29,5 +29,6 @@ mod sharing;
 mod sick_rest;
 mod sick_worlds;
 mod tiers;
+mod time_bar;
 mod verdict;
 mod world;

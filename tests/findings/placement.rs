@@ -254,7 +254,7 @@ mod remote_after_pin {
     #[test]
     fn not_group() {
         assert_eq!(of_segment(pinned_group(), 4, "remote-after-pin"), [(Kind::Group, Severity::Warning)]);
-        let apart = |(node, actor)| Actor { cpu_nodes: Some(1 << node), ..actor };
+        let apart = |(node, actor): (u32, Actor)| Actor { cpu_nodes: Some(1 << node), ..actor };
         let apart: Vec<Actor> = (0..2).cycle().zip(pinned_group()).map(apart).collect();
         assert_eq!(of_segment(apart, 4, "remote-after-pin"), [], "members are pinned to other nodes each");
     }

@@ -352,7 +352,7 @@ mod groups {
         let finding = &engine.findings()[0];
         assert_eq!(
             finding.told.sentence,
-            "mysql.service, 4 processes, may run on node 0 only, but 51.4 +-2.6 % of their memory is on node 1."
+            "mysql.service, 4 processes, may run on node 0 only, but 51.4 +-2.7 % of their memory is on node 1."
         );
         assert_eq!(commands(finding), ["migratepages 900 1 0"]);
         let words = &finding.told.commands[0].words;

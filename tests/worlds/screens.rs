@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::common;
 use common::screen::{draw, dump, text};
 use common::{Actor, App, World, app, press, type_text};
+use numatop_ng::analysis::curve::Curve;
 use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
 use numatop_ng::metric::matrix::PAIR_METRICS;
@@ -23,6 +24,7 @@ use numatop_ng::model::topology::{Calibration, Cost};
 use numatop_ng::model::units::NodeId;
 use numatop_ng::program::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
+use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::synthetic::demo_machine;
 use numatop_ng::tui::input::action::{Effect, ScreenId};
 use numatop_ng::tui::theme::Theme;
@@ -655,7 +657,7 @@ fn counters_samples_and_placement_stand_side_by_side() {
     let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
     app.sample(Arc::clone(&world.host), sample);
     let by_time = line(&app);
-    assert!(by_time.contains("by time 68% within 3"), "{by_time}");
+    assert!(by_time.contains("time at memory 68% ("), "{by_time}");
     assert!(!by_time.contains("sampled"), "shares of time are none of accesses: {by_time}");
     let mut sample = Sample { memory_use: Some(Arc::new(accesses())), ..world.tick() };
     let main = sample.tasks.iter_mut().find(|task| task.tid == 4242).unwrap();
@@ -663,7 +665,7 @@ fn counters_samples_and_placement_stand_side_by_side() {
     (slots[lma].count, slots[rma].count) = (slots[lma].count + 400, slots[rma].count + 600);
     app.sample(Arc::clone(&world.host), sample);
     let all = line(&app);
-    for part in ["counted 60%; sampled 68% within 3; memory ", "; DRAM 50%; by time 68% within 3"] {
+    for part in ["counted 60%; sampled 68% within 3; time at memory 68% (", "); memory ", "; DRAM 50%"] {
         assert!(all.contains(part), "{all}");
     }
     // The matrix has the process by its samples, all others by placement.
@@ -949,7 +951,7 @@ fn replay() {
         world.counts_remote();
         let began = world.tick().wall_ns;
         app.state.replay((began, began + 3_600_000_000_000), false);
-        let mut finder = Finder::default();
+        let (mut finder, mut curve, mut previous) = (Finder::default(), Curve::default(), None::<Sample>);
         for minute in 0..60 {
             let mut sample = world.tick();
             sample.wall_ns = began + minute * 60_000_000_000;
@@ -959,8 +961,11 @@ fn replay() {
             for (slot, many) in [(1, minute % 30), (2, (minute * 7) % 60)] {
                 sample.cpus[0].slots[slot].count += many as u64 * 100_000_000;
             }
+            curve.take(&derive(&world.host, previous.as_ref(), &sample, RowKind::Processes));
+            previous = Some(sample.clone());
             finder.take(&world.host, sample, minute == 50, minute != 50);
         }
+        app.state.curve = Arc::new(curve);
         app.state.marked(finder.marks().clone(), 1.0);
         let (before, mut sample) = (world.tick(), world.tick());
         sample.wall_ns = began + 1_200_000_000_000;

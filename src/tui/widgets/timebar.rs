@@ -196,3 +196,60 @@ fn clock(wall_ns: i64, with_day: bool, zone: &TimeZone) -> String {
     Timestamp::from_nanosecond(i128::from(wall_ns))
         .map_or("?".into(), |time| time.to_zoned(zone.clone()).strftime(form).to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{RowKind, derive};
+    use crate::source::synthetic::demo_machine;
+
+    const SPAN: (i64, i64) = (0, 60_000_000_000);
+
+    fn legend_of(curve: &Curve, span: (i64, i64), wide: bool, ascii: bool) -> Vec<String> {
+        let marks = Highlights::default();
+        let timeline = Timeline { span, at: span.1, marks: &marks, looked: 1.0 };
+        let legend = legend(timeline, curve, &Theme::new(true, ascii), wide);
+        legend.into_iter().map(|(mark, words)| format!("{}{words}", mark.map_or("", |(at, _)| at))).collect()
+    }
+
+    #[test]
+    fn shares_that_are_not_known_are_not_called_low() {
+        assert_eq!(legend_of(&Curve::default(), SPAN, true, false), ["remote not measured"]);
+        let mut alone = demo_machine();
+        std::sync::Arc::make_mut(&mut alone.host).topology.nodes.truncate(1);
+        let (first, second) = (alone.tick(), alone.tick());
+        let mut curve = Curve::default();
+        curve.take(&derive(&alone.host, Some(&first), &second, RowKind::Processes));
+        assert_eq!(legend_of(&curve, SPAN, true, false), ["nothing marked"]);
+    }
+
+    #[test]
+    fn intervals_with_many_remote_accesses_are_marked() {
+        // A quarter to a third of the accesses of the made-up machine leave their node, and they are counted.
+        let mut machine = demo_machine();
+        let mut before = machine.tick();
+        let begin = before.wall_ns;
+        let mut curve = Curve::default();
+        for _ in 0..10 {
+            let sample = machine.tick();
+            curve.take(&derive(&machine.host, Some(&before), &sample, RowKind::Processes));
+            before = sample;
+        }
+        let span = (begin, before.wall_ns);
+        assert_eq!(legend_of(&curve, span, true, false), ["Rremote ≥ 20 %: 10 of 10 s", "{ } jump"]);
+        assert_eq!(legend_of(&curve, span, false, true), ["Rremote >= 20 %"]);
+        let marks = Highlights::default();
+        let timeline = Timeline { span, at: span.1, marks: &marks, looked: 1.0 };
+        let levels = curve.cells(span, 10, |point| point.level);
+        let cells = cells(timeline, &[], &levels, &Theme::new(true, false));
+        assert!(cells[..9].iter().all(|cell| *cell == ('R', Role::Remote)), "{cells:?}");
+        assert_eq!(cells[9], ('R', Role::Selected), "the place that is shown");
+    }
+
+    #[test]
+    fn lengths_have_one_unit() {
+        const S: i64 = 1_000_000_000;
+        assert_eq!(of_length(41 * S, 60 * S), "41 of 60 s");
+        assert_eq!(of_length(1800 * S, 3600 * S), "30 of 60 min");
+    }
+}
