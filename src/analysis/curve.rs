@@ -80,7 +80,7 @@ impl Curve {
         }
     }
 
-    /// How long intervals were marked by place and by accesses, and how long all of them are, ns.
+    /// The length of the intervals that are marked by place, of those by accesses, and of all, ns.
     pub fn marked_ns(&self) -> ([i64; 2], i64) {
         let sum = |of: &dyn Fn(&Point) -> i64| {
             self.points.iter().fold(0i64, |sum, point| sum.saturating_add(of(point)))

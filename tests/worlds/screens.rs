@@ -657,7 +657,7 @@ fn counters_samples_and_placement_stand_side_by_side() {
     let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
     app.sample(Arc::clone(&world.host), sample);
     let by_time = line(&app);
-    assert!(by_time.contains("time at memory 68% ("), "{by_time}");
+    assert!(by_time.contains("time 68% ("), "{by_time}");
     assert!(!by_time.contains("sampled"), "shares of time are none of accesses: {by_time}");
     let mut sample = Sample { memory_use: Some(Arc::new(accesses())), ..world.tick() };
     let main = sample.tasks.iter_mut().find(|task| task.tid == 4242).unwrap();
@@ -665,7 +665,7 @@ fn counters_samples_and_placement_stand_side_by_side() {
     (slots[lma].count, slots[rma].count) = (slots[lma].count + 400, slots[rma].count + 600);
     app.sample(Arc::clone(&world.host), sample);
     let all = line(&app);
-    for part in ["counted 60%; sampled 68% within 3; time at memory 68% (", "); memory ", "; DRAM 50%"] {
+    for part in ["counted 60%; sampled 68% within 3; time 68% (", "); memory ", "; DRAM 50%"] {
         assert!(all.contains(part), "{all}");
     }
     // The matrix has the process by its samples, all others by placement.

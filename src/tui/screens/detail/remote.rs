@@ -70,7 +70,7 @@ fn words_of(share: &RemoteShare) -> Option<String> {
     match basis {
         Basis::Counted => Some(format!("counted {pct:.0}%")),
         Basis::Sampled => Some(format!("sampled {pct:.0}% within {:.0}", (high - pct).max(pct - low))),
-        Basis::SampledTime => Some(format!("time at memory {pct:.0}% ({low:.0} to {high:.0})")),
+        Basis::SampledTime => Some(format!("time {pct:.0}% ({low:.0} to {high:.0})")),
         Basis::Placement => Some(format!("memory {pct:.0}% ({low:.0} to {high:.0})")),
         Basis::OneNode | Basis::Hinting => None,
     }
