@@ -143,7 +143,7 @@ pub fn verify(path: &Path) -> Result<Report> {
         end: None,
         being_written: reader.is_being_written(),
     };
-    let mut walk = Walk { reader, heads: Reader::open(path)?, report, next_seq: 0, seen_seq: 0 };
+    let mut walk = Walk { reader, beside: Reader::open(path)?, report, next_seq: 0, seen_seq: 0 };
     walk.all()?;
     let Walk { mut report, next_seq, seen_seq, .. } = walk;
     // Numbers of frames that cannot be read may be anything, but each takes its bytes.
@@ -154,9 +154,10 @@ pub fn verify(path: &Path) -> Result<Report> {
 
 /// From frame to frame.
 struct Walk {
+    /// Reads what a replay reads, in the same order: what it tried before decides what it can read next.
     reader: Reader,
-    /// Reads heads, so that `reader` reads what a replay reads: a head that is tried in vain stands in the way of samples.
-    heads: Reader,
+    /// Reads the rest: heads, and copies of what was read.
+    beside: Reader,
     report: Report,
     /// The number of the frame that should be next, and the one after the highest of any that is whole.
     next_seq: u64,
@@ -200,6 +201,10 @@ impl Walk {
     fn frame(&mut self, frame: Frame) -> Result<()> {
         let (bytes, seq) = (frame.at..frame.end(), frame.head.seq);
         if !self.reader.is_whole(frame)? {
+            if frame.head.kind.is_sample() && seq >= self.next_seq {
+                // In vain, as a replay does.
+                let _ = self.reader.sample(frame);
+            }
             self.report.flaw(bytes, What::Damaged);
             return Ok(());
         }
@@ -227,13 +232,12 @@ impl Walk {
     fn read(&mut self, frame: Frame) -> Result<(), String> {
         let again = frame.head.seq < self.next_seq;
         let read = match frame.head.kind {
-            Kind::Head => self.heads.head_at(frame.first()).map(drop),
+            Kind::Head => self.beside.head_at(frame.first()).map(drop),
+            Kind::Key | Kind::Delta if again => self.beside.sample(frame).map(drop),
             Kind::Key | Kind::Delta => self.reader.sample(frame).map(|(_, sample)| {
-                if !again {
-                    self.report.samples += 1;
-                    let first = self.report.span.map_or(sample.wall_ns, |(first, _)| first);
-                    self.report.span = Some((first, sample.wall_ns));
-                }
+                self.report.samples += 1;
+                let first = self.report.span.map_or(sample.wall_ns, |(first, _)| first);
+                self.report.span = Some((first, sample.wall_ns));
             }),
             Kind::Gap => self.reader.json(frame).map(|gap| self.report.gaps.push(gap)),
             Kind::End => self.reader.json(frame).map(|end| self.report.end = Some(end)),

@@ -13,7 +13,7 @@ use crate::error::chain;
 use crate::metric::needs;
 use crate::model::sample::{HostFacts, Missing, Sample};
 use crate::record::dir::is_ring_name;
-use crate::record::format::{End, Gap, Kind};
+use crate::record::format::{End, Gap, Head, Kind};
 use crate::record::reader::{Found, Frame, HeadInForce, Reader};
 use crate::text::clean_str;
 use crate::text::one_line;
@@ -320,7 +320,8 @@ impl Recording {
         }
         match frame.head.kind {
             Kind::Head => {
-                self.reader.head_at(frame.first())?;
+                // Beside the samples: a head that is tried in vain must not stand in their way.
+                self.reader.json::<Head>(frame)?;
                 self.count(frame);
                 Ok(None)
             }
