@@ -184,6 +184,17 @@ struct cpumask {
 	unsigned long bits[1];
 } NT_RELOCATED;
 
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+} NT_RELOCATED;
+
+/* With an id for each pid namespace that it is in, from that of the machine inwards. */
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+} NT_RELOCATED;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -205,6 +216,7 @@ struct task_struct {
 	unsigned long maj_flt;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	struct pid *thread_pid;
 	const struct cred *cred;
 	struct css_set *cgroups;
 	struct mm_struct *mm;
@@ -223,6 +235,18 @@ struct task_struct {
 	} mems_allowed;
 	struct thread_struct___x86 thread;
 } NT_RELOCATED;
+
+/* The id of its process in the pid namespace of `reader`, which may be inside of that of the machine. */
+static inline __u32 nt_process_id_for(struct task_struct *reader, struct task_struct *task)
+{
+	struct pid *pid = BPF_CORE_READ(task, group_leader, thread_pid);
+	__u32 level = BPF_CORE_READ(reader, thread_pid, level);
+	void *first = __builtin_preserve_access_index(&pid->numbers[0].nr);
+	int nr = 0;
+
+	bpf_probe_read_kernel(&nr, sizeof(nr), first + level * bpf_core_type_size(struct upid));
+	return nr;
+}
 
 /* The tasks it is placed together with; by probe, because the group may go while we look. 0: none. */
 static inline __u32 nt_numa_group(struct task_struct *task)

@@ -426,16 +426,19 @@ static inline void inherit_tree(struct task_struct *task)
 
 /*
  * Makes members of the processes that trees begin with, and of their descendants that are there already. User space runs it
- * until a walk finds no new member, because a child may have a lower id than its parent.
+ * until a walk finds no new member, because a child may have a lower id than its parent. The processes that trees begin
+ * with are named by their ids in the pid namespace of user space; all else here goes by ids of the machine.
  */
 SEC("iter/task")
 int on_tree_walk(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
+	__u32 process;
 
 	if (!task || nt_in_tree(task->pid))
 		return 0;
-	if (nt_has_id(NT_SCOPE_TREE, task->tgid) || nt_in_tree(BPF_CORE_READ(task, real_parent, pid)) ||
+	process = nt_process_id_for(bpf_get_current_task_btf(), task);
+	if (nt_has_id(NT_SCOPE_TREE, process) || nt_in_tree(BPF_CORE_READ(task, real_parent, pid)) ||
 	    nt_in_tree(task->tgid)) {
 		if (nt_join_tree(task->pid))
 			nr_enrolled++;

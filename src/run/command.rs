@@ -21,7 +21,6 @@ use crate::finding::verdict::Verdict;
 use crate::finding::{Engine, Finding, Options, Severity};
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::topology::Topology;
-use crate::options::BadValue;
 use crate::outcome::totals::Totals;
 use crate::outcome::{End, Outcome, Series, csv, json, text};
 use crate::program::launch::{Ended, Held, NotStarted, Order, Running};
@@ -185,12 +184,9 @@ fn recorded(
 }
 
 fn live_options(args: &RunArgs, pid: u32) -> Result<LiveOptions> {
-    let scope = ScopeArgs { trees: vec![pid], ..ScopeArgs::default() };
-    let watched = options::watched(&scope, &args.measure, &options::user_names(&args.measure)?);
-    // Nobody typed the flag of the tree.
-    let of_run =
-        |error: BadValue| if error.flag == "--tree" { BadValue { flag: "run", ..error } } else { error };
-    let mut live = watched.map_err(of_run)?;
+    let names = options::user_names(&args.measure)?;
+    let mut live = options::watched(&ScopeArgs::default(), &args.measure, &names)?;
+    live.scope.trees = [pid].into();
     live.scope_text = format!("{COMMAND_SCOPE}{}", typed(&args.command));
     Ok(live)
 }

@@ -196,6 +196,33 @@ pub fn runs_are_repeated_in_each_place() -> Result<()> {
     Ok(())
 }
 
+pub fn a_command_in_a_pid_namespace_is_found() -> Result<()> {
+    // With a /proc of its own, and with that of the machine, whose ids are others.
+    for proc in [&["--mount-proc"][..], &[]] {
+        let place = Place::new("namespace", None)?;
+        let page = place.path.join("page");
+        let output = Command::new("unshare")
+            .args(["--pid", "--fork"])
+            .args(proc)
+            .args([program::path(), "run", "--format", "json", "-o", text(&page)?, "--"])
+            .args(["sh", "-c", "for i in 1 2 3; do /bin/true; done; exit 5"])
+            .stdin(Stdio::null())
+            .output()
+            .context("starting unshare")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(5), "{proc:?}: {:?}, {said}", output.status);
+        let page: Json = serde_json::from_str(&fs::read_to_string(&page)?)?;
+        ensure!(number(&page, "threads_born")? == 3.0, "{proc:?}: {page:#}");
+        let (cpu, waited) = (number(&page, "cpu_s")?, number(&page, "user_s")? + number(&page, "system_s")?);
+        // Its own, and no more: the rest of the machine is not in the namespace.
+        ensure!(
+            cpu > 0.5 * waited && cpu < 1.5 * waited + 0.02,
+            "{proc:?}: {cpu} s, and wait4 has {waited} s"
+        );
+    }
+    Ok(())
+}
+
 /// Ids and names of the processes of a sample.
 fn processes(sample: &Sample) -> Vec<(u32, String)> {
     sample

@@ -201,6 +201,7 @@ fn main() -> ExitCode {
         launched::a_command_that_leaves_a_daemon_ends_at_its_own_end,
         launched::runs_are_repeated_in_each_place,
         launched::a_tree_is_what_it_has_and_what_is_to_come,
+        launched::a_command_in_a_pid_namespace_is_found,
         selftest::no_number_is_wrong_here,
         starts::too_few_open_files_are_named_with_the_limit,
         starts::too_little_address_space_is_named_with_the_limit,
