@@ -236,15 +236,23 @@ struct task_struct {
 	struct thread_struct___x86 thread;
 } NT_RELOCATED;
 
-/* The id of its process in the pid namespace of `reader`, which may be inside of that of the machine. */
+/* The id of its process in the pid namespace of `reader`, which may be inside of that of the machine. 0: it is outside of it. */
 static inline __u32 nt_process_id_for(struct task_struct *reader, struct task_struct *task)
 {
 	struct pid *pid = BPF_CORE_READ(task, group_leader, thread_pid);
-	__u32 level = BPF_CORE_READ(reader, thread_pid, level);
-	void *first = __builtin_preserve_access_index(&pid->numbers[0].nr);
+	struct pid *readers = BPF_CORE_READ(reader, thread_pid);
+	__u32 level = BPF_CORE_READ(readers, level);
+	unsigned long at = level * bpf_core_type_size(struct upid);
+	struct pid_namespace *ns = NULL, *own = NULL;
 	int nr = 0;
 
-	bpf_probe_read_kernel(&nr, sizeof(nr), first + level * bpf_core_type_size(struct upid));
+	if (BPF_CORE_READ(pid, level) < level)
+		return 0;
+	bpf_probe_read_kernel(&own, sizeof(own), (void *)__builtin_preserve_access_index(&readers->numbers[0].ns) + at);
+	bpf_probe_read_kernel(&ns, sizeof(ns), (void *)__builtin_preserve_access_index(&pid->numbers[0].ns) + at);
+	if (ns != own)
+		return 0;
+	bpf_probe_read_kernel(&nr, sizeof(nr), (void *)__builtin_preserve_access_index(&pid->numbers[0].nr) + at);
 	return nr;
 }
 
