@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::time::ClockId;
 
-/// What a time namespace adds to a clock, ns.
+/// Offsets that a time namespace adds to clocks, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Offsets {
     monotonic: i64,
@@ -15,7 +15,7 @@ struct Offsets {
 }
 
 impl Offsets {
-    /// Those of `/proc/self/timens_offsets`: a name, seconds and nanoseconds in each line.
+    /// The offsets in `/proc/self/timens_offsets`: a name, seconds and nanoseconds in each line.
     fn parse(text: &str) -> Offsets {
         let of = |clock: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(clock))?;
@@ -29,7 +29,7 @@ impl Offsets {
         }
     }
 
-    /// Those of the namespace of this process, which cannot change while it runs.
+    /// The offsets of the namespace of this process, which cannot change while it runs.
     fn own() -> Offsets {
         static OWN: OnceLock<Offsets> = OnceLock::new();
         *OWN.get_or_init(|| {
