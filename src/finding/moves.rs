@@ -1,8 +1,11 @@
-//! Lines that move the memory of a process, or of processes that share it, and those that bring it back.
+//! The move of memory of a process, or of processes that share it: its gain, the commands, and those that undo it.
 
-use super::guards::{Elsewhere, Placed};
+use super::fit::remote_cost;
+use super::gain::{self, Gain};
+use super::guards::{self, Elsewhere, Placed};
 use super::view::{Of, View, process};
 use super::{Command, Scope, Subject, When, env, text};
+use crate::metric::task::STALL_BACKEND_PCT;
 use crate::model::units::NodeId;
 use crate::snapshot::{ProcessGroup, Task};
 
@@ -25,8 +28,26 @@ fn owners<'a>(view: &View<'a>, group: &ProcessGroup) -> Vec<&'a Task> {
 /// Memory that its policy has elsewhere from which on no line moves all that is there, in percent.
 const STAYS_PCT: f64 = 5.0;
 
-/// Lines that move all memory of the subject from nodes to others, and those that undo it: none where policies have too much of it
-/// there.
+/// The gain of bringing the mean cost of its accesses from `now` to `then`, in local ones.
+pub fn gain_by_cost(view: &View<'_>, of: &Of<'_>, now: f64, then: f64) -> Gain {
+    gain::placement(view.cpus(of), now, then, waits(view, of), gain::distances(view.topology()))
+}
+
+/// The gain of bringing its memory to one node, where its accesses are known: the part `stays` of those that are remote, 0 to 1,
+/// stays remote.
+pub fn gain_by_accesses(view: &View<'_>, of: &Of<'_>, placed: &Placed, stays: f64) -> Option<Gain> {
+    let (remote, _) = guards::remote_accesses(view, of)?;
+    let (far, costs) = (remote_cost(view, placed), gain::distances(view.topology()));
+    Some(gain::accesses(view.cpus(of), far, (remote / 100.0, stays), waits(view, of), costs))
+}
+
+/// The counted share of time that waits, 0 to 1.
+fn waits(view: &View<'_>, of: &Of<'_>) -> Option<f64> {
+    view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0)
+}
+
+/// Commands that move memory of the subject between nodes, and commands that undo the move. Both are empty where policies keep
+/// 5 % or more of the memory in place.
 pub fn all(
     view: &View<'_>,
     of: &Of<'_>,

@@ -1,16 +1,15 @@
 //! A process runs on several nodes, and all of its memory is on some of them: who touched it first decided that.
 
 use super::super::command::{Command, Scope, When, node_list};
-use super::super::fit::{mean_cost, memory_room, remote_cost};
+use super::super::fit::{mean_cost, memory_room};
 use super::super::guards;
-use super::super::moves::who_runs;
+use super::super::moves::{self, who_runs};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, number, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
-use super::super::{Confidence, Kind, Note, Severity, Told, gain};
+use super::super::{Confidence, Kind, Note, Severity, Told};
 use super::{spread_over_nodes, waiting};
 use crate::metric::placement::{MEM_PCT_BY_NODE, OWN_POLICY_PCT, REMOTE_PCT};
-use crate::metric::task::STALL_BACKEND_PCT;
 use crate::model::units::NodeId;
 
 pub(super) static RULE: Rule = Rule {
@@ -128,8 +127,6 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(_), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (workers, holders) = (&seen.plan.to, &seen.plan.from);
     let all: Vec<NodeId> = placed.used(view.limit("works"));
-    let (cpus, costs) = (view.cpus(of), gain::distances(view.topology()));
-    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
     let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
     let mut commands: Vec<Command> = Vec::new();
     if view.balancing_is_off() && !tiered {
@@ -160,15 +157,10 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             bytes(placed.memory()),
             nodes(holders)
         )),
-        gain: match guards::remote_accesses(view, of) {
-            Some((remote, _)) => {
-                gain::accesses(cpus, remote_cost(view, &placed), (remote / 100.0, 0.0), phi, costs)
-            }
-            None => {
-                let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
-                gain::placement(cpus, now, 1.0, phi, costs)
-            }
-        },
+        gain: moves::gain_by_accesses(view, of, &placed, 0.0).unwrap_or_else(|| {
+            let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
+            moves::gain_by_cost(view, of, now, 1.0)
+        }),
         commands,
         or_else: vec![format!(
             "All threads use all of the memory: then interleaving is all that helps. remote_pct is {}.",

@@ -1,6 +1,6 @@
 //! A process was pinned to nodes, and its memory stayed on others.
 
-use super::super::fit::{mean_cost, memory_room, remote_cost};
+use super::super::fit::{mean_cost, memory_room};
 use super::super::gain;
 use super::super::guards::{self, Placed};
 use super::super::moves;
@@ -14,7 +14,6 @@ use super::pinned_containers;
 use crate::metric::balancing::HINT_REMOTE_PCT;
 use crate::metric::pages::CROSS_NODE_FAULT_PCT;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
-use crate::metric::task::STALL_BACKEND_PCT;
 use crate::model::counters::Counter;
 use crate::model::units::NodeId;
 use crate::snapshot::Task;
@@ -185,8 +184,6 @@ pub(super) fn gain_beside(
     to: &[NodeId],
     stays: f64,
 ) -> gain::Gain {
-    let (cpus, costs) = (view.cpus(of), gain::distances(view.topology()));
-    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
     // Of several nodes some of what is remote would stay so.
     if let [home] = to {
         if let Some(time) = guards::time_elsewhere(view, of) {
@@ -196,16 +193,16 @@ pub(super) fn gain_beside(
                 .map(|(node, bytes)| if node == *home { 0.0 } else { *bytes })
                 .collect();
             let far = mean_cost(view, &placed.run, &away).unwrap_or(1.0);
-            return gain::time_at_memory(cpus, far, time.cpu_pct() / 100.0, costs);
+            let costs = gain::distances(view.topology());
+            return gain::time_at_memory(view.cpus(of), far, time.cpu_pct() / 100.0, costs);
         }
-        if let Some((remote, _)) = guards::remote_accesses(view, of) {
-            let far = remote_cost(view, placed);
-            return gain::accesses(cpus, far, (remote / 100.0, stays), phi, costs);
+        if let Some(gain) = moves::gain_by_accesses(view, of, placed, stays) {
+            return gain;
         }
     }
     let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
     let then = mean_cost(view, &placed.run, &gain::evenly(to, placed.memory())).unwrap_or(1.0);
-    gain::placement(cpus, now, then, phi, costs)
+    moves::gain_by_cost(view, of, now, then)
 }
 
 /// The effects of moving memory that are not wanted.

@@ -1,6 +1,6 @@
 //! A process runs all over the machine although fewer nodes would do.
 
-use super::super::fit::{best_set, cost_on, mean_cost, memory_room, remote_cost};
+use super::super::fit::{best_set, cost_on, mean_cost, memory_room};
 use super::super::guards::{self, Placed};
 use super::super::moves;
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
@@ -10,7 +10,7 @@ use super::super::{Check, Command, Confidence, Kind, Note, Severity, Told, env, 
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::spread_containers;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
-use crate::metric::task::{RUNQ_WAIT_PCT, STALL_BACKEND_PCT};
+use crate::metric::task::RUNQ_WAIT_PCT;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 
@@ -230,14 +230,14 @@ pub(super) fn told(
 
 /// The gain of bringing all of it to these nodes.
 fn gain_on_fewer(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
-    let (cpus, costs) = (view.cpus(of), gain::distances(view.topology()));
-    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
-    if let ([_], Some((remote, _))) = (to, guards::remote_accesses(view, of)) {
+    if to.len() == 1 {
         let elsewhere = guards::elsewhere(view, of, placed, to);
         let stays = elsewhere.map_or(0.0, |elsewhere| elsewhere.stays());
-        return gain::accesses(cpus, remote_cost(view, placed), (remote / 100.0, stays), phi, costs);
+        if let Some(gain) = moves::gain_by_accesses(view, of, placed, stays) {
+            return gain;
+        }
     }
     let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
     let then = cost_on(view, placed, to).unwrap_or(now);
-    gain::placement(cpus, now, then, phi, costs)
+    moves::gain_by_cost(view, of, now, then)
 }
