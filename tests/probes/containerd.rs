@@ -1,4 +1,4 @@
-//! A real containerd with folders of its own: containers are found by the name in their annotations, without asking it.
+//! A real containerd with its own folders: names come from the annotations of containers, and the engine is not asked.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::engine::{end, no_busybox, row_of, works};
+use crate::engine::{daemon, end, no_busybox, root, row_of, works};
 use crate::until::until;
 
 /// Why containerd cannot be used here, if it cannot.
@@ -27,8 +27,7 @@ struct Daemon {
 impl Daemon {
     fn start() -> Result<Daemon> {
         let dir = std::env::temp_dir().join(format!("numatop-ng-containerd-{}", std::process::id()));
-        fs::create_dir_all(dir.join("image/bin"))?;
-        fs::copy("/bin/busybox", dir.join("image/bin/busybox"))?;
+        root(&dir.join("image"))?;
         let path = |name: &str| dir.join(name).display().to_string();
         let settings = format!(
             "version = 2\nroot = {:?}\nstate = {:?}\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = {:?}\n",
@@ -37,13 +36,7 @@ impl Daemon {
             path("socket")
         );
         fs::write(dir.join("config.toml"), settings)?;
-        let process = Command::new("containerd")
-            .args(["--config", &path("config.toml")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(dir.join("log"))?)
-            .spawn()
-            .context("starting containerd")?;
+        let process = daemon("containerd", &["--config", &path("config.toml")], &dir.join("log"))?;
         let daemon = Daemon { dir, process, containers: Vec::new() };
         until("containerd answers", || Ok(daemon.ctr(&["version"]).is_ok()))?;
         Ok(daemon)

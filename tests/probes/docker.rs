@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::engine::{Stream, end, image, no_busybox, row_of, works};
+use crate::engine::{Stream, daemon, end, image, no_busybox, row_of, works};
 use crate::program;
 use crate::until::until;
 
@@ -32,15 +32,19 @@ impl Daemon {
         let dir = std::env::temp_dir().join(format!("numatop-ng-docker-{}", std::process::id()));
         let archive = image(&dir.join("image"))?;
         let path = |name: &str| dir.join(name).display().to_string();
-        let process = Command::new("dockerd")
-            .args(["--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs"])
-            .args(["--data-root", &path("data"), "--exec-root", &path("exec"), "--pidfile", &path("pid")])
-            .args(["--host", &format!("unix://{}", path("docker.sock"))])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(dir.join("log"))?)
-            .spawn()
-            .context("starting dockerd")?;
+        let host = format!("unix://{}", path("docker.sock"));
+        let plain = ["--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs"];
+        let folders = [
+            "--data-root",
+            &path("data"),
+            "--exec-root",
+            &path("exec"),
+            "--pidfile",
+            &path("pid"),
+            "--host",
+            &host,
+        ];
+        let process = daemon("dockerd", &[&plain[..], &folders].concat(), &dir.join("log"))?;
         let daemon = Daemon { dir, process };
         until("dockerd answers", || Ok(daemon.docker(&["info"]).is_ok()))?;
         daemon.docker(&["import", &archive.display().to_string(), IMAGE])?;

@@ -39,10 +39,15 @@ pub fn podman(words: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_string())
 }
 
-/// An archive beside `dir` of one file, busybox, which is copied there.
-pub fn image(dir: &Path) -> Result<PathBuf> {
+/// Makes `dir` a root with one program, busybox.
+pub fn root(dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir.join("bin"))?;
-    std::fs::copy("/bin/busybox", dir.join("bin/busybox"))?;
+    std::fs::copy("/bin/busybox", dir.join("bin/busybox")).map(drop).context("copying busybox")
+}
+
+/// An archive beside `dir`, which becomes such a root.
+pub fn image(dir: &Path) -> Result<PathBuf> {
+    root(dir)?;
     let archive = dir.with_extension("tar");
     let tar = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(dir).arg(".").status()?;
     ensure!(tar.success(), "tar: {tar}");
@@ -101,17 +106,33 @@ impl Drop for Engine {
     }
 }
 
-/// The row of a container that is chosen by its name or id. All tasks in scope are in it.
+/// The row of a container that is chosen by its name or id.
 pub fn row_of(chosen: &str, name: &str) -> Result<Value> {
+    let mut rows = rows_in(chosen, name)?.into_iter();
+    rows.find(|row| row["container"] == name).context("no row for the container")
+}
+
+/// The rows of containers where one is chosen by its name or id. All tasks in scope are in that one.
+fn rows_in(chosen: &str, name: &str) -> Result<Vec<Value>> {
     let output = Command::new(program::path())
         .args(["-b", "-n", "1", "-d", "2", "--format", "json", "--container", chosen])
         .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let line: Value = serde_json::from_slice(&output.stdout)?;
+    let mut line: Value = serde_json::from_slice(&output.stdout)?;
     let tasks = line["tasks"].as_array().context("tasks")?;
     ensure!(!tasks.is_empty() && tasks.iter().all(|task| task["container"] == name), "{tasks:?}");
-    let rows = line["containers"].as_array().context("containers")?;
-    rows.iter().find(|row| row["container"] == name).cloned().with_context(|| format!("no row in {rows:?}"))
+    Ok(std::mem::take(line["containers"].as_array_mut().context("containers")?))
+}
+
+/// Starts a daemon with this log, which is ended by [`end`].
+pub fn daemon(program: &str, words: &[&str], log: &Path) -> Result<Child> {
+    Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(log)?)
+        .spawn()
+        .with_context(|| format!("starting {program}"))
 }
 
 /// Intervals of half a second of the whole machine.
@@ -160,14 +181,7 @@ pub fn a_container_of_podman_is_watched_by_name() -> Result<()> {
     let spin = ["sh", "-c", "while :; do :; done"];
     let web = engine.run("web", &["--cpuset-cpus=0", "--memory=64m", "--cpus=0.5"], &spin)?;
     let other = engine.run("other", &[], &spin)?;
-    let output = Command::new(program::path())
-        .args(["-b", "-n", "1", "-d", "2", "--format", "json", "--container", &web])
-        .output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let line: Value = serde_json::from_slice(&output.stdout)?;
-    let tasks = line["tasks"].as_array().context("tasks")?;
-    ensure!(!tasks.is_empty() && tasks.iter().all(|task| task["container"] == web.as_str()), "{tasks:?}");
-    let rows = line["containers"].as_array().context("containers")?;
+    let rows = rows_in(&web, &web)?;
     ensure!(!rows.iter().any(|row| row["container"] == other.as_str()), "a row of what is out of scope");
     let row = rows.iter().find(|row| row["container"] == web.as_str()).context("no row for the container")?;
     for (key, wanted) in

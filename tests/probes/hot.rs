@@ -18,13 +18,26 @@ const TRUTH: [(&str, f64); 3] = [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0
 const RATE: &str = "997";
 const TOLERANCE: f64 = 3.0;
 
+/// Flags of batch output with functions, in intervals of two seconds.
+const FLAGS: [&str; 12] = [
+    "-b",
+    "-d",
+    "2",
+    "--format",
+    "json",
+    "--hot",
+    "--hot-event",
+    "cpu-clock",
+    "--hot-rate",
+    RATE,
+    "--events",
+    "",
+];
+
 /// Samples the workload for two seconds. A busy machine may take longer than an interval to look for names: they are in the
 /// next one.
 fn hot(words: &[&str]) -> Result<Value> {
-    let mut all = vec!["-b", "-n", "2", "-d", "2", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
-    all.extend(["--hot-rate", RATE, "--events", ""]);
-    all.extend(words);
-    let mut lines = intervals(&all)?;
+    let mut lines = intervals(&[&["-n", "2"], &FLAGS[..], words].concat())?;
     ensure!(lines.len() == 2, "{} intervals", lines.len());
     Ok(lines.remove(1)["hot"].take())
 }
@@ -300,12 +313,11 @@ pub fn hot_spots_are_those_of_the_rows_that_are_shown() -> Result<()> {
 pub fn functions_are_named_in_a_time_namespace() -> Result<()> {
     let workload = Workload::start("shares")?;
     for offset in ["864000", "-1"] {
-        let words = ["-b", "-n", "4", "-d", "2", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
         let output = Command::new("unshare")
             .args(["--time", "--boottime", offset, "--monotonic", offset])
             .arg(program::path())
-            .args(words)
-            .args(["--hot-rate", RATE, "--events", ""])
+            .args(["-n", "4"])
+            .args(FLAGS)
             .stdin(Stdio::null())
             .output()
             .context("starting unshare")?;

@@ -197,7 +197,7 @@ pub fn runs_are_repeated_in_each_place() -> Result<()> {
 }
 
 pub fn a_command_in_a_pid_namespace_is_found() -> Result<()> {
-    // With a /proc of its own, and with that of the machine, whose ids are others.
+    // Once with a new /proc, and once with that of the machine, where ids differ.
     for proc in [&["--mount-proc"][..], &[]] {
         let place = Place::new("namespace", None)?;
         let page = place.path.join("page");
@@ -214,7 +214,7 @@ pub fn a_command_in_a_pid_namespace_is_found() -> Result<()> {
         let page: Json = serde_json::from_str(&fs::read_to_string(&page)?)?;
         ensure!(number(&page, "threads_born")? == 3.0, "{proc:?}: {page:#}");
         let (cpu, waited) = (number(&page, "cpu_s")?, number(&page, "user_s")? + number(&page, "system_s")?);
-        // Its own, and no more: the rest of the machine is not in the namespace.
+        // Only the CPU time of the command counts, not that of the machine.
         ensure!(
             cpu > 0.5 * waited && cpu < 1.5 * waited + 0.02,
             "{proc:?}: {cpu} s, and wait4 has {waited} s"

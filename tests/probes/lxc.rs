@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::engine::{no_busybox, row_of, works};
+use crate::engine::{self, no_busybox, row_of, works};
 
 /// Why LXC cannot be used here, if it cannot.
 pub fn obstacle() -> Option<&'static str> {
@@ -27,10 +27,10 @@ impl Container {
         let name = format!("nt{}", std::process::id());
         let dir = std::env::temp_dir().join(format!("numatop-ng-lxc-{}", std::process::id()));
         let root = dir.join("root");
-        for folder in ["bin", "dev", "proc", "sys", "tmp"] {
-            fs::create_dir_all(root.join(folder))?;
+        engine::root(&root)?;
+        for folder in ["dev", "proc", "sys", "tmp"] {
+            fs::create_dir(root.join(folder))?;
         }
-        fs::copy("/bin/busybox", root.join("bin/busybox"))?;
         fs::create_dir_all(dir.join(&name))?;
         let settings = format!(
             "lxc.uts.name = {name}\nlxc.rootfs.path = dir:{}\nlxc.net.0.type = none\nlxc.autodev = 0\n\
