@@ -53,17 +53,16 @@ pub fn clock(clock: ClockId) -> Duration {
         ClockId::Boottime => Offsets::own().boottime,
         _ => 0,
     };
-    without(shown.as_nanos() as u64, offset).map_or(shown, Duration::from_nanos)
+    Duration::from_nanos(without(shown.as_nanos() as u64, offset))
 }
 
-/// A time since boot that a file in /proc shows to this process, as the machine has it; ns.
+/// Converts a time since boot that /proc shows to this process into that of the machine, ns.
 pub fn boot_ns_of(shown_ns: u64) -> u64 {
-    without(shown_ns, Offsets::own().boottime).unwrap_or(shown_ns)
+    without(shown_ns, Offsets::own().boottime)
 }
 
-/// `None` where there is nothing to take away.
-fn without(shown_ns: u64, offset_ns: i64) -> Option<u64> {
-    (offset_ns != 0).then(|| shown_ns.saturating_add_signed(offset_ns.saturating_neg()))
+fn without(shown_ns: u64, offset_ns: i64) -> u64 {
+    shown_ns.saturating_add_signed(offset_ns.saturating_neg())
 }
 
 /// CPU time of the calling thread.
@@ -89,10 +88,10 @@ mod tests {
     fn offsets_are_taken_away() {
         let offsets = Offsets::parse("monotonic       86400         5\nboottime          -30         0\n");
         assert_eq!(offsets, Offsets { monotonic: 86_400_000_000_005, boottime: -30_000_000_000 });
-        assert_eq!(without(86_400_000_000_006, offsets.monotonic), Some(1));
-        assert_eq!(without(1, offsets.boottime), Some(30_000_000_001));
-        assert_eq!(without(0, offsets.monotonic), Some(0), "no time is before boot");
+        assert_eq!(without(86_400_000_000_006, offsets.monotonic), 1);
+        assert_eq!(without(1, offsets.boottime), 30_000_000_001);
+        assert_eq!(without(0, offsets.monotonic), 0, "no time is before boot");
         assert_eq!(Offsets::parse(""), Offsets::default());
-        assert_eq!(without(7, 0), None);
+        assert_eq!(without(7, 0), 7);
     }
 }
