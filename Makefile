@@ -35,7 +35,7 @@ help:
 
 build:
 	scripts/install-deps build
-	@echo 'building target/release/numatop-ng: about three minutes on two CPUs'
+	@echo 'building target/release/numatop-ng: about four minutes on two CPUs'
 	$(CARGO) build --release --locked
 
 run: build

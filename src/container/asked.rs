@@ -163,7 +163,7 @@ impl AskedNames {
         self.put(None, &Vec::from_iter(keys));
     }
 
-    /// Whether a container has another name than in `group`, by an answer that nobody has taken yet.
+    /// Whether the engine has renamed the container of `group`, as far as answers have come.
     pub fn is_renamed(&self, group: &Group) -> bool {
         let found = renamable(group).and_then(|key| self.found.get(&key));
         found.is_some_and(|(_, name)| name.name != group.name)

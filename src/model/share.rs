@@ -26,7 +26,7 @@ pub fn wilson_farther(part: f64, whole: f64) -> Option<(f64, f64)> {
     Some((pct, half + 100.0 * (middle - p).abs()))
 }
 
-/// A share of which a part of the samples says nothing.
+/// A share with bounds, because some samples do not count for or against it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounded {
     /// Share of the samples that say something, in percent.

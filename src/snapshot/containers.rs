@@ -177,7 +177,7 @@ impl Sums {
         Sums { rows, at, order }
     }
 
-    /// The rows, with the accesses of these tasks. `sharers`: places of those that map memory of others, too.
+    /// The rows, with the accesses of `tasks`. `sharers` are the indices of tasks that share memory objects.
     pub(super) fn with_accesses(mut self, tasks: &[Task], sharers: &[usize], room: &Room) -> Vec<Container> {
         self.count_once(tasks, sharers);
         let mut known = false;
@@ -196,9 +196,7 @@ impl Sums {
         }
         self.rows
     }
-}
 
-impl Sums {
     /// Takes from the memory of each row what its processes share, so that it counts once.
     fn count_once(&mut self, tasks: &[Task], sharers: &[usize]) {
         let mut members: BTreeMap<usize, BTreeMap<ProcessId, &Task>> = BTreeMap::new();
