@@ -50,7 +50,7 @@ enum nt_loss {
 	NT_LOSSES,
 };
 
-#define NT_LOSSES_MAX 8 /* room in nt_cpu.lost */
+#define NT_LOSSES_MAX 7 /* room in nt_cpu.lost */
 
 /* Properties of a task's row besides the numbers. */
 enum nt_row_flags {
@@ -149,7 +149,7 @@ struct nt_cpu_topo {
 
 /*
  * One per CPU, written by that CPU only (state excepted), mapped read-only into user space. It begins and ends with a
- * cache line: its neighbours are those of other CPUs. A switch without counters and losses touches the first line only.
+ * cache line: its neighbours are those of other CPUs. A switch without counters, scope and losses touches the first line only.
  */
 struct nt_cpu {
 	__u64 busy_ns; /* on-CPU time of everything but the idle task */
@@ -164,6 +164,7 @@ struct nt_cpu {
 	__u32 opened; /* nt_cpu_topo.opened that slot_last[] belongs to */
 	__u32 pad;
 	__u64 lost[NT_LOSSES_MAX];
+	__u64 scope_ns; /* on-CPU time of tasks in the scope, where there is one */
 	__u64 slot_last[NT_SLOTS];
 	__u64 slot_last_enabled[NT_SLOTS];
 	__u64 slot_last_running[NT_SLOTS];

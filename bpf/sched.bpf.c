@@ -249,10 +249,14 @@ static __always_inline void charge_time(struct stretch *s)
 		note_move(s);
 	}
 	/* With a scope a task may be charged a part of what it ran: the CPU was busy for all of it. */
-	if (s->rec && !scoped)
+	if (s->rec && !scoped) {
 		s->cpu->busy_ns += charged;
-	else if (s->seen_in && exec_ns > s->cpu->in_exec_ns)
-		s->cpu->busy_ns += exec_ns - s->cpu->in_exec_ns;
+	} else {
+		if (s->rec)
+			s->cpu->scope_ns += charged;
+		if (s->seen_in && exec_ns > s->cpu->in_exec_ns)
+			s->cpu->busy_ns += exec_ns - s->cpu->in_exec_ns;
+	}
 	/* Counts after it left the scope cannot be told from those before: neither are charged. */
 	if (s->rec && s->scope & NT_REC_CROSSED && s->rec->scope_end_ns)
 		s->rec = NULL;

@@ -89,6 +89,7 @@ impl CpuStates {
                 node: cpu.node.map_or(0, |node| node.0),
                 online: online.binary_search(&cpu.id).is_ok(),
                 busy_ns: state.busy_ns,
+                scope_ns: state.scope_ns,
                 switches: state.switches,
                 irq_ns: times.irq_ns,
                 steal_ns: times.steal_ns,

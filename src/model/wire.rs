@@ -66,7 +66,7 @@ pub const LIST_MAX: usize = 256;
 pub const LOOK_EVERY: u32 = 8;
 
 /// Room for causes in [`CpuState::lost`] (`NT_LOSSES_MAX`).
-pub const LOSSES_MAX: usize = 8;
+pub const LOSSES_MAX: usize = 7;
 
 /// The task left the scope: no row follows until it returns. This and the next are bits of [`TaskRow::flags`]
 /// (`enum nt_row_flags`).
@@ -273,6 +273,8 @@ pub struct CpuState {
     pub pad: u32,
     /// Losses since start, by [`Loss`].
     pub lost: [u64; LOSSES_MAX],
+    /// On-CPU time of tasks in the scope, ns since start; 0 where there is no scope.
+    pub scope_ns: u64,
     /// Counts at the last switch.
     pub slot_last: [u64; SLOTS],
     /// Times the events were enabled at the last switch, ns.

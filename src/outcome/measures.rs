@@ -1,10 +1,13 @@
 //! The table of numbers that a command leaves.
 
+use std::collections::BTreeMap;
+
 use super::Outcome;
 use crate::metric::{Value, interference, pages, placement, task};
 use crate::model::counters::Counter;
 use crate::model::sample::{Missing, Reading};
-use crate::model::units::NodeId;
+use crate::model::units::{CpuId, NodeId};
+use crate::snapshot::Snapshot;
 use crate::text::quantity;
 
 /// The form of a number.
@@ -28,6 +31,8 @@ pub struct Measure {
     pub unit: Unit,
     /// The metric without which a host does not have it either.
     as_metric: Option<&'static str>,
+    /// The parts of the machine that it is split by, if it is.
+    part: &'static str,
     value: fn(&Outcome) -> Reading<Value>,
 }
 
@@ -61,7 +66,8 @@ impl Measure {
             Value::Text(text) => text.clone(),
             Value::Share { pct, witness, .. } => format!("{}{} %", witness.mark(), quantity::percent(*pct)),
             Value::ByNode(parts) => {
-                let parts = parts.iter().map(|(node, part)| format!("node {node}: {}", self.show(*part)));
+                let parts =
+                    parts.iter().map(|(node, part)| format!("{} {node}: {}", self.part, self.show(*part)));
                 parts.collect::<Vec<_>>().join(", ")
             }
             value => value.number().map_or_else(String::new, |number| self.show(number)),
@@ -89,7 +95,7 @@ const fn measure(
     as_metric: Option<&'static str>,
     value: fn(&Outcome) -> Reading<Value>,
 ) -> Measure {
-    Measure { id, title, unit, as_metric, value }
+    Measure { id, title, unit, as_metric, part: "node", value }
 }
 
 fn seconds(ns: f64) -> Value {
@@ -120,7 +126,7 @@ pub const WAIT: Measure = measure("wait_s", "waited for a CPU", Unit::Seconds, N
 });
 
 /// All of them, in the order in which they are shown.
-pub static MEASURES: [Measure; 35] = [
+pub static MEASURES: [Measure; 36] = [
     ELAPSED,
     measure("user_s", "user", Unit::Seconds, None, |run| Ok(seconds(run.user_ns as f64))),
     measure("system_s", "system", Unit::Seconds, None, |run| Ok(seconds(run.system_ns as f64))),
@@ -149,6 +155,10 @@ pub static MEASURES: [Measure; 35] = [
         let parts: Vec<_> = by_node.map(|(node, ns)| (NodeId(node as u32), *ns as f64 / 1e9)).collect();
         if parts.is_empty() { Err(did_not_run()) } else { Ok(Value::ByNode(parts)) }
     }),
+    Measure {
+        part: "L3",
+        ..measure("cpu_s_by_llc", "CPU time by L3", Unit::Seconds, None, |run| cpu_by_llc(&run.machine))
+    },
     measure("peak_bytes", "resident memory at its peak", Unit::Bytes, None, |run| {
         run.peak.clone().map(|peak| Value::U64(peak.bytes))
     }),
@@ -233,6 +243,25 @@ pub static MEASURES: [Measure; 35] = [
     }),
 ];
 
+/// Seconds on the CPUs of each last-level cache, by its number in the topology.
+fn cpu_by_llc(machine: &Snapshot) -> Reading<Value> {
+    let topology = &machine.host.topology;
+    match topology.llcs.as_slice() {
+        [_, _, ..] if topology.llcs.iter().all(|llc| llc.level.is_some()) => {}
+        [only] if only.level.is_some() => {
+            return Err(Missing::Unsupported("the machine has one last-level cache".into()));
+        }
+        _ => return Err(Missing::Unsupported("the kernel shows no caches of the CPUs".into())),
+    }
+    let mut by_llc = BTreeMap::new();
+    for cpu in machine.cpus.iter().filter(|cpu| cpu.scope_ns > 0) {
+        let Some(place) = topology.cpu(CpuId(cpu.id)) else { continue };
+        *by_llc.entry(place.llc).or_insert(0.0) += cpu.scope_ns as f64 / 1e9;
+    }
+    let parts: Vec<_> = by_llc.into_iter().map(|(llc, seconds)| (NodeId(llc), seconds)).collect();
+    if parts.is_empty() { Err(did_not_run()) } else { Ok(Value::ByNode(parts)) }
+}
+
 /// Whether the causes of waits could be estimated: they follow from intervals.
 fn long_enough(run: &Outcome) -> Reading<()> {
     run.peak.as_ref().map(drop).map_err(Clone::clone)
@@ -242,6 +271,48 @@ fn long_enough(run: &Outcome) -> Reading<()> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use crate::model::sample::HostFacts;
+    use crate::model::topology::{Llc, Topology};
+    use crate::snapshot::{RowKind, derive_tasks};
+    use crate::source::Source;
+    use crate::source::synthetic::demo::Demo;
+
+    /// The demo machine, on whose CPU `n` the command ran `n` seconds.
+    fn machine(change: impl FnOnce(&mut Topology)) -> Snapshot {
+        let mut demo = Demo::new();
+        let mut host = HostFacts::clone(&demo.host());
+        change(&mut host.topology);
+        let [before, mut after] = [(); 2].map(|()| demo.next().unwrap().unwrap());
+        for cpu in &mut after.cpus {
+            cpu.scope_ns = u64::from(cpu.id) * 1_000_000_000;
+        }
+        derive_tasks(&Arc::new(host), Some(&before), &after, RowKind::Processes)
+    }
+
+    fn by_llc(llcs: &[Option<u32>]) -> Reading<Value> {
+        let halves = llcs.len() as u32;
+        cpu_by_llc(&machine(|topology| {
+            let llc = topology.llcs[0].clone();
+            topology.llcs = llcs.iter().map(|level| Llc { level: *level, ..llc.clone() }).collect();
+            topology.cpus.iter_mut().for_each(|cpu| cpu.llc = cpu.id.0 % halves.max(1));
+        }))
+    }
+
+    #[test]
+    fn time_by_l3_is_the_sum_of_its_cpus() {
+        let sum = |first: u32| f64::from((0..32).filter(|cpu| cpu % 2 == first).sum::<u32>());
+        let expected = vec![(NodeId(0), sum(0)), (NodeId(1), sum(1))];
+        assert_eq!(by_llc(&[Some(3), Some(3)]), Ok(Value::ByNode(expected)));
+    }
+
+    #[test]
+    fn where_time_by_l3_says_nothing_there_is_the_reason() {
+        let why = |llcs: &[Option<u32>]| by_llc(llcs).unwrap_err().to_string();
+        assert!(why(&[Some(3)]).contains("one last-level cache"));
+        assert!(why(&[]).contains("shows no caches") && why(&[None, None]).contains("shows no caches"));
+    }
 
     #[test]
     fn each_measure_has_a_name_of_its_own() {

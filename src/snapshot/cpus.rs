@@ -13,6 +13,8 @@ pub struct CpuDelta {
     /// On-CPU time of everything but idle, and time in hard and soft interrupts, ns.
     pub busy_ns: u64,
     pub irq_ns: u64,
+    /// On-CPU time of tasks in the scope, where there is one.
+    pub scope_ns: u64,
     /// Time that a hypervisor ran something else; `None` where it is not known at both ends.
     pub steal_ns: Option<u64>,
     pub switches: u64,
@@ -39,6 +41,7 @@ pub(super) fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelt
             online: cpu.online,
             busy_ns: cpu.busy_ns.saturating_sub(before.busy_ns),
             irq_ns: cpu.irq_ns.saturating_sub(before.irq_ns),
+            scope_ns: cpu.scope_ns.saturating_sub(before.scope_ns),
             steal_ns: cpu.steal_ns.zip(before.steal_ns).map(|(now, before)| now.saturating_sub(before)),
             switches: cpu.switches.saturating_sub(before.switches),
             hints: cpu.hints.zip(before.hints).map(|(hints, before)| hints.since(before)),

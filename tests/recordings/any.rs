@@ -202,6 +202,7 @@ fn cpu() -> impl Strategy<Value = CpuRaw> {
             node,
             online,
             busy_ns,
+            scope_ns: 0,
             switches,
             irq_ns,
             steal_ns,
