@@ -144,7 +144,7 @@ struct nt_cpu_topo {
 	__u32 core;   /* dense index of the physical core */
 	__u32 slots;  /* bit i: counter slot i is open on this CPU */
 	__u32 opened; /* changes whenever the counters are opened anew: they start from zero */
-	__u32 pad;
+	__u32 waits; /* bit i: counter slot i is wanted on this CPU, and is not open because it is the turn of others */
 };
 
 /*
@@ -168,8 +168,12 @@ struct nt_cpu {
 	__u64 slot_last[NT_SLOTS];
 	__u64 slot_last_enabled[NT_SLOTS];
 	__u64 slot_last_running[NT_SLOTS];
-	__u64 slot_total[NT_SLOTS];      /* counted while a task (not idle) was running */
-	__u64 slot_enabled_ns[NT_SLOTS]; /* whole life of the event on this CPU, read at each flush */
+	__u64 slot_total[NT_SLOTS]; /* counted while a task (not idle) was running */
+	/*
+	 * Whole life of the event on this CPU, read at each flush. On a CPU where slots have turns: while a task was running,
+	 * as a sum over all turns.
+	 */
+	__u64 slot_enabled_ns[NT_SLOTS];
 	__u64 slot_running_ns[NT_SLOTS];
 };
 

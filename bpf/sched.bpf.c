@@ -302,7 +302,7 @@ static __always_inline void charge_slot(const struct stretch *s, __u32 slot, con
 {
 	struct nt_cpu *cpu = s->cpu;
 	struct nt_rec *rec = s->rec;
-	__u64 delta;
+	__u64 delta, enabled, running;
 
 	if (v->counter < cpu->slot_last[slot]) {
 		nt_count_loss(cpu, NT_LOST_BACKWARDS);
@@ -312,13 +312,37 @@ static __always_inline void charge_slot(const struct stretch *s, __u32 slot, con
 		return;
 	delta = v->counter - cpu->slot_last[slot];
 	cpu->slot_total[slot] += delta;
-	if (!rec)
+	if (rec) {
+		rec->slot[slot] += delta;
+		charge_parts(rec, slot, delta, s->topo->node, s->siblings);
+	}
+	if (!read_scaled || !cpu->slot_last_enabled[slot])
 		return;
-	rec->slot[slot] += delta;
-	charge_parts(rec, slot, delta, s->topo->node, s->siblings);
-	if (read_scaled && cpu->slot_last_enabled[slot]) {
-		rec->slot_enabled_ns[slot] += v->enabled - cpu->slot_last_enabled[slot];
-		rec->slot_running_ns[slot] += v->running - cpu->slot_last_running[slot];
+	enabled = v->enabled - cpu->slot_last_enabled[slot];
+	running = v->running - cpu->slot_last_running[slot];
+	if (rec) {
+		rec->slot_enabled_ns[slot] += enabled;
+		rec->slot_running_ns[slot] += running;
+	}
+	if (s->topo->waits) {
+		cpu->slot_enabled_ns[slot] += enabled;
+		cpu->slot_running_ns[slot] += running;
+	}
+}
+
+/* Slots that wait for their turn were wanted for as long as the open ones, and were not on the PMU. */
+static __always_inline void charge_waiting(const struct stretch *s, __u64 wanted_ns)
+{
+	__u32 i;
+
+	if (!s->busy)
+		return;
+	nt_for_each_slot (i) {
+		if (!(s->topo->waits & (1 << i)))
+			continue;
+		s->cpu->slot_enabled_ns[i] += wanted_ns;
+		if (s->rec)
+			s->rec->slot_enabled_ns[i] += wanted_ns;
 	}
 }
 
@@ -327,6 +351,7 @@ static __always_inline void read_counters(const struct stretch *s)
 {
 	struct nt_cpu *cpu = s->cpu;
 	struct bpf_perf_event_value v;
+	__u64 wanted_ns = 0;
 	__u32 i;
 
 	if (cpu->opened != s->topo->opened) {
@@ -341,13 +366,18 @@ static __always_inline void read_counters(const struct stretch *s)
 			nt_count_loss(cpu, NT_LOST_COUNTER);
 			continue;
 		}
-		if (cpu->slots_valid & (1 << i))
+		if (cpu->slots_valid & (1 << i)) {
 			charge_slot(s, i, &v);
+			if (v.enabled > cpu->slot_last_enabled[i])
+				wanted_ns = v.enabled - cpu->slot_last_enabled[i];
+		}
 		cpu->slot_last[i] = v.counter;
 		cpu->slot_last_enabled[i] = v.enabled;
 		cpu->slot_last_running[i] = v.running;
 		cpu->slots_valid |= 1 << i;
 	}
+	if (s->topo->waits)
+		charge_waiting(s, wanted_ns);
 }
 
 /* Whether the counts of what runs from now on are asked for. */
@@ -446,10 +476,12 @@ int on_flush(void *ctx)
 	struct nt_cpu *cpu = nt_this_cpu();
 	struct bpf_perf_event_value v;
 	__u32 cpu_id = bpf_get_smp_processor_id();
+	struct nt_cpu_topo *topo;
 	__u32 i;
 
 	account(bpf_get_current_task_btf(), NULL);
-	if (!cpu)
+	topo = bpf_map_lookup_elem(&cpu_topo, &cpu_id);
+	if (!cpu || !topo || topo->waits)
 		return 0;
 	nt_for_each_slot (i) {
 		if (bpf_perf_event_read_value(&events, i * nr_cpus + cpu_id, &v, sizeof(v)))

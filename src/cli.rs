@@ -220,7 +220,7 @@ pub struct LiveArgs {
         // By flag, not by role: clap would name all flags of the role in its message.
         conflicts_with_all = [
             "pids", "tids", "users", "trees", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile", "hot_event", "hot_rate", "overhead", "access",
+            "runtime_sockets", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile", "hot_event", "hot_rate", "overhead", "access",
             "no_access",
         ]
     )]
@@ -270,7 +270,7 @@ pub struct RecordArgs {
     /// Record a simulated machine; needs no privileges, and with -n no time.
     #[arg(long, conflicts_with_all = [
         "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "access",
-        "wait", "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
+        "wait", "runtime_sockets", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
     ])]
     pub demo: bool,
 
@@ -324,7 +324,7 @@ pub struct ExporterArgs {
         value_name = "FILE|DIR",
         conflicts_with_all = [
             "pids", "tids", "users", "trees", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
+            "runtime_sockets", "delay", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
         ]
     )]
     pub from_recording: Option<PathBuf>,
@@ -409,7 +409,7 @@ pub struct DiagnoseArgs {
         value_name = "FILE|DIR",
         conflicts_with_all = [
             "seconds", "pids", "tids", "users", "trees", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
-            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
+            "wait", "runtime_sockets", "delay", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
         ]
     )]
     pub path: Option<PathBuf>,
@@ -419,7 +419,7 @@ pub struct DiagnoseArgs {
         long,
         conflicts_with_all = [
             "path", "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
-            "wait", "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
+            "wait", "runtime_sockets", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
         ]
     )]
     pub demo: bool,

@@ -12,6 +12,7 @@ pub mod counters;
 pub mod cpu_set;
 pub mod disks;
 pub mod efficiency;
+pub mod event_ages;
 pub mod events;
 pub mod format;
 pub mod free_blocks;

@@ -38,7 +38,7 @@ use crate::text::rfc3339;
 use crate::export::{Format, Part, flags_that_carry};
 use crate::host::privileges::Privileges;
 use crate::host::roots::{self, Roots};
-use crate::host::{processes, users};
+use crate::host::{isolation, processes, users};
 use crate::model::units::NodeId;
 use crate::record::aggregate::Keep;
 use crate::record::dir::is_ring;
@@ -114,6 +114,7 @@ pub fn watched(
             format!("{path} is no socket: docker listens on /run/docker.sock"),
         ));
     }
+    let event_turn = events::turn(measure, &isolation::quiet_cpus(own))?;
     let events = events::of(&measure.counters)?;
     let (wants, hierarchy) = wants(containers, roots)?;
     let placement_budget = match measure.placement_budget {
@@ -128,6 +129,7 @@ pub fn watched(
         hierarchy,
         runtime_sockets: containers.runtime_sockets.clone(),
         events,
+        event_turn,
         sets: Vec::new(),
         placement_budget,
         flush_isolated: measure.flush_isolated,

@@ -271,6 +271,11 @@ pub struct CounterArgs {
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub events: String,
 
+    /// Open events of --events that the counters have no room for in turns of this length, at least an interval (-d). Rows have
+    /// values of the events whose turn it is.
+    #[arg(long, value_name = "TIME", requires = "events", value_parser = parse::age)]
+    pub events_rotate: Option<Duration>,
+
     #[command(flatten)]
     pub tables: EventTableArgs,
 }

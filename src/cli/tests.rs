@@ -48,10 +48,21 @@ fn a_demo_takes_no_flag_of_scope_and_measurement() {
         assert!(text.contains(all[1]) && text.contains("--demo measures nothing"), "{text}");
         refusals += 1;
     }
-    assert_eq!(refusals, 25);
+    assert_eq!(refusals, 26);
     for words in [&["--hot"][..], &["-b", "-n", "3", "-d", "2", "-H"], &["--node", "2"], &["--record", "x"]] {
         assert!(parse(&[&["--demo"], words].concat()).is_ok(), "{words:?}");
     }
+}
+
+#[test]
+fn turns_are_of_events_that_were_asked_for() {
+    let error = refused(&["--events-rotate", "5s"]);
+    assert_eq!(error.kind(), ErrorKind::MissingRequiredArgument);
+    assert!(error.to_string().contains("--events <LIST>"), "{error}");
+    assert!(parse(&["--events", "auto,tlb", "--events-rotate", "5s"]).is_ok());
+    assert!(
+        refused(&["--events", "auto", "--events-rotate", "often"]).to_string().contains("length of time")
+    );
 }
 
 #[test]

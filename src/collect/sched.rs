@@ -133,7 +133,7 @@ impl SchedProbe {
             core: known.core,
             slots,
             opened: self.openings,
-            pad: 0,
+            waits: self.counters.waiting_on(cpu),
         };
         self.set_place(cpu, place)?;
         Ok(failed)
@@ -223,6 +223,12 @@ impl SchedProbe {
             bss.nr_slots = self.counters.events().len() as u32;
         }
         Ok(())
+    }
+
+    /// Counts these of its events on every CPU that is brought [online](SchedProbe::online) from now on. The others wait for
+    /// their turn: they are wanted, and not counted.
+    pub fn take_turn(&mut self, slots: &[usize]) {
+        self.counters.take_turn(slots);
     }
 
     /// Whether the event in this slot is counted now.

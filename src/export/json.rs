@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -12,6 +13,7 @@ use crate::metric::access::DRAM_REMOTE_PCT;
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::cpu_set::{self, CPU_SET_METRICS};
+use crate::metric::event_ages::EventAges;
 use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::{PAIR_METRICS, sampled_pct};
 use crate::metric::node::NODE_METRICS;
@@ -49,11 +51,12 @@ pub struct JsonLines {
     selection: Selection,
     shown: Option<Vec<ProcessId>>,
     engine: Engine,
+    ages: EventAges,
 }
 
 impl JsonLines {
     pub fn new(selection: Selection) -> JsonLines {
-        JsonLines { selection, shown: None, engine: Engine::default() }
+        JsonLines { selection, shown: None, engine: Engine::default(), ages: EventAges::default() }
     }
 }
 
@@ -97,7 +100,8 @@ impl Export for JsonLines {
         }
         write!(out, "{{\"schema\":{SCHEMA},\"time\":\"{}\"", rfc3339(snapshot.wall_ns))?;
         write!(out, ",\"interval_ns\":{}", snapshot.interval_ns.unwrap_or(0))?;
-        write!(out, ",\"host\":{}", host(snapshot, &mut reasons))?;
+        let ages = self.ages.take(snapshot);
+        write!(out, ",\"host\":{}", host(snapshot, &ages, &mut reasons))?;
         // Rows go out one by one: ten thousand of them are never in memory at once.
         write!(out, ",\"tasks\":[")?;
         let rows = self.selection.rows(snapshot);
@@ -230,7 +234,7 @@ fn task_object(
     row
 }
 
-fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
+fn host(snapshot: &Snapshot, ages: &[(&Event, Option<Duration>)], reasons: &mut Reasons) -> Json {
     let host = &snapshot.host;
     let pmu: Vec<&str> =
         host.events.iter().filter(|event| !event.is_software()).map(|event| event.name.as_str()).collect();
@@ -251,6 +255,15 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
         "rows": match snapshot.grain { RowKind::Processes => "processes", _ => "threads" },
         "scope": host.scope,
     });
+    if !ages.is_empty() {
+        let name = |slot: &usize| host.events.get(*slot).map(|event| event.name.as_str());
+        let group = |group: &Vec<usize>| json!(group.iter().filter_map(name).collect::<Vec<_>>());
+        object["event_turns"] = host.event_turns.iter().map(group).collect();
+        let age = |(event, age): &(&Event, Option<Duration>)| {
+            (event.name.clone(), json!(age.map(|age| age.as_secs_f64())))
+        };
+        object["event_ages_s"] = Json::Object(ages.iter().map(age).collect());
+    }
     if let Some(words) = tested(&host.events) {
         object["pmu_tested"] = words;
     }

@@ -43,6 +43,8 @@ pub trait Rows {
     /// Adds the columns that only the host tells: called before its first interval is written.
     fn settle(&mut self, host: &HostFacts);
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
+    /// A number that no other row has.
+    fn key(row: &Self::Row) -> u64;
     /// Whether the row ended in the interval, and whether it only left the scope.
     fn ended(row: &Self::Row) -> (bool, bool);
     /// Fields for its columns that are read on demand only.
@@ -73,6 +75,10 @@ impl Rows for Selection {
 
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Task> {
         Selection::rows(self, snapshot)
+    }
+
+    fn key(row: &Task) -> u64 {
+        row.raw.serial
     }
 
     fn ended(row: &Task) -> (bool, bool) {
@@ -118,6 +124,10 @@ impl Rows for ContainerSelection {
         filter::sort_rows(&mut rows, |row| self.sort.read(row, snapshot), self.sort.order, self.reversed);
         rows.truncate(self.top.unwrap_or(usize::MAX));
         rows
+    }
+
+    fn key(row: &Container) -> u64 {
+        row.id
     }
 
     fn ended(_: &Container) -> (bool, bool) {

@@ -1,9 +1,11 @@
 //! A plain table per interval, for pipes and for people without a terminal.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use super::{Export, Format, Rows};
 use crate::finding::{Change, Engine};
+use crate::metric::event_ages::{self, EventAges, Held};
 use crate::metric::needs::Demand;
 use crate::metric::{Metric, Unit, format};
 use crate::model::process::Asked;
@@ -45,11 +47,21 @@ pub struct Text<S> {
     shown: Option<Vec<ProcessId>>,
     engine: Engine,
     changes: Vec<Change>,
+    ages: EventAges,
+    held: Held,
 }
 
 impl<S: Rows> Text<S> {
     pub fn new(selection: S) -> Text<S> {
-        Text { selection, written: false, shown: None, engine: Engine::default(), changes: Vec::new() }
+        Text {
+            selection,
+            written: false,
+            shown: None,
+            engine: Engine::default(),
+            changes: Vec::new(),
+            ages: EventAges::default(),
+            held: Held::default(),
+        }
     }
 }
 
@@ -89,6 +101,10 @@ impl<S: Rows> Export for Text<S> {
                 bytes(node.raw.mem_total_bytes as f64),
             )?;
         }
+        let ages = self.ages.take(snapshot);
+        if !ages.is_empty() {
+            writeln!(out, "events: {}", one_line(&event_ages::words(&ages)))?;
+        }
         for (cause, count) in snapshot.lost.iter().filter(|(_, count)| **count > 0) {
             writeln!(out, "lost: {} {count}", one_line(cause))?;
         }
@@ -101,13 +117,15 @@ impl<S: Rows> Export for Text<S> {
         let texts: Vec<Vec<String>> = rows
             .iter()
             .map(|row| {
-                let text = |metric: &&Metric<S::Row>| match metric.read(row, snapshot) {
-                    Ok(value) => one_line(&format::short(&value, metric.unit)),
+                let held = &mut self.held;
+                let text = |metric: &&Metric<S::Row>| match held.read(S::key(row), metric, *row, snapshot) {
+                    Ok((value, age)) => one_line(&(format::short(&value, metric.unit) + &aged(age))),
                     Err(_) => metric.traits.absent.to_string(),
                 };
                 columns.iter().map(text).collect()
             })
             .collect();
+        self.held.forget(snapshot);
         // Nothing is cut off, so that a program can take it apart; what is longer than its column makes it wider.
         let widest =
             |at: usize| texts.iter().map(|row| row[at].chars().count().min(WIDEST)).max().unwrap_or(0);
@@ -148,6 +166,11 @@ impl<S: Rows> Export for Text<S> {
     fn shown(&self) -> Option<&[ProcessId]> {
         self.shown.as_deref()
     }
+}
+
+/// The mark of a value that is from an earlier interval.
+fn aged(age: Duration) -> String {
+    if age.is_zero() { String::new() } else { format!("@{:.0}s", age.as_secs_f64().max(1.0)) }
 }
 
 /// Nodes, and the sockets and L3 domains that are not the nodes.

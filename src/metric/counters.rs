@@ -37,7 +37,13 @@ impl Lack {
             return why.clone();
         }
         let Some(slot) = slots.get(at) else { return no("no such counter") };
-        if was_lost(slot) {
+        if was_lost(slot, snapshot) {
+            if !snapshot.host.event_turns.is_empty() {
+                return Missing::NotCollected(format!(
+                    "{NOT_ITS_TURN} {} in this interval (--events-rotate)",
+                    event.name
+                ));
+            }
             return Missing::Lost(format!(
                 "{} was not counted: others had its counters, or its CPU is isolated",
                 event.name
@@ -47,14 +53,31 @@ impl Lack {
     }
 }
 
-/// Whether an event was wanted, and not on the PMU at any time.
-fn was_lost(slot: &Slot) -> bool {
-    slot.enabled_ns > 0 && slot.running_ns == 0
+const NOT_ITS_TURN: &str = "it was not the turn of";
+
+/// Whether a reading is missing because an event waits for its turn: the one of its last turn is the newest.
+pub fn waits(why: &Missing) -> bool {
+    matches!(why, Missing::NotCollected(why) if why.starts_with(NOT_ITS_TURN))
+}
+
+/// The part of the time in which events are wanted, as a divisor, below which counts of events with turns are left out: the
+/// turns change while a sample is taken, and its rows are not of one moment.
+const LEAST_TURN: u64 = 10;
+
+/// Whether an event was wanted, and not on the PMU at any time; of those with turns, hardly.
+fn was_lost(slot: &Slot, snapshot: &Snapshot) -> bool {
+    let least_ns = if snapshot.host.event_turns.is_empty() { 0 } else { slot.enabled_ns / LEAST_TURN };
+    slot.enabled_ns > 0 && slot.running_ns <= least_ns
+}
+
+/// Whether the event of a slot was open in the interval, on CPUs on which something ran.
+pub fn has_turn(snapshot: &Snapshot, at: usize) -> bool {
+    snapshot.slots.get(at).is_some_and(|slot| slot.running_ns > 0 && !was_lost(slot, snapshot))
 }
 
 fn of_slot(slots: &[Slot], snapshot: &Snapshot, at: usize) -> Result<f64, Lack> {
     let open = snapshot.open_slots.get(at).is_some_and(|open| *open);
-    slots.get(at).filter(|slot| open && !was_lost(slot)).map(scaled).ok_or(Lack::Slot(at))
+    slots.get(at).filter(|slot| open && !was_lost(slot, snapshot)).map(scaled).ok_or(Lack::Slot(at))
 }
 
 fn of_role(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Result<f64, Lack> {
@@ -117,10 +140,12 @@ pub fn accesses_or_lost(slots: &[Slot], snapshot: &Snapshot) -> Result<(f64, f64
         (lma, rma) => [lma.err(), rma.err()],
     };
     let whys = lacks.into_iter().flatten().filter(|lack| match lack {
-        Lack::Slot(at) => slots.get(*at).is_some_and(was_lost),
+        Lack::Slot(at) => slots.get(*at).is_some_and(|slot| was_lost(slot, snapshot)),
         Lack::NotAsked => false,
     });
-    Err(whys.map(|lack| lack.why(slots, snapshot)).find(|why| matches!(why, Missing::Lost(_))))
+    Err(whys
+        .map(|lack| lack.why(slots, snapshot))
+        .find(|why| matches!(why, Missing::Lost(_) | Missing::NotCollected(_))))
 }
 
 /// Local and remote memory accesses; `None` where one of them was not counted.
@@ -329,7 +354,9 @@ pub fn running_pct(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     let share = |slot: &Slot| {
         if slot.enabled_ns > 0 { slot.running_ns as f64 * 100.0 / slot.enabled_ns as f64 } else { 100.0 }
     };
-    Ok(used.iter().map(share).fold(100.0, f64::min))
+    // Of those with turns, of the ones that are open.
+    let waits = |slot: &Slot| !snapshot.host.event_turns.is_empty() && was_lost(slot, snapshot);
+    Ok(used.iter().filter(|slot| !waits(slot)).map(share).fold(100.0, f64::min))
 }
 
 #[cfg(test)]

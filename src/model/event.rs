@@ -59,6 +59,23 @@ impl Role {
         Role::Branch,
     ];
 
+    /// The roles that make sense only beside this one, with it; none for events that sets do not ask for.
+    pub fn together(self) -> &'static [Role] {
+        match self {
+            Role::Cycles => &[Role::Cycles],
+            Role::Instructions => &[Role::Instructions],
+            Role::Lma | Role::Rma => &[Role::Lma, Role::Rma],
+            Role::RemoteCache => &[Role::RemoteCache],
+            Role::StallFrontend => &[Role::StallFrontend],
+            Role::StallBackend => &[Role::StallBackend],
+            Role::Llc => &[Role::Llc],
+            Role::Dtlb => &[Role::Dtlb],
+            Role::Itlb => &[Role::Itlb],
+            Role::Branch => &[Role::Branch],
+            Role::Slots | Role::Other => &[],
+        }
+    }
+
     /// The name in tables and lists.
     pub fn id(self) -> &'static str {
         match self {

@@ -443,6 +443,9 @@ pub struct HostFacts {
     /// Names of the events that were asked for by name, in the order of the list: those that are refused, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<String>,
+    /// Slots of each group of events that is open in turns; empty where all are open at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub event_turns: Vec<Vec<usize>>,
     /// Where the meaning of the events is from: one table for each kind of core.
     #[serde(default)]
     pub tables: Vec<TableInUse>,

@@ -241,8 +241,8 @@ pub struct Place {
     pub slots: u32,
     /// Changes whenever the counters are opened anew: they start from zero.
     pub opened: u32,
-    /// Padding, 0.
-    pub pad: u32,
+    /// Bit i: counter slot i is wanted on this CPU, and is not open because it is the turn of others.
+    pub waits: u32,
 }
 
 /// `struct nt_cpu`.

@@ -1,10 +1,13 @@
 //! The events that `--events` stands for on this machine.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use super::{BadValue, bad};
-use crate::cli::{CounterArgs, EventTableArgs};
-use crate::model::topology::Topology;
+use crate::cli::{CounterArgs, EventTableArgs, MeasureArgs};
+use crate::model::topology::{Topology, format_cpulist};
+use crate::model::units::CpuId;
 use crate::pmu::budget::{Budget, general_by_cpuid};
 use crate::pmu::catalog::Catalog;
 use crate::pmu::open::try_together;
@@ -30,7 +33,37 @@ pub fn event_sets(args: &EventTableArgs) -> Result<Vec<(&'static str, Choice)>, 
 pub(super) fn of(args: &CounterArgs) -> Result<Choice, BadValue> {
     let root = Path::new("/");
     let catalog = marked_catalog(root, args.tables.pmu_dir.as_deref())?;
-    choose(root, &catalog, &args.events).map_err(|error| bad("--events", error.to_string()))
+    let choice = with_chooser(root, &catalog, |chooser| match args.events_rotate {
+        Some(_) => chooser.choose_in_turns(&args.events),
+        None => chooser.choose(&args.events),
+    });
+    choice.map_err(|error| bad("--events", error.to_string()))
+}
+
+/// The length of the turns that events have.
+///
+/// # Errors
+/// It is shorter than an interval, or counters would be opened on CPUs that are to be left alone.
+pub(super) fn turn(args: &MeasureArgs, quiet: &BTreeSet<CpuId>) -> Result<Option<Duration>, BadValue> {
+    let Some(turn) = args.counters.events_rotate else { return Ok(None) };
+    if turn < args.interval() {
+        return Err(bad(
+            "--events-rotate",
+            format!(
+                "a turn of {} s is shorter than an interval of {} s (-d)",
+                turn.as_secs_f64(),
+                args.delay
+            ),
+        ));
+    }
+    if !quiet.is_empty() && !args.flush_isolated {
+        let cpus = format_cpulist(quiet.iter().map(|cpu| cpu.0));
+        return Err(bad(
+            "--events-rotate",
+            format!("each turn interrupts CPUs, isolated ones ({cpus}), too: --flush-isolated allows that"),
+        ));
+    }
+    Ok(Some(turn))
 }
 
 /// The event catalogue of the machine below `root`, with the tables of `--pmu-dir`.
@@ -62,10 +95,42 @@ pub fn budget(root: &Path, catalog: &Catalog) -> Budget {
 /// # Errors
 /// As [`Chooser::choose`].
 pub fn choose(root: &Path, catalog: &Catalog, list: &str) -> anyhow::Result<Choice> {
+    with_chooser(root, catalog, |chooser| chooser.choose(list))
+}
+
+fn with_chooser<T>(root: &Path, catalog: &Catalog, choose: impl FnOnce(&mut Chooser<'_>) -> T) -> T {
     // Without a topology nothing can be counted anyway, and the live source says why.
     let subnuma = Topology::read(root).is_ok_and(|topology| {
         let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
         topology.sockets > 0 && with_cpus > topology.sockets as usize
     });
-    Chooser { catalog, budget: budget(root, catalog), subnuma, opens: &mut try_together }.choose(list)
+    choose(&mut Chooser { catalog, budget: budget(root, catalog), subnuma, opens: &mut try_together })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::args;
+    use super::*;
+
+    fn turn_of(words: &[&str], quiet: &[u32]) -> Result<Option<Duration>, String> {
+        let quiet = quiet.iter().copied().map(CpuId).collect();
+        turn(&args(words).watch.measure, &quiet).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_turn_is_no_shorter_than_an_interval() {
+        let words = |delay, turn| ["-d", delay, "--events", "auto", "--events-rotate", turn];
+        assert_eq!(turn_of(&words("2", "2s"), &[]), Ok(Some(Duration::from_secs(2))));
+        let error = turn_of(&words("2", "1.5"), &[]).unwrap_err();
+        assert!(error.contains("--events-rotate") && error.contains("1.5 s is shorter"), "{error}");
+        assert_eq!(turn_of(&["-d", "2"], &[]), Ok(None));
+    }
+
+    #[test]
+    fn cpus_that_are_left_alone_have_no_turns_unless_that_is_allowed() {
+        let words = ["--events", "auto", "--events-rotate", "5s", "--flush-isolated"];
+        let error = turn_of(&words[..4], &[2, 3]).unwrap_err();
+        assert!(error.contains("(2-3)") && error.contains("--flush-isolated"), "{error}");
+        assert!(turn_of(&words, &[2, 3]).is_ok() && turn_of(&words[..4], &[]).is_ok());
+    }
 }

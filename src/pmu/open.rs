@@ -381,6 +381,8 @@ pub struct Counters {
     events: Vec<Event>,
     /// Bit i: event i is wanted now.
     wanted: u32,
+    /// Bit i: event i is wanted, and others have their turn now.
+    waiting: u32,
     /// Descriptors of each CPU.
     open: BTreeMap<CpuId, Vec<OwnedFd>>,
 }
@@ -390,7 +392,7 @@ impl Counters {
     pub fn new(events: Vec<Event>) -> Counters {
         assert!(events.len() <= SLOTS, "the caller limits the list");
         let wanted = (1 << events.len()) - 1;
-        Counters { events, wanted, open: BTreeMap::new() }
+        Counters { events, wanted, waiting: 0, open: BTreeMap::new() }
     }
 
     /// Wants `events` from now on, and no others. Every event keeps its slot for good, also while it is not wanted:
@@ -409,12 +411,26 @@ impl Counters {
             u32::from(events.iter().any(|wanted| wanted.counts_as(event))) << slot
         };
         self.wanted = self.events.iter().enumerate().map(is_wanted).sum();
+        self.waiting = 0;
         Ok(())
     }
 
-    /// Whether the event in this slot is wanted now.
+    /// Opens only the events in these slots from now on, where counters are opened anew; the other ones wait.
+    pub fn take_turn(&mut self, slots: &[usize]) {
+        let all = (1 << self.events.len()) - 1;
+        self.wanted = slots.iter().fold(0, |bits, slot| bits | 1 << slot) & all;
+        self.waiting = all & !self.wanted;
+    }
+
+    /// The slots of events that `cpu` has and that wait for their turn, as a bit mask.
+    pub fn waiting_on(&self, cpu: CpuId) -> u32 {
+        let here = self.events.iter().enumerate().filter(|(_, event)| event.is_on(cpu));
+        self.waiting & here.fold(0, |bits, (slot, _)| bits | 1 << slot)
+    }
+
+    /// Whether the event in this slot is wanted now, or when its turn comes.
     pub fn wants(&self, slot: usize) -> bool {
-        self.wanted >> slot & 1 == 1
+        (self.wanted | self.waiting) >> slot & 1 == 1
     }
 
     pub fn events(&self) -> &[Event] {

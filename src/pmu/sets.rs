@@ -3,6 +3,8 @@
 //! A set takes, role by role, the first choice of the table that opens here and that still leaves every counter its
 //! own: what does not fit is left out with the reason, never made to take turns. Names are taken as they are.
 
+mod in_turns;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Error, Result, bail};
@@ -38,6 +40,18 @@ pub const SETS: [(&str, &[Role], &str); 6] = [
     ("cache", &[Role::Cycles, Role::Instructions, Role::Llc, Role::Branch], "last-level cache and branches"),
 ];
 
+/// Roles and names that a list asks for.
+fn ask(list: &str) -> (Vec<Role>, Vec<&str>) {
+    let (mut roles, mut names) = (Vec::new(), Vec::new());
+    for word in typed::split(list) {
+        match SETS.iter().find(|(set, ..)| *set == word) {
+            Some((_, of_set, _)) => roles.extend(of_set.iter()),
+            None => names.push(word),
+        }
+    }
+    (roles, names)
+}
+
 /// Events to count, and reasons for those that are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
@@ -50,6 +64,8 @@ pub struct Choice {
     pub tables: Vec<TableInUse>,
     /// More than fits at once was asked for by name: counts have to be scaled.
     pub takes_turns: bool,
+    /// Groups of `events` of which each fits the counters, in the order of their turns ([`Chooser::choose_in_turns`]).
+    pub turns: Vec<Vec<Event>>,
     /// Names of events that were asked for by name, in the order in which they were typed; refused ones are among them.
     pub asked: Vec<String>,
 }
@@ -87,14 +103,7 @@ impl Chooser<'_> {
     /// # Errors
     /// An unknown name, one given twice, or more events than a context switch can read.
     pub fn choose(&mut self, list: &str) -> Result<Choice> {
-        let mut roles: Vec<Role> = Vec::new();
-        let mut names: Vec<&str> = Vec::new();
-        for word in typed::split(list) {
-            match SETS.iter().find(|(set, ..)| *set == word) {
-                Some((_, of_set, _)) => roles.extend(of_set.iter()),
-                None => names.push(word),
-            }
-        }
+        let (roles, names) = ask(list);
         let mut choice = Choice { tables: self.catalog.in_use(), ..Choice::default() };
         let mut picks = self.by_role(&roles, &mut choice);
         for name in &names {
@@ -113,20 +122,8 @@ impl Chooser<'_> {
         let mut picks: Vec<Pick> = Vec::new();
         let mut groups: Vec<(&[Role], usize)> = Vec::new();
         for role in roles {
-            let group: &[Role] = match role {
-                Role::Cycles => &[Role::Cycles],
-                Role::Instructions => &[Role::Instructions],
-                Role::Lma | Role::Rma => &[Role::Lma, Role::Rma],
-                Role::RemoteCache => &[Role::RemoteCache],
-                Role::StallFrontend => &[Role::StallFrontend],
-                Role::StallBackend => &[Role::StallBackend],
-                Role::Llc => &[Role::Llc],
-                Role::Dtlb => &[Role::Dtlb],
-                Role::Itlb => &[Role::Itlb],
-                Role::Branch => &[Role::Branch],
-                Role::Slots | Role::Other => continue,
-            };
-            if groups.iter().any(|(known, _)| *known == group) {
+            let group = role.together();
+            if group.is_empty() || groups.iter().any(|(known, _)| *known == group) {
                 continue;
             }
             match self.group(group, &picks) {

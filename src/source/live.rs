@@ -5,6 +5,7 @@ mod events;
 mod hotplug;
 mod memory;
 mod missing;
+mod rotation;
 mod start;
 mod take;
 
@@ -19,6 +20,7 @@ use libbpf_rs::Program;
 
 use self::accesses::Accesses;
 use self::events::Fresh;
+use self::rotation::Rotation;
 use super::access::Access;
 use super::hot::Hot;
 use super::{Focus, Source, Trees, poll};
@@ -76,6 +78,8 @@ pub struct LiveOptions {
     pub host_root: Option<PathBuf>,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
+    /// Length of the turns that the groups of `events` have; `None`: all are open at once.
+    pub event_turn: Option<Duration>,
     /// The counts here of each set that may be chosen later. Found out before anything is open: counters that are in
     /// use cannot be tried.
     pub sets: Vec<(&'static str, Choice)>,
@@ -144,6 +148,7 @@ pub struct LiveSource {
     /// Root of files about the whole machine.
     files: PathBuf,
     multiplexed: bool,
+    rotation: Option<Rotation>,
     /// The scope of the command line, in words.
     scope_text: String,
     /// The task storage map.

@@ -174,6 +174,7 @@ pub(super) mod tests {
             isolated_cpus: Vec::new(),
             nohz_full_cpus: Vec::new(),
             asked: Vec::new(),
+            event_turns: Vec::new(),
             swap_on_zram: None,
             cgroups: None,
             node_reclaim_file: None,

@@ -135,6 +135,7 @@ impl World {
             isolated_cpus: Vec::new(),
             nohz_full_cpus: Vec::new(),
             asked: Vec::new(),
+            event_turns: Vec::new(),
             swap_on_zram: None,
             cgroups: None,
             node_reclaim_file: None,

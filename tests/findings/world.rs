@@ -111,6 +111,7 @@ pub fn machine(shape: Shape, actors: Vec<Actor>) -> Machine {
         isolated_cpus: vec![],
         nohz_full_cpus: vec![],
         asked: Vec::new(),
+        event_turns: Vec::new(),
         swap_on_zram: Some(false),
         cgroups: None,
         node_reclaim_file: None,

@@ -177,6 +177,7 @@ fn main() -> ExitCode {
         truth::switches_in_a_slot_are_those_of_getrusage,
         truth::cpu_clock_in_a_slot_is_time_on_cpu,
         truth::another_set_of_events_keeps_what_was_counted,
+        truth::events_that_have_turns_are_counted_in_them_and_nowhere_else,
         smt::beside_an_idle_sibling_all_counts_are_idle,
         smt::a_cpu_that_was_not_placed_yet_is_on_no_core,
         truth::counts_by_node_add_up_to_the_slots,

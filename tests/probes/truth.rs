@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use numatop_ng::container::scope::Scope;
 use numatop_ng::metric::counters;
@@ -518,6 +518,66 @@ pub fn threads_whose_end_was_lost_do_not_stay() -> Result<()> {
     println!("{in_rows} ns in rows and {in_none} in none, of {ran}");
     ensure!((0.8..1.2).contains(&share), "{share} of the time of the process");
     Ok(())
+}
+
+pub fn events_that_have_turns_are_counted_in_them_and_nowhere_else() -> Result<()> {
+    let events = |names: &str| Event::parse_list(names);
+    let turns = vec![events("cpu-clock,context-switches")?, events("cpu-clock,page-faults")?];
+    let events = events("cpu-clock,context-switches,page-faults")?;
+    const CLOCK: usize = 0;
+    const SWITCHES: usize = 1;
+    const FAULTS: usize = 2;
+    let hog = Workload::start("hog")?;
+    let mut faults = Workload::start("faults")?;
+    let mut source = LiveSource::start(LiveOptions {
+        events: Choice { turns, ..Choice::from(events) },
+        // Shorter than any interval: a turn ends with each.
+        event_turn: Some(Duration::from_millis(1)),
+        ..LiveOptions::default()
+    })?;
+    ensure!(source.host().event_turns == [vec![CLOCK, SWITCHES], vec![CLOCK, FAULTS]]);
+    let mut from = sample(&mut source)?;
+    let mut exact = [0; 2];
+    for interval in 0..40 {
+        // The first group was open until the first sample.
+        let is_turn_of_faults = interval % 2 == 0;
+        let touched: u64 = {
+            faults.go()?;
+            faults.line()?.parse()?
+        };
+        until_it_ran(hog.pid(), Duration::from_millis(300))?;
+        let to = sample(&mut source)?;
+        let snapshot = between(&source, &from, &to);
+        let is_whole = to.lost == from.lost;
+        from = to;
+        let of = |pid: u32, slot: usize| -> Result<_> {
+            Ok(counters::slot(&row(&snapshot, pid)?.delta.slots, &snapshot, slot))
+        };
+        let told = (of(faults.pid(), FAULTS)?, of(faults.pid(), SWITCHES)?);
+        let (has_turn, waits) =
+            if is_turn_of_faults { told.clone() } else { (told.1.clone(), told.0.clone()) };
+        let why = waits.err().with_context(|| format!("{told:?} in interval {interval}"))?.to_string();
+        ensure!(why.contains("not the turn of"), "{why}");
+        let counted = has_turn.map_err(|why| anyhow::anyhow!("interval {interval}: {why}"))?;
+        // Some kernels hide switches, and what was counted across one is nobody's.
+        if !is_whole {
+            continue;
+        }
+        if is_turn_of_faults {
+            Bounds::exactly(touched).hold("page-faults", counted as u64, 0.01, 16)?;
+        } else {
+            ensure!(counted < touched as f64 / 4.0, "{counted} switches, and {touched} pages were touched");
+        }
+        let task = row(&snapshot, hog.pid())?;
+        let clock = of(hog.pid(), CLOCK)?.map_err(|why| anyhow::anyhow!("{why}"))?;
+        let share = clock / task.run_ns() as f64;
+        ensure!((0.9..1.1).contains(&share), "the clock of all turns has {share} of the CPU time");
+        exact[usize::from(is_turn_of_faults)] += 1;
+        if exact.iter().all(|count| *count >= 3) {
+            return Ok(());
+        }
+    }
+    bail!("in 40 intervals some switch was nearly always hidden: {exact:?}")
 }
 
 pub fn another_set_of_events_keeps_what_was_counted() -> Result<()> {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::common;
 use common::{Actor, App, World, all_rows, screen};
-use numatop_ng::export::{Export, Selection, csv::Csv, json::JsonLines};
+use numatop_ng::export::{Export, Selection, csv::Csv, json::JsonLines, text::Text};
+use numatop_ng::metric::events;
 use numatop_ng::metric::task::by_id;
 use numatop_ng::model::event::TableInUse;
 use numatop_ng::model::event::{Event, Role, ShareOf};
@@ -200,6 +201,47 @@ fn miss_ratios_are_those_of_the_two_events() {
         let (value, why) = value(&one, id);
         assert!(value.is_null() && why.contains("--events"), "{id}: {why}");
     }
+}
+
+#[test]
+fn an_event_without_its_turn_has_a_reason_and_in_text_the_value_of_its_last_turn() {
+    const S: u64 = 1_000_000_000;
+    let slot = |count, enabled_ns, running_ns| Slot { count, enabled_ns, running_ns };
+    let mut first = named(&[("LLC-loads", 0), ("dTLB-loads", 0)]);
+    first.host.event_turns = vec![vec![0], vec![1]];
+    first.after = vec![slot(8_000, S, S), slot(0, S, 0)];
+    let mut second = named(&[("LLC-loads", 0), ("dTLB-loads", 0)]);
+    second.host.event_turns = vec![vec![0], vec![1]];
+    second.before = first.after.clone();
+    // The turns changed while rows were read.
+    second.after = vec![slot(8_001, 2 * S, S + S / 1000), slot(500, 2 * S, S)];
+    let [one, mut other] = [first.snapshot(), second.snapshot()];
+    other.mono_ns += 5 * S;
+    let columns = ["LLC-loads", "dTLB-loads"].map(|name| events::column(name).unwrap());
+    let selection = Selection { columns: columns.into(), ..all_rows() };
+    let mut json = JsonLines::new(selection.clone());
+    let mut text = Text::new(selection);
+    let mut write = |snapshot: &Snapshot| {
+        let (mut lines, mut page) = (Vec::new(), Vec::new());
+        json.write(&mut lines, snapshot).unwrap();
+        text.write(&mut page, snapshot).unwrap();
+        (serde_json::from_slice::<Value>(&lines).unwrap(), String::from_utf8(page).unwrap())
+    };
+
+    let [(began, begins), (went, goes)] = [write(&one), write(&other)];
+
+    assert_eq!(*value(&began, "LLC-loads").0, json!(8000.0));
+    assert_eq!(began["host"]["event_turns"], json!([["LLC-loads"], ["dTLB-loads"]]));
+    assert_eq!(began["host"]["event_ages_s"], json!({"LLC-loads": 0.0, "dTLB-loads": null}));
+    let (waits, why) = value(&went, "LLC-loads");
+    assert!(waits.is_null() && why.contains("not the turn of LLC-loads"), "{waits} {why}");
+    assert_eq!(*value(&went, "dTLB-loads").0, json!(500.0));
+    assert_eq!(went["host"]["event_ages_s"], json!({"LLC-loads": 5.0, "dTLB-loads": 0.0}));
+    assert!(begins.contains("events: LLC-loads; not yet: dTLB-loads\n"), "{begins}");
+    assert!(goes.contains("events: dTLB-loads; 5.0 s ago: LLC-loads\n"), "{goes}");
+    let cells =
+        |page: &str| page.lines().last().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!([cells(&begins), cells(&goes)], [["8.0k", "-"], ["8.0k@5s", "500"]], "{goes}");
 }
 
 #[test]

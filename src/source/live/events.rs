@@ -31,13 +31,16 @@ impl LiveSource {
         if let Some((_, why)) = crowded_out.first() {
             bail!("{set}: {why}");
         }
-        let new: Vec<&Event> = choice.events.iter().filter(|event| !self.counts(event)).collect();
+        let had_turns = self.rotation.is_some();
+        let new: Vec<&Event> =
+            choice.events.iter().filter(|event| had_turns || !self.counts(event)).collect();
         self.sched.want(&choice.events)?;
         // A slot keeps the name with which it was opened first.
         let slots = self.sched.events().iter();
         let names = slots.filter(|known| new.iter().any(|event| event.counts_as(known)));
         let names = names.map(|event| event.name.clone()).collect();
         self.fresh = Fresh { names, seen: false };
+        self.end_turns();
         self.check.pmu.choose(&choice);
         for cpu in self.online.clone() {
             let failed = self.sched.online(&self.host.topology, cpu)?;

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::accesses::Accesses;
 use super::events::Fresh;
 use super::missing::with_balancing;
+use super::rotation::Rotation;
 use super::{LiveOptions, LiveSource, ROOT};
 use crate::calibrate::store;
 use crate::collect::check::HostCheck;
@@ -104,10 +106,16 @@ impl LiveSource {
         };
         let scoped = groups.scope().at_switches();
         let mut sched = SchedProbe::start(&topology, (&store, layout), events, scoped, subsys)?;
-        notes.extend(open_counters(&mut sched, &mut check, &topology, &online)?);
-        if options.events.takes_turns {
-            sched.read_scaled(true);
+        let rotation = options
+            .event_turn
+            .and_then(|every| Rotation::new(&options.events.turns, sched.events(), every, Instant::now()));
+        let event_turns = rotation.as_ref().map_or(&[][..], Rotation::groups).to_vec();
+        if let Some(first) = event_turns.first() {
+            sched.take_turn(first);
         }
+        notes.extend(open_counters(&mut sched, &mut check, &topology, &online)?);
+        let multiplexed = options.events.takes_turns || rotation.is_some();
+        sched.read_scaled(multiplexed);
         let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
         let cgroups = CgroupView { subsys, exist: hierarchy.mount.is_some() };
         let types = shared.types().map_err(|error| format!("{error:#}"));
@@ -120,7 +128,9 @@ impl LiveSource {
         let mut machine = MachineReader::open(&files, &topology, page_size)?;
         machine.check_cpus(&online).context("reading /proc/stat")?;
         probes.start(&shared.with(&sched), wanted);
-        let host = host_facts(&options, &check, group_reclaim, topology, sched.events().to_vec());
+        let events = sched.events().to_vec();
+        let facts = host_facts(&options, &check, group_reclaim, topology, events);
+        let host = HostFacts { event_turns, ..facts };
         let spared = if options.flush_isolated { Spared::default() } else { Spared::new(host.quiet_cpus()) };
         notes.extend(spared.note());
         let mut source = LiveSource {
@@ -150,7 +160,8 @@ impl LiveSource {
             prepared: None,
             page_size,
             files,
-            multiplexed: options.events.takes_turns,
+            multiplexed,
+            rotation,
             scope_text: options.scope_text,
             records: store,
             cgroup_subsys: subsys,
@@ -268,6 +279,7 @@ fn host_facts(
         topology,
         events,
         asked: options.events.asked.clone(),
+        event_turns: Vec::new(),
         tables: options.events.tables.clone(),
         missing: BTreeMap::new(),
         scope: options.scope_text.clone(),

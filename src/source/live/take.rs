@@ -137,6 +137,7 @@ impl LiveSource {
         self.settle_events();
         self.follow_balancing();
         self.charge_running()?;
+        self.take_turns()?;
         Ok(began.elapsed())
     }
 

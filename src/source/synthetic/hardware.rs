@@ -45,6 +45,7 @@ pub(super) fn host() -> HostFacts {
         isolated_cpus: Vec::new(),
         nohz_full_cpus: Vec::new(),
         asked: Vec::new(),
+        event_turns: Vec::new(),
         swap_on_zram: None,
         cgroups: Some(CgroupFacts {
             mode: CgroupMode::V2,

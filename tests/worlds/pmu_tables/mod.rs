@@ -5,6 +5,7 @@
 mod arm_lists;
 mod compared;
 mod ids;
+mod in_turns;
 mod known;
 mod machine;
 mod printed;
