@@ -363,6 +363,23 @@ fn what_is_whole_and_what_is_not_is_all_of_the_file() {
 }
 
 #[test]
+fn copies_that_were_moved_from_their_first_cost_verify_no_sample() {
+    let scratch = Scratch::new();
+    let (path, moved) = (scratch.join("file"), scratch.join("moved"));
+    write(&path, &Machine::new(20).ticks(80)).end(End::Stopped).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let copies: Vec<_> =
+        all_frames(&Reader::open(&path).unwrap()).into_iter().filter(|frame| frame.head.copy).collect();
+    assert!(copies.iter().any(|frame| frame.head.kind == Kind::Key), "no keyframe has a copy behind it");
+    for frame in copies {
+        let (before, after) = bytes.split_at(frame.at as usize);
+        std::fs::write(&moved, [before, &[0; 100], after].concat()).unwrap();
+        let report = verify(&moved).unwrap();
+        assert_eq!(report.samples as usize, readable(&moved).len(), "{frame:?}: {report}");
+    }
+}
+
+#[test]
 fn what_stands_behind_the_end_is_named() {
     let scratch = Scratch::new();
     let (path, other) = (scratch.join("file"), scratch.join("other"));
