@@ -11,7 +11,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("nothing lost: fork storms, tasks that end, switches", &["storm", "exits", "switches", "stopped"]),
     ("CPUs taken off and on under load; isolated ones are left alone", &["hotplug", "isolated"]),
     ("a busy sibling of a hardware thread", &["siblings"]),
-    ("a command in several places: its CPU time, memory and counts", &["places"]),
+    ("a command in several places: its CPU time, memory and counts", &["places", "places_cores"]),
     ("where memory is", &["placement", "placement_kinds", "placement_reserved"]),
     ("how much of its use is remote", &["remote"]),
     ("the same after NUMA balancing has moved it", &["remote_balanced"]),

@@ -80,6 +80,7 @@ const CASES: &[Case] = &[
     placement::CASE,
     placement::OTHERS,
     places::CASE,
+    places::CORES,
     placement::RESERVED,
     stopped::CASE,
     remote::CASE,

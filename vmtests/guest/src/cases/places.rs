@@ -6,7 +6,7 @@ use vmtests_protocol::Plan;
 use super::{Case, Stop};
 use crate::intervals::number;
 use crate::report::Report;
-use crate::tool;
+use crate::{sysfs, tool};
 
 pub const CASE: Case = Case {
     name: "places",
@@ -24,13 +24,22 @@ const MS: &str = "4000";
 const PLACES: [(&str, &str, &str); 4] =
     [("node:0", "0", "0"), ("node:1", "1", "1"), ("node:0,mem:1", "0", "1"), ("node:1,mem:0", "1", "0")];
 
-fn run(report: &mut Report, _: &Plan) -> Result<(), Stop> {
+pub const CORES: Case = Case {
+    name: "places_cores",
+    about: "run --bind: two threads on one core, on two cores, on two nodes, and far from their memory, in one command",
+    run: cores,
+};
+
+/// Runs the command, with so many threads, once in each of these places. Returns the page, and what each run of the command
+/// says.
+fn bound(places: &[&str], threads: &str) -> Result<(Value, Vec<Value>), Stop> {
     let page = "/places.json";
     let mut words = vec!["run", "-d", "0.5", "--format", "json", "-o", page];
-    PLACES.iter().for_each(|(place, ..)| words.extend(["--bind", place]));
+    places.iter().for_each(|place| words.extend(["--bind", place]));
     let own = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let own = own.to_string_lossy();
-    words.extend(["--", &own, "workload", "touch", MIB, MS]);
+    words.extend(["--", &own, "workload", "touch", MIB, MS, threads]);
+    let _ = std::fs::remove_file(page);
     let output = tool::run(&words)?;
     if output.code != Some(0) {
         return Err(Stop::fail(output.brief()));
@@ -43,6 +52,95 @@ fn run(report: &mut Report, _: &Plan) -> Result<(), Stop> {
         .map(serde_json::from_str)
         .collect::<Result<_, _>>()
         .map_err(|error| format!("the command printed no JSON: {error}"))?;
+    Ok((told, truths))
+}
+
+/// A place of two threads: the nodes of its CPUs, the node of its memory if there is one, and whether they share a core.
+struct Pair {
+    place: String,
+    nodes: &'static [&'static str],
+    memory: Option<&'static str>,
+    is_one_core: Option<bool>,
+}
+
+fn cores(report: &mut Report, _: &Plan) -> Result<(), Stop> {
+    let core = sysfs::list("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")?;
+    let [first, sibling] = core[..] else {
+        return Err(Stop::skip("the cores of this machine do not have two threads"));
+    };
+    let cpus_of = |node: u32| sysfs::list(format!("/sys/devices/system/node/node{node}/cpulist"));
+    let same_node = cpus_of(0)?.into_iter().find(|cpu| !core.contains(cpu));
+    let (Some(beside), Some(far)) = (same_node, cpus_of(1)?.first().copied()) else {
+        return Err(Stop::skip("this machine has no second core or no second node"));
+    };
+    let pair = |place: String, nodes, memory, is_one_core| Pair { place, nodes, memory, is_one_core };
+    let pairs = [
+        pair(format!("cpu:{first},{sibling}"), &["0"][..], Some("0"), Some(true)),
+        pair(format!("cpu:{first},{beside}"), &["0"], Some("0"), Some(false)),
+        pair(format!("cpu:{first},{far}"), &["0", "1"], None, Some(false)),
+        pair(format!("cpu:{first},{beside},mem:1"), &["0"], Some("1"), Some(false)),
+        pair("node:0".into(), &["0"], Some("0"), None),
+        pair("node:1,mem:0".into(), &["1"], Some("0"), None),
+    ];
+    let places: Vec<&str> = pairs.iter().map(|pair| pair.place.as_str()).collect();
+    let (told, truths) = bound(&places, "2")?;
+    report.equal("runs", pairs.len(), truths.len());
+    for (at, (pair, truth)) in pairs.iter().zip(&truths).enumerate() {
+        let (place, run) = (&pair.place, &told["series"][at]["runs"][0]);
+        let binding = told["series"][at]["binding"].as_str().unwrap_or_default();
+        report.equal("the place", place.clone(), binding.to_owned());
+        let cpu = number(run, "cpu_s")?;
+        let used = number(truth, "cpu_ns")? / 1e9;
+        let own = used - number(truth, "cpu_ns_before")? / 1e9;
+        report.cpu_seconds_between(format_args!("CPU seconds, {place}"), (own, used), cpu);
+        let on = |by: &str, part: &str| run[by][part].as_f64().unwrap_or(0.0) / cpu;
+        for node in ["0", "1"] {
+            let (least, most) = match (pair.nodes.contains(&node), pair.nodes.len()) {
+                (true, 1) => (0.99, 1.01),
+                (true, _) => (0.2, 0.8),
+                (false, _) => (0.0, 0.01),
+            };
+            let share = on("cpu_s_by_node", node);
+            report.check(
+                (least..=most).contains(&share),
+                format_args!("share of its CPU time on node {node}, {place}"),
+                format_args!("{least} to {most}"),
+                share,
+            );
+            // Each socket is a node here, and has one last-level cache.
+            let what = format_args!("share of its CPU time on L3 {node}, {place}");
+            report.close(what, share.max(0.001), on("cpu_s_by_llc", node).max(0.001), 0.01);
+        }
+        if let Some(memory) = pair.memory {
+            let there = truth["pages_by_node"][memory].as_f64().unwrap_or(0.0);
+            let what = format_args!("pages on node {memory} by move_pages, {place}");
+            report.close(what, number(truth, "pages")?, there, 0.01);
+            let is_remote = !pair.nodes.contains(&memory);
+            let remote = number(run, "remote_pct")?;
+            report.check(
+                if is_remote { remote > 60.0 } else { remote < 40.0 },
+                format_args!("remote share, {place}"),
+                if is_remote { "above 60 %" } else { "below 40 %" },
+                remote,
+            );
+        }
+        if let Some(is_one_core) = pair.is_one_core {
+            let share = number(run, "smt_shared_s")? / cpu;
+            // Page by page the first thread is alone; the tool and the kernel run beside some of the rest.
+            report.check(
+                if is_one_core { share > 0.5 } else { share < 0.4 },
+                format_args!("share of its CPU time beside a busy sibling, {place}"),
+                if is_one_core { "above 50 %" } else { "below 40 %" },
+                share,
+            );
+        }
+        report.equal(format_args!("its exit code, {place}"), 0.0, number(run, "exit_code")?);
+    }
+    Ok(())
+}
+
+fn run(report: &mut Report, _: &Plan) -> Result<(), Stop> {
+    let (told, truths) = bound(&PLACES.map(|(place, ..)| place), "1")?;
     report.equal("runs", PLACES.len(), truths.len());
     for (at, ((place, cpus, memory), truth)) in PLACES.iter().zip(&truths).enumerate() {
         let series = &told["series"][at];

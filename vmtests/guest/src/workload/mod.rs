@@ -70,7 +70,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
     (
         "touch",
-        "MIB MILLISECONDS: so much new memory, then so much CPU time, wherever it may be; waits for nothing",
+        "MIB MILLISECONDS [THREADS]: so much new memory, then so much CPU time, wherever it may be; waits for nothing",
     ),
 ];
 
@@ -114,7 +114,10 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         }
         ("waits", [mib]) => number(mib).and_then(waits::run),
         ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),
-        ("touch", [mib, ms]) => number(mib).and_then(|mib| touch::run(mib, number(ms)?)),
+        ("touch", [mib, ms]) => number(mib).and_then(|mib| touch::run(mib, number(ms)?, 1)),
+        ("touch", [mib, ms, threads]) => {
+            number(mib).and_then(|mib| touch::run(mib, number(ms)?, number(threads)?))
+        }
         _ => Err("see 'guest workloads' for names and arguments".to_owned()),
     };
     match truth {

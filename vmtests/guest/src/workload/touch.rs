@@ -2,6 +2,7 @@
 //! tool starts it.
 
 use std::collections::BTreeMap;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,14 +14,21 @@ use crate::affinity;
 /// Instructions between two looks at the clock, by two.
 const ROUNDS: u64 = 1_000_000;
 
-/// Touches so many MiB in small pages, and uses `ms` of CPU time. Returns how much it used, and the pages by node.
-pub fn run(mib: u64, ms: u64) -> Result<Value, String> {
+/// Touches so many MiB in small pages, and uses `ms` of CPU time with so many threads. Returns how much it used, and the pages by
+/// node.
+pub fn run(mib: u64, ms: u64, threads: u64) -> Result<Value, String> {
     // Before that it was the process that becomes this one.
     let begin = affinity::process_time();
     let pages = Pages::take((mib as usize) << 20)?;
-    while affinity::process_time() < Duration::from_millis(ms) {
-        burn(ROUNDS);
-    }
+    let work = || {
+        while affinity::process_time() < Duration::from_millis(ms) {
+            burn(ROUNDS);
+        }
+    };
+    thread::scope(|scope| {
+        (1..threads).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
     let by_node = nodes_of(&pages)?;
     Ok(json!({
         "pages": pages.bytes() / PAGE,
