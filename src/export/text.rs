@@ -1,7 +1,6 @@
 //! A plain table per interval, for pipes and for people without a terminal.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use super::{Export, Format, Rows};
 use crate::finding::{Change, Engine};
@@ -48,7 +47,7 @@ pub struct Text<S> {
     engine: Engine,
     changes: Vec<Change>,
     ages: EventAges,
-    held: Held,
+    held: Held<u64>,
 }
 
 impl<S: Rows> Text<S> {
@@ -118,8 +117,14 @@ impl<S: Rows> Export for Text<S> {
             .iter()
             .map(|row| {
                 let held = &mut self.held;
-                let text = |metric: &&Metric<S::Row>| match held.read(S::key(row), metric, *row, snapshot) {
-                    Ok((value, age)) => one_line(&(format::short(&value, metric.unit) + &aged(age))),
+                let mut read = |metric: &Metric<S::Row>| {
+                    held.keep(S::key(row), metric, row, snapshot);
+                    held.read(S::key(row), metric, row, snapshot)
+                };
+                let text = |metric: &&Metric<S::Row>| match read(metric) {
+                    Ok((value, age)) => {
+                        one_line(&(format::short(&value, metric.unit) + &event_ages::mark(age)))
+                    }
                     Err(_) => metric.traits.absent.to_string(),
                 };
                 columns.iter().map(text).collect()
@@ -166,11 +171,6 @@ impl<S: Rows> Export for Text<S> {
     fn shown(&self) -> Option<&[ProcessId]> {
         self.shown.as_deref()
     }
-}
-
-/// The mark of a value that is from an earlier interval.
-fn aged(age: Duration) -> String {
-    if age.is_zero() { String::new() } else { format!("@{:.0}s", age.as_secs_f64().max(1.0)) }
 }
 
 /// Nodes, and the sockets and L3 domains that are not the nodes.

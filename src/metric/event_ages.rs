@@ -1,6 +1,7 @@
 //! Ages of the counts of events that are open in turns. Pure.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
 use super::{Metric, Value, counters};
@@ -36,39 +37,47 @@ impl EventAges {
 /// Values are kept for so long after their turn.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// Values of the last turns, by row and metric.
-#[derive(Debug, Default)]
-pub struct Held(HashMap<(u64, &'static str), (Value, u64)>);
+/// Values of the last turns, by row and metric. A `K` names a row as no other one has it.
+#[derive(Debug)]
+pub struct Held<K>(HashMap<(K, &'static str), (Value, u64)>);
 
-impl Held {
-    /// The reading of a row in this interval, or the one of the last turn of its events with its age. `row` is a number that no
-    /// other row has.
+impl<K> Default for Held<K> {
+    fn default() -> Held<K> {
+        Held(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash + Copy> Held<K> {
+    /// Keeps the value of a row in this interval, if it has one and events have turns. Newer values stay.
+    pub fn keep<R>(&mut self, row: K, metric: &Metric<R>, of: &R, snapshot: &Snapshot) {
+        let newest = |(_, open_ns): &(Value, u64)| *open_ns > snapshot.mono_ns;
+        let key = (row, metric.id);
+        if snapshot.host.event_turns.is_empty() || self.0.get(&key).is_some_and(newest) {
+            return;
+        }
+        if let Ok(value) = metric.read(of, snapshot) {
+            self.0.insert(key, (value, snapshot.mono_ns));
+        }
+    }
+
+    /// The reading of a row in this interval, or the one of the last turn of its events with its age.
     ///
     /// # Errors
-    /// As of [`Metric::read`]; there is none of a turn.
+    /// As of [`Metric::read`]; none of a turn is kept.
     pub fn read<R>(
-        &mut self,
-        row: u64,
+        &self,
+        row: K,
         metric: &Metric<R>,
         of: &R,
         snapshot: &Snapshot,
     ) -> Reading<(Value, Duration)> {
-        let reading = metric.read(of, snapshot);
-        if snapshot.host.event_turns.is_empty() {
-            return reading.map(|value| (value, Duration::ZERO));
-        }
-        let key = (row, metric.id);
-        match reading {
-            Ok(value) => {
-                self.0.insert(key, (value.clone(), snapshot.mono_ns));
-                Ok((value, Duration::ZERO))
-            }
+        match metric.read(of, snapshot) {
             Err(why) if counters::waits(&why) => {
-                let (value, open_ns) = self.0.get(&key).ok_or(why)?;
-                let age = Duration::from_nanos(snapshot.mono_ns.saturating_sub(*open_ns));
-                Ok((value.clone(), age))
+                let (value, open_ns) = self.0.get(&(row, metric.id)).ok_or_else(|| why.clone())?;
+                let age_ns = snapshot.mono_ns.checked_sub(*open_ns).ok_or(why)?;
+                Ok((value.clone(), Duration::from_nanos(age_ns)))
             }
-            Err(why) => Err(why),
+            reading => reading.map(|value| (value, Duration::ZERO)),
         }
     }
 
@@ -99,4 +108,9 @@ pub fn words(ages: &[(&Event, Option<Duration>)]) -> String {
         }
     };
     groups.iter().map(group).collect::<Vec<_>>().join("; ")
+}
+
+/// The mark of a value that is from an earlier interval; empty for one of this interval.
+pub fn mark(age: Duration) -> String {
+    if age.is_zero() { String::new() } else { format!("@{:.0}s", age.as_secs_f64().max(1.0)) }
 }

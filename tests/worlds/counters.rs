@@ -245,6 +245,37 @@ fn an_event_without_its_turn_has_a_reason_and_in_text_the_value_of_its_last_turn
 }
 
 #[test]
+fn a_row_on_the_screen_keeps_the_value_of_the_last_turn_with_its_age() {
+    const S: u64 = 1_000_000_000;
+    let slot = |count, enabled_ns, running_ns| Slot { count, enabled_ns, running_ns };
+    let mut bench = named(&[("LLC-loads", 0), ("dTLB-loads", 0)]);
+    bench.host.event_turns = vec![vec![0], vec![1]];
+    bench.after = vec![slot(8_000, S, S), slot(0, S, 0)];
+    let [begin, first] = bench.samples();
+    bench.after = vec![slot(8_000, 2 * S, S), slot(500, 2 * S, S)];
+    let [_, mut second] = bench.samples();
+    second.mono_ns += S;
+    second.wall_ns += S as i64;
+    let columns = ["LLC-loads", "dTLB-loads"].map(|name| events::column(name).unwrap());
+    let settings = Settings { columns: Some(columns.into()), ..Settings::default() };
+    let mut app = App::new(settings, Theme::new(false, true));
+    app.resize(Rect::new(0, 0, 80, 24));
+    let mut shown = |sample| {
+        app.sample(Arc::new(bench.host.clone()), sample);
+        screen::text(&screen::draw(&app, 80, 24))
+    };
+    shown(begin);
+
+    let [begins, goes] = [shown(first), shown(second)];
+
+    assert!(begins.contains("8.0k") && !begins.contains('@'), "{begins}");
+    assert!(goes.contains("8.0k@1s") && goes.contains("500"), "{goes}");
+    app.update(Action::Rewind);
+    let back = screen::text(&screen::draw(&app, 80, 24));
+    assert!(back.contains("8.0k") && !back.contains("500") && !back.contains('@'), "{back}");
+}
+
+#[test]
 fn an_event_that_was_asked_for_is_a_column_everywhere() {
     let bench = named(&[("page-faults", 1_234), ("LLC-stores", 5_000)]);
     let text = {

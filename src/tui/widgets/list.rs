@@ -12,6 +12,7 @@ use super::table::{Look, Sort, Table};
 use super::tree::{self, Branch};
 use crate::analysis::filter;
 use crate::metric::Metric;
+use crate::metric::event_ages::Held;
 use crate::metric::identity::CGROUP;
 use crate::snapshot::Snapshot;
 use crate::tui::input::action::Motion;
@@ -67,6 +68,8 @@ pub struct List<R: Row> {
     folded: HashSet<R::Key>,
     rows: Vec<Branch>,
     keys: Vec<R::Key>,
+    /// Values of events that are not open in this interval.
+    held: Held<R::Key>,
 }
 
 impl<R: Row> List<R> {
@@ -83,6 +86,7 @@ impl<R: Row> List<R> {
             folded: HashSet::new(),
             rows: Vec::new(),
             keys: Vec::new(),
+            held: Held::default(),
         }
     }
 
@@ -109,6 +113,23 @@ impl<R: Row> List<R> {
         self.rows.truncate(top);
         self.keys = self.rows.iter().map(|row| all[row.at].key()).collect();
         self.cursor.settle(&self.keys, height);
+        self.hold(snapshot, height);
+    }
+
+    /// Keeps the values of rows in view, and of a page before and after, where events have turns.
+    fn hold(&mut self, snapshot: &Snapshot, height: usize) {
+        if snapshot.host.event_turns.is_empty() {
+            return;
+        }
+        let metrics = self.columns_at(u16::MAX, snapshot).placed;
+        let first = self.cursor.offset().saturating_sub(height);
+        for branch in self.rows.iter().skip(first).take(height * 3) {
+            let row = &R::all(snapshot)[branch.at];
+            for column in &metrics {
+                self.held.keep(row.key(), column.metric, row, snapshot);
+            }
+        }
+        self.held.forget(snapshot);
     }
 
     /// Moves the selection.
@@ -218,7 +239,7 @@ impl<R: Row> List<R> {
         let columns = self.columns_at(area.width, snapshot);
         let (name, sort) = (self.name_id(), Some(self.sort));
         let instead = R::metrics().iter().find(|metric| metric.id == R::NAME);
-        let table = Table { columns: &columns, sort, snapshot, theme, name, instead };
+        let table = Table { columns: &columns, sort, snapshot, theme, name, instead, held: Some(&self.held) };
         table.titles(area, 0, buf);
         let name = columns.placed.iter().find(|column| column.metric.id == name);
         let levels = R::levels(name.map_or(0, |column| column.width));

@@ -1,12 +1,16 @@
 //! Rows of metrics under their titles.
 
+use std::time::Duration;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
 
+use super::list::Row;
 use super::pen::Pen;
 use crate::finding::Severity;
+use crate::metric::event_ages::{self, Held};
 use crate::metric::format::{node_word, short};
 use crate::metric::{Metric, Order, Stands, Unit, Value, Witness};
 use crate::model::sample::Reading;
@@ -53,7 +57,7 @@ pub struct Look {
 }
 
 /// Properties that all rows of a table share.
-pub struct Table<'a, R: 'static> {
+pub struct Table<'a, R: Row> {
     pub columns: &'a Columns<R>,
     pub sort: Option<Sort<R>>,
     pub snapshot: &'a Snapshot,
@@ -62,9 +66,11 @@ pub struct Table<'a, R: 'static> {
     pub name: &'static str,
     /// The metric that stands there where a row has no value of it.
     pub instead: Option<&'static Metric<R>>,
+    /// Values of events that are not open in this interval.
+    pub held: Option<&'a Held<R::Key>>,
 }
 
-impl<R> Table<'_, R> {
+impl<R: Row> Table<'_, R> {
     /// Titles, with an arrow at the one that rows are sorted by.
     pub fn titles(&self, area: Rect, row: u16, buf: &mut Buffer) {
         let glyphs = self.theme.glyphs;
@@ -121,20 +127,27 @@ impl<R> Table<'_, R> {
         }
     }
 
+    /// The value of a row, and its age where it is that of an event which waits for its turn.
+    fn read(&self, metric: &Metric<R>, row: &R) -> Reading<(Value, Duration)> {
+        match self.held {
+            Some(held) => held.read(row.key(), metric, row, self.snapshot),
+            None => metric.read(row, self.snapshot).map(|value| (value, Duration::ZERO)),
+        }
+    }
+
     fn cell(&self, pen: &mut Pen<'_>, column: &Placed<R>, row: &R, look: &Look, base: Option<Style>) {
         let (theme, metric) = (self.theme, column.metric);
         let faded = look.aged && metric.traits.ages;
         let style = |role| base.unwrap_or(theme.style(if faded { Role::Dim } else { role }));
-        let is_none = |value: &Reading<Value>| {
-            value.as_ref().map_or(true, |value| matches!(value, Value::Text(text) if text.is_empty()))
+        let is_none = |value: &Reading<(Value, Duration)>| {
+            value.as_ref().map_or(true, |(value, _)| matches!(value, Value::Text(text) if text.is_empty()))
         };
-        let mut read = metric.read(row, self.snapshot);
+        let mut read = self.read(metric, row);
         if metric.id == self.name && is_none(&read) {
-            let instead = self.instead.map(|metric| metric.read(row, self.snapshot));
-            read = instead.unwrap_or(read);
+            read = self.instead.map_or(read, |metric| self.read(metric, row));
         }
-        let value = match read {
-            Ok(value) => value,
+        let (value, age) = match read {
+            Ok(read) => read,
             Err(_) if at_right(metric) => {
                 pen.write_right(metric.traits.absent, column.width, style(Role::Dim));
                 return;
@@ -145,6 +158,13 @@ impl<R> Table<'_, R> {
             }
         };
         match &value {
+            // Dim digits say that they are older where their age has no room.
+            value if !age.is_zero() => {
+                let (text, mark) = (short(value, metric.unit), event_ages::mark(age));
+                let fits = text.width() + mark.width() <= usize::from(column.width);
+                let mark = if fits { &mark } else { "" };
+                pen.write_right(&format!("{text}{mark}"), column.width, style(Role::Dim));
+            }
             Value::ByNode(shares) => by_node(pen, shares, metric.unit, column.width, style),
             Value::Text(text) if metric.id == self.name => {
                 let prefix = look.prefix.width().min(usize::from(column.width)) as u16;

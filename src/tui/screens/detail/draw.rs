@@ -424,8 +424,15 @@ fn line_of_history(
 fn threads(seen: &ProcessSnapshot, detail: &Detail, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let threads = &seen.threads;
     let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width, COMM.id);
-    let table =
-        Table { columns: &columns, sort: None, snapshot: threads, theme, name: COMM.id, instead: None };
+    let table = Table {
+        columns: &columns,
+        sort: None,
+        snapshot: threads,
+        theme,
+        name: COMM.id,
+        instead: None,
+        held: None,
+    };
     table.titles(area, 0, buf);
     for (row, at) in (1..area.height).zip(seen.order.iter().skip(detail.offset)) {
         let task = &threads.tasks[*at];
