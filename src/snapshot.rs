@@ -91,12 +91,12 @@ pub struct Snapshot {
     pub page_flows: Vec<Flow>,
     /// As of now.
     pub inputs: Inputs,
-    /// In the interval: on-CPU time of all CPUs, their time in interrupts, and context switches.
+    /// In the interval: on-CPU time of all CPUs, and context switches.
     pub busy_ns: u64,
-    pub irq_ns: u64,
     pub switches: u64,
-    /// In the interval: time that a hypervisor took from all CPUs; `None` where no CPU says.
-    pub steal_ns: Option<u64>,
+    /// In the interval, of online CPUs: time in interrupts, and time that a hypervisor took.
+    pub irq_ns: KnownSum,
+    pub steal_ns: KnownSum,
     /// In the interval, of the whole machine; `None` where the kernel does not measure it.
     pub pressure: Option<Pressure>,
     /// As of now.
@@ -215,10 +215,25 @@ fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
-/// Adds to a sum that is `None` until something is known.
-fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
-    if let Some(more) = more {
-        add(sum.get_or_insert_default(), more);
+/// A sum that is known where each of its parts is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownSum(Option<u64>);
+
+impl Default for KnownSum {
+    fn default() -> KnownSum {
+        KnownSum(Some(0))
+    }
+}
+
+impl KnownSum {
+    /// Adds a part, which may not be known.
+    pub fn add(&mut self, part: Option<u64>) {
+        self.0 = self.0.zip(part).map(|(sum, part)| sum.saturating_add(part));
+    }
+
+    /// The sum; `None` where a part is not known.
+    pub fn get(self) -> Option<u64> {
+        self.0
     }
 }
 

@@ -78,7 +78,7 @@ impl CpuStates {
     ) -> Vec<CpuRaw> {
         let row = |cpu: &Cpu| {
             let state = self.get(cpu.id)?;
-            let times = times.get(&cpu.id).copied().unwrap_or_default();
+            let times = times.get(&cpu.id).copied();
             let slot = |at: usize| Slot {
                 count: state.slot_total[at],
                 enabled_ns: state.slot_enabled_ns[at],
@@ -91,8 +91,8 @@ impl CpuStates {
                 busy_ns: state.busy_ns,
                 scope_ns: state.scope_ns,
                 switches: state.switches,
-                irq_ns: times.irq_ns,
-                steal_ns: times.steal_ns,
+                irq_ns: times.map(|times| times.irq_ns),
+                steal_ns: times.and_then(|times| times.steal_ns),
                 hints: None,
                 slots: std::array::from_fn(slot),
             })
@@ -156,7 +156,7 @@ mod tests {
         let rows = states.rows(&topology, &[CpuId(0), CpuId(2), CpuId(3)], &times);
         assert_eq!(rows.len(), 4);
         assert_eq!(rows.iter().map(|row| row.online).collect::<Vec<_>>(), [true, false, true, true]);
-        assert_eq!((rows[2].busy_ns, rows[2].irq_ns, rows[1].irq_ns), (102, 30, 0));
+        assert_eq!((rows[2].busy_ns, rows[2].irq_ns, rows[1].irq_ns), (102, Some(30), None));
         assert_eq!(rows[3].slots[SLOTS - 1], Slot { count: 5, enabled_ns: 6, running_ns: 4 });
         let lost = states.lost(&topology);
         assert_eq!(lost.len(), Loss::ALL.len());

@@ -98,19 +98,6 @@ impl MachineReader {
         Ok(machine)
     }
 
-    /// Looks for online CPUs without a line in /proc/stat, as a container's view of it may have: their time in interrupts is not 0.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn check_cpus(&mut self, online: &[CpuId]) -> Result<()> {
-        let times = self.cpu_times.read()?;
-        if let Some(cpu) = online.iter().find(|cpu| !times.contains_key(cpu)) {
-            let why = Missing::Unsupported(format!("/proc/stat has no line of CPU {}", cpu.0));
-            self.reasons.add(Facility::Irq, &why);
-        }
-        Ok(())
-    }
-
     /// Metrics whose counts the files of this kernel lack, and why.
     pub fn absent(&self) -> impl Iterator<Item = (&'static str, &Missing)> {
         self.absent.iter().flatten().map(|(id, why)| (*id, why))

@@ -9,7 +9,7 @@ use crate::model::sample::{Counts, Pressure, Slot};
 use crate::model::slots::add_slots;
 use crate::model::tiers::TierPages;
 use crate::model::wire::SLOTS;
-use crate::snapshot::{Container, NumaPages, Remote, Room, Snapshot, Swapped, Tally, Task, Waits};
+use crate::snapshot::{Container, KnownSum, NumaPages, Remote, Room, Snapshot, Swapped, Tally, Task, Waits};
 
 /// Intervals become one segment up to this length, ns.
 const SEGMENT_NS: u64 = 5_000_000_000;
@@ -170,7 +170,7 @@ pub fn container_over(row: &Container, series: &Series<RowSums>, since_ns: u64) 
 #[derive(Clone, Debug, Default)]
 struct NodeSums {
     busy_ns: u64,
-    irq_ns: u64,
+    irq_ns: KnownSum,
     slots: [Slot; SLOTS],
     pages: NumaPages,
     kswapd_pages: u64,
@@ -217,14 +217,14 @@ impl<T: Default> ById<T> {
 pub struct MachineSums {
     nodes: ById<NodeSums>,
     /// Busy time and time in interrupts.
-    cpus: ById<(u64, u64)>,
+    cpus: ById<(u64, KnownSum)>,
     flows: BTreeMap<(u32, u32), u64>,
     busy_ns: u64,
-    irq_ns: u64,
+    irq_ns: KnownSum,
     switches: u64,
     slots: [Slot; SLOTS],
     swapped: Option<Swapped>,
-    steal_ns: Option<u64>,
+    steal_ns: KnownSum,
     pressure: Option<Pressure>,
 }
 
@@ -238,7 +238,7 @@ impl MachineSums {
         for (at, node) in snapshot.nodes.iter().enumerate() {
             let sums = self.nodes.entry(at, node.raw.id);
             add(&mut sums.busy_ns, node.busy_ns);
-            add(&mut sums.irq_ns, node.irq_ns);
+            sums.irq_ns.add(node.irq_ns.get());
             add_slots(&mut sums.slots, &node.slots);
             add_pages(&mut sums.pages, &node.pages);
             add(&mut sums.kswapd_pages, node.kswapd_pages);
@@ -251,22 +251,20 @@ impl MachineSums {
         for (at, cpu) in snapshot.cpus.iter().enumerate() {
             let sums = self.cpus.entry(at, cpu.id);
             add(&mut sums.0, cpu.busy_ns);
-            add(&mut sums.1, cpu.irq_ns);
+            sums.1.add(cpu.irq_ns);
         }
         for flow in &snapshot.page_flows {
             add(self.flows.entry((flow.from.0, flow.to.0)).or_default(), flow.count);
         }
         add(&mut self.busy_ns, snapshot.busy_ns);
-        add(&mut self.irq_ns, snapshot.irq_ns);
+        self.irq_ns.add(snapshot.irq_ns.get());
+        self.steal_ns.add(snapshot.steal_ns.get());
         add(&mut self.switches, snapshot.switches);
         add_slots(&mut self.slots, &snapshot.slots);
         if let Some(swapped) = snapshot.swapped {
             let sum = self.swapped.get_or_insert_default();
             add(&mut sum.pages_in, swapped.pages_in);
             add(&mut sum.pages_out, swapped.pages_out);
-        }
-        if let Some(steal_ns) = snapshot.steal_ns {
-            add(self.steal_ns.get_or_insert_default(), steal_ns);
         }
         if let Some(pressure) = snapshot.pressure {
             add_pressure(self.pressure.get_or_insert_default(), pressure);
@@ -302,23 +300,24 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
     let last_ns = snapshot.interval_ns.unwrap_or(measured_ns).max(1);
     over.room = snapshot.room.over(measured_ns as f64 / last_ns as f64);
     over.interval_ns = Some(measured_ns);
-    (over.busy_ns, over.irq_ns, over.switches, over.swapped) = (0, 0, 0, None);
-    (over.steal_ns, over.pressure) = (None, None);
+    (over.busy_ns, over.switches, over.swapped, over.pressure) = (0, 0, None, None);
+    (over.irq_ns, over.steal_ns) = (KnownSum::default(), KnownSum::default());
     over.slots = Default::default();
     let mut flows: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for node in &mut over.nodes {
-        (node.busy_ns, node.irq_ns, node.slots) = (0, 0, Default::default());
+        (node.busy_ns, node.irq_ns, node.slots) = (0, KnownSum::default(), Default::default());
         node.pages = NumaPages::default();
         (node.kswapd_pages, node.direct_pages, node.node_reclaims) = (0, 0, 0);
         (node.pages_in, node.pages_out) = (0, 0);
         node.tier_pages = None;
     }
     for cpu in &mut over.cpus {
-        (cpu.busy_ns, cpu.irq_ns) = (0, 0);
+        (cpu.busy_ns, cpu.irq_ns) = (0, Some(0));
     }
     for sums in series.since(since_ns).map(|segment| &segment.sums) {
         add(&mut over.busy_ns, sums.busy_ns);
-        add(&mut over.irq_ns, sums.irq_ns);
+        over.irq_ns.add(sums.irq_ns.get());
+        over.steal_ns.add(sums.steal_ns.get());
         add(&mut over.switches, sums.switches);
         add_slots(&mut over.slots, &sums.slots);
         if let Some(swapped) = sums.swapped {
@@ -326,16 +325,13 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
             add(&mut sum.pages_in, swapped.pages_in);
             add(&mut sum.pages_out, swapped.pages_out);
         }
-        if let Some(steal_ns) = sums.steal_ns {
-            add(over.steal_ns.get_or_insert_default(), steal_ns);
-        }
         if let Some(pressure) = sums.pressure {
             add_pressure(over.pressure.get_or_insert_default(), pressure);
         }
         for (at, node) in over.nodes.iter_mut().enumerate() {
             let Some(sums) = sums.nodes.get(at, node.raw.id) else { continue };
             add(&mut node.busy_ns, sums.busy_ns);
-            add(&mut node.irq_ns, sums.irq_ns);
+            node.irq_ns.add(sums.irq_ns.get());
             add_slots(&mut node.slots, &sums.slots);
             add_pages(&mut node.pages, &sums.pages);
             add(&mut node.kswapd_pages, sums.kswapd_pages);
@@ -348,7 +344,7 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
         for (at, cpu) in over.cpus.iter_mut().enumerate() {
             let Some((busy_ns, irq_ns)) = sums.cpus.get(at, cpu.id) else { continue };
             add(&mut cpu.busy_ns, *busy_ns);
-            add(&mut cpu.irq_ns, *irq_ns);
+            cpu.irq_ns = cpu.irq_ns.zip(irq_ns.get()).map(|(sum, more)| sum.saturating_add(more));
         }
         sums.flows.iter().for_each(|(pair, count)| add(flows.entry(*pair).or_default(), *count));
     }

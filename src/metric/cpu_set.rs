@@ -1,6 +1,7 @@
 //! The metrics of sockets and L3 domains: sums over their CPUs, with the ids and meanings that nodes have.
 
 use super::counters::{self, Formula};
+use super::host::no_irq;
 use super::over::{Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no, node, on_cpus, task};
 use crate::model::sample::Reading;
@@ -101,7 +102,11 @@ pub const IRQ_PCT: Metric<CpuSet> = set(
     node::IRQ_PCT.width,
     Unit::Percent,
     "Time of its CPUs in interrupts; 100 is all of them. From /proc/stat, in steps of 10 ms per CPU.",
-    |set, snapshot| of_cpus(set.irq_ns, set, snapshot),
+    |set, snapshot| {
+        snapshot.rate(0)?;
+        let ns = set.irq_ns.get().ok_or_else(|| no_irq(snapshot, |cpu| set.cpus.contains(&cpu.id)))?;
+        of_cpus(ns, set, snapshot)
+    },
 )
 .with(node::IRQ_PCT.traits);
 

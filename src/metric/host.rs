@@ -4,7 +4,7 @@ use super::over::Better;
 use super::{Value, pressure, scheduler, tiers};
 use crate::model::facility::Facility;
 use crate::model::sample::{MachineRaw, Missing, Reading};
-use crate::snapshot::{Snapshot, Swapped};
+use crate::snapshot::{CpuDelta, Snapshot, Swapped};
 
 /// A metric of the host: a key in JSON.
 pub struct HostMetric {
@@ -69,7 +69,11 @@ pub const IRQ: HostMetric = HostMetric {
     id: "irq_pct",
     title: "IRQ%",
     help: "Time of all CPUs in hard and soft interrupts in the interval; 100 is one CPU.",
-    value: |snapshot| snapshot.share(snapshot.irq_ns).map(Value::F64),
+    value: |snapshot| {
+        snapshot.rate(0)?;
+        let ns = snapshot.irq_ns.get().ok_or_else(|| no_irq(snapshot, |_| true))?;
+        snapshot.share(ns).map(Value::F64)
+    },
     share_of_time: Some(Better::Low),
     needs: &[Facility::Irq],
 };
@@ -81,12 +85,20 @@ pub const STEAL: HostMetric = HostMetric {
            /proc/stat, in steps of 10 ms per CPU.",
     value: |snapshot| {
         snapshot.rate(0)?;
-        let ns = snapshot.steal_ns.ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
+        let ns = snapshot.steal_ns.get().ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
         snapshot.share(ns).map(Value::F64)
     },
     share_of_time: Some(Better::Low),
     needs: &[Facility::Steal],
 };
+
+/// The reason for which time in interrupts is missing: one of these CPUs has no line in /proc/stat, as in a container's view of it,
+/// or came online in the interval.
+pub(super) fn no_irq(snapshot: &Snapshot, of: impl Fn(&CpuDelta) -> bool) -> Missing {
+    let cpu = snapshot.cpus.iter().find(|cpu| cpu.online && cpu.irq_ns.is_none() && of(cpu));
+    let of_cpu = cpu.map_or_else(|| "a CPU".into(), |cpu| format!("CPU {}", cpu.id));
+    Missing::Unsupported(format!("/proc/stat has no line of {of_cpu} at both ends of the interval"))
+}
 
 /// The reason for which stolen time is missing.
 pub(super) const NO_STEAL: &str = "/proc/stat does not say what the hypervisor takes";

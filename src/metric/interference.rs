@@ -1,6 +1,7 @@
 //! Time that a task loses to interrupts on its CPU, and to waiting while others idle. Both are estimates from CPUs and
 //! tasks at the end of an interval, and cost the context switch nothing.
 
+use super::host::no_irq;
 use super::over::{Better, Over};
 use super::{Group, Metric, Order, Traits, Unit, Value, no, sum};
 use crate::model::counters::Counter;
@@ -104,7 +105,8 @@ fn irq_ns(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
     let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
     let stayed = task.threads == 1 && task.delta[Counter::CpuMigrations] == 0;
     if stayed && let Some(cpu) = snapshot.cpus.iter().find(|cpu| cpu.id == task.raw.cpu) {
-        return Ok(task.run_ns() as f64 * share(cpu.irq_ns, interval));
+        let ns = cpu.irq_ns.ok_or_else(|| no_irq(snapshot, |of| of.id == cpu.id))?;
+        return Ok(task.run_ns() as f64 * share(ns, interval));
     }
     irq_ns_on_nodes(&task.delta.run_ns, snapshot)
 }
@@ -114,10 +116,13 @@ fn irq_ns_on_nodes(run_ns: &[u64], snapshot: &Snapshot) -> Reading<f64> {
     let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
     let on_node = |(node, ns): (usize, &u64)| {
         let here = || snapshot.cpus.iter().filter(move |cpu| cpu.online && cpu.node as usize == node);
-        let irq = sum(here().map(|cpu| share(cpu.irq_ns, interval)));
-        *ns as f64 * irq / here().count().max(1) as f64
+        let shares: Option<Vec<f64>> = here().map(|cpu| Some(share(cpu.irq_ns?, interval))).collect();
+        let shares = shares.ok_or_else(|| no_irq(snapshot, |cpu| cpu.node as usize == node))?;
+        Ok(*ns as f64 * sum(shares.iter().copied()) / shares.len().max(1) as f64)
     };
-    Ok(sum(run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(on_node)))
+    let of_nodes: Reading<Vec<f64>> =
+        run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(on_node).collect();
+    of_nodes.map(|of_nodes| sum(of_nodes.into_iter()))
 }
 
 /// From 0 to 1.

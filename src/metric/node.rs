@@ -2,7 +2,7 @@
 
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
-use crate::metric::host::NO_STEAL;
+use crate::metric::host::{NO_STEAL, no_irq};
 use crate::metric::{
     balancing, counters, free_blocks, hardware, interrupts, on_cpus, page_migrations, placement, since_boot,
     tiers,
@@ -121,7 +121,9 @@ pub const IRQ_PCT: Metric<Node> = node(
         if node.cpus == 0 {
             return Err(Missing::NotCollected("the node has no CPUs".into()));
         }
-        snapshot.share(node.irq_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
+        snapshot.rate(0)?;
+        let ns = node.irq_ns.get().ok_or_else(|| no_irq(snapshot, |cpu| cpu.node == node.raw.id))?;
+        snapshot.share(ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
     },
 )
 .with(Traits::NONE.needs(&[Facility::Irq]).better(Better::Low));
@@ -138,7 +140,7 @@ pub const STEAL_PCT: Metric<Node> = node(
             return Err(Missing::NotCollected("the node has no CPUs".into()));
         }
         snapshot.rate(0)?;
-        let ns = node.steal_ns.ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
+        let ns = node.steal_ns.get().ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
         snapshot.share(ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
     },
 )

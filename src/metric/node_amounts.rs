@@ -147,7 +147,7 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     of!(cpus), column "cpus", family Level => "numatop_node_cpus" "CPUs that are online.";
     of!(busy_ns), column "busy_ns";
     |now| now.cpu_s.map(Number::Scaled), family Sum(1.0) => "numatop_node_cpu_seconds" "CPU time of tasks.";
-    of!(irq_ns), column "irq_ns" of IRQ_PCT, family Sum(NS) => "numatop_node_irq_seconds" "Time in interrupts.";
+    |now| now.node.irq_ns.get().map(Number::Whole), column "irq_ns" of IRQ_PCT, family Sum(NS) => "numatop_node_irq_seconds" "Time in interrupts.";
     |now| events(now, Role::Cycles), column "cycles", family Sum(1.0) => "numatop_node_cycles" "CPU cycles of tasks.";
     |now| events(now, Role::Instructions), column "instructions",
         family Sum(1.0) => "numatop_node_instructions" "Instructions of tasks.";

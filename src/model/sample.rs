@@ -96,8 +96,8 @@ pub struct CpuRaw {
     pub scope_ns: u64,
     /// Context switches.
     pub switches: u64,
-    /// In hard and soft interrupts since boot, in steps of 10 ms.
-    pub irq_ns: u64,
+    /// In hard and soft interrupts since boot, in steps of 10 ms; `None` where /proc/stat has no line of the CPU.
+    pub irq_ns: Option<u64>,
     /// In which a hypervisor ran something else, since boot, in steps of 10 ms; `None` where /proc/stat does not say.
     pub steal_ns: Option<u64>,
     /// Of whatever ran on it; `None` where no function of the kernel can be hooked.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CpuDelta, add};
+use super::{CpuDelta, KnownSum, add};
 use crate::model::sample::Slot;
 use crate::model::slots::add_slots;
 use crate::model::topology::{Cpu, Topology};
@@ -35,7 +35,7 @@ pub struct CpuSet {
     pub llc_size_bytes: Option<u64>,
     /// On-CPU time of everything but idle, and time in interrupts, ns.
     pub busy_ns: u64,
-    pub irq_ns: u64,
+    pub irq_ns: KnownSum,
     pub slots: [Slot; SLOTS],
 }
 
@@ -98,12 +98,12 @@ fn set(
         llc_level: llc.and_then(|llc| llc.level),
         llc_size_bytes: llc.and_then(|llc| llc.size_bytes),
         busy_ns: 0,
-        irq_ns: 0,
+        irq_ns: KnownSum::default(),
         slots: Default::default(),
     };
     for cpu in members.iter().filter_map(|cpu| deltas.get(cpu)) {
         add(&mut set.busy_ns, cpu.busy_ns);
-        add(&mut set.irq_ns, cpu.irq_ns);
+        set.irq_ns.add(cpu.irq_ns);
         add_slots(&mut set.slots, &cpu.slots);
     }
     set
@@ -144,7 +144,9 @@ mod tests {
     }
 
     fn busy(cpus: u32) -> Vec<CpuDelta> {
-        (0..cpus).map(|id| CpuDelta { id, busy_ns: 1 << id, irq_ns: 1, ..CpuDelta::default() }).collect()
+        (0..cpus)
+            .map(|id| CpuDelta { id, busy_ns: 1 << id, irq_ns: Some(1), ..CpuDelta::default() })
+            .collect()
     }
 
     /// Kind, number, CPUs, nodes and busy time.

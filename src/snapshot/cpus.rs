@@ -10,9 +10,10 @@ pub struct CpuDelta {
     pub node: u32,
     /// At the end of the interval.
     pub online: bool,
-    /// On-CPU time of everything but idle, and time in hard and soft interrupts, ns.
+    /// On-CPU time of everything but idle.
     pub busy_ns: u64,
-    pub irq_ns: u64,
+    /// Time in hard and soft interrupts; `None` where it is not known at both ends.
+    pub irq_ns: Option<u64>,
     /// On-CPU time of tasks in the scope, where there is one.
     pub scope_ns: u64,
     /// Time that a hypervisor ran something else; `None` where it is not known at both ends.
@@ -40,7 +41,7 @@ pub(super) fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelt
             node: cpu.node,
             online: cpu.online,
             busy_ns: cpu.busy_ns.saturating_sub(before.busy_ns),
-            irq_ns: cpu.irq_ns.saturating_sub(before.irq_ns),
+            irq_ns: cpu.irq_ns.zip(before.irq_ns).map(|(now, before)| now.saturating_sub(before)),
             scope_ns: cpu.scope_ns.saturating_sub(before.scope_ns),
             steal_ns: cpu.steal_ns.zip(before.steal_ns).map(|(now, before)| now.saturating_sub(before)),
             switches: cpu.switches.saturating_sub(before.switches),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cpu_sets::cpu_sets;
 use super::{
-    Accesses, CpuDelta, Own, Remote, Room, RowKind, Snapshot, add, add_known, cpus, dead_counters, sum,
+    Accesses, CpuDelta, KnownSum, Own, Remote, Room, RowKind, Snapshot, add, cpus, dead_counters, sum,
 };
 use crate::model::event::Event;
 use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample, Slot};
@@ -22,9 +22,9 @@ pub struct Node {
     pub cpus: u32,
     /// In the interval: on-CPU time of its CPUs, and its counter slots.
     pub busy_ns: u64,
-    pub irq_ns: u64,
-    /// In the interval, of its CPUs; `None` where no CPU says.
-    pub steal_ns: Option<u64>,
+    /// In the interval, of its online CPUs: time in interrupts, and time that a hypervisor took.
+    pub irq_ns: KnownSum,
+    pub steal_ns: KnownSum,
     pub slots: [Slot; SLOTS],
     /// In the interval: pages, as in numastat(8).
     pub pages: NumaPages,
@@ -108,9 +108,9 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         accesses: Accesses::default(),
         room: Room::of(current, interval_ns.unwrap_or(0)),
         busy_ns: 0,
-        irq_ns: 0,
         switches: 0,
-        steal_ns: None,
+        irq_ns: KnownSum::default(),
+        steal_ns: KnownSum::default(),
         pressure: pressure(previous, current),
         machine: current.machine,
         swapped: swapped(previous, current),
@@ -132,8 +132,10 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
     snapshot.page_flows = page_flows(previous, current, &mut snapshot.nodes);
     for cpu in &cpus {
         add(&mut snapshot.busy_ns, cpu.busy_ns);
-        add(&mut snapshot.irq_ns, cpu.irq_ns);
-        add_known(&mut snapshot.steal_ns, cpu.steal_ns);
+        if cpu.online {
+            snapshot.irq_ns.add(cpu.irq_ns);
+            snapshot.steal_ns.add(cpu.steal_ns);
+        }
         add(&mut snapshot.switches, cpu.switches);
         add_slots(&mut snapshot.slots, &cpu.slots);
     }
@@ -197,8 +199,8 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
             raw: raw.clone(),
             cpus: online,
             busy_ns: 0,
-            irq_ns: 0,
-            steal_ns: None,
+            irq_ns: KnownSum::default(),
+            steal_ns: KnownSum::default(),
             slots: Default::default(),
             kswapd_pages: raw.kswapd_pages.saturating_sub(before.kswapd_pages),
             direct_pages: raw.direct_pages.saturating_sub(before.direct_pages),
@@ -213,8 +215,10 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
         };
         for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
             add(&mut node.busy_ns, cpu.busy_ns);
-            add(&mut node.irq_ns, cpu.irq_ns);
-            add_known(&mut node.steal_ns, cpu.steal_ns);
+            if cpu.online {
+                node.irq_ns.add(cpu.irq_ns);
+                node.steal_ns.add(cpu.steal_ns);
+            }
             add_slots(&mut node.slots, &cpu.slots);
             if let Some(more) = cpu.hints {
                 let sum = node.hints.get_or_insert_default();

@@ -106,6 +106,7 @@ impl Machine {
             node: cpu.node.map_or(0, |node| node.0),
             online: cpu.online,
             hints: Some(Hints::default()),
+            irq_ns: Some(0),
             steal_ns: Some(0),
             ..CpuRaw::default()
         };

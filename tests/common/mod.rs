@@ -341,7 +341,7 @@ fn background(machine: &mut Machine, second: u64) {
         node.direct_pages += 64 * u64::from(node.id % 2);
     }
     for cpu in &mut machine.cpus {
-        cpu.irq_ns += 10 * MS * u64::from(cpu.id % 8 == 0);
+        *cpu.irq_ns.get_or_insert_default() += 10 * MS * u64::from(cpu.id % 8 == 0);
         let hints = cpu.hints.get_or_insert_default();
         hints.faults += 40;
         hints.remote += 10 * u64::from(cpu.node % 2);

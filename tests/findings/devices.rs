@@ -32,7 +32,7 @@ mod interrupts_off_node {
                 .cpus
                 .iter_mut()
                 .filter(|cpu| cpu.node == 1)
-                .for_each(|cpu| cpu.irq_ns += irq_ms * 1_000_000);
+                .for_each(|cpu| *cpu.irq_ns.get_or_insert_default() += irq_ms * 1_000_000);
         });
         world
     }
@@ -102,7 +102,11 @@ mod interrupts_off_node {
         world.irq_rates =
             (1..8).map(|node| (("0000:3b:00.0".into(), node), if node == 1 { 9000 } else { 200 })).collect();
         each_second(&mut world, |machine, _| {
-            machine.cpus.iter_mut().filter(|cpu| cpu.node > 0).for_each(|cpu| cpu.irq_ns += 50_000_000);
+            machine
+                .cpus
+                .iter_mut()
+                .filter(|cpu| cpu.node > 0)
+                .for_each(|cpu| *cpu.irq_ns.get_or_insert_default() += 50_000_000);
         });
         let found = found(world, 70, ID);
         assert!(

@@ -266,7 +266,7 @@ fn h27_interrupts_are_even() {
     let world = || {
         let mut world = machine(TWO, vec![Actor::new(500, "mysqld").runs(&[(0, 600.0)])]);
         each_second(&mut world, |machine, _| {
-            machine.cpus.iter_mut().for_each(|cpu| cpu.irq_ns += 150_000_000);
+            machine.cpus.iter_mut().for_each(|cpu| *cpu.irq_ns.get_or_insert_default() += 150_000_000);
         });
         world
     };

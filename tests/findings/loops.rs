@@ -464,7 +464,7 @@ fn interrupts_on_busy_node() {
         let device = &machine.host.topology.nodes[0].devices[0];
         let there = u32::from(device.irq_nodes != [numatop_ng::model::units::NodeId(0)]);
         for cpu in &mut machine.cpus {
-            cpu.irq_ns += if cpu.node == there { 142 } else { 11 } * 1_000_000;
+            *cpu.irq_ns.get_or_insert_default() += if cpu.node == there { 142 } else { 11 } * 1_000_000;
         }
     });
     closes_and_opens("interrupts-on-busy-node", world, 70);
@@ -482,7 +482,7 @@ fn interrupts_off_node() {
         for cpu in &mut machine.cpus {
             let of_node: u64 =
                 rates.iter().filter(|((_, node), _)| *node == cpu.node).map(|(_, rate)| rate).sum();
-            cpu.irq_ns += of_node * 1_000;
+            *cpu.irq_ns.get_or_insert_default() += of_node * 1_000;
         }
     });
     closes_and_opens("interrupts-off-node", world, 70);

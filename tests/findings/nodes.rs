@@ -455,7 +455,8 @@ mod interrupts_on_busy_node {
         let mut world = machine(TWO, vec![actor]);
         each_second(&mut world, move |machine, _| {
             for cpu in &mut machine.cpus {
-                cpu.irq_ns += if cpu.node == 0 { here_ms } else { there_ms } * 1_000_000;
+                *cpu.irq_ns.get_or_insert_default() +=
+                    if cpu.node == 0 { here_ms } else { there_ms } * 1_000_000;
             }
         });
         world

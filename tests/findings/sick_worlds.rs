@@ -172,7 +172,7 @@ pub fn interrupts() -> Machine {
     Arc::make_mut(&mut world.host).topology.nodes[0].devices.push(device("eth0", DeviceClass::Net, 0, &[0]));
     each_second(&mut world, |machine, _| {
         for cpu in &mut machine.cpus {
-            cpu.irq_ns += if cpu.node == 0 { 142 } else { 11 } * 1_000_000;
+            *cpu.irq_ns.get_or_insert_default() += if cpu.node == 0 { 142 } else { 11 } * 1_000_000;
         }
     });
     world

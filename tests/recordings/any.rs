@@ -195,9 +195,9 @@ fn task() -> impl Strategy<Value = TaskRaw> {
 
 fn cpu() -> impl Strategy<Value = CpuRaw> {
     let slots = proptest::array::uniform8(slot());
-    let times = (any::<[u64; 3]>(), option::of(0..u64::MAX));
+    let times = (any::<[u64; 2]>(), option::of(0..u64::MAX), option::of(0..u64::MAX));
     (any::<[u32; 2]>(), any::<bool>(), times, option::of(hints()), slots).prop_map(
-        |([id, node], online, ([busy_ns, switches, irq_ns], steal_ns), hints, slots)| CpuRaw {
+        |([id, node], online, ([busy_ns, switches], irq_ns, steal_ns), hints, slots)| CpuRaw {
             id,
             node,
             online,

@@ -12,7 +12,7 @@ use numatop_ng::metric::host::HOST_METRICS;
 use numatop_ng::metric::needs;
 use numatop_ng::metric::task::by_id;
 use numatop_ng::model::facility::Facility;
-use numatop_ng::model::sample::{MachineRaw, Missing, Pressure, Sample};
+use numatop_ng::model::sample::{CpuRaw, MachineRaw, Missing, Pressure, Sample};
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::tui::theme::Theme;
 use serde_json::Value;
@@ -151,4 +151,28 @@ fn what_has_no_room_in_the_table_of_nodes_stands_below_it() {
     assert!(shown.contains("interleave 0, local 19k, other 1.0k"), "{shown}");
     assert!(shown.contains("then other nodes are used (zone_reclaim_mode 0)"), "{shown}");
     assert!(shown.contains("in 0, out 0 pages/s, of the whole machine"), "{shown}");
+}
+
+#[test]
+fn time_in_interrupts_is_missing_where_a_cpu_has_no_line() {
+    let mut world = World::intel();
+    let (mut before, mut after) = (world.tick(), world.tick());
+    // A container's view of /proc/stat; a CPU that is offline has no line either.
+    for sample in [&mut before, &mut after] {
+        let of_node = |node| move |cpu: &&mut CpuRaw| cpu.node == node;
+        let cpu = sample.cpus.iter_mut().find(of_node(1)).unwrap();
+        (cpu.irq_ns, cpu.steal_ns) = (None, None);
+        let cpu = sample.cpus.iter_mut().find(of_node(0)).unwrap();
+        (cpu.online, cpu.irq_ns, cpu.steal_ns) = (false, None, None);
+    }
+    let id = before.cpus.iter().find(|cpu| cpu.node == 1).unwrap().id;
+
+    let json = json(&world, Some(&before), &after);
+
+    let nodes = &json["nodes"];
+    assert!(nodes[0]["irq_pct"].is_number() && nodes[0]["steal_pct"].is_number(), "{}", nodes[0]);
+    assert!(nodes[1]["irq_pct"].is_null() && nodes[1]["steal_pct"].is_null(), "{}", nodes[1]);
+    assert!(json["host"]["irq_pct"].is_null());
+    let reason = json["missing"]["irq_pct"].to_string();
+    assert!(reason.contains(&format!("no line of CPU {id} ")), "{reason}");
 }

@@ -73,9 +73,9 @@ fn a_task_that_moved_has_the_interrupts_of_its_nodes() {
     Arc::make_mut(&mut samples.1.tasks[0]).counts[Counter::CpuMigrations] = 5;
     // All CPUs of node 1 are in interrupts half of the time.
     for cpu in &mut samples.1.cpus {
-        cpu.irq_ns = if cpu.node == 1 { 500_000_000 } else { 0 };
+        cpu.irq_ns = Some(if cpu.node == 1 { 500_000_000 } else { 0 });
     }
-    samples.0.cpus.iter_mut().for_each(|cpu| cpu.irq_ns = 0);
+    samples.0.cpus.iter_mut().for_each(|cpu| cpu.irq_ns = Some(0));
     let snapshot = snapshot(&world, &samples);
     let Ok(Value::F64(ran)) = read(&snapshot, 7, "cpu_pct") else { panic!("it ran") };
     let got = estimate(read(&snapshot, 7, "irq_pct"));

@@ -26,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn look(view: &View<'_>) -> Result<Look, Look> {
-    let steal_ns = input(view.window.steal_ns, "stolen time is not known")?;
+    let steal_ns = input(view.window.steal_ns.get(), "stolen time is not known")?;
     let length = view.over_ns().max(1) as f64;
     let (steal, busy) = (steal_ns as f64 * 100.0 / length, view.window.busy_ns as f64 * 100.0 / length);
     if busy < view.limit("busy") || steal * 100.0 < busy * view.limit("share") {

@@ -416,7 +416,20 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             cpu_slots!("slot_count", "by event, counter", count),
             cpu_slots!("slot_enabled_ns", "ns by event, counter", enabled_ns),
             cpu_slots!("slot_running_ns", "ns by event, counter", running_ns),
-            field!(CpuRaw, "irq_ns", "ns, counter", irq_ns).added_for(Facility::Irq),
+            // All ones are none: recordings have known times as they are.
+            Column {
+                name: "irq_ns",
+                unit: "ns, counter",
+                width: Width::Fixed(1),
+                first: 0,
+                get: |row, _| row.irq_ns.unwrap_or(u64::MAX),
+                set: |row, _, value| {
+                    row.irq_ns = (value != u64::MAX).then_some(value);
+                    Some(0)
+                },
+                own: true,
+                added_for: Some(Facility::Irq),
+            },
             // Zero is none. The metrics have their reasons from the tasks.
             Column {
                 name: "hint_faults",

@@ -449,6 +449,6 @@ fn fill_nodes(machine: &mut Machine) {
         node.mem_free_bytes = MEMORY - node.mem_anon_bytes - FILES - SLAB;
     }
     for cpu in machine.cpus.iter_mut().filter(|cpu| cpu.id.is_multiple_of(8)) {
-        cpu.irq_ns = machine.elapsed_ns / SECOND * 10 * super::MS;
+        cpu.irq_ns = Some(machine.elapsed_ns / SECOND * 10 * super::MS);
     }
 }
