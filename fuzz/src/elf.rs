@@ -5,7 +5,7 @@ use numatop_ng::symbolize::NAME_MAX;
 use numatop_ng::symbolize::child::{Symbolizer, shown};
 use numatop_ng::symbolize::elf::Elf;
 use numatop_ng::symbolize::sections::{self, Symbols};
-use numatop_ng::symbolize::table::{BYTES_MAX, Table};
+use numatop_ng::symbolize::table::{TABLE_BYTES_MAX, Table};
 use numatop_ng::symbolize::wire::{Answer, Found, PLACES_MAX, Question};
 use numatop_ng::text;
 
@@ -31,7 +31,8 @@ pub fn read(input: &[u8]) -> usize {
         }
         Answer::Identity(_) => panic!("places are answered by names"),
     };
-    let tables = [Symbols::All, Symbols::Dynamic].map(|which| sections::functions(&file, which));
+    let tables = [Symbols::All, Symbols::Dynamic]
+        .map(|which| sections::functions(&file, which, sections::room(&file, which)));
     tables.iter().for_each(check_table);
     let elf = Elf::read(&file);
     let addresses: Vec<u64> = tables.iter().flat_map(|table| places(table, input)).collect();
@@ -63,7 +64,7 @@ pub fn read(input: &[u8]) -> usize {
 
 /// A table has its functions by address, finds only those that cover a place, and takes its share of memory at most.
 pub fn check_table(table: &Table) {
-    assert!(table.bytes() <= BYTES_MAX / 2, "{} bytes", table.bytes());
+    assert!(table.bytes() <= TABLE_BYTES_MAX, "{} bytes", table.bytes());
     assert!(table.symbols().is_sorted_by_key(|symbol| symbol.start));
     for place in places(table, &[]) {
         if let Some(symbol) = table.find(place) {

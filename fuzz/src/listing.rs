@@ -3,7 +3,7 @@
 //! From a first byte of 0x80 on the rest of an input is repeated: lines then lie across the pieces that are read.
 
 use numatop_ng::symbolize::child::Symbolizer;
-use numatop_ng::symbolize::listing::{kallsyms, perf_map};
+use numatop_ng::symbolize::listing::{KALLSYMS_ROOM, kallsyms, perf_map, perf_map_room};
 use numatop_ng::symbolize::wire::{Answer, PLACES_MAX, Question};
 
 use super::elf::{check_found, check_table, places};
@@ -20,10 +20,10 @@ pub fn read(input: &[u8]) -> usize {
     let file = memory::file(&listing);
     let mut named = 0;
     let mut symbolizer = Symbolizer::default();
-    for (read, question) in
-        [(perf_map as fn(&_) -> _, Question::PerfMap as fn(_) -> _), (kallsyms, Question::Kernel)]
+    let tables = [perf_map(&file, perf_map_room(&file)), kallsyms(&file, KALLSYMS_ROOM)];
+    for (table, question) in
+        tables.into_iter().zip([Question::PerfMap as fn(_) -> _, Question::Kernel as fn(_) -> _])
     {
-        let table = read(&file);
         check_table(&table);
         for symbol in table.symbols() {
             let name = table.name(symbol.name).expect("each symbol has a name");

@@ -15,6 +15,7 @@ use super::sections::{self, Symbols};
 use super::table::{Table, Tables};
 use super::wire::{Answer, Found, Identity, Question};
 use crate::program::helper;
+use crate::sys;
 use crate::text;
 
 /// The name under which the tool starts itself as its symbolizer.
@@ -27,6 +28,7 @@ const KERNEL_AGE: Duration = Duration::from_secs(10);
 pub fn main() -> ExitCode {
     let mut symbolizer = Symbolizer::default();
     let _ = rustix::thread::set_name(c"nng-symbols");
+    sys::map_large_blocks();
     helper::serve(NAME, confine, |question: Question, file| match file {
         Some(file) => symbolizer.answer(&question, &file),
         None => Answer::Found(Vec::new()),
@@ -78,51 +80,68 @@ impl Symbolizer {
                     offsets,
                     Box::new(|offset| {
                         let address = elf.address_of(offset);
-                        let name = address.and_then(|address| self.in_elf(file, state, address));
-                        Found { name, module: None, address }
+                        let found = address.map(|address| self.in_elf(file, state, address));
+                        Found { address, ..found.unwrap_or_default() }
                     }),
                 ),
                 None => none(offsets),
             },
             Question::Addresses(addresses) => match Elf::read(file) {
-                Some(_) => found(
-                    addresses,
-                    Box::new(|address| Found { name: self.in_elf(file, state, address), ..Found::default() }),
-                ),
+                Some(_) => found(addresses, Box::new(|address| self.in_elf(file, state, address))),
                 None => none(addresses),
             },
             Question::PerfMap(addresses) => {
-                let table = self.tables.get((state, Kind::PerfMap), || listing::perf_map(file));
+                let table = self.tables.get(
+                    (state, Kind::PerfMap),
+                    || listing::perf_map_room(file),
+                    |room| listing::perf_map(file, room),
+                );
                 found(
                     addresses,
-                    Box::new(|address| Found { name: listed(table, address), ..Found::default() }),
+                    Box::new(|address| {
+                        let name = listed(table, address);
+                        Found { module: cut(&name, table.is_cut()), name, ..Found::default() }
+                    }),
                 )
             }
             Question::Kernel(addresses) => {
                 let key = (state, Kind::Kernel);
+                let room = || listing::KALLSYMS_ROOM;
                 let listed = *self.kernel_listed.get_or_insert_with(Instant::now);
-                let table = self.tables.get(key, || listing::kallsyms(file));
+                let table = self.tables.get(key, room, |room| listing::kallsyms(file, room));
                 let all_known = addresses.iter().all(|address| table.find(*address).is_some());
                 if !all_known && listed.elapsed() > KERNEL_AGE {
                     self.tables.forget(&key);
                     self.kernel_listed = None;
                 }
-                let table = self.tables.get(key, || listing::kallsyms(file));
+                let table = self.tables.get(key, room, |room| listing::kallsyms(file, room));
                 found(addresses, Box::new(|address| in_kernel(table, address)))
             }
         }
     }
 
-    fn in_elf(&mut self, file: &File, state: FileState, address: u64) -> Option<String> {
-        [Symbols::All, Symbols::Dynamic]
+    fn in_elf(&mut self, file: &File, state: FileState, address: u64) -> Found {
+        let mut is_cut = false;
+        let name = [Symbols::All, Symbols::Dynamic]
             .into_iter()
             .find_map(|which| {
                 let key = (state, Kind::Elf(which));
-                let table = self.tables.get(key, || sections::functions(file, which));
+                let table = self.tables.get(
+                    key,
+                    || sections::room(file, which),
+                    |room| sections::functions(file, which, room),
+                );
+                is_cut |= table.is_cut();
                 let name = sections::name_at(file, table.names_at?, table.find(address)?.name)?;
                 Some(shown(&name))
             })
-            .or_else(|| listed(self.tables.get((state, Kind::Mini), || mini::functions(file)), address))
+            .or_else(|| {
+                let key = (state, Kind::Mini);
+                let table = self.tables.get(key, || mini::room(file), |room| mini::functions(file, room));
+                is_cut |= table.is_cut();
+                listed(table, address)
+            });
+        Found { module: cut(&name, is_cut), name, address: None }
     }
 }
 
@@ -134,6 +153,11 @@ fn state_of(file: &File) -> Option<FileState> {
 fn identify(file: &File) -> Option<Identity> {
     let build_id = Elf::read(file)?.build_id?;
     Some(Identity { build_id: build_id.0, link: sections::debug_link(file) })
+}
+
+/// The reason for which a name may be missing, where functions were left out.
+fn cut(name: &Option<String>, is_cut: bool) -> Option<String> {
+    (name.is_none() && is_cut).then(|| "it has too many functions".into())
 }
 
 fn listed(table: &Table, address: u64) -> Option<String> {

@@ -11,7 +11,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 /// Bytes of private memory that it may have.
-const MEMORY: u64 = 64 << 20;
+const MEMORY: u64 = 48 << 20;
 /// Its socket, standard output and error, and the file that came with a question.
 const FILES: u64 = 16;
 

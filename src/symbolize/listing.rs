@@ -9,6 +9,8 @@ use super::table::Table;
 pub const PERF_MAP_MAX: u64 = 16 << 20;
 /// Bytes read of `/proc/kallsyms`: some 200,000 functions make 13 MB.
 const KALLSYMS_MAX: u64 = 128 << 20;
+/// Bytes that those functions take.
+pub const KALLSYMS_ROOM: usize = 16 << 20;
 /// Bytes of a line; what is longer is cut.
 const LINE_MAX: usize = 4096;
 /// Bytes that a function of the kernel is taken to have at most, where the next one is farther away.
@@ -55,9 +57,14 @@ fn hex(word: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()
 }
 
-/// The functions of a perf map: lines of start, size and name (Documentation/jit-interface.txt of perf).
-pub fn perf_map(file: &File) -> Table {
-    let mut table = Table::default();
+/// Bytes that the functions of a perf map take: an address and a size are as long in text.
+pub fn perf_map_room(file: &File) -> usize {
+    file.metadata().map_or(0, |meta| meta.len().min(PERF_MAP_MAX) as usize) + (256 << 10)
+}
+
+/// The functions of a perf map, in so many bytes: lines of start, size and name (Documentation/jit-interface.txt of perf).
+pub fn perf_map(file: &File, room: usize) -> Table {
+    let mut table = Table::with_room(room);
     lines(file, PERF_MAP_MAX, |line| {
         let Some([start, size, name]) = words::<3>(line) else { return true };
         let (Some(start), Some(size)) = (hex(start), hex(size)) else { return true };
@@ -69,8 +76,8 @@ pub fn perf_map(file: &File) -> Table {
 
 /// The functions of the kernel and its modules: lines of address, kind, name and module in brackets (proc(5)). Names
 /// have their module behind a tab. Empty where the kernel hides its addresses, which are all 0 then.
-pub fn kallsyms(file: &File) -> Table {
-    let mut table = Table::default();
+pub fn kallsyms(file: &File, room: usize) -> Table {
+    let mut table = Table::with_room(room);
     lines(file, KALLSYMS_MAX, |line| {
         let Some([address, kind, name]) = words::<3>(line) else { return true };
         let address = hex(address).filter(|address| *address != 0);
@@ -100,6 +107,14 @@ mod tests {
         file
     }
 
+    fn map(file: &File) -> Table {
+        perf_map(file, perf_map_room(file))
+    }
+
+    fn kernel(file: &File) -> Table {
+        kallsyms(file, KALLSYMS_ROOM)
+    }
+
     fn name(table: &Table, address: u64) -> Option<&str> {
         std::str::from_utf8(table.name(table.find(address)?.name)?).ok()
     }
@@ -107,7 +122,7 @@ mod tests {
     #[test]
     fn a_perf_map_has_spaces_in_names_and_lines_that_are_none() {
         let table =
-            perf_map(&file(b"7f00 20 void A.b(int, long)\n\nzz 1 x\n0x8000 0x10 stub\n9000 10\n9100 8 cut"));
+            map(&file(b"7f00 20 void A.b(int, long)\n\nzz 1 x\n0x8000 0x10 stub\n9000 10\n9100 8 cut"));
         assert_eq!(name(&table, 0x7f1f), Some("void A.b(int, long)"));
         assert_eq!(name(&table, 0x8001), Some("stub"));
         assert_eq!((name(&table, 0x9001), name(&table, 0x9101), table.symbols().len()), (None, None, 2));
@@ -118,18 +133,18 @@ mod tests {
         let line = b"0000000000001000 10 a_function_of_some_length\n";
         let mut text = line.repeat(PERF_MAP_MAX as usize / line.len() + 1);
         text.extend(b"ffff0000 10 beyond\n");
-        let table = perf_map(&file(&text));
+        let table = map(&file(&text));
         assert_eq!(
             (name(&table, 0x1001), name(&table, 0xffff_0001)),
             (Some("a_function_of_some_length"), None)
         );
-        let short = perf_map(&file(&b"1 1 x\n".repeat(3 << 20)));
-        assert!(short.bytes() <= super::super::table::BYTES_MAX / 2);
+        let short = map(&file(&b"1 1 x\n".repeat(3 << 20)));
+        assert!(short.bytes() <= super::super::table::TABLE_BYTES_MAX);
     }
 
     #[test]
     fn a_line_without_an_end_takes_no_memory() {
-        let table = perf_map(&file(&[&b"1000 10 "[..], &vec![b'x'; 1 << 20], b"\n2000 10 y\n"].concat()));
+        let table = map(&file(&[&b"1000 10 "[..], &vec![b'x'; 1 << 20], b"\n2000 10 y\n"].concat()));
         assert_eq!(name(&table, 0x1001).map(str::len), Some(LINE_MAX - 8));
         assert_eq!(name(&table, 0x2001), Some("y"));
     }
@@ -137,9 +152,9 @@ mod tests {
     #[test]
     fn kernel_functions_have_their_module() {
         let text = b"ffff1000 T first\nffff1800 d data\nffff2000 t second\t[nf_tables]\nffff2100 T third\n";
-        let table = kallsyms(&file(text));
+        let table = kernel(&file(text));
         assert_eq!(name(&table, 0xffff_1fff), Some("first"));
         assert_eq!(name(&table, 0xffff_2010), Some("second\t[nf_tables]"));
-        assert!(kallsyms(&file(b"0000000000000000 T hidden\n")).is_empty());
+        assert!(kernel(&file(b"0000000000000000 T hidden\n")).is_empty());
     }
 }

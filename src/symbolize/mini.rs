@@ -7,30 +7,46 @@ use std::os::unix::fs::FileExt;
 
 use lzma_rust2::XzReader;
 
-use super::sections::{functions_of, named};
+use super::sections::{Section, functions_of, named};
 use super::table::Table;
 
 const SECTION: &[u8] = b".gnu_debugdata";
 
 /// Bytes of the section, and of the file in it; larger ones have no names. Real files have some hundred kilobytes.
 const PACKED_MAX: u64 = 8 << 20;
-const UNPACKED_MAX: u64 = 12 << 20;
+const UNPACKED_MAX: u64 = 10 << 20;
+/// Real files have a quarter to an eighth of their size when they are packed.
+const RATIO_MAX: u64 = 16;
+const UNPACKED_MIN: u64 = 1 << 20;
 
 /// Memory for unpacking, in KiB: the dictionary of `xz -6`, which is the default, and a little.
 const MEMORY_KIB: u32 = 10 << 10;
 
-/// Functions in the packed symbols of `file`, by address. They do not repeat the dynamic symbols.
-pub(super) fn functions(file: &File) -> Table {
-    unpacked(file).map_or_else(Table::default, |bytes| functions_of(&bytes))
+/// The section, and the bytes of the file in it at most.
+fn section(file: &File) -> Option<(Section, usize)> {
+    let section = named(file, SECTION).filter(|section| section.size <= PACKED_MAX)?;
+    let most = (section.size * RATIO_MAX).clamp(UNPACKED_MIN, UNPACKED_MAX);
+    Some((section, most as usize))
+}
+
+/// Bytes that [`functions`] of `file` take at most: the file, and the dictionary or the table.
+pub(super) fn room(file: &File) -> usize {
+    section(file).map_or(0, |(_, most)| 2 * most)
+}
+
+/// Functions in the packed symbols of `file`, by address, in so many bytes. They do not repeat the dynamic symbols.
+pub(super) fn functions(file: &File, room: usize) -> Table {
+    unpacked(file)
+        .map_or_else(Table::default, |bytes| functions_of(&bytes, room.saturating_sub(bytes.capacity())))
 }
 
 /// The file in the section of `file`, if there is one of this machine's kind.
 fn unpacked(file: &File) -> Option<Vec<u8>> {
-    let section = named(file, SECTION).filter(|section| section.size <= PACKED_MAX)?;
+    let (section, most) = section(file)?;
     let packed = Part { file, at: section.offset, left: section.size };
     // All of it at once: a vector that grows takes up to twice as much for a moment.
-    let mut bytes = Vec::with_capacity(UNPACKED_MAX as usize);
-    XzReader::new_mem_limit(packed, false, MEMORY_KIB).take(UNPACKED_MAX - 1).read_to_end(&mut bytes).ok()?;
+    let mut bytes = Vec::with_capacity(most);
+    XzReader::new_mem_limit(packed, false, MEMORY_KIB).take(most as u64 - 1).read_to_end(&mut bytes).ok()?;
     let native = if cfg!(target_endian = "little") { 1 } else { 2 };
     // Magic, ELFCLASS64, byte order.
     (bytes.starts_with(b"\x7fELF\x02") && bytes.get(5) == Some(&native)).then_some(bytes)
@@ -86,7 +102,7 @@ mod tests {
         fs::write(&path, bytes).unwrap();
         let file = File::open(&path).unwrap();
         fs::remove_file(&path).unwrap();
-        let table = functions(&file);
+        let table = functions(&file, room(&file));
         let name = |name| String::from_utf8_lossy(table.name(name).unwrap()).into_owned();
         table.symbols().iter().map(|symbol| name(symbol.name)).collect()
     }

@@ -63,7 +63,8 @@ impl Answers {
             Ok(functions) => self.names.extend(places.iter().copied().zip(functions)),
             Err((module, failure)) => {
                 self.died |= failure == Some(Failure::Died);
-                if failure.is_some_and(Failure::may_pass) {
+                // One that could not be started is no fault of the file.
+                if failure.is_some_and(|failure| failure.may_pass() || failure == Failure::NotStarted) {
                     self.again.extend(places);
                 }
                 let function = unnamed(module, failure);
@@ -162,7 +163,9 @@ impl Names {
                     Ok(Scanned { left_out: true }) if !reach.served => return None,
                     Ok(_) => self.objects.tried(id),
                     Err(failure) => {
-                        self.objects.tried(id);
+                        if failure != Failure::NotStarted {
+                            self.objects.tried(id);
+                        }
                         return Some(Err((unknown(), Some(failure))));
                     }
                 }
@@ -173,8 +176,7 @@ impl Names {
             Ok(found) => found,
             Err(failure) => return Some(Err((object.name.clone(), Some(failure)))),
         };
-        let function =
-            |found: Found| Function { name: found.name, module: object.name.clone(), kernel: false };
+        let function = |found: Found| of_file(found, &object.name);
         Some(Ok(found.into_iter().map(function).collect()))
     }
 
@@ -283,17 +285,22 @@ impl Names {
             }
         }
         // Memory that is no file and not in the map either is not known to be compiled code.
-        let module_of = |found: &Found| match (&found.name, module.as_str()) {
-            (None, "[jit]") => "[unknown]".into(),
-            _ => module.clone(),
-        };
-        let function = |(found, compiled): (Found, bool)| Function {
-            module: if compiled { "[jit]".into() } else { module_of(&found) },
-            name: found.name,
-            kernel: false,
+        let function = |(found, compiled): (Found, bool)| match (&found.name, module.as_str()) {
+            (Some(_), _) if compiled => of_file(found, "[jit]"),
+            (None, "[jit]") if found.module.is_none() => of_file(found, "[unknown]"),
+            _ => of_file(found, &module),
         };
         Ok(found.into_iter().zip(compiled).map(function).collect())
     }
+}
+
+/// A function of a file, or the reason for which it has no name.
+fn of_file(found: Found, file: &str) -> Function {
+    let module = match found.module {
+        Some(why) if found.name.is_none() => format!("{file} ({why})"),
+        _ => file.to_owned(),
+    };
+    Function { name: found.name, module, kernel: false }
 }
 
 /// Opens something by a path in the root of a process, whose user chooses what is mounted there.
@@ -322,7 +329,8 @@ fn in_object(client: &mut Client, object: &Object, offsets: &[u64]) -> Result<Ve
         let mut split =
             ask(client, &addresses, Question::Addresses, debug, true).unwrap_or_default().into_iter();
         for found in found.iter_mut().filter(|found| without(found).is_some()) {
-            found.name = split.next().and_then(|found| found.name);
+            let split = split.next().unwrap_or_default();
+            (found.name, found.module) = (split.name, split.module.or(found.module.take()));
         }
     }
     Ok(found)

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 use super::elf::{u16_at, u32_at, u64_at};
-use super::table::Table;
+use super::table::{Symbol, Table};
 
 /// Section headers, bytes of their names, and bytes of a link that are looked at; real files have some forty, some
 /// hundred, and less than a hundred.
@@ -20,6 +20,8 @@ const LINK_MAX: u64 = 1024;
 const SYMBOLS_MAX: u64 = 4 << 20;
 /// Bytes of a mangled name; longer ones are no name.
 const MANGLED_MAX: usize = 4096;
+/// Bytes that are searched for the ends of names in memory. The names of an honest file are a part of it.
+const SCANNED_MAX: usize = 16 << 20;
 
 /// Bytes of the file header, of one section header and of one symbol (elf(5), 64 bit).
 const EHDR: usize = 64;
@@ -127,27 +129,50 @@ pub enum Symbols {
     Dynamic,
 }
 
-/// The functions of `file` by address. Their names are offsets for [`name_at`].
-pub fn functions(file: &File, which: Symbols) -> Table {
-    let mut table = Table::default();
-    let kind = if which == Symbols::All { SHT_SYMTAB } else { SHT_DYNSYM };
-    let Some((section, names)) = symbols(file, kind) else { return table };
+impl Symbols {
+    fn section(self) -> u32 {
+        match self {
+            Symbols::All => SHT_SYMTAB,
+            Symbols::Dynamic => SHT_DYNSYM,
+        }
+    }
+}
+
+/// Bytes that [`functions`] of `file` take at most.
+pub fn room(file: &File, which: Symbols) -> usize {
+    let count = symbols(file, which.section()).map_or(0, |(section, _)| section.size / SYM as u64);
+    // A table grows by a quarter.
+    (count.min(SYMBOLS_MAX) as usize + 1024) * size_of::<Symbol>() * 5 / 4
+}
+
+/// The functions of `file` by address, in so many bytes. Their names are offsets for [`name_at`].
+pub fn functions(file: &File, which: Symbols, room: usize) -> Table {
+    let mut table = Table::with_room(room);
+    let Some((section, names)) = symbols(file, which.section()) else { return table };
     table.names_at = names.map(|names| names.offset);
     each_function(file, section, |value, size, name| table.add(value, size, name));
     table.finish();
     table
 }
 
-/// The functions of an ELF file in memory, with their names.
-pub(super) fn functions_of(file: &[u8]) -> Table {
-    let mut table = Table::default();
+/// The functions of an ELF file in memory, with their names, in so many bytes.
+pub(super) fn functions_of(file: &[u8], room: usize) -> Table {
+    let mut table = Table::with_room(room);
     let Some((section, Some(names))) = symbols(file, SHT_SYMTAB) else { return table };
     let names = usize::try_from(names.offset).ok().and_then(|at| file.get(at..)).unwrap_or_default();
+    let (mut left, mut is_cut) = (SCANNED_MAX, false);
     each_function(file, section, |value, size, name| {
         let name = names.get(name as usize..).unwrap_or_default();
-        let length = name.iter().take(MANGLED_MAX).position(|byte| *byte == 0).unwrap_or_default();
-        length == 0 || table.add_named(value, size, &name[..length])
+        let end = name.iter().take(MANGLED_MAX).position(|byte| *byte == 0);
+        let scanned = end.unwrap_or_else(|| name.len().min(MANGLED_MAX));
+        is_cut = scanned > left;
+        left = left.saturating_sub(scanned);
+        let length = end.unwrap_or_default();
+        !is_cut && (length == 0 || table.add_named(value, size, &name[..length]))
     });
+    if is_cut {
+        table.cut();
+    }
     table.finish();
     table
 }
@@ -270,10 +295,42 @@ mod tests {
     #[test]
     fn functions_of_this_test_are_found() {
         let me = File::open("/proc/self/exe").unwrap();
-        let table = functions(&me, Symbols::All);
+        let table = functions(&me, Symbols::All, room(&me, Symbols::All));
+        assert!(!table.is_cut());
         let names = table.names_at.unwrap();
         let known = table.symbols().iter().take(5000).filter_map(|symbol| name_at(&me, names, symbol.name));
         assert!(known.into_iter().any(|name| name.starts_with(b"_")), "a program has functions with names");
-        assert!(functions(&File::open("/dev/null").unwrap(), Symbols::All).is_empty());
+        assert!(functions(&File::open("/dev/null").unwrap(), Symbols::All, 0).is_empty());
+    }
+
+    #[test]
+    fn names_without_an_end_are_not_searched_for_ever() {
+        let count = 1 << 19;
+        let (symbols_at, names_at) = (EHDR + 3 * SHDR, EHDR + 3 * SHDR + count * SYM);
+        let mut file = vec![0; EHDR];
+        file[40..48].copy_from_slice(&(EHDR as u64).to_ne_bytes());
+        for (at, word) in [(58, SHDR as u16), (60, 3), (62, 0)] {
+            file[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+        }
+        for (kind, offset, size, link) in
+            [(0, 0, 0, 0), (SHT_SYMTAB, symbols_at, count * SYM, 2u32), (3, names_at, 2 * MANGLED_MAX, 0)]
+        {
+            let mut header = [0; SHDR];
+            header[4..8].copy_from_slice(&kind.to_ne_bytes());
+            header[24..32].copy_from_slice(&(offset as u64).to_ne_bytes());
+            header[32..40].copy_from_slice(&(size as u64).to_ne_bytes());
+            header[40..44].copy_from_slice(&link.to_ne_bytes());
+            file.extend(header);
+        }
+        for at in 0..count as u64 {
+            let mut symbol = [0; SYM];
+            (symbol[4], symbol[6]) = (STT_FUNC, 1);
+            symbol[8..16].copy_from_slice(&at.to_ne_bytes());
+            symbol[16..24].copy_from_slice(&1u64.to_ne_bytes());
+            file.extend(symbol);
+        }
+        file.extend([b'x'; 2 * MANGLED_MAX]);
+        let table = functions_of(&file, 1 << 20);
+        assert!(table.is_empty() && table.is_cut(), "all of its names were searched");
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Bytes that the tables of one symbolizer may take together: what it may have at all, but for 8 MiB.
-pub const BYTES_MAX: usize = 56 << 20;
-/// Bytes that one table may take; functions beyond it have no name.
-const TABLE_BYTES_MAX: usize = BYTES_MAX / 2;
+/// Bytes that the tables of one symbolizer may take together, with what is needed to make one: the process stays below 32 MiB.
+pub const BYTES_MAX: usize = 22 << 20;
+/// Bytes that one table may take: a million functions of an ELF file. Those beyond it have no name.
+pub const TABLE_BYTES_MAX: usize = 20 << 20;
 
 /// Symbols looked at that begin before an address: functions may lie within others.
 const NESTED_MAX: usize = 16;
@@ -21,8 +21,12 @@ pub struct Symbol {
 }
 
 /// The functions of one file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Table {
+    /// Bytes that it may take.
+    most: usize,
+    /// A function was left out.
+    is_cut: bool,
     symbols: Vec<Symbol>,
     /// Names that are not read from the file when they are asked for.
     pub names: Vec<u8>,
@@ -30,7 +34,28 @@ pub struct Table {
     pub names_at: Option<u64>,
 }
 
+impl Default for Table {
+    fn default() -> Table {
+        Table::with_room(TABLE_BYTES_MAX)
+    }
+}
+
 impl Table {
+    /// A table that may take so many bytes.
+    pub fn with_room(most: usize) -> Table {
+        Table { most, is_cut: false, symbols: Vec::new(), names: Vec::new(), names_at: None }
+    }
+
+    /// Whether functions were left out for want of room.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Leaves out what does not fit.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
     /// Takes in a function; false when there is no room for it. Of two with the same start the one whose name lies
     /// behind that of the other hides it.
     pub fn add(&mut self, start: u64, size: u64, name: u32) -> bool {
@@ -52,7 +77,8 @@ impl Table {
         }
         if at + name.len() + 1 > self.names.capacity() {
             let more = (at / 4).max(64 << 10).max(name.len() + 1);
-            if self.bytes() + more > TABLE_BYTES_MAX {
+            if self.bytes() + more > self.most {
+                self.is_cut = true;
                 return false;
             }
             self.names.reserve_exact(more);
@@ -68,9 +94,10 @@ impl Table {
     /// Grows by a quarter instead of twofold: memory that is bounded should not be half empty. False when there is no
     /// room.
     fn grow(&mut self) -> bool {
-        let left = TABLE_BYTES_MAX.saturating_sub(self.bytes()) / size_of::<Symbol>();
+        let left = self.most.saturating_sub(self.bytes()) / size_of::<Symbol>();
         let more = (self.symbols.len() / 4).max(1024).min(left);
         self.symbols.reserve_exact(more);
+        self.is_cut |= more == 0;
         more > 0
     }
 
@@ -136,13 +163,13 @@ impl<K> Default for Tables<K> {
 }
 
 impl<K: Hash + Eq + Clone> Tables<K> {
-    /// The table of `key`, made with `make` if it is not there.
-    pub fn get(&mut self, key: K, make: impl FnOnce() -> Table) -> &Table {
+    /// The table of `key`, made with `make` if it is not there. Making it takes `room` bytes at most, which `make` gets.
+    pub fn get(&mut self, key: K, room: impl FnOnce() -> usize, make: impl FnOnce(usize) -> Table) -> &Table {
         self.uses += 1;
         if !self.tables.contains_key(&key) {
-            // There is room for the largest before it is made.
-            self.shrink_to(BYTES_MAX - TABLE_BYTES_MAX);
-            let table = make();
+            let room = room().min(TABLE_BYTES_MAX);
+            self.shrink_to(BYTES_MAX - room);
+            let table = make(room);
             self.tables.insert(key.clone(), (table, self.uses));
         }
         let (table, used) = self.tables.get_mut(&key).expect("it was there or was put there");
@@ -210,22 +237,41 @@ mod tests {
     }
 
     #[test]
-    fn one_table_takes_half_of_the_memory_and_all_take_no_more_than_there_is() {
+    fn tables_without_end_take_no_more_than_there_is() {
         let mut tables = Tables::default();
-        for key in 0..5 {
-            let table = tables.get(key, || {
-                let mut table = Table::default();
-                let mut at = 0;
-                while table.add(at, 1, 0) {
-                    at += 1;
-                }
-                table.finish();
-                table
-            });
-            assert!(table.bytes() <= TABLE_BYTES_MAX && table.bytes() > TABLE_BYTES_MAX * 9 / 10);
-            let all: usize = tables.tables.values().map(|(table, _)| table.bytes()).sum();
+        for key in 0..6 {
+            // 12 MiB of symbols, which take 8, and all that one may have.
+            let wanted = if key % 2 == 0 { 8 << 20 } else { usize::MAX };
+            let others = |tables: &Tables<i32>| -> usize {
+                tables.tables.values().map(|(table, _)| table.bytes()).sum()
+            };
+            let table = tables.get(
+                key,
+                || wanted,
+                |room| {
+                    let mut table = Table::with_room(room);
+                    let mut at = 0;
+                    while table.add(at, 1, 0) {
+                        at += 1;
+                    }
+                    table.finish();
+                    table
+                },
+            );
+            let room = wanted.min(TABLE_BYTES_MAX);
+            assert!(table.bytes() <= room && table.bytes() > room * 9 / 10 && table.is_cut());
+            let all = others(&tables);
             assert!(all <= BYTES_MAX, "{all} bytes");
         }
-        assert!(tables.tables.contains_key(&4) && !tables.tables.contains_key(&0));
+        assert!(tables.tables.contains_key(&5) && !tables.tables.contains_key(&0));
+    }
+
+    #[test]
+    fn small_tables_stay_while_others_are_made() {
+        let mut tables = Tables::default();
+        for key in 0..100 {
+            tables.get(key, || 64 << 10, |_| table(&[(1, 1, "a")]));
+        }
+        assert_eq!(tables.tables.len(), 100);
     }
 }

@@ -40,7 +40,7 @@ pub struct Identity {
 pub struct Found {
     /// Clean, and not longer than a line.
     pub name: Option<String>,
-    /// The module of a kernel function; clean.
+    /// The module of a kernel function, or the reason for which one of a file has no name; clean.
     pub module: Option<String>,
     /// The address that symbols have for an offset into an ELF file.
     pub address: Option<u64>,

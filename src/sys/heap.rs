@@ -10,6 +10,16 @@ pub fn share_heap() {
     }
 }
 
+/// Has each block of a quarter of a megabyte or more be a mapping, which is given back when it is freed and grows without a copy.
+/// By itself glibc stops that with the first such block that is freed (mallopt(3), `M_MMAP_THRESHOLD`).
+pub fn map_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt takes the lock of the heap, and any number.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10);
+    }
+}
+
 /// Gives memory behind free parts of the heap back to the kernel. Takes about a millisecond for ten megabytes.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]

@@ -1,7 +1,7 @@
 //! The symbolizer as the tool starts it: names of this test's own functions, and what it may do.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,6 +11,9 @@ use std::time::Duration;
 use numatop_ng::collect::proc_details;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::stacks::{BuildId, Function, Place};
+use numatop_ng::program::helper::HelperProcess;
+use numatop_ng::symbolize::sections::{self, Symbols};
+use numatop_ng::symbolize::wire::{Answer, Question};
 use numatop_ng::symbolize::{Namer, child, namer};
 
 use crate::program;
@@ -135,5 +138,75 @@ fn started_by_hand_both_processes_say_what_they_are() {
         let output = Command::new(program::path()).arg0(name).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains("is started by numatop-ng"));
+    }
+}
+
+/// An ELF file with a table of so many functions.
+fn file_of_functions(count: usize) -> File {
+    const EHDR: usize = 64;
+    const PHDR: usize = 56;
+    const SHDR: usize = 64;
+    const SYM: usize = 24;
+    let mut bytes = b"\x7fELF\x02".to_vec();
+    bytes.push(if cfg!(target_endian = "little") { 1 } else { 2 });
+    bytes.resize(EHDR, 0);
+    bytes[40..48].copy_from_slice(&(EHDR as u64).to_ne_bytes());
+    for (at, word) in [(54, PHDR as u16), (58, SHDR as u16), (60, 3)] {
+        bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+    }
+    let symbols_at = EHDR + 3 * SHDR;
+    for (kind, offset, size) in [(0u32, 0, 0), (2, symbols_at, count * SYM), (3, symbols_at + count * SYM, 4)]
+    {
+        let mut header = [0; SHDR];
+        header[4..8].copy_from_slice(&kind.to_ne_bytes());
+        header[24..32].copy_from_slice(&(offset as u64).to_ne_bytes());
+        header[32..40].copy_from_slice(&(size as u64).to_ne_bytes());
+        header[40] = 2 * u8::from(kind == 2);
+        bytes.extend(header);
+    }
+    for at in 0..count as u64 {
+        let mut symbol = [0; SYM];
+        (symbol[0], symbol[4], symbol[6]) = (1, 2, 1);
+        symbol[8..16].copy_from_slice(&at.to_ne_bytes());
+        symbol[16..24].copy_from_slice(&1u64.to_ne_bytes());
+        bytes.extend(symbol);
+    }
+    bytes.extend(b"\0fn\0");
+    let path = std::env::temp_dir().join(format!("numatop-ng-functions-{}-{count}", std::process::id()));
+    fs::write(&path, bytes).unwrap();
+    let file = File::open(&path).unwrap();
+    fs::remove_file(path).unwrap();
+    file
+}
+
+#[test]
+fn symbol_tables_of_twelve_megabytes_take_no_more_memory_than_one() {
+    let mut symbolizer = HelperProcess::new(PathBuf::from(program::path()), child::NAME, PATIENCE);
+    let mut named = |file: &File, address: u64| -> Option<String> {
+        let answer = symbolizer.ask(&Question::Addresses(vec![address]), Some(file)).unwrap();
+        let Answer::Found(found) = answer else { panic!("places are answered by names") };
+        found.into_iter().next()?.name
+    };
+    let me = File::open("/proc/self/exe").unwrap();
+    let table = sections::functions(&me, Symbols::All, sections::room(&me, Symbols::All));
+    let honest = table.symbols()[table.symbols().len() / 2].start;
+    let name = named(&me, honest);
+    assert!(name.is_some());
+    for more in 0..5 {
+        let count = (1 << 19) + more;
+        let file = file_of_functions(count);
+        assert_eq!(named(&file, count as u64 - 1).as_deref(), Some("fn"));
+    }
+    assert_eq!(named(&me, honest), name, "the names of another file are lost");
+    let children = started_by(&[std::process::id()], "nng-symbols");
+    assert!(!children.is_empty());
+    for (_, status) in children {
+        let anon = |field| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+            line.trim().trim_end_matches(" kB").parse().unwrap()
+        };
+        // The text of a debug build is not a part of it.
+        let peak = anon("VmHWM:") - anon("RssFile:");
+        assert!(peak < 32 << 10, "{peak} KiB: {status}");
     }
 }
