@@ -26,7 +26,7 @@ mod split;
 pub mod table;
 pub mod wire;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ use crate::program::helper::{Failure, HelperProcess};
 const ASKED_MAX: usize = 100_000;
 /// Bytes of a name; C++ has some of many thousand.
 pub const NAME_MAX: usize = 400;
+/// Processes through which a place is asked for at the same time.
+const PROCESSES_MAX: usize = 4;
 /// The period after which a user who has used up the time for names has a turn again.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -72,8 +74,8 @@ pub struct Namer {
     questions: Sender<Asked>,
     answers: Receiver<Named>,
     asked: HashSet<Place>,
-    /// Places that have no answer yet.
-    open: usize,
+    /// Places that have no answer yet, and the processes through which they were asked for.
+    open: HashMap<Place, Vec<ProcessId>>,
 }
 
 impl Namer {
@@ -85,19 +87,33 @@ impl Namer {
         let (questions, asked) = channel();
         let (sender, answers) = channel();
         thread::Builder::new().name("symbols".into()).spawn(move || work(program, &asked, &sender))?;
-        Ok(Namer { questions, answers, asked: HashSet::new(), open: 0 })
+        Ok(Namer { questions, answers, asked: HashSet::new(), open: HashMap::new() })
     }
 
-    /// Asks for the names of places that were not asked for before.
+    /// Asks for the names of places that were not asked for before. A place in a file that has no answer yet is asked for through
+    /// other processes too: the first may be of a user whose turn comes late.
     pub fn ask(&mut self, places: impl Iterator<Item = Question>) {
         let anew = self.asked.len() > ASKED_MAX;
         if anew {
             self.asked.clear();
         }
-        let questions: Vec<Question> = places.filter(|(place, _)| self.asked.insert(*place)).collect();
-        let count = questions.len();
-        if (count > 0 || anew) && self.questions.send(Asked { questions, anew }).is_ok() {
-            self.open += count;
+        let is_new = |(place, process): &Question| {
+            let first = self.asked.insert(*place);
+            let may_wait = first || matches!(place, Place::File(..)) && self.open.contains_key(place);
+            if !may_wait {
+                return false;
+            }
+            let processes = self.open.entry(*place).or_default();
+            let new = processes.len() < PROCESSES_MAX && !processes.contains(process);
+            if new {
+                processes.push(*process);
+            }
+            new
+        };
+        let questions: Vec<Question> = places.filter(is_new).collect();
+        if !questions.is_empty() || anew {
+            // It fails where that thread is gone: no answer is waited for then.
+            let _ = self.questions.send(Asked { questions, anew });
         }
     }
 
@@ -105,10 +121,16 @@ impl Namer {
     pub fn answers(&mut self, patience: Duration) -> Vec<(Place, Arc<Function>)> {
         let until = Instant::now() + patience;
         let mut names = Vec::new();
-        while self.open > 0 {
-            let left = until.saturating_duration_since(Instant::now());
+        loop {
+            // Better answers may come for places that have one.
+            let left = match self.open.is_empty() {
+                true => Duration::ZERO,
+                false => until.saturating_duration_since(Instant::now()),
+            };
             let Ok(more) = self.answers.recv_timeout(left) else { break };
-            self.open = self.open.saturating_sub(more.names.len());
+            for (place, _) in &more.names {
+                self.open.remove(place);
+            }
             names.extend(more.names);
             for place in more.again {
                 self.asked.remove(&place);
@@ -213,6 +235,10 @@ fn work(program: PathBuf, asked: &Receiver<Asked>, answers: &Sender<Named>) {
         }
         let took = began.elapsed() + if found.died { DEATH } else { Duration::ZERO };
         ledger.charge(batch.owner, took, Instant::now());
+        for (place, _) in found.names.iter().filter(|(_, function)| function.name.is_some()) {
+            queue.answered(*place);
+            served.answered(*place);
+        }
         let share = |(place, function)| (place, allotment.share(batch.owner, function));
         let named = Named { names: found.names.into_iter().map(share).collect(), again: found.again };
         if named.names.is_empty() && named.again.is_empty() {
@@ -221,5 +247,31 @@ fn work(program: PathBuf, asked: &Receiver<Asked>, answers: &Sender<Named>) {
         if answers.send(named).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::stacks::BuildId;
+
+    #[test]
+    fn a_place_without_an_answer_is_asked_for_through_other_processes() {
+        let ((questions, asked), (sender, answers)) = (channel(), channel());
+        let mut namer = Namer { questions, answers, asked: HashSet::new(), open: HashMap::new() };
+        let place = Place::File(BuildId([7; 20]), 64);
+        for pid in [1, 1, 2, 3, 4, 5, 6] {
+            namer.ask([(place, (pid, 1)), (Place::Kernel(1), (pid, 1))].into_iter());
+        }
+        let through = |asked: &Receiver<Asked>| -> Vec<u32> {
+            let questions = asked.try_iter().flat_map(|asked| asked.questions);
+            questions.filter(|question| question.0 == place).map(|question| question.1.0).collect()
+        };
+        assert_eq!(through(&asked), [1, 2, 3, 4]);
+        let function = Arc::new(Function { name: None, module: "a".into(), kernel: false });
+        sender.send(Named { names: vec![(place, function)], again: Vec::new() }).unwrap();
+        assert_eq!(namer.answers(Duration::ZERO).len(), 1);
+        namer.ask([(place, (7, 1))].into_iter());
+        assert!(through(&asked).is_empty(), "it has its answer");
     }
 }

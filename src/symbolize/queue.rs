@@ -1,6 +1,6 @@
 //! The places that wait for a name, and whose turn it is: the user for whom least time was taken.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -62,6 +62,9 @@ pub(super) struct Queue {
     waiting: BTreeMap<Option<ProcessId>, Waiting>,
     /// Places that wait, by user.
     by_owner: HashMap<u32, usize>,
+    /// Places in files that wait, by how many processes they wait for; and those among them that have a name meanwhile.
+    copies: HashMap<Place, u32>,
+    named: HashSet<Place>,
 }
 
 impl Queue {
@@ -80,6 +83,7 @@ impl Queue {
             if *count < WAITING_MAX {
                 *count += 1;
                 waiting.places.push_back(place);
+                self.copies.entry(place).and_modify(|count| *count += 1).or_insert(1);
             } else {
                 refused.push((place, Arc::clone(&unnamed)));
             }
@@ -94,6 +98,9 @@ impl Queue {
             return;
         }
         *self.by_owner.entry(owner).or_default() += places.len();
+        for place in &places {
+            self.copies.entry(*place).and_modify(|count| *count += 1).or_insert(1);
+        }
         let waiting = self.waiting.entry(Some(process));
         waiting.or_insert_with(|| Waiting { owner, places: VecDeque::new() }).places.extend(places);
     }
@@ -113,24 +120,47 @@ impl Queue {
         with_credit.min_by_key(|(_, waiting)| order(waiting.owner)).map(|(process, _)| *process)
     }
 
+    /// Notes that a place has its name: it is not looked up for another process.
+    pub(super) fn answered(&mut self, place: Place) {
+        if self.copies.contains_key(&place) {
+            self.named.insert(place);
+        }
+    }
+
     /// The places that are looked up next.
     pub(super) fn next(&mut self, ledger: &Ledger, now: Instant) -> Option<Batch> {
-        let process = self.first(ledger, now)?;
-        let waiting = self.waiting.get_mut(&process)?;
-        let count = waiting.places.len().min(BATCH);
-        if let Some(left) = self.by_owner.get_mut(&waiting.owner) {
-            *left = left.saturating_sub(count);
+        loop {
+            let process = self.first(ledger, now)?;
+            let waiting = self.waiting.get_mut(&process)?;
+            let mut batch =
+                Batch { owner: waiting.owner, process, places: Vec::new(), reach: Reach::default() };
+            let mut taken = 0;
+            while batch.places.len() < BATCH
+                && let Some(place) = waiting.places.pop_front()
+            {
+                taken += 1;
+                let left = self.copies.get_mut(&place).map_or(0, |copies| {
+                    *copies -= 1;
+                    *copies
+                });
+                if !self.named.contains(&place) {
+                    batch.places.push(place);
+                }
+                if left == 0 {
+                    self.copies.remove(&place);
+                    self.named.remove(&place);
+                }
+            }
+            if let Some(left) = self.by_owner.get_mut(&waiting.owner) {
+                *left = left.saturating_sub(taken);
+            }
+            if waiting.places.is_empty() {
+                self.waiting.remove(&process);
+            }
+            if !batch.places.is_empty() {
+                return Some(batch);
+            }
         }
-        let batch = Batch {
-            owner: waiting.owner,
-            process,
-            places: waiting.places.drain(..count).collect(),
-            reach: Reach::default(),
-        };
-        if waiting.places.is_empty() {
-            self.waiting.remove(&process);
-        }
-        Some(batch)
     }
 }
 
@@ -144,6 +174,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::model::stacks::BuildId;
 
     fn queue(owners: &[(u32, u32, usize)]) -> Queue {
         let mut queue = Queue::default();
@@ -200,6 +231,27 @@ mod tests {
             now += Duration::from_secs(5);
         }
         assert!(hung.len() <= 2, "{hung:?}");
+    }
+
+    /// A library that was first seen in a process of a user without credit.
+    #[test]
+    fn a_file_is_looked_up_through_a_process_whose_turn_it_is() {
+        let mut queue = Queue::default();
+        let place = Place::File(BuildId([7; 20]), 64);
+        for (pid, owner) in [(1, 1000), (2, 7)] {
+            queue.add_later(owner, (pid, 1), vec![place]);
+        }
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
+        for _ in 0..2 {
+            ledger.charge(1000, Duration::from_secs(3), now);
+        }
+        let batch = queue.next(&ledger, now).unwrap();
+        assert_eq!((batch.process, batch.places), (Some((2, 1)), vec![place]));
+        assert_eq!(queue.turn(&ledger, now), Turn::Later);
+        queue.answered(place);
+        let later = now + Duration::from_secs(60);
+        assert_eq!((queue.next(&ledger, later), queue.turn(&ledger, later)), (None, Turn::Empty));
+        assert!(queue.copies.is_empty() && queue.named.is_empty());
     }
 
     #[test]
