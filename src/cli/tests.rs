@@ -83,6 +83,8 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
         (&["record", "x", "--by-container"], &["numatop-ng, replay and export have '--by-container'"]),
         (&["record", "x", "--overhead"], &["numatop-ng has '--overhead'"]),
         (&["--follow"], &["replay has '--follow'"]),
+        (&["diagnose", "-n", "3"], &["diagnose watches for a time: --for SECONDS"]),
+        (&["diagnose", "--iterations", "3"], &["diagnose watches for a time: --for SECONDS"]),
         (
             &["list", "metrics", "--pmu-dir", "x"],
             &["numatop-ng, list events, record, run, exporter, diagnose and selftest have '--pmu-dir'"],

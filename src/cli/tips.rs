@@ -17,6 +17,9 @@ pub(super) fn add(error: &mut clap::Error, command: &mut Command, words: &[OsStr
     }
     let tips = match error.kind() {
         ErrorKind::UnknownArgument if path == ["run"] => behind_dashes(error, command, here),
+        ErrorKind::UnknownArgument if path == ["diagnose"] && is_count(error) => {
+            vec!["diagnose watches for a time: --for SECONDS".to_owned()]
+        }
         ErrorKind::UnknownArgument => elsewhere(error, command, here),
         ErrorKind::InvalidSubcommand if !path.is_empty() => below(here).into_iter().collect(),
         ErrorKind::ArgumentConflict => demo(error).into_iter().collect(),
@@ -35,6 +38,12 @@ pub(super) fn add(error: &mut clap::Error, command: &mut Command, words: &[OsStr
     }
     let tips = tips.into_iter().map(Into::into).collect();
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+}
+
+/// Whether the flag is a number of intervals.
+fn is_count(error: &clap::Error) -> bool {
+    let flag = error.get(ContextKind::InvalidArg);
+    matches!(flag, Some(ContextValue::String(flag)) if flag == "-n" || flag == "--iterations")
 }
 
 /// The subcommands that `here` has.

@@ -21,7 +21,7 @@ use crate::record::verify;
 use crate::run::replay::{self, Part};
 use crate::source::Source;
 use crate::source::recording::{self, Recording};
-use crate::text::one_line;
+use crate::text::{one_line, rfc3339};
 use crate::tui;
 
 pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
@@ -31,6 +31,9 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     options::check_node(display, &recording.host().topology)?;
     let span = recording.span().unwrap_or_default();
     let at = options::moment("--at", at.as_deref(), span).map_err(|error| blame(path, error))?;
+    if let Some(why) = at.and_then(|at| too_early(path, at, span.0)) {
+        say::message(why);
+    }
     let grain = options::grain(display.threads, None);
     if !wants_batch(out) {
         options::check_by_hand(&out.count)?;
@@ -54,6 +57,12 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || follow || signals::ended_by().is_some() { ran() } else { nothing_there(path, span) })
+}
+
+/// The note that a time is before the first sample, which is shown then.
+fn too_early(path: &Path, at: i64, first: i64) -> Option<String> {
+    let (path, begins) = (path.display(), rfc3339(first));
+    (at < first).then(|| format!("numatop-ng: --at is before {path}, whose first sample is from {begins}"))
 }
 
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {

@@ -48,6 +48,19 @@ fn a_number_that_is_none_is_no_time() {
 }
 
 #[test]
+fn a_time_before_a_recording_shows_its_beginning_and_says_so() {
+    let scratch = Scratch::new();
+    let file = scratch.join("file");
+    record(&file, &Machine::new(3).ticks(3));
+    let file = file.to_str().unwrap();
+    let (code, out, error) = output(&["replay", file, "-b", "--format", "json", "--at", "1971-01-01"]);
+    assert!(code == Some(0) && out.lines().count() == 2, "{code:?} {out}");
+    assert!(error.contains("--at is before") && error.contains("whose first sample is from"), "{error}");
+    let (_, _, error) = output(&["replay", file, "-b", "--at", "-1s"]);
+    assert!(!error.contains("--at"), "{error}");
+}
+
+#[test]
 fn a_clock_that_was_wrong_is_the_fault_of_the_recording() {
     let scratch = Scratch::new();
     let file = scratch.join("file");
