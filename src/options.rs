@@ -70,13 +70,13 @@ fn bad(flag: &'static str, why: impl Into<String>) -> BadValue {
     BadValue { flag, why: why.into() }
 }
 
-/// Options of the live source. `names` are the users of this machine.
+/// Options of the live source.
 ///
 /// # Errors
 /// An unknown task, user or event, or a socket that is none.
-pub fn live(args: &WatchArgs, names: &BTreeMap<u32, String>) -> Result<LiveOptions, BadValue> {
+pub fn live(args: &WatchArgs) -> Result<LiveOptions, BadValue> {
     let WatchArgs { scope, measure, hot } = args;
-    let options = watched(scope, measure, names)?;
+    let options = watched(scope, measure)?;
     Ok(LiveOptions { sampling: hot::sampling(&hot.stacks, &measure.counters.tables)?, ..options })
 }
 
@@ -84,11 +84,7 @@ pub fn live(args: &WatchArgs, names: &BTreeMap<u32, String>) -> Result<LiveOptio
 ///
 /// # Errors
 /// As of [`live`].
-pub fn watched(
-    tasks: &ScopeArgs,
-    measure: &MeasureArgs,
-    names: &BTreeMap<u32, String>,
-) -> Result<LiveOptions, BadValue> {
+pub fn watched(tasks: &ScopeArgs, measure: &MeasureArgs) -> Result<LiveOptions, BadValue> {
     let containers = &tasks.containers;
     let host_root = host_root(&measure.host)?;
     let own = Path::new("/");
@@ -100,8 +96,9 @@ pub fn watched(
         ..Scope::default()
     };
     check_tasks(tasks, Path::new("/"))?;
+    let names = if tasks.users.is_empty() { BTreeMap::new() } else { users::read(roots.host) };
     for user in &tasks.users {
-        let known = users::resolve(user, names);
+        let known = users::resolve(user, &names);
         // Users of another root are not those of our own services.
         let ask = || (roots.host == roots.own).then(|| Getent::default().id_of(user)).flatten();
         let uid = known.or_else(ask).ok_or_else(|| bad("--user", no_user(user, roots.host)))?;
@@ -160,14 +157,6 @@ pub fn host_root(args: &HostArgs) -> Result<Option<PathBuf>, BadValue> {
         Ok(root)
     };
     args.host_root.as_ref().map(read).transpose()
-}
-
-/// Names of the users of the host, by their ids.
-///
-/// # Errors
-/// `--host-root` names no directory.
-pub fn user_names(measure: &MeasureArgs) -> Result<BTreeMap<u32, String>, BadValue> {
-    Ok(users::read(host_root(&measure.host)?.as_deref().unwrap_or(Path::new("/"))))
 }
 
 fn no_user(user: &str, host_root: &Path) -> String {
@@ -430,7 +419,7 @@ mod tests {
     }
 
     fn watched(words: &[&str]) -> Result<LiveOptions, BadValue> {
-        live(&args(words).watch, &BTreeMap::new())
+        live(&args(words).watch)
     }
 
     #[test]
@@ -454,8 +443,7 @@ mod tests {
             let mut words = vec!["--host-root".to_owned(), root];
             words.extend(more.iter().map(|word| (*word).to_owned()));
             let args = args(&words.iter().map(String::as_str).collect::<Vec<_>>());
-            let names = user_names(&args.watch.measure)?;
-            live(&args.watch, &names)
+            live(&args.watch)
         };
         let found = words(&["-u", "guest-of-host"]);
         let unknown = words(&["-u", "stranger-of-host"]);
@@ -552,10 +540,9 @@ mod tests {
 
     #[test]
     fn users_resolve_by_name_and_number() {
-        let names = [(33, "web".to_string())].into();
-        let scope = live(&args(&["-u", "web,0"]).watch, &names).unwrap().scope;
+        let scope = watched(&["-u", "root,33"]).unwrap().scope;
         assert_eq!(scope.uids, [0, 33].into());
-        let error = live(&args(&["-u", "nobody-here"]).watch, &names).unwrap_err().to_string();
+        let error = watched(&["-u", "nobody-here"]).unwrap_err().to_string();
         assert!(error.contains("nobody-here"), "{error}");
     }
 }

@@ -26,8 +26,12 @@ impl Frames {
     /// # Errors
     /// It cannot be opened, or is no regular file.
     pub(super) fn open(path: &Path) -> Result<Frames> {
-        let scan = Scan::open(path)?;
-        Ok(Frames { scan, stored: Vec::new(), raw: Vec::new(), opener: Opener::default() })
+        Ok(Frames::of(Scan::open(path)?))
+    }
+
+    /// Frames of an open file.
+    pub(super) fn of(scan: Scan) -> Frames {
+        Frames { scan, stored: Vec::new(), raw: Vec::new(), opener: Opener::default() }
     }
 
     /// The first copy that is whole of the head that the file begins with. Its payload is in `raw`.

@@ -94,8 +94,11 @@ impl Reader {
         let frame = frames.find_head()?;
         let head = HeadInForce::new(frames.json_in(frame)?)?;
         frames.scan.id = Some(frame.head.file);
-        let first = (frame.first(), Arc::new(head));
-        Ok(Reader {
+        Ok(Reader::of(frames, (frame.first(), Arc::new(head))))
+    }
+
+    fn of(frames: Frames, first: (u64, Arc<HeadInForce>)) -> Reader {
+        Reader {
             frames,
             first,
             head: None,
@@ -103,7 +106,15 @@ impl Reader {
             near: None,
             before: TaskRows::default(),
             known: KnownRows::default(),
-        })
+        }
+    }
+
+    /// Another reader of the same open file, which does not read its first head again.
+    ///
+    /// # Errors
+    /// The errno of dup(2).
+    pub fn beside(&self) -> io::Result<Reader> {
+        Ok(Reader::of(Frames::of(self.frames.scan.again()?), (self.first.0, Arc::clone(&self.first.1))))
     }
 
     /// Notes that this file goes on from another one, so that rows that are the same in both are shared.

@@ -75,6 +75,15 @@ impl Scan {
         Ok(Scan { file, id: None, holes: RefCell::default(), tail: RefCell::default() })
     }
 
+    /// The same open file, with what is known of it.
+    ///
+    /// # Errors
+    /// The errno of dup(2).
+    pub(super) fn again(&self) -> io::Result<Scan> {
+        let (holes, tail) = (self.holes.clone(), self.tail.clone());
+        Ok(Scan { file: self.file.try_clone()?, id: self.id, holes, tail })
+    }
+
     /// Bytes in the file now.
     ///
     /// # Errors

@@ -143,7 +143,8 @@ pub fn verify(path: &Path) -> Result<Report> {
         end: None,
         being_written: reader.is_being_written(),
     };
-    let mut walk = Walk { reader, beside: Reader::open(path)?, report, next_seq: 0, seen_seq: 0 };
+    let beside = reader.beside()?;
+    let mut walk = Walk { reader, beside, report, next_seq: 0, seen_seq: 0 };
     walk.all()?;
     let Walk { mut report, next_seq, seen_seq, .. } = walk;
     // Numbers of frames that cannot be read may be anything, but each takes its bytes.

@@ -184,8 +184,7 @@ fn recorded(
 }
 
 fn live_options(args: &RunArgs, pid: u32) -> Result<LiveOptions> {
-    let names = options::user_names(&args.measure)?;
-    let mut live = options::watched(&ScopeArgs::default(), &args.measure, &names)?;
+    let mut live = options::watched(&ScopeArgs::default(), &args.measure)?;
     live.scope.trees = [pid].into();
     live.scope_text = format!("{COMMAND_SCOPE}{}", typed(&args.command));
     Ok(live)

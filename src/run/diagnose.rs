@@ -221,7 +221,7 @@ fn begin_page(
 
 /// Folds intervals of this machine for as long as was asked for.
 fn fold_machine(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded, stop: BorrowedFd<'_>) -> Result<()> {
-    let live = options::watched(&args.scope, &args.measure, &options::user_names(&args.measure)?)?;
+    let live = options::watched(&args.scope, &args.measure)?;
     let mut source = start(live)?;
     source.focus(Focus { asked: asked(&source.host()), ..Focus::default() });
     say::message(format!("numatop-ng: watching for {seconds} s"));

@@ -47,7 +47,7 @@ pub(super) fn run(args: &ExporterArgs) -> Result<ExitCode> {
 
 /// Measures this machine, and serves the page when everything is attached.
 fn watch(args: &ExporterArgs, server: Server, page: &Shared, stop: BorrowedFd<'_>) -> Result<()> {
-    let live = options::watched(&args.scope, &args.measure, &options::user_names(&args.measure)?)?;
+    let live = options::watched(&args.scope, &args.measure)?;
     let interval = args.measure.interval();
     let recorder = recorder_at(args.record.as_deref(), &args.limits, interval)?;
     let rotate = rotate_signal()?;

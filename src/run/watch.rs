@@ -142,7 +142,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     if args.demo {
         return super::demo::record(args);
     }
-    let live = options::live(&args.watch, &options::user_names(&args.watch.measure)?)?;
+    let live = options::live(&args.watch)?;
     let interval = args.watch.measure.interval();
     let stop = stop_signals()?;
     let recorder = Recorder::open(&args.path, options::recording(&args.limits, &args.path, interval)?)?;
@@ -159,7 +159,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
 
 /// Options of the live source, as they were asked for.
 fn live_options(args: &LiveArgs) -> Result<LiveOptions> {
-    let live = options::live(&args.watch, &options::user_names(&args.watch.measure)?)?;
+    let live = options::live(&args.watch)?;
     // The live source says why there is no topology.
     if let Ok(topology) = Topology::read(live.roots().machine) {
         options::check_node(&args.display, &topology)?;

@@ -410,3 +410,14 @@ fn frames_of_another_recording_are_not_taken_for_its_own() {
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(readable(&path), samples);
 }
+
+#[test]
+fn a_second_reader_takes_the_open_file_and_its_head() {
+    let scratch = Scratch::new();
+    let file = scratch.join("file");
+    write(&file, &Machine::new(3).ticks(3)).end(End::Stopped).unwrap();
+    let reader = Reader::open(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let beside = reader.beside().unwrap();
+    assert!(std::sync::Arc::ptr_eq(&reader.first_head(), &beside.first_head()));
+}
