@@ -329,12 +329,58 @@ struct super_block {
 	unsigned long s_magic;
 } NT_RELOCATED;
 
+struct xarray {
+	void *xa_head;
+} NT_RELOCATED;
+
+struct xa_node {
+	unsigned char shift;
+	void *slots[64];
+} NT_RELOCATED;
+
 struct address_space {
+	struct xarray i_pages;
 	struct {
 		int counter;
 	} i_mmap_writable;
 	unsigned long nrpages;
 } NT_RELOCATED;
+
+#define XA_LEVELS 12       /* an index of 64 bits, 6 bits a level */
+#define XA_NODES_FROM 4096 /* include/linux/xarray.h: internal entries above are nodes */
+
+/*
+ * The page or the folio of a file in memory with this index; 0: none, or swapped out. To be called under rcu_read_lock, which keeps
+ * nodes of the tree. A page that is freed meanwhile is one of the same node still.
+ */
+static inline __u64 nt_cached_page(struct address_space *pages, __u64 index)
+{
+	__u64 entry = (__u64)BPF_CORE_READ(pages, i_pages.xa_head);
+	struct xa_node *node = NULL;
+	__u64 slots, at;
+	int level;
+
+	for (level = 0; level < XA_LEVELS && (entry & 3) == 2 && entry > XA_NODES_FROM; level++) {
+		at = index >> BPF_CORE_READ((struct xa_node *)(entry - 2), shift);
+		slots = bpf_core_field_size(node->slots) / sizeof(void *);
+		/* Only the first has all that is above it. */
+		if (!node && at >= slots)
+			return 0;
+		node = (void *)(entry - 2);
+		at &= slots - 1;
+		bpf_probe_read_kernel(&entry, sizeof(entry),
+				      (void *)node + bpf_core_field_offset(node->slots) + at * 8);
+		/* A page that fills several places has the number of the first in the others. */
+		if ((entry & 3) == 2 && entry < slots << 2)
+			bpf_probe_read_kernel(&entry, sizeof(entry),
+					      (void *)node + bpf_core_field_offset(node->slots) + (entry >> 2) * 8);
+	}
+	/* A tree without nodes has the first page only. */
+	if (!node && index)
+		return 0;
+	/* Bit 0: where it is in swap. Bit 1: an entry that is being changed. */
+	return entry & 3 ? 0 : entry;
+}
 
 struct inode {
 	unsigned short i_mode;

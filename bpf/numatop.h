@@ -263,6 +263,29 @@ struct nt_policy_row {
 	__u16 marks; /* enum nt_policy_mark */
 };
 
+#define NT_DRAWS_MAX 8     /* objects whose pages are asked for at a time */
+#define NT_DRAW_PAGES 1024 /* pages of each */
+
+enum nt_draw_state {
+	NT_DRAW_NONE,
+	NT_DRAW_WANTED, /* set by user space */
+	NT_DRAW_BEGUN,
+	NT_DRAW_DONE,
+};
+
+#define NT_DRAWN_HOLE 0xffff  /* no page in memory: a hole, or swapped out */
+#define NT_DRAWN_MEANT 0x8000 /* beside a node: the policy of the page names it */
+
+/* Pages of an object whose nodes are asked for. */
+struct nt_draw {
+	__u64 object; /* as in the row of an object: device and generation, inode */
+	__u64 inode;
+	__u32 state; /* enum nt_draw_state */
+	__u32 nr;    /* of the pages */
+	__u64 pages[NT_DRAW_PAGES];
+	__u16 nodes[NT_DRAW_PAGES]; /* a node, with NT_DRAWN_MEANT or without; or NT_DRAWN_HOLE */
+};
+
 /* Cycles and instructions on one node. */
 struct nt_node_counts {
 	__u64 cycles;
@@ -444,6 +467,7 @@ _Static_assert(sizeof(struct nt_rec) == 48 + 64 + 8 * NT_NR_COUNTERS + 3 * 64, "
 _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_policy_row) == 48, "nt_policy_row");
+_Static_assert(sizeof(struct nt_draw) == 24 + 10 * NT_DRAW_PAGES, "nt_draw");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 192 + 8 * NT_NR_LIFETIME, "nt_task");
 _Static_assert(sizeof(struct nt_mask_part) == 16, "nt_mask_part");

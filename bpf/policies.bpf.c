@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Memory policies of the mappings of one process, without a look at its pages. An iterator hands out a row for each mapping.
+ * Memory policies of the mappings of one process, without a look at its pages; and nodes of pages of shared memory that user space
+ * asks for, from the page cache, whether the process has touched them or not. An iterator hands out a row for each mapping.
  * A mapping of shared memory has a row of its object behind it, and one for each policy of the object that falls into it.
  * The policy of a page is that of its object where it has one, else that of its mapping, else that of the thread.
  */
@@ -13,6 +14,12 @@
 #define VM_SHARED 0x8 /* include/linux/mm.h, since ever */
 
 const volatile __u64 page_size = 4096;
+
+/* Of the node in page->flags; 64: pages of objects do not say their node. Set by user space before load. */
+const volatile __u32 node_shift = 64;
+
+/* Set by user space while nobody reads. */
+struct nt_draw draws[NT_DRAWS_MAX] = {};
 
 /* Entries of the tree of one mapping. Written by one reader at a time: there is one. */
 struct nt_policy_row entries[NT_ENTRIES_MAX] = {};
@@ -126,6 +133,74 @@ static inline void describe_object(struct nt_policy_row *row, struct inode *inod
 	row->pages = BPF_CORE_READ(pages, nrpages);
 }
 
+/* The answers to one of the draws. */
+struct draw_walk {
+	__u64 pages;
+	__u64 policies;
+	__u32 at;
+};
+
+/* Whether a policy of the object names the node of this page. */
+static inline bool is_meant(__u64 policies, __u64 index, __u32 node)
+{
+	struct sp_node *entry = (void *)first_entry(policies, index);
+	struct mempolicy *policy;
+	__u64 bits = 0;
+
+	if (!entry || BPF_CORE_READ(entry, start) > index)
+		return false;
+	policy = BPF_CORE_READ(entry, policy);
+	if (node >= 8 * bpf_core_field_size(policy->nodes))
+		return false;
+	bpf_probe_read_kernel(&bits, sizeof(bits),
+			      (void *)policy + bpf_core_field_offset(policy->nodes) + node / 64 * 8);
+	return bits >> (node & 63) & 1;
+}
+
+static long on_drawn(__u32 nr, struct draw_walk *walk)
+{
+	__u32 at = walk->at, node;
+	struct nt_draw *draw;
+	__u64 page;
+
+	if (at >= NT_DRAWS_MAX || nr >= NT_DRAW_PAGES)
+		return 1;
+	draw = &draws[at];
+	page = nt_cached_page((void *)walk->pages, draw->pages[nr]);
+	if (!page) {
+		draw->nodes[nr] = NT_DRAWN_HOLE;
+		return 0;
+	}
+	node = nt_probed_page_flags((void *)page) >> node_shift;
+	if (walk->policies && is_meant(walk->policies, draw->pages[nr], node))
+		node |= NT_DRAWN_MEANT;
+	draw->nodes[nr] = node;
+	return 0;
+}
+
+/* Answers the draw that is wanted of an object, if one is. */
+static inline void draw_nodes(struct nt_policy_row *object, struct inode *inode)
+{
+	struct draw_walk walk = {};
+	struct nt_draw *draw;
+
+	for (walk.at = 0; walk.at < NT_DRAWS_MAX; walk.at++) {
+		draw = &draws[walk.at];
+		if (draw->state == NT_DRAW_WANTED && draw->object == object->start && draw->inode == object->end)
+			break;
+	}
+	if (walk.at >= NT_DRAWS_MAX)
+		return;
+	draw = &draws[walk.at];
+	if (__sync_val_compare_and_swap(&draw->state, NT_DRAW_WANTED, NT_DRAW_BEGUN) != NT_DRAW_WANTED)
+		return;
+	walk.pages = (__u64)BPF_CORE_READ(inode, i_mapping);
+	walk.policies = (__u64)nt_policies_of(inode);
+	if (draw->nr <= NT_DRAW_PAGES)
+		bpf_loop(draw->nr, on_drawn, &walk, 0);
+	draw->state = NT_DRAW_DONE;
+}
+
 SEC("iter/task_vma")
 int on_mapping(struct bpf_iter__task_vma *ctx)
 {
@@ -170,6 +245,8 @@ int on_mapping(struct bpf_iter__task_vma *ctx)
 	describe_policy(&row, BPF_CORE_READ(task, mempolicy));
 	row.marks |= NT_POLICY_SHMEM;
 	describe_object(&object, inode);
+	if (node_shift < 64)
+		draw_nodes(&object, inode);
 	walk.node = (__u64)nt_policies_of(inode);
 	if (walk.node) {
 		walk.to = row.pgoff + (row.end - row.start) / page_size;

@@ -34,8 +34,8 @@ pub use gain::{Arithmetic, Assumption, Gain};
 pub use rule::{Blindness, Hold, Limit, Look, Reason, Rule, Seen};
 
 use crate::model::process::ProcessId;
-use crate::model::sample::SharedObject;
 use crate::model::units::NodeId;
+use crate::snapshot::GroupObject;
 
 /// The object that a finding is about. The order is that of lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -383,7 +383,7 @@ pub struct Identity {
     /// Of processes that share memory: all of them, and what they share.
     pub members: Vec<ProcessId>,
     /// See [`Identity::members`].
-    pub objects: Vec<SharedObject>,
+    pub objects: Vec<GroupObject>,
 }
 
 /// A conclusion about a subject.

@@ -17,6 +17,7 @@ pub mod inputs;
 pub mod interrupts;
 pub mod machine;
 pub mod memory;
+pub mod object_nodes;
 pub mod process;
 pub mod profile;
 pub mod sample;

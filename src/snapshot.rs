@@ -39,7 +39,7 @@ pub use cpus::CpuDelta;
 pub(crate) use ids::IdHash;
 pub use machine::{Node, NumaPages, Swapped};
 pub use remote::{Accesses, Memory, Remote, Room, shares as memory_shares};
-pub use sharing::{ProcessGroup, counted_twice, groups as process_groups, large_bytes};
+pub use sharing::{GroupObject, ProcessGroup, counted_twice, groups as process_groups, large_bytes};
 pub use smt_neighbours::{SmtNeighbour, beside};
 pub use tally::Tally;
 pub use task::{RowKind, RowUse, SampledUse, Task, Tie};

@@ -2,6 +2,7 @@
 
 pub mod draw;
 pub mod maps;
+pub mod objects;
 pub mod policies;
 pub mod present;
 pub mod rows;
@@ -16,14 +17,16 @@ use std::time::{Duration, Instant};
 
 use self::draw::{Found, Random, Ranges};
 use self::maps::{Lines, parse_line};
+use self::objects::{Drawn, Draws, WANTED_MAX, Wanted};
 use self::policies::Rest;
 use self::present::Finder;
 use self::schedule::{Candidate, Look};
 use self::target::{Target, reason};
 use super::mm_reader::MmReader;
 use super::mm_reader::wire::{Answer, JOBS_MAX, Job, Placed, PlacementTurn};
+use crate::model::inputs::Inputs;
 use crate::model::process::ProcessId;
-use crate::model::sample::{Missing, PlacementRaw, PolicyBytes, Reading, TaskRaw};
+use crate::model::sample::{Missing, PagesByPolicy, PlacementRaw, PolicyBytes, Reading, TaskRaw};
 use crate::program::helper::packet::FILES_MAX;
 
 /// The budget for looking at memory.
@@ -167,6 +170,9 @@ pub struct Placements {
     focus: Vec<ProcessId>,
     /// Between looks at policies.
     rest: Rest,
+    /// Of pages of shared memory.
+    draws: Draws,
+    page_size: u64,
 }
 
 /// Iterators of a turn at most: one descriptor each, beside that of the mark.
@@ -178,9 +184,12 @@ const MANY_MAPPINGS: u32 = 4096;
 const LOOK: Duration = Duration::from_micros(50);
 
 impl Placements {
-    pub fn new(budget: Budget) -> Placements {
+    /// `seed` makes draws differ from run to run.
+    pub fn new(budget: Budget, page_size: u64, seed: u64) -> Placements {
         Placements {
             budget,
+            draws: Draws::new(seed),
+            page_size,
             // Something to begin with: the first interval shows what was asked for when it began.
             credit: SMALL,
             last: None,
@@ -216,6 +225,9 @@ impl Placements {
             Budget::Small => (self.credit + since.mul_f64(SHARE)).min(SMALL),
             Budget::Fixed(budget) => budget,
         };
+        if reader.is_free() {
+            self.look_again();
+        }
         let candidates = schedule::candidates(tasks, now_ns, &self.looks, &self.focus);
         self.looks.retain(|process, _| candidates.contains_key(process));
         if self.known.len() > self.looks.len() {
@@ -239,6 +251,9 @@ impl Placements {
         jobs.truncate(((self.credit.as_micros() / LOOK.as_micros()) as usize).clamp(1, JOBS_MAX));
         let begun = self.walking.and_then(|process| Some((process, *self.asked.get(&process)?)));
         let iterators = self.iterators(&jobs, &order, now_ns);
+        self.draws.forget(now_ns);
+        let known = iterators.iter().filter_map(|(process, _)| known_policies(&self.known, process));
+        self.draws.begin(known.flat_map(|pages| &pages.objects), self.page_size, now_ns);
         self.asked = order.into_iter().map(|candidate| (candidate.process, candidate.look)).collect();
         // A change while its mappings are read is not known then.
         self.asked.extend(begun);
@@ -251,9 +266,7 @@ impl Placements {
         let threads: HashMap<ProcessId, u32> =
             order.iter().map(|candidate| (candidate.process, candidate.tid)).collect();
         let is_due = |process: &ProcessId| {
-            let pages = self.known.get(&process.0.into()).filter(|raw| raw.start_ns == process.1);
-            let pages = pages.and_then(|raw| raw.by_policy.as_ref());
-            pages.is_none_or(|pages| {
+            known_policies(&self.known, process).is_none_or(|pages| {
                 pages.mappings <= MANY_MAPPINGS || now_ns.saturating_sub(pages.read_ns) >= policies::OLD_NS
             })
         };
@@ -262,6 +275,30 @@ impl Placements {
             .filter_map(|job| Some((job.process, *threads.get(&job.process)?)))
             .filter(|(process, tid)| *tid != 0 && is_due(process))
             .collect()
+    }
+
+    /// Looks at a process again, although nothing of it has changed, for each object whose nodes were not asked for yet.
+    fn look_again(&mut self) {
+        let mut urgent = BTreeMap::new();
+        for (pid, raw) in &*self.known {
+            let pages = raw.by_policy.iter().filter(|pages| pages.mappings <= MANY_MAPPINGS);
+            for object in pages.flat_map(|pages| &pages.objects) {
+                if urgent.len() < WANTED_MAX && self.draws.is_urgent(object) {
+                    urgent.entry(object.id()).or_insert((*pid as u32, raw.start_ns));
+                }
+            }
+        }
+        self.looks.retain(|process, _| !urgent.values().any(|one| one == process));
+    }
+
+    /// Pages of objects whose nodes are asked for in this turn.
+    pub fn wanted(&self) -> &[Wanted] {
+        self.draws.wanted()
+    }
+
+    /// Takes the answers, see [`Draws::end`].
+    pub fn take_drawn(&mut self, drawn: Option<Vec<Option<Vec<Drawn>>>>, now_ns: u64) {
+        self.draws.end(drawn, now_ns);
     }
 
     /// Takes what was found.
@@ -289,6 +326,7 @@ impl Placements {
     /// The reader is another one: what it had begun is to be begun anew.
     pub fn take_broken(&mut self) {
         self.walking = None;
+        self.draws.give_up();
     }
 
     fn note(&mut self, placed: Placed) {
@@ -340,10 +378,24 @@ impl Placements {
         admitted.pop()
     }
 
+    /// Adds the nodes of objects.
+    pub fn add_to(&self, inputs: &mut Inputs) {
+        inputs.object_nodes = self.draws.known();
+    }
+
     /// The last answers, by process id.
     pub fn known(&self) -> Arc<BTreeMap<u64, Arc<PlacementRaw>>> {
         Arc::clone(&self.known)
     }
+}
+
+/// Policies of a process, where they were read.
+fn known_policies<'a>(
+    known: &'a BTreeMap<u64, Arc<PlacementRaw>>,
+    process: &ProcessId,
+) -> Option<&'a PagesByPolicy> {
+    let raw = known.get(&process.0.into()).filter(|raw| raw.start_ns == process.1);
+    raw.and_then(|raw| raw.by_policy.as_deref())
 }
 
 /// The placement of one process now, whatever it takes.

@@ -23,6 +23,7 @@ use libbpf_rs::{Link, Object, Program};
 
 use self::page_allocs::PageBudget;
 use super::object;
+use super::placement::objects::{Drawn, Wanted};
 use super::reasons::Reasons;
 use super::records::Layout;
 use super::sched::{SchedProbe, SharedMaps};
@@ -174,6 +175,15 @@ pub trait Running {
         None
     }
 
+    /// Asks for nodes of pages of shared memory, in place of what was asked before: iterators answer that come by these objects.
+    /// Only while none is read.
+    fn draw(&mut self, _wanted: &[Wanted]) {}
+
+    /// The answers, one for each object; `None` where the kernel does not tell nodes.
+    fn drawn(&self) -> Option<Vec<Option<Vec<Drawn>>>> {
+        None
+    }
+
     /// Adds what it has counted that is not in the records of tasks.
     ///
     /// # Errors
@@ -258,6 +268,18 @@ impl Probes {
     /// An iterator over the mappings of the process of a thread; `None` where the kernel has none, and where that thread has ended.
     pub fn mappings_of(&self, tid: u32) -> Option<OwnedFd> {
         self.running.get(&Facility::MappingPolicies)?.mappings_of(tid)?.ok()
+    }
+
+    /// See [`Running::draw`].
+    pub fn draw(&mut self, wanted: &[Wanted]) {
+        if let Some(policies) = self.running.get_mut(&Facility::MappingPolicies) {
+            policies.draw(wanted);
+        }
+    }
+
+    /// See [`Running::drawn`].
+    pub fn drawn(&self) -> Option<Vec<Option<Vec<Drawn>>>> {
+        self.running.get(&Facility::MappingPolicies)?.drawn()
     }
 
     /// Reads what they have counted that belongs to no task.

@@ -112,8 +112,16 @@ fn members(finding: &Finding) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let shared: u64 = finding.identity.objects.iter().map(|object| object.resident_bytes).sum();
-    format!("Processes {}{more} share {}, which counts once.", ids.join(", "), text::bytes(shared as f64))
+    let shared: u64 = finding.identity.objects.iter().map(|object| object.facts.resident_bytes).sum();
+    let words = format!(
+        "Processes {}{more} share {}, which counts once.",
+        ids.join(", "),
+        text::bytes(shared as f64)
+    );
+    match finding.identity.objects.iter().all(|object| object.is_drawn) {
+        true => words,
+        false => words + " Its nodes are those of pages that a process has touched.",
+    }
 }
 
 /// The same without the evidence and other explanations: what must not be cut.

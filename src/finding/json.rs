@@ -1,10 +1,11 @@
 //! Findings as JSON: the keys `findings` and `findings_blind` of batch output. Keys may be added, never renamed or removed.
 
-use crate::model::sample::SharedObject;
 use serde_json::{Value as Json, json};
 
 use super::verdict::{Undecided, Verdict};
 use super::{Arithmetic, Blind, Check, Command, Engine, Evidence, Finding, Gain, Subject, Summary};
+use crate::model::sample::pages;
+use crate::snapshot::GroupObject;
 use crate::text::rfc3339;
 
 /// Six decimals are more than any measurement has.
@@ -84,13 +85,18 @@ fn subject(finding: &Finding) -> Json {
 /// Members of a group that are listed.
 const MEMBERS_MAX: usize = 64;
 
-fn shared_object(object: &SharedObject) -> Json {
+fn shared_object(GroupObject { facts: object, error_hundredths, is_drawn }: &GroupObject) -> Json {
+    let all = pages(&object.by_node).max(1.0);
+    let pct = |pages: &u32| round(f64::from(*pages) * 100.0 / all);
     json!({
         "device": object.device,
         "inode": object.inode,
         "bytes": object.bytes,
         "resident_bytes": object.resident_bytes,
         "mappings": object.mappings,
+        "node_pct": object.by_node.iter().map(pct).collect::<Json>(),
+        "node_error_points": round(f64::from(*error_hundredths) / 100.0),
+        "nodes_from": if *is_drawn { "page_cache" } else { "page_tables" },
     })
 }
 

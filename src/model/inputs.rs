@@ -8,12 +8,13 @@ use super::coded::{In, Out, get_changed, put_changed};
 use super::facility::Facility;
 use super::free_blocks::FreeBlocks;
 use super::interrupts::DeviceInterrupts;
+use super::object_nodes::{ObjectId, ObjectNodes};
 use super::scheduler::SchedExt;
 use super::tiers::{NodeTier, TierPages};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of recordings and stays
-/// for ever, as the name does; 33 is the next one. The facility is missing in recordings without it.
+/// for ever, as the name does; 34 is the next one. The facility, where there is one, is missing in recordings without it.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
         /// The last reading of each part, shared between samples as long as it is the same.
@@ -39,17 +40,19 @@ macro_rules! inputs {
 inputs! {
     /// Interrupts of devices by node, by the address of the PCI function as [`crate::model::topology::Device::pci`] has it. A
     /// function is there once its counts were read twice. Empty where there is one node.
-    interrupts: String => DeviceInterrupts = 24, Facility::DeviceIrqs;
+    interrupts: String => DeviceInterrupts = 24, Some(Facility::DeviceIrqs);
     /// Free memory by the size of blocks. A node whose lines cannot be understood is left out.
-    free_blocks: NodeId => FreeBlocks = 28, Facility::FreeBlocks;
+    free_blocks: NodeId => FreeBlocks = 28, Some(Facility::FreeBlocks);
     /// The sched_ext scheduler that is loaded, by its name, which is clean: one at most.
-    schedulers: String => SchedExt = 29, Facility::SchedExt;
+    schedulers: String => SchedExt = 29, Some(Facility::SchedExt);
     /// All nodes among memory tiers.
-    tiers: NodeId => NodeTier = 30, Facility::MemoryTiers;
+    tiers: NodeId => NodeTier = 30, Some(Facility::MemoryTiers);
     /// Pages that moved between tiers, by node. Empty where all memory is of one tier.
-    tier_pages: NodeId => TierPages = 31, Facility::MemoryTiers;
+    tier_pages: NodeId => TierPages = 31, Some(Facility::MemoryTiers);
     /// Kernel switches for tiers, by the names in [`crate::model::tiers`]. Switches that the kernel lacks are absent.
-    tier_switches: String => u64 = 32, Facility::MemoryTiers;
+    tier_switches: String => u64 = 32, Some(Facility::MemoryTiers);
+    /// Nodes of objects of shared memory. Empty where the kernel does not tell them.
+    object_nodes: ObjectId => ObjectNodes = 33, None;
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.
@@ -59,7 +62,7 @@ pub struct Input {
     /// Its name in heads.
     pub name: &'static str,
     /// The facility that recordings without it have not kept.
-    pub facility: Facility,
+    pub facility: Option<Facility>,
     /// Writes what differs from a keyframe; nothing where nothing does.
     pub put: for<'v> fn(&'v Inputs, Option<&'v Inputs>, &mut Out<'v>),
     /// Reads it.

@@ -267,7 +267,7 @@ coded!(
 
 /// # Errors
 /// There are more pages in a part than in all of it.
-fn is_part(part: &[u32], all: &[u32]) -> Result<(), Malformed> {
+pub(super) fn is_part(part: &[u32], all: &[u32]) -> Result<(), Malformed> {
     let fits = |(node, pages): (usize, &u32)| all.get(node).is_some_and(|all| pages <= all);
     let fits = part.iter().enumerate().all(fits);
     fits.then_some(()).ok_or(Malformed("a part of the pages of a process is more than all of them"))

@@ -355,7 +355,7 @@ impl Line {
     pub(super) fn added(self) -> Option<(&'static str, Option<Facility>)> {
         match self {
             Line::Own(section) => section.name.map(|name| (name, section.facility)),
-            Line::Input(input) => Some((input.name, Some(input.facility))),
+            Line::Input(input) => Some((input.name, input.facility)),
         }
     }
 

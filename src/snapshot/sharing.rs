@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::task::LookedUp;
 use super::{Memory, Snapshot, Tally, Task};
+use crate::model::object_nodes::{ObjectId, ObjectNodes};
 use crate::model::process::ProcessId;
 use crate::model::sample::{PagesByPolicy, SharedObject, pages};
 use crate::model::share::wilson_farther;
@@ -12,11 +13,25 @@ use crate::model::topology::Topology;
 
 /// The least share of an object in the memory of all that map it.
 const SHARE: f64 = 0.2;
+/// An error up to which pages that were drawn from the page cache are taken in any case, in points: those of page tables may be few
+/// of all, and their error does not say so.
+const DRAWN_ERROR: f64 = 10.0;
 /// The share of mappings of an object that the members may not explain.
 const UNKNOWN: f64 = 0.1;
 
-/// The identity of an object: device, inode, generation.
-type ObjectId = (u32, u64, u32);
+/// Nodes of an object that were drawn longer ago are not used, ns: they are drawn each 30 s.
+const DRAWN_OLD_NS: u64 = 90_000_000_000;
+
+/// A large object that processes of a group share, with the nodes of its pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupObject {
+    /// What it is. The pages are those that `is_drawn` says.
+    pub facts: SharedObject,
+    /// All shares of nodes together are this near the truth in 95 of 100 cases, in hundredths of a percentage point.
+    pub error_hundredths: u32,
+    /// The pages were drawn from the page cache; else they are those that one of the processes has in its page tables.
+    pub is_drawn: bool,
+}
 
 /// Processes that map the same large objects.
 #[derive(Clone, Debug)]
@@ -25,8 +40,8 @@ pub struct ProcessGroup {
     pub leader: ProcessId,
     /// Places of its processes in the snapshot, ascending.
     pub members: Vec<usize>,
-    /// Objects that make it a group, the largest first; with the pages that were found through one of the members.
-    pub objects: Vec<SharedObject>,
+    /// Objects that make it a group, the largest first.
+    pub objects: Vec<GroupObject>,
     /// The leader's row with the sum of what all members did, and with the memory of the group.
     pub row: Task,
     /// Memory by node id whose policy names that node, bytes.
@@ -42,17 +57,15 @@ pub struct ProcessGroup {
 impl ProcessGroup {
     /// Bytes in memory of the objects, each once.
     pub fn object_bytes(&self) -> u64 {
-        self.objects.iter().map(|object| object.resident_bytes).sum()
+        self.objects.iter().map(|object| object.facts.resident_bytes).sum()
     }
-}
-
-fn id(object: &SharedObject) -> ObjectId {
-    (object.device, object.inode, object.generation)
 }
 
 /// An object with the places of the tasks that map it.
 struct Mapped {
     facts: SharedObject,
+    error_points: f64,
+    is_drawn: bool,
     by: Vec<usize>,
 }
 
@@ -71,7 +84,7 @@ pub fn counted_twice<'a>(tasks: impl Iterator<Item = &'a Task>) -> Vec<f64> {
         let member = Member { memory, policies };
         for object in &policies.objects {
             let none = || Parts { resident: 0.0, largest: 0.0, by_node: Vec::new(), count: 0 };
-            let parts = objects.entry(id(object)).or_insert_with(none);
+            let parts = objects.entry(object.id()).or_insert_with(none);
             let part = object.by_node.iter().map(|count| member.bytes_of(f64::from(*count)));
             parts.resident = parts.resident.max(object.resident_bytes as f64);
             parts.largest = parts.largest.max(part.clone().sum());
@@ -147,11 +160,14 @@ pub fn groups(snapshot: &Snapshot) -> Vec<ProcessGroup> {
         };
         let Some((_, Ok(memory))) = task.memory() else { continue };
         for object in &policies.objects {
-            let mapped =
-                objects.entry(id(object)).or_insert_with(|| Mapped { facts: object.clone(), by: Vec::new() });
-            mapped.take(object, at);
+            objects.entry(object.id()).or_insert_with(|| Mapped::new(object)).take(object, at);
         }
         members.insert(at, Member { memory, policies });
+    }
+    for (id, mapped) in &mut objects {
+        let drawn = snapshot.inputs.object_nodes.get(id);
+        let is_old = |nodes: &ObjectNodes| snapshot.mono_ns.saturating_sub(nodes.read_ns) > DRAWN_OLD_NS;
+        mapped.settle(drawn.filter(|nodes| !is_old(nodes)).map(|nodes| &**nodes));
     }
     objects.retain(|_, mapped| mapped.by.len() > 1 && mapped.is_large(snapshot, &members));
     let mut groups: Vec<ProcessGroup> = joined(objects)
@@ -163,6 +179,24 @@ pub fn groups(snapshot: &Snapshot) -> Vec<ProcessGroup> {
 }
 
 impl Mapped {
+    fn new(object: &SharedObject) -> Mapped {
+        Mapped { facts: object.clone(), error_points: 100.0, is_drawn: false, by: Vec::new() }
+    }
+
+    /// The error of the pages of page tables; or pages that were drawn from the page cache in their place, unless these say less:
+    /// few are found of an object with many holes.
+    fn settle(&mut self, drawn: Option<&ObjectNodes>) {
+        let most = self.facts.by_node.iter().copied().max().unwrap_or(0);
+        let found = wilson_farther(most.into(), pages(&self.facts.by_node));
+        self.error_points = found.map_or(100.0, |(_, error)| error);
+        if let Some(drawn) = drawn.filter(|drawn| pages(&drawn.by_node) > 0.0)
+            && f64::from(drawn.error_hundredths) / 100.0 <= self.error_points.max(DRAWN_ERROR)
+        {
+            (self.facts.by_node, self.facts.meant) = (drawn.by_node.clone(), drawn.meant.clone());
+            (self.error_points, self.is_drawn) = (f64::from(drawn.error_hundredths) / 100.0, true);
+        }
+    }
+
     /// Adds what one more process says of it. The pages are those of the process that knows most of them.
     fn take(&mut self, object: &SharedObject, at: usize) {
         if !self.by.is_empty() {
@@ -186,10 +220,13 @@ impl Mapped {
 }
 
 /// Objects with a common process, together, and all processes that map them.
-fn joined(objects: BTreeMap<ObjectId, Mapped>) -> Vec<(Vec<usize>, Vec<SharedObject>)> {
-    let mut groups: Vec<(Vec<usize>, Vec<SharedObject>)> = Vec::new();
-    for Mapped { facts, by } in objects.into_values() {
-        let (mut places, mut together) = (by, vec![facts]);
+fn joined(objects: BTreeMap<ObjectId, Mapped>) -> Vec<(Vec<usize>, Vec<GroupObject>)> {
+    let mut groups: Vec<(Vec<usize>, Vec<GroupObject>)> = Vec::new();
+    for Mapped { facts, error_points, is_drawn, by } in objects.into_values() {
+        let (mut places, mut together) = (
+            by,
+            vec![GroupObject { facts, error_hundredths: (error_points * 100.0).round() as u32, is_drawn }],
+        );
         let (same, others): (Vec<_>, Vec<_>) = std::mem::take(&mut groups)
             .into_iter()
             .partition(|(known, _)| known.iter().any(|at| places.contains(at)));
@@ -209,18 +246,16 @@ fn group(
     snapshot: &Snapshot,
     members: &HashMap<usize, Member<'_>>,
     places: Vec<usize>,
-    mut objects: Vec<SharedObject>,
+    mut objects: Vec<GroupObject>,
 ) -> ProcessGroup {
-    objects.sort_by_key(|object| (std::cmp::Reverse(object.resident_bytes), id(object)));
+    objects.sort_by_key(|object| (std::cmp::Reverse(object.facts.resident_bytes), object.facts.id()));
     let (mut bytes, mut meant, mut squares) = (Vec::new(), Vec::new(), 0.0);
-    for object in &objects {
+    for GroupObject { facts: object, error_hundredths, .. } in &objects {
         let all = pages(&object.by_node);
         let per_page = object.resident_bytes as f64 / all;
         add(&mut bytes, object.by_node.iter().map(|pages| f64::from(*pages) * per_page));
         add(&mut meant, object.meant.iter().map(|pages| f64::from(*pages) * per_page));
-        let most = object.by_node.iter().copied().max().unwrap_or(0);
-        let error = wilson_farther(most.into(), all).map_or(100.0, |(_, error)| error);
-        squares += (object.resident_bytes as f64 * error).powi(2);
+        squares += (object.resident_bytes as f64 * f64::from(*error_hundredths) / 100.0).powi(2);
     }
     for member in places.iter().map(|at| &members[at]) {
         let private = member.private();
@@ -236,7 +271,7 @@ fn group(
     let top = |task: &Task| snapshot.names.top(task.raw.cgroup_id);
     ProcessGroup {
         leader: first.raw.process(),
-        has_unknown_users: objects.iter().any(is_used_by_others),
+        has_unknown_users: objects.iter().any(|object| is_used_by_others(&object.facts)),
         is_free: tasks.iter().all(|task| nodes(&task) && task.raw.mempolicy.is_default()),
         container: tasks.iter().all(|task| top(task) == top(first)).then(|| top(first)),
         row: sum(first, &tasks, memory, snapshot.mono_ns),

@@ -213,6 +213,7 @@ impl Machine {
                 tiers: Arc::new(shared(&self.tiers)),
                 tier_pages: Arc::new(shared(&self.tier_pages)),
                 tier_switches: Arc::new(shared(&self.tier_switches)),
+                object_nodes: Arc::default(),
             },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],

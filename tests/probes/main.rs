@@ -260,6 +260,7 @@ fn main() -> ExitCode {
         placement::every_process_here_is_placed_or_has_a_reason,
         policies::policies_of_mappings_are_those_of_numa_maps,
         policies::a_policy_of_a_part_of_a_file_holds_in_all_mappings,
+        policies::nodes_of_shared_memory_are_found_that_no_process_has_touched,
         policies::a_thread_that_ended_has_no_mappings,
         policies::iterators_can_be_made_again_and_again,
         policies::policies_of_several_processes_come_with_their_pages,

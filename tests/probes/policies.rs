@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
@@ -11,12 +12,15 @@ use anyhow::{Context, Result, bail, ensure};
 
 use numatop_ng::collect::mm_reader::MmReader;
 use numatop_ng::collect::mm_reader::wire::{Job, PlacementTurn, Turn};
+use numatop_ng::collect::placement::draw::{Random, Ranges, Round};
+use numatop_ng::collect::placement::objects::Wanted;
 use numatop_ng::collect::placement::rows::{Counted, Mappings};
 use numatop_ng::collect::probes::{Running, Shared, of};
 use numatop_ng::collect::proc_details::start_ns;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::model::facility::Facility;
+use numatop_ng::model::object_nodes::ObjectId;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::sample::PagesByPolicy;
 
@@ -31,11 +35,11 @@ pub fn obstacle() -> Option<String> {
     with_probe(|_| Ok(())).err().map(|error| format!("{error:#}"))
 }
 
-fn with_probe<T>(then: impl FnOnce(&dyn Running) -> Result<T>) -> Result<T> {
+fn with_probe<T>(then: impl FnOnce(&mut dyn Running) -> Result<T>) -> Result<T> {
     let probe = of(Facility::MappingPolicies).context("no such probe")?;
     let layout = Layout::new(1, false, &[]);
     let store = records::create(layout)?;
-    then(&*(probe.start)(&Shared::new(Path::new("/"), &store, layout))?)
+    then(&mut *(probe.start)(&Shared::new(Path::new("/"), &store, layout))?)
 }
 
 fn mappings_of(probe: &dyn Running, tid: u32) -> Result<Mappings> {
@@ -238,4 +242,65 @@ pub fn iterators_can_be_made_again_and_again() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// A file in memory of 64 MiB, of which the last quarter is a hole, with its mapping. No page of it is in a page table. Its seal
+/// makes the kernel hide how often it is mapped, so that it counts as shared.
+fn untouched_file() -> Result<(OwnedFd, usize)> {
+    const BYTES: usize = 64 << 20;
+    // SAFETY: a new descriptor, nobody else's.
+    let fd = unsafe {
+        libc::memfd_create(c"numatop-ng-test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+    };
+    ensure!(fd >= 0, "memfd_create: {}", std::io::Error::last_os_error());
+    // SAFETY: as above.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut file = File::from(fd.try_clone()?);
+    file.set_len(BYTES as u64)?;
+    file.write_all(&vec![1; BYTES / 4 * 3])?;
+    // SAFETY: takes numbers only.
+    let sealed = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
+    ensure!(sealed == 0, "F_SEAL_WRITE: {}", std::io::Error::last_os_error());
+    // SAFETY: a new mapping, nobody else's.
+    let at = unsafe { libc::mmap(null_mut(), BYTES, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+    ensure!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+    Ok((fd, at as usize))
+}
+
+pub fn nodes_of_shared_memory_are_found_that_no_process_has_touched() -> Result<()> {
+    let (_file, at) = untouched_file()?;
+    let pages = (64 << 20) / page_size();
+    bind(at, 8 << 20 >> 12, libc::MPOL_BIND)?;
+    let addresses: Vec<usize> = (0..1024).map(|page| at + page * 4096).collect();
+    let mut status = [0i32; 1024];
+    // SAFETY: both arrays have as many entries as is said; without nodes nothing moves.
+    let asked = unsafe {
+        libc::syscall(libc::SYS_move_pages, 0, 1024, addresses.as_ptr(), null_mut::<i32>(), &mut status, 0)
+    };
+    ensure!(asked == 0 && status.iter().all(|node| *node < 0), "it has touched pages: {status:?}");
+    let mut ranges = Ranges::default();
+    ranges.push(0, pages);
+    let round = Round::new(&ranges, &mut Random(pages));
+    let (drawn, none) = with_probe(|probe| {
+        let found = counted(&mappings_of(probe, std::process::id())?, at);
+        let object = found.objects.first().with_context(|| format!("no object in {found:?}"))?.id();
+        let other = ObjectId { generation: object.generation ^ 1, ..object };
+        let want = |object| Wanted { object, round: round.clone() };
+        probe.draw(&[want(other), want(object)]);
+        mappings_of(probe, std::process::id())?;
+        let mut drawn = probe.drawn().context("this kernel does not tell nodes of pages")?;
+        Ok((drawn.pop().flatten().context("no answer")?, drawn.pop().flatten()))
+    })?;
+    ensure!(none.is_none(), "an answer for an object that is not there");
+    let nodes: Vec<i32> = drawn.iter().map(|page| page.map_or(-1, |(node, _)| node as i32)).collect();
+    let found = round.found(&nodes);
+    ensure!(found.asked == 1024 && (760..=776).contains(&found.pages()), "{found:?}");
+    ensure!(found.error_points <= 3.1, "{found:?}");
+    for (index, page) in round.pages.iter().zip(&drawn) {
+        let is_there = *index < pages / 4 * 3;
+        let is_bound = page.is_some_and(|(node, meant)| meant && node == 0);
+        ensure!(page.is_some() == is_there, "page {index}: {page:?}");
+        ensure!(is_bound == (*index < pages / 8), "page {index} with a policy up to {}: {page:?}", pages / 8);
+    }
+    Ok(())
 }

@@ -19,6 +19,7 @@ use numatop_ng::model::disks::{DiskUse, DisksUsed};
 use numatop_ng::model::free_blocks::FreeBlocks;
 use numatop_ng::model::inputs::Inputs;
 use numatop_ng::model::interrupts::{DeviceInterrupts, Interrupts};
+use numatop_ng::model::object_nodes::{ObjectId, ObjectNodes};
 use numatop_ng::model::sample::{
     Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, HugeNode, HugePages, MachineRaw,
     MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure,
@@ -134,6 +135,17 @@ fn inputs() -> impl Strategy<Value = Inputs> {
         }
         if let Some((name, switch_all, rejected)) = scheduler {
             inputs.schedulers = Arc::new([(name, Arc::new(SchedExt { switch_all, rejected }))].into());
+        }
+        if let Some(inode) = limit {
+            let id = ObjectId { device: 1, inode, generation: inode as u32 };
+            let nodes = ObjectNodes {
+                read_ns: inode,
+                asked: 1024,
+                by_node: vec![7, 9],
+                meant: vec![7],
+                error_hundredths: 99,
+            };
+            inputs.object_nodes = Arc::new([(id, Arc::new(nodes))].into());
         }
         if let Some(limit) = limit {
             inputs.tier_switches = Arc::new([("promote_rate_limit_mbs".to_owned(), Arc::new(limit))].into());

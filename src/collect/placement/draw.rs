@@ -108,27 +108,34 @@ pub struct Found {
 /// Two draws from one piece: the node of each, and the part of its pages that was not drawn.
 struct Pair(Option<u32>, Option<u32>, f64);
 
-/// Draws from `ranges` until [`PAGES`] are found. `ask` gets ascending page numbers, and returns a node id or a
-/// negative number for each.
-///
-/// # Errors
-/// The error of `ask`.
-pub fn draw(
-    ranges: &Ranges,
-    random: &mut Random,
-    mut ask: impl FnMut(&[u64]) -> io::Result<Vec<i32>>,
-) -> io::Result<Found> {
-    let space = ranges.pages();
-    if space <= CENSUS {
-        let all: Vec<u64> = (0..space).map(|at| ranges.page(at)).collect();
-        let mut found = Found { space, asked: space as u32, ..Found::default() };
-        ask(&all)?.into_iter().for_each(|status| found.count(node(status)));
-        return Ok(found);
+/// Pages to ask for at once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Round {
+    space: u64,
+    /// Their numbers, ascending.
+    pub pages: Vec<u64>,
+    /// The part of each piece that is not asked for; empty where all pages are.
+    left: Vec<f64>,
+}
+
+impl Round {
+    /// Draws [`PAGES`] from `ranges`, or takes all where these have no more.
+    pub fn new(ranges: &Ranges, random: &mut Random) -> Round {
+        if ranges.pages() <= PAGES as u64 {
+            Round::of_all(ranges)
+        } else {
+            Round::drawn(ranges, random, PAGES)
+        }
     }
-    let mut found = Found { space, ..Found::default() };
-    let mut pairs = Vec::new();
-    let mut want = PAGES;
-    while want > 0 {
+
+    fn of_all(ranges: &Ranges) -> Round {
+        let space = ranges.pages();
+        Round { space, pages: (0..space).map(|at| ranges.page(at)).collect(), left: Vec::new() }
+    }
+
+    /// Two pages of each piece, `want` in all.
+    fn drawn(ranges: &Ranges, random: &mut Random, want: usize) -> Round {
+        let space = ranges.pages();
         let pieces = (want / 2) as u64;
         let edge = |piece: u64| (u128::from(space) * u128::from(piece) / u128::from(pieces)) as u64;
         let mut pages = Vec::with_capacity(want);
@@ -143,13 +150,41 @@ pub fn draw(
             pages.push(ranges.page(first.max(second)));
             left.push((1.0 - 2.0 / (to - from) as f64).max(0.0));
         }
-        let nodes = ask(&pages)?;
-        found.asked += nodes.len() as u32;
-        for (pair, left) in nodes.chunks_exact(2).zip(left) {
-            let pair = Pair(node(pair[0]), node(pair[1]), left);
-            [pair.0, pair.1].into_iter().for_each(|node| found.count(node));
-            pairs.push(pair);
+        Round { space, pages, left }
+    }
+
+    /// The result, from a node id or a negative number for each page.
+    pub fn found(&self, nodes: &[i32]) -> Found {
+        let (mut found, mut pairs) = (Found { space: self.space, ..Found::default() }, Vec::new());
+        found.take(self, nodes, &mut pairs);
+        if !self.left.is_empty() {
+            found.error_points = error(&found, &pairs);
         }
+        found
+    }
+}
+
+/// Draws from `ranges` until [`PAGES`] are found. `ask` gets ascending page numbers, and returns a node id or a
+/// negative number for each.
+///
+/// # Errors
+/// The error of `ask`.
+pub fn draw(
+    ranges: &Ranges,
+    random: &mut Random,
+    mut ask: impl FnMut(&[u64]) -> io::Result<Vec<i32>>,
+) -> io::Result<Found> {
+    let space = ranges.pages();
+    if space <= CENSUS {
+        let round = Round::of_all(ranges);
+        return Ok(round.found(&ask(&round.pages)?));
+    }
+    let mut found = Found { space, ..Found::default() };
+    let mut pairs = Vec::new();
+    let mut want = PAGES;
+    while want > 0 {
+        let round = Round::drawn(ranges, random, want);
+        found.take(&round, &ask(&round.pages)?, &mut pairs);
         want = more(found.pages(), found.asked as usize);
     }
     found.error_points = error(&found, &pairs);
@@ -184,6 +219,14 @@ pub(super) fn count(by_node: &mut Vec<u32>, node: u32) {
 }
 
 impl Found {
+    /// Adds what was asked in a round.
+    fn take(&mut self, round: &Round, nodes: &[i32], pairs: &mut Vec<Pair>) {
+        self.asked += nodes.len() as u32;
+        nodes.iter().for_each(|status| self.count(node(*status)));
+        let drawn = nodes.chunks_exact(2).zip(&round.left);
+        pairs.extend(drawn.map(|(pair, left)| Pair(node(pair[0]), node(pair[1]), *left)));
+    }
+
     fn count(&mut self, node: Option<u32>) {
         if let Some(node) = node {
             count(&mut self.by_node, node);

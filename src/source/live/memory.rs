@@ -23,6 +23,9 @@ impl LiveSource {
         let mut came = self.mm_reader.take();
         for answer in &mut came.answers {
             self.placements.take(answer);
+            if answer.end.is_some() {
+                self.placements.take_drawn(self.probes.drawn(), now_ns);
+            }
             self.about.take(answer);
         }
         if came.broken {
@@ -42,6 +45,9 @@ impl LiveSource {
         let turn = several.then(|| self.placements.turn(tasks, &sizes, now_ns, &self.mm_reader));
         let mut placement = turn.flatten();
         let iterators = placement.as_mut().map_or_else(Vec::new, |turn| self.iterators_of(turn));
+        if placement.is_some() {
+            self.probes.draw(self.placements.wanted());
+        }
         let about = self.about.turn(leaders().map(|task| (task.process(), task.uid)), &self.mm_reader);
         self.mm_reader.ask(Turn { placement, about, pages: None }, &iterators);
         self.notes.extend(self.mm_reader.trouble());

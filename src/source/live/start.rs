@@ -36,7 +36,7 @@ use crate::host::cgroups::{self, Hierarchy};
 use crate::host::getent::Getent;
 use crate::host::roots::Roots;
 use crate::host::types::Types;
-use crate::host::{isolation, kernel, managers, rlimit, users};
+use crate::host::{clock, isolation, kernel, managers, rlimit, users};
 use crate::metric::needs;
 use crate::model::event::Event;
 use crate::model::facility::Facility;
@@ -142,7 +142,7 @@ impl LiveSource {
             groups,
             group_limits: options.group_limits,
             mm_reader: MmReader::new(PathBuf::from(OWN_PROGRAM)),
-            placements: Placements::new(options.placement_budget),
+            placements: Placements::new(options.placement_budget, page_size, clock::mono_ns()),
             about: AboutReader::default(),
             names,
             getent,

@@ -74,6 +74,8 @@ impl LiveSource {
             false => BTreeMap::new(),
         };
         let (placement, about) = self.look_at_memory(&tasks, mono_ns);
+        let mut inputs = self.turns.inputs();
+        self.placements.add_to(&mut inputs);
         self.follow_wishes();
         let memory_use = self.memory_use((&tasks, &exited), mono_ns)?;
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
@@ -99,7 +101,7 @@ impl LiveSource {
             machine: Some(machine.state),
             flows,
             page_flows,
-            inputs: self.turns.inputs(),
+            inputs,
             lost: self.sched.states().lost(&self.host.topology),
             exit_lost_ns: self.table.in_no_row(self.tasks.exit_lost_ns()?),
             own,
