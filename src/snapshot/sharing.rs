@@ -25,7 +25,7 @@ const DRAWN_OLD_NS: u64 = 90_000_000_000;
 /// A large object that processes of a group share, with the nodes of its pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupObject {
-    /// What it is. The pages are those that `is_drawn` says.
+    /// The object; its pages are those that `is_drawn` names.
     pub facts: SharedObject,
     /// All shares of nodes together are this near the truth in 95 of 100 cases, in hundredths of a percentage point.
     pub error_hundredths: u32,

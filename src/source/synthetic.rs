@@ -22,6 +22,7 @@ use crate::model::counters::Counter;
 use crate::model::free_blocks::FreeBlocks;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::Interrupts;
+use crate::model::object_nodes::{ObjectId, ObjectNodes};
 use crate::model::sample::{
     CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesByPolicy,
     PagesFound, PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
@@ -80,6 +81,8 @@ pub struct Machine {
     pub tiers: BTreeMap<NodeId, NodeTier>,
     pub tier_pages: BTreeMap<NodeId, TierPages>,
     pub tier_switches: BTreeMap<String, u64>,
+    /// Nodes of objects of shared memory, drawn each 30 s.
+    pub object_nodes: BTreeMap<ObjectId, ObjectNodes>,
     /// The sched_ext scheduler that is loaded, by its name.
     pub scheduler: Option<(String, Arc<SchedExt>)>,
     /// Losses by cause, cumulative.
@@ -149,6 +152,7 @@ impl Machine {
             tiers: host.topology.nodes.iter().map(|node| (node.id, tier(&host.topology, node))).collect(),
             tier_pages: BTreeMap::new(),
             tier_switches: [(DEMOTION.to_owned(), 0), (PROMOTE_LIMIT.to_owned(), 65_536)].into(),
+            object_nodes: BTreeMap::new(),
             scheduler: None,
             lost: BTreeMap::new(),
             notes: vec![],
@@ -213,7 +217,7 @@ impl Machine {
                 tiers: Arc::new(shared(&self.tiers)),
                 tier_pages: Arc::new(shared(&self.tier_pages)),
                 tier_switches: Arc::new(shared(&self.tier_switches)),
-                object_nodes: Arc::default(),
+                object_nodes: Arc::new(self.object_nodes(to_ns)),
             },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
@@ -293,6 +297,16 @@ impl Machine {
             device.by_node.insert(NodeId(*node), grown(*rate, from_ns, to_ns));
         }
         all
+    }
+
+    /// Objects as they were drawn last.
+    fn object_nodes(&self, now_ns: u64) -> BTreeMap<ObjectId, Arc<ObjectNodes>> {
+        const TURN_NS: u64 = 30_000_000_000;
+        let read_ns = BOOT_NS + now_ns / TURN_NS * TURN_NS;
+        let drawn = |(id, nodes): (&ObjectId, &ObjectNodes)| {
+            (*id, Arc::new(ObjectNodes { read_ns, ..nodes.clone() }))
+        };
+        self.object_nodes.iter().map(drawn).collect()
     }
 
     /// Free memory by blocks: three quarters in the largest, the rest in single pages.

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 /// Bytes that the tables of one symbolizer may take together, with what is needed to make one: the process stays below 32 MiB.
 pub const BYTES_MAX: usize = 22 << 20;
-/// Bytes that one table may take: a million functions of an ELF file. Those beyond it have no name.
+/// Bytes that one table may take: a million functions of an ELF file. Further functions have no name.
 pub const TABLE_BYTES_MAX: usize = 20 << 20;
 
 /// Symbols looked at that begin before an address: functions may lie within others.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use numatop_ng::finding::{Assumption, Finding, Gain, Kind, Severity, Subject};
 use numatop_ng::model::event::Role;
+use numatop_ng::model::object_nodes::{ObjectId, ObjectNodes};
 use numatop_ng::model::sample::{PagesByPolicy, SharedObject};
 
 use crate::world::{
@@ -298,6 +299,38 @@ mod groups {
         let finding = one(world_of(alone), ID).unwrap();
         assert_eq!(finding.key.subject, Subject::Process(900, 900_000_000));
         assert_eq!(finding.severity, Severity::Warning);
+    }
+
+    /// The finding where so many pages of the segment were drawn on each node, and so many of them are meant.
+    fn drawn(by_node: [u32; 2], meant: u32, error_hundredths: u32) -> Option<Finding> {
+        let mut world = world_of(sharing(24, 96, 900..904));
+        let nodes = ObjectNodes {
+            asked: 1024,
+            by_node: by_node.into(),
+            meant: vec![0, meant],
+            error_hundredths,
+            read_ns: 0,
+        };
+        world.object_nodes = [(ObjectId { device: 5, inode: 77, generation: 3 }, nodes)].into();
+        one(world, ID)
+    }
+
+    #[test]
+    fn nodes_of_a_segment_are_those_of_the_page_cache() {
+        // By page tables 96 % are on node 1.
+        assert_eq!(drawn([1000, 24], 0, 90), None);
+        assert_eq!(drawn([24, 1000], 1000, 90), None, "they are meant to be there");
+        let found = drawn([300, 724], 0, 290).unwrap();
+        let words = &found.told.commands[0].words;
+        assert!(words.starts_with("moves 17.0 GiB to node 0"), "{words}");
+        assert!(found.identity.objects[0].is_drawn && found.identity.objects[0].error_hundredths == 290);
+    }
+
+    #[test]
+    fn a_draw_that_finds_next_to_nothing_is_not_used() {
+        let found = drawn([2, 1], 0, 5000).unwrap();
+        assert!(!found.identity.objects[0].is_drawn, "{:?}", found.identity.objects);
+        assert!(!drawn([0, 0], 0, 0).unwrap().identity.objects[0].is_drawn);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::containers::{
 use super::hardware::{self, MEMORY, NODES};
 use super::{Actor, BOOT_NS, Machine, SECOND};
 use crate::model::counters::Counter;
+use crate::model::object_nodes::{ObjectId, ObjectNodes};
 use crate::model::sample::{Comm, Counts, MemPolicy, PagesByPolicy, SharedObject};
 
 /// MPOL_BIND and MPOL_INTERLEAVE of include/uapi/linux/mempolicy.h.
@@ -42,6 +43,13 @@ pub fn machine() -> Machine {
     machine.ghz = 2.6;
     machine.lost = crate::model::wire::Loss::ALL.map(|loss| (loss.id().to_string(), 0)).into();
     machine.notes = vec!["simulated machine (--demo): nothing was measured".into()];
+    let nodes = ObjectNodes {
+        asked: 981,
+        by_node: vec![939, 0, 42, 0],
+        error_hundredths: 146,
+        ..ObjectNodes::default()
+    };
+    machine.object_nodes = [(ObjectId { device: 1, inode: 32_768, generation: 7 }, nodes)].into();
     machine.irq_rates = INTERRUPTS.map(|(at, node, per_s)| ((at.into(), node), per_s)).into();
     machine.plan = Some(Box::new(live));
     machine.state.load_hundredths = Some([1512, 1487, 1390]);
