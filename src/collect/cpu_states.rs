@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use super::cpu_times::CpuTimes;
 use crate::model::sample::{CpuRaw, Slot};
@@ -69,6 +70,13 @@ impl CpuStates {
         sums
     }
 
+    /// On-CPU time of tasks in the scope by CPU id, ns since the start; without CPUs that ran none.
+    pub fn scope_ns(&self, topology: &Topology) -> BTreeMap<u32, Arc<u64>> {
+        let time = |cpu: &Cpu| Some((cpu.id.0, self.get(cpu.id)?.scope_ns));
+        let times = topology.cpus.iter().filter_map(time);
+        times.filter(|(_, ns)| *ns > 0).map(|(cpu, ns)| (cpu, Arc::new(ns))).collect()
+    }
+
     /// The present CPUs as samples have them. `online` is ascending; `times` are those of /proc/stat.
     pub fn rows(
         &self,
@@ -89,7 +97,6 @@ impl CpuStates {
                 node: cpu.node.map_or(0, |node| node.0),
                 online: online.binary_search(&cpu.id).is_ok(),
                 busy_ns: state.busy_ns,
-                scope_ns: state.scope_ns,
                 switches: state.switches,
                 irq_ns: times.map(|times| times.irq_ns),
                 steal_ns: times.and_then(|times| times.steal_ns),

@@ -14,7 +14,7 @@ use super::tiers::{NodeTier, TierPages};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of recordings and stays
-/// for ever, as the name does; 34 is the next one. The facility, where there is one, is missing in recordings without it.
+/// for ever, as the name does; 35 is the next one. The facility, where there is one, is missing in recordings without it.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
         /// The last reading of each part, shared between samples as long as it is the same.
@@ -53,6 +53,8 @@ inputs! {
     tier_switches: String => u64 = 32, Some(Facility::MemoryTiers);
     /// Nodes of objects of shared memory. Empty where the kernel does not tell them.
     object_nodes: ObjectId => ObjectNodes = 33, None;
+    /// On-CPU time of tasks in the scope by CPU id, ns, cumulative. Empty without a scope.
+    scope_ns: u32 => u64 = 34, None;
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.

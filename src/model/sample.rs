@@ -92,8 +92,6 @@ pub struct CpuRaw {
     pub online: bool,
     /// On-CPU time of everything but idle, scoped or not.
     pub busy_ns: u64,
-    /// On-CPU time of tasks in the scope; 0 without one. Recordings do not keep it.
-    pub scope_ns: u64,
     /// Context switches.
     pub switches: u64,
     /// In hard and soft interrupts since boot, in steps of 10 ms; `None` where /proc/stat has no line of the CPU.

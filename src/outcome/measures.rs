@@ -273,7 +273,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use crate::model::sample::HostFacts;
+    use crate::model::sample::{CpuRaw, HostFacts};
     use crate::model::topology::{Llc, Topology};
     use crate::snapshot::{RowKind, derive_tasks};
     use crate::source::Source;
@@ -285,9 +285,8 @@ mod tests {
         let mut host = HostFacts::clone(&demo.host());
         change(&mut host.topology);
         let [before, mut after] = [(); 2].map(|()| demo.next().unwrap().unwrap());
-        for cpu in &mut after.cpus {
-            cpu.scope_ns = u64::from(cpu.id) * 1_000_000_000;
-        }
+        let ran = |cpu: &CpuRaw| (cpu.id, Arc::new(u64::from(cpu.id) * 1_000_000_000));
+        after.inputs.scope_ns = Arc::new(after.cpus.iter().map(ran).collect());
         derive_tasks(&Arc::new(host), Some(&before), &after, RowKind::Processes)
     }
 

@@ -26,6 +26,7 @@ pub struct CpuDelta {
 /// The CPUs that both samples have, in the order of the later one.
 pub(super) fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
     let Some(previous) = previous else { return Vec::new() };
+    let scope_ns = |sample: &Sample, cpu: u32| sample.inputs.scope_ns.get(&cpu).map_or(0, |ns| **ns);
     let delta = |(at, cpu): (usize, &CpuRaw)| {
         let before = same(&previous.cpus, at, cpu.id)?;
         let mut slots = cpu.slots;
@@ -42,7 +43,7 @@ pub(super) fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelt
             online: cpu.online,
             busy_ns: cpu.busy_ns.saturating_sub(before.busy_ns),
             irq_ns: cpu.irq_ns.zip(before.irq_ns).map(|(now, before)| now.saturating_sub(before)),
-            scope_ns: cpu.scope_ns.saturating_sub(before.scope_ns),
+            scope_ns: scope_ns(current, cpu.id).saturating_sub(scope_ns(previous, cpu.id)),
             steal_ns: cpu.steal_ns.zip(before.steal_ns).map(|(now, before)| now.saturating_sub(before)),
             switches: cpu.switches.saturating_sub(before.switches),
             hints: cpu.hints.zip(before.hints).map(|(hints, before)| hints.since(before)),

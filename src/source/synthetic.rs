@@ -216,6 +216,7 @@ impl Machine {
                 schedulers: Arc::new(self.scheduler.iter().cloned().collect()),
                 tiers: Arc::new(shared(&self.tiers)),
                 tier_pages: Arc::new(shared(&self.tier_pages)),
+                scope_ns: Arc::default(),
                 tier_switches: Arc::new(shared(&self.tier_switches)),
                 object_nodes: Arc::new(self.object_nodes(to_ns)),
             },

@@ -148,6 +148,7 @@ fn inputs() -> impl Strategy<Value = Inputs> {
             inputs.object_nodes = Arc::new([(id, Arc::new(nodes))].into());
         }
         if let Some(limit) = limit {
+            inputs.scope_ns = Arc::new([(limit as u32, Arc::new(limit))].into());
             inputs.tier_switches = Arc::new([("promote_rate_limit_mbs".to_owned(), Arc::new(limit))].into());
         }
         inputs
@@ -214,7 +215,6 @@ fn cpu() -> impl Strategy<Value = CpuRaw> {
             node,
             online,
             busy_ns,
-            scope_ns: 0,
             switches,
             irq_ns,
             steal_ns,

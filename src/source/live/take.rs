@@ -30,6 +30,7 @@ impl LiveSource {
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
         let mut machine = self.machine.read()?;
+        let scope_ns = Arc::new(self.sched.states().scope_ns(&self.host.topology));
         let mut cpus = self.sched.states().rows(&self.host.topology, &self.online, &machine.cpu_times);
         self.watch_multiplexing(&cpus);
 
@@ -76,6 +77,7 @@ impl LiveSource {
         let (placement, about) = self.look_at_memory(&tasks, mono_ns);
         let mut inputs = self.turns.inputs();
         self.placements.add_to(&mut inputs);
+        inputs.scope_ns = scope_ns;
         self.follow_wishes();
         let memory_use = self.memory_use((&tasks, &exited), mono_ns)?;
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
