@@ -62,7 +62,8 @@ pub(super) struct Queue {
     waiting: BTreeMap<Option<ProcessId>, Waiting>,
     /// Places that wait, by user.
     by_owner: HashMap<u32, usize>,
-    /// Places in files that wait, by how many processes they wait for; and those among them that have a name meanwhile.
+    /// Places in files that wait, by the number of processes in which they do; and those among them that have a name
+    /// meanwhile. Other places are those of one process.
     copies: HashMap<Place, u32>,
     named: HashSet<Place>,
 }
@@ -83,7 +84,7 @@ impl Queue {
             if *count < WAITING_MAX {
                 *count += 1;
                 waiting.places.push_back(place);
-                self.copies.entry(place).and_modify(|count| *count += 1).or_insert(1);
+                self.count(place);
             } else {
                 refused.push((place, Arc::clone(&unnamed)));
             }
@@ -99,10 +100,16 @@ impl Queue {
         }
         *self.by_owner.entry(owner).or_default() += places.len();
         for place in &places {
-            self.copies.entry(*place).and_modify(|count| *count += 1).or_insert(1);
+            self.count(*place);
         }
         let waiting = self.waiting.entry(Some(process));
         waiting.or_insert_with(|| Waiting { owner, places: VecDeque::new() }).places.extend(places);
+    }
+
+    fn count(&mut self, place: Place) {
+        if matches!(place, Place::File(..)) {
+            *self.copies.entry(place).or_default() += 1;
+        }
     }
 
     pub(super) fn turn(&self, ledger: &Ledger, now: Instant) -> Turn {
@@ -139,16 +146,15 @@ impl Queue {
                 && let Some(place) = waiting.places.pop_front()
             {
                 taken += 1;
-                let left = self.copies.get_mut(&place).map_or(0, |copies| {
-                    *copies -= 1;
-                    *copies
-                });
                 if !self.named.contains(&place) {
                     batch.places.push(place);
                 }
-                if left == 0 {
-                    self.copies.remove(&place);
-                    self.named.remove(&place);
+                match self.copies.get_mut(&place) {
+                    Some(copies) if *copies > 1 => *copies -= 1,
+                    _ => {
+                        self.copies.remove(&place);
+                        self.named.remove(&place);
+                    }
                 }
             }
             if let Some(left) = self.by_owner.get_mut(&waiting.owner) {
