@@ -55,6 +55,35 @@ fn bound(places: &[&str], threads: &str) -> Result<(Value, Vec<Value>), Stop> {
     Ok((told, truths))
 }
 
+/// Checks that a run was in its place, did what its command says, and ended well. Returns its page, and its CPU seconds.
+fn in_place<'a>(
+    report: &mut Report,
+    series: &'a Value,
+    truth: &Value,
+    place: &str,
+) -> Result<(&'a Value, f64), Stop> {
+    report.equal("the place", place, series["binding"].as_str().unwrap_or_default());
+    let run = &series["runs"][0];
+    let cpu = number(run, "cpu_s")?;
+    let used = number(truth, "cpu_ns")? / 1e9;
+    let own = used - number(truth, "cpu_ns_before")? / 1e9;
+    report.cpu_seconds_between(format_args!("CPU seconds, {place}"), (own, used), cpu);
+    report.equal(format_args!("its exit code, {place}"), 0.0, number(run, "exit_code")?);
+    Ok((run, cpu))
+}
+
+/// The remote share is an estimate from where its memory is, which at first is that of the program's file.
+fn remote_share(report: &mut Report, run: &Value, is_remote: bool, place: &str) -> Result<(), Stop> {
+    let remote = number(run, "remote_pct")?;
+    report.check(
+        if is_remote { remote > 60.0 } else { remote < 40.0 },
+        format_args!("remote share, {place}"),
+        if is_remote { "above 60 %" } else { "below 40 %" },
+        remote,
+    );
+    Ok(())
+}
+
 /// A place of two threads: the nodes of its CPUs, the node of its memory if there is one, and whether they share a core.
 struct Pair {
     place: String,
@@ -86,13 +115,8 @@ fn cores(report: &mut Report, _: &Plan) -> Result<(), Stop> {
     let (told, truths) = bound(&places, "2")?;
     report.equal("runs", pairs.len(), truths.len());
     for (at, (pair, truth)) in pairs.iter().zip(&truths).enumerate() {
-        let (place, run) = (&pair.place, &told["series"][at]["runs"][0]);
-        let binding = told["series"][at]["binding"].as_str().unwrap_or_default();
-        report.equal("the place", place.clone(), binding.to_owned());
-        let cpu = number(run, "cpu_s")?;
-        let used = number(truth, "cpu_ns")? / 1e9;
-        let own = used - number(truth, "cpu_ns_before")? / 1e9;
-        report.cpu_seconds_between(format_args!("CPU seconds, {place}"), (own, used), cpu);
+        let place = &pair.place;
+        let (run, cpu) = in_place(report, &told["series"][at], truth, place)?;
         let on = |by: &str, part: &str| run[by][part].as_f64().unwrap_or(0.0) / cpu;
         for node in ["0", "1"] {
             let (least, most) = match (pair.nodes.contains(&node), pair.nodes.len()) {
@@ -115,14 +139,7 @@ fn cores(report: &mut Report, _: &Plan) -> Result<(), Stop> {
             let there = truth["pages_by_node"][memory].as_f64().unwrap_or(0.0);
             let what = format_args!("pages on node {memory} by move_pages, {place}");
             report.close(what, number(truth, "pages")?, there, 0.01);
-            let is_remote = !pair.nodes.contains(&memory);
-            let remote = number(run, "remote_pct")?;
-            report.check(
-                if is_remote { remote > 60.0 } else { remote < 40.0 },
-                format_args!("remote share, {place}"),
-                if is_remote { "above 60 %" } else { "below 40 %" },
-                remote,
-            );
+            remote_share(report, run, !pair.nodes.contains(&memory), place)?;
         }
         if let Some(is_one_core) = pair.is_one_core {
             let share = number(run, "smt_shared_s")? / cpu;
@@ -134,7 +151,6 @@ fn cores(report: &mut Report, _: &Plan) -> Result<(), Stop> {
                 share,
             );
         }
-        report.equal(format_args!("its exit code, {place}"), 0.0, number(run, "exit_code")?);
     }
     Ok(())
 }
@@ -143,17 +159,7 @@ fn run(report: &mut Report, _: &Plan) -> Result<(), Stop> {
     let (told, truths) = bound(&PLACES.map(|(place, ..)| place), "1")?;
     report.equal("runs", PLACES.len(), truths.len());
     for (at, ((place, cpus, memory), truth)) in PLACES.iter().zip(&truths).enumerate() {
-        let series = &told["series"][at];
-        report.equal(
-            "the place",
-            (*place).to_owned(),
-            series["binding"].as_str().unwrap_or_default().to_owned(),
-        );
-        let run = &series["runs"][0];
-        let cpu = number(run, "cpu_s")?;
-        let used = number(truth, "cpu_ns")? / 1e9;
-        let own = used - number(truth, "cpu_ns_before")? / 1e9;
-        report.cpu_seconds_between(format_args!("CPU seconds, {place}"), (own, used), cpu);
+        let (run, cpu) = in_place(report, &told["series"][at], truth, place)?;
         let on_node = run["cpu_s_by_node"][*cpus].as_f64().unwrap_or(0.0);
         report.close(format_args!("share of its CPU time on node {cpus}, {place}"), 1.0, on_node / cpu, 0.01);
         let pages = number(truth, "pages")?;
@@ -177,15 +183,7 @@ fn run(report: &mut Report, _: &Plan) -> Result<(), Stop> {
             format_args!("{least} to {most}"),
             crossed,
         );
-        // An estimate from where its memory is, which at first is that of the program's file.
-        let remote = number(run, "remote_pct")?;
-        report.check(
-            if is_remote { remote > 60.0 } else { remote < 40.0 },
-            format_args!("remote share, {place}"),
-            if is_remote { "above 60 %" } else { "below 40 %" },
-            remote,
-        );
-        report.equal(format_args!("its exit code, {place}"), 0.0, number(run, "exit_code")?);
+        remote_share(report, run, is_remote, place)?;
     }
     Ok(())
 }
