@@ -354,7 +354,7 @@ pub fn running_pct(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     let share = |slot: &Slot| {
         if slot.enabled_ns > 0 { slot.running_ns as f64 * 100.0 / slot.enabled_ns as f64 } else { 100.0 }
     };
-    // Of those with turns, of the ones that are open.
+    // Events that wait for their turn do not count.
     let waits = |slot: &Slot| !snapshot.host.event_turns.is_empty() && was_lost(slot, snapshot);
     Ok(used.iter().filter(|slot| !waits(slot)).map(share).fold(100.0, f64::min))
 }

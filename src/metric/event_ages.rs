@@ -37,7 +37,7 @@ impl EventAges {
 /// Values are kept for so long after their turn.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// Values of the last turns, by row and metric. A `K` names a row as no other one has it.
+/// Values of the last turns, by row and metric. Each row has its own `K`.
 #[derive(Debug)]
 pub struct Held<K>(HashMap<(K, &'static str), (Value, u64)>);
 

@@ -30,7 +30,7 @@ impl SharedObject {
 pub struct ObjectNodes {
     /// CLOCK_MONOTONIC when they were drawn.
     pub read_ns: u64,
-    /// Pages asked for; those that are not in `by_node` are holes or in swap.
+    /// Pages asked for. Pages missing in `by_node` are holes or in swap.
     pub asked: u32,
     /// Pages in memory by node id.
     pub by_node: Vec<u32>,

@@ -64,7 +64,7 @@ pub struct Choice {
     pub tables: Vec<TableInUse>,
     /// More than fits at once was asked for by name: counts have to be scaled.
     pub takes_turns: bool,
-    /// Groups of `events` of which each fits the counters, in the order of their turns ([`Chooser::choose_in_turns`]).
+    /// Groups of `events` in the order of their turns. Each fits the counters ([`Chooser::choose_in_turns`]).
     pub turns: Vec<Vec<Event>>,
     /// Names of events that were asked for by name, in the order in which they were typed; refused ones are among them.
     pub asked: Vec<String>,

@@ -25,11 +25,11 @@ const DRAWN_OLD_NS: u64 = 90_000_000_000;
 /// A large object that processes of a group share, with the nodes of its pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupObject {
-    /// The object; its pages are those that `is_drawn` names.
+    /// The object. `is_drawn` says where its pages are from.
     pub facts: SharedObject,
     /// All shares of nodes together are this near the truth in 95 of 100 cases, in hundredths of a percentage point.
     pub error_hundredths: u32,
-    /// The pages were drawn from the page cache; else they are those that one of the processes has in its page tables.
+    /// The pages were drawn from the page cache. Otherwise they are from the page tables of one process.
     pub is_drawn: bool,
 }
 

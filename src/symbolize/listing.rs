@@ -62,7 +62,7 @@ pub fn perf_map_room(file: &File) -> usize {
     file.metadata().map_or(0, |meta| meta.len().min(PERF_MAP_MAX) as usize) + (256 << 10)
 }
 
-/// The functions of a perf map, in so many bytes: lines of start, size and name (Documentation/jit-interface.txt of perf).
+/// The functions of a perf map, in `room` bytes: lines of start, size and name (Documentation/jit-interface.txt of perf).
 pub fn perf_map(file: &File, room: usize) -> Table {
     let mut table = Table::with_room(room);
     lines(file, PERF_MAP_MAX, |line| {

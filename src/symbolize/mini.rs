@@ -34,7 +34,7 @@ pub(super) fn room(file: &File) -> usize {
     section(file).map_or(0, |(_, most)| 2 * most)
 }
 
-/// Functions in the packed symbols of `file`, by address, in so many bytes. They do not repeat the dynamic symbols.
+/// Functions in the packed symbols of `file`, by address, in `room` bytes. They do not repeat the dynamic symbols.
 pub(super) fn functions(file: &File, room: usize) -> Table {
     unpacked(file)
         .map_or_else(Table::default, |bytes| functions_of(&bytes, room.saturating_sub(bytes.capacity())))

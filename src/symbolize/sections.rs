@@ -145,7 +145,7 @@ pub fn room(file: &File, which: Symbols) -> usize {
     (count.min(SYMBOLS_MAX) as usize + 1024) * size_of::<Symbol>() * 5 / 4
 }
 
-/// The functions of `file` by address, in so many bytes. Their names are offsets for [`name_at`].
+/// The functions of `file` by address, in `room` bytes. Their names are offsets for [`name_at`].
 pub fn functions(file: &File, which: Symbols, room: usize) -> Table {
     let mut table = Table::with_room(room);
     let Some((section, names)) = symbols(file, which.section()) else { return table };
@@ -155,7 +155,7 @@ pub fn functions(file: &File, which: Symbols, room: usize) -> Table {
     table
 }
 
-/// The functions of an ELF file in memory, with their names, in so many bytes.
+/// The functions of an ELF file in memory, with their names, in `room` bytes.
 pub(super) fn functions_of(file: &[u8], room: usize) -> Table {
     let mut table = Table::with_room(room);
     let Some((section, Some(names))) = symbols(file, SHT_SYMTAB) else { return table };

@@ -41,7 +41,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// A table that may take so many bytes.
+    /// A table of `most` bytes at most.
     pub fn with_room(most: usize) -> Table {
         Table { most, is_cut: false, symbols: Vec::new(), names: Vec::new(), names_at: None }
     }
@@ -242,9 +242,6 @@ mod tests {
         for key in 0..6 {
             // 12 MiB of symbols, which take 8, and all that one may have.
             let wanted = if key % 2 == 0 { 8 << 20 } else { usize::MAX };
-            let others = |tables: &Tables<i32>| -> usize {
-                tables.tables.values().map(|(table, _)| table.bytes()).sum()
-            };
             let table = tables.get(
                 key,
                 || wanted,
@@ -260,7 +257,7 @@ mod tests {
             );
             let room = wanted.min(TABLE_BYTES_MAX);
             assert!(table.bytes() <= room && table.bytes() > room * 9 / 10 && table.is_cut());
-            let all = others(&tables);
+            let all: usize = tables.tables.values().map(|(table, _)| table.bytes()).sum();
             assert!(all <= BYTES_MAX, "{all} bytes");
         }
         assert!(tables.tables.contains_key(&5) && !tables.tables.contains_key(&0));

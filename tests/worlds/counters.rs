@@ -203,18 +203,27 @@ fn miss_ratios_are_those_of_the_two_events() {
     }
 }
 
+const S: u64 = 1_000_000_000;
+
+fn timed(count: u64, enabled_ns: u64, running_ns: u64) -> Slot {
+    Slot { count, enabled_ns, running_ns }
+}
+
+/// A process on a machine where these two events are open in turns, with the first of them open.
+fn in_turns(events: [&str; 2]) -> Bench {
+    let mut bench = named(&events.map(|event| (event, 0)));
+    bench.host.event_turns = vec![vec![0], vec![1]];
+    bench.after = vec![timed(8_000, S, S), timed(0, S, 0)];
+    bench
+}
+
 #[test]
 fn an_event_without_its_turn_has_a_reason_and_in_text_the_value_of_its_last_turn() {
-    const S: u64 = 1_000_000_000;
-    let slot = |count, enabled_ns, running_ns| Slot { count, enabled_ns, running_ns };
-    let mut first = named(&[("LLC-loads", 0), ("dTLB-loads", 0)]);
-    first.host.event_turns = vec![vec![0], vec![1]];
-    first.after = vec![slot(8_000, S, S), slot(0, S, 0)];
-    let mut second = named(&[("LLC-loads", 0), ("dTLB-loads", 0)]);
-    second.host.event_turns = vec![vec![0], vec![1]];
+    let first = in_turns(["LLC-loads", "dTLB-loads"]);
+    let mut second = in_turns(["LLC-loads", "dTLB-loads"]);
     second.before = first.after.clone();
     // The turns changed while rows were read.
-    second.after = vec![slot(8_001, 2 * S, S + S / 1000), slot(500, 2 * S, S)];
+    second.after = vec![timed(8_001, 2 * S, S + S / 1000), timed(500, 2 * S, S)];
     let [one, mut other] = [first.snapshot(), second.snapshot()];
     other.mono_ns += 5 * S;
     let columns = ["LLC-loads", "dTLB-loads"].map(|name| events::column(name).unwrap());
@@ -246,13 +255,9 @@ fn an_event_without_its_turn_has_a_reason_and_in_text_the_value_of_its_last_turn
 
 #[test]
 fn a_row_on_the_screen_keeps_the_value_of_the_last_turn_with_its_age() {
-    const S: u64 = 1_000_000_000;
-    let slot = |count, enabled_ns, running_ns| Slot { count, enabled_ns, running_ns };
-    let mut bench = named(&[("LLC-loads", 0), ("dTLB-loads", 0)]);
-    bench.host.event_turns = vec![vec![0], vec![1]];
-    bench.after = vec![slot(8_000, S, S), slot(0, S, 0)];
+    let mut bench = in_turns(["LLC-loads", "dTLB-loads"]);
     let [begin, first] = bench.samples();
-    bench.after = vec![slot(8_000, 2 * S, S), slot(500, 2 * S, S)];
+    bench.after = vec![timed(8_000, 2 * S, S), timed(500, 2 * S, S)];
     let [_, mut second] = bench.samples();
     second.mono_ns += S;
     second.wall_ns += S as i64;

@@ -119,7 +119,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// Draws [`PAGES`] from `ranges`, or takes all where these have no more.
+    /// Draws [`PAGES`] from `ranges`. Smaller ranges are taken whole.
     pub fn new(ranges: &Ranges, random: &mut Random) -> Round {
         if ranges.pages() <= PAGES as u64 {
             Round::of_all(ranges)

@@ -17,7 +17,7 @@ pub const WANTED_MAX: usize = 8;
 const REST_NS: u64 = 30_000_000_000;
 /// Turns without an answer after which an object rests, too.
 const TRIES_MAX: u32 = 3;
-/// Size of an object from which on its size is no size, bytes.
+/// Larger sizes of an object are no sizes, bytes.
 const BYTES_MAX: u64 = 1 << 52;
 
 /// Pages of an object whose nodes are asked for.
@@ -39,8 +39,13 @@ struct Asked {
 }
 
 impl Asked {
+    /// Whether the question is repeated at once.
+    fn has_no_answer(&self) -> bool {
+        (1..TRIES_MAX).contains(&self.tries)
+    }
+
     fn is_due(&self, now_ns: u64) -> bool {
-        (1..TRIES_MAX).contains(&self.tries) || now_ns.saturating_sub(self.at_ns) >= REST_NS
+        self.has_no_answer() || now_ns.saturating_sub(self.at_ns) >= REST_NS
     }
 }
 
@@ -68,8 +73,7 @@ impl Draws {
 
     /// Whether a process is to be looked at for the sake of this object alone.
     pub fn is_urgent(&self, object: &SharedObject) -> bool {
-        let was_not_answered = |asked: &Asked| (1..TRIES_MAX).contains(&asked.tries);
-        !self.is_off && has_size(object) && self.asked.get(&object.id()).is_none_or(was_not_answered)
+        !self.is_off && has_size(object) && self.asked.get(&object.id()).is_none_or(Asked::has_no_answer)
     }
 
     /// Chooses among the objects of the processes that are looked at in a turn, and draws pages of each.
@@ -105,7 +109,7 @@ impl Draws {
         &self.wanted
     }
 
-    /// Takes the answers to these questions, of which some may have none; `None` where the kernel does not tell nodes.
+    /// Takes the answers to these questions. An object without an answer has `None`; all are `None` where the kernel tells no nodes.
     pub fn end(&mut self, drawn: Option<Vec<Option<Vec<Drawn>>>>, now_ns: u64) {
         let wanted = std::mem::take(&mut self.wanted);
         let Some(drawn) = drawn else {
