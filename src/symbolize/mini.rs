@@ -71,7 +71,7 @@ impl Read for Part<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::io::Write;
 
     use super::*;
 
@@ -97,11 +97,9 @@ mod tests {
             header[32..40].copy_from_slice(&(size as u64).to_ne_bytes());
             bytes.extend(header);
         }
-        let path =
-            std::env::temp_dir().join(format!("numatop-ng-mini-{}-{}", std::process::id(), packed.len()));
-        fs::write(&path, bytes).unwrap();
-        let file = File::open(&path).unwrap();
-        fs::remove_file(&path).unwrap();
+        let file = rustix::fs::memfd_create("mini", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = File::from(file);
+        file.write_all(&bytes).unwrap();
         let table = functions(&file, room(&file));
         let name = |name| String::from_utf8_lossy(table.name(name).unwrap()).into_owned();
         table.symbols().iter().map(|symbol| name(symbol.name)).collect()
