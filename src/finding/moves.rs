@@ -116,6 +116,13 @@ pub fn witness<'a>(view: &View<'a>, of: &Of<'a>) -> Option<(Subject, &'a Task)> 
     Some((process(&task.raw), task))
 }
 
+/// Says that the shared memory of a group is that of further processes, too.
+pub fn other_users(of: &Of<'_>) -> Option<String> {
+    let Of::Group(_, group) = of else { return None };
+    let words = "Others map it, too: processes that were not looked at, which may need it where it is.";
+    group.has_unknown_users.then(|| words.to_owned())
+}
+
 /// Words for the next start, so that it does not come to this again.
 pub fn next_start(to: &[NodeId]) -> Command {
     let words = format!("numactl --cpunodebind={} {}", super::command::node_list(to), env::preferred(to));

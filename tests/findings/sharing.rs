@@ -290,6 +290,17 @@ mod groups {
     }
 
     #[test]
+    fn other_processes_that_map_it_are_the_reason_of_an_info() {
+        let mut world = sharing(24, 96, 900..904);
+        for pages in world.iter_mut().filter_map(|actor| actor.by_policy.as_mut()) {
+            pages.objects[0].mappings = Some(50);
+        }
+        let finding = one(world_of(world), ID).unwrap();
+        assert_eq!(finding.severity, Severity::Info);
+        assert!(finding.told.or_else[0].starts_with("Others map it, too"), "{:?}", finding.told.or_else);
+    }
+
+    #[test]
     fn a_process_alone_in_its_group_is_a_process() {
         // Three mappings, all its own.
         let mut alone = sharing(24, 96, 900..901);
@@ -417,5 +428,9 @@ mod groups {
             lines[0].starts_with("systemctl set-property --runtime mysql.service AllowedCPUs="),
             "{lines:?}"
         );
+        // A group has no row in which to look.
+        let watched: Vec<&Subject> =
+            finding.told.check.iter().chain(&finding.told.stop).map(|check| &check.of).collect();
+        assert_eq!(watched, [&Subject::Process(900, 900_000_000); 2]);
     }
 }

@@ -148,6 +148,10 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }))
 }
 
+/// Other readings of its numbers.
+const AWAY: &str = "Nothing uses that memory, or the scheduler took it here because its node was full: then cpu_pct of that node is \
+                    85 or more.";
+
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (to, from, share) = (&seen.plan.to, &seen.plan.from, &seen.evidence[0]);
@@ -173,17 +177,9 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         gain: gain_beside(view, of, &placed, to, elsewhere.map_or(0.0, |elsewhere| elsewhere.stays())),
         commands,
         undo,
-        check: super::remote_falls(
-            watched,
-            Some(remote),
-            (seen.plan.number + 2.0 * placed.error).max(5.0),
-        ),
+        check: super::remote_falls(watched, Some(remote), (seen.plan.number + 2.0 * placed.error).max(5.0)),
         stop: super::watermark_stop(view, &Subject::Node(to[0])),
         risk: RISK_OF_MOVE.into(),
-        or_else: vec![
-            "Nothing uses that memory, or the scheduler took it here because its node was full: then cpu_pct of that node is \
-             85 or more."
-                .to_owned(),
-        ],
+        or_else: moves::other_users(of).into_iter().chain([AWAY.to_owned()]).collect(),
     }
 }

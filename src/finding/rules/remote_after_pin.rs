@@ -253,6 +253,9 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         ),
         stop: super::watermark_stop(view, &node),
         risk: RISK_OF_MOVE.into(),
-        or_else: vec![format!("Nothing uses that memory: {hint}")],
+        or_else: moves::other_users(of)
+            .into_iter()
+            .chain([format!("Nothing uses that memory: {hint}")])
+            .collect(),
     }
 }

@@ -204,8 +204,16 @@ pub(super) fn told(
         _ => ["its", "it runs", "it needs"],
     };
     let rest = 100.0 * (1.0 - 1.0 / to.len().max(1) as f64);
-    let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
-    let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
+    // A group has no row: its busiest process is watched.
+    let (watched, row) = match moves::witness(view, of) {
+        Some((process, task)) => (process, Of::Process(task)),
+        None => (of.subject(), *of),
+    };
+    let is_process = matches!(row, Of::Process(_));
+    let from = view.number(&REMOTE_PCT, &row).ok().filter(|_| is_process).unwrap_or(remote);
+    let wait = view.number(&RUNQ_WAIT_PCT, &row).unwrap_or(0.0);
+    let check =
+        |metric, from, to, below| Check { metric, of: watched.clone(), from, to, below, within_s: 60.0 };
     Told {
         sentence: sentence(format!(
             "{} on {:.0} nodes, and {} % of {whose} memory is on others than {they} on; {need} {} CPUs and {}: {} would do.",
@@ -219,12 +227,12 @@ pub(super) fn told(
         gain: gain_on_fewer(view, of, placed, to),
         commands,
         undo: env::at_once(undo),
-        check: vec![check(subject.remote, remote, (rest + 2.0 * placed.error).max(5.0), true)],
-        stop: vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(of) * 10.0, false)],
+        check: vec![check(subject.remote, from, (rest + 2.0 * placed.error).max(5.0), true)],
+        stop: vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(&row) * 10.0, false)],
         risk: format!(
             "Fewer memory controllers and caches serve it: near their limit it gets slower. {RISK_OF_MOVE}"
         ),
-        or_else: vec![subject.or_else.to_owned()],
+        or_else: moves::other_users(of).into_iter().chain([subject.or_else.to_owned()]).collect(),
     }
 }
 
