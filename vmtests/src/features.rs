@@ -30,6 +30,8 @@ const FEATURES: &[(&str, &[&str])] = &[
             "findings_healthy",
             "findings_other_node",
             "findings_segment",
+            "findings_segment_quiet",
+            "findings_one_node",
             "findings_apart",
             "findings_siblings",
             "findings_few_cpus",

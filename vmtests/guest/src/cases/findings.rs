@@ -11,6 +11,7 @@ mod hugetlb;
 mod interleaved;
 mod interrupts;
 mod lopsided;
+mod one_node;
 mod other_node;
 mod pinned;
 mod quota;
@@ -44,11 +45,12 @@ pub use self::hugetlb::CASE as HUGETLB;
 pub use self::interleaved::CASE as INTERLEAVED;
 pub use self::interrupts::CASE as INTERRUPTS;
 pub use self::lopsided::CASE as LOPSIDED;
+pub use self::one_node::CASE as ONE_NODE;
 pub use self::other_node::CASE as OTHER_NODE;
 pub use self::pinned::CASE as PINNED;
 pub use self::quota::CASE as QUOTA;
 pub use self::reclaim::CASE as RECLAIM;
-pub use self::segment::CASE as SEGMENT;
+pub use self::segment::{CASE as SEGMENT, QUIET as SEGMENT_QUIET};
 pub use self::shared::CASE as SHARED;
 pub use self::short::{SHORT, SWAPS};
 pub use self::siblings::CASE as SIBLINGS;
@@ -231,6 +233,22 @@ fn execute(report: &mut Report, commands: &Value, when: &[&str]) -> usize {
         report.equal(format_args!("executing {line:?}"), "done".to_owned(), done);
     }
     lines.len()
+}
+
+/// Executes the commands for now without a capability.
+///
+/// # Errors
+/// The kernel does not take the capability away.
+fn execute_without(report: &mut Report, commands: &Value, capability: &str) -> Result<(), Stop> {
+    let done: Result<(), String> = std::thread::scope(|scope| {
+        let typed = scope.spawn(|| {
+            shell::give_up(capability)?;
+            execute(report, commands, &["now"]);
+            Ok(())
+        });
+        typed.join().map_err(|_| "a thread without capabilities panicked".to_owned())?
+    });
+    Ok(done?)
 }
 
 /// Executes what undoes a finding, as printed.

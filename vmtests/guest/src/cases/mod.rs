@@ -94,6 +94,8 @@ const CASES: &[Case] = &[
     findings::HEALTHY,
     findings::OTHER_NODE,
     findings::SEGMENT,
+    findings::SEGMENT_QUIET,
+    findings::ONE_NODE,
     findings::APART,
     findings::SIBLINGS,
     findings::QUOTA,

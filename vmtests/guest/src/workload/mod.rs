@@ -65,7 +65,10 @@ pub const NAMES: &[(&str, &str)] = &[
         "CPU PER_CENT MIB NODE MIB NODE: a thread on the CPU makes so many per cent of its loads from the first memory, and all \
          others from the second",
     ),
-    ("segment", "MIB NODE CHILDREN: processes that share so much memory, which is on the node"),
+    (
+        "segment",
+        "MIB NODE CHILDREN default|interleave: processes that share so much memory, which is on the node; its policy",
+    ),
     ("waits", "MIB: a process with so much memory that waits for a child in an uninterruptible sleep"),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
     (
@@ -109,8 +112,10 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
                 part(one, of_one).and_then(|one| Ok([one, part(other, of_other)?]));
             loads::run(cpu as u32, parts?, number(pct)?)
         }),
-        ("segment", [mib, node, children]) => {
-            number(mib).and_then(|mib| segment::run(mib, number(node)? as u32, number(children)?))
+        ("segment", [mib, node, children, policy @ ("default" | "interleave")]) => {
+            number(mib).and_then(|mib| {
+                segment::run(mib, number(node)? as u32, number(children)?, *policy == "interleave")
+            })
         }
         ("waits", [mib]) => number(mib).and_then(waits::run),
         ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),

@@ -9,9 +9,9 @@ use super::{wait_for_end, wait_for_go};
 use crate::{affinity, sysfs};
 
 /// So many MiB of shared memory, touched on the node by the first process, and `children` that come from it. All of them read all
-/// of the segment again and again, and rest for most of the time: processes that wait for no CPU stay where they are. They may run
-/// everywhere.
-pub fn run(mib: u64, node: u32, children: u64) -> Result<Value, String> {
+/// of the segment again and again, the last child a quarter of it. They rest for most of the time: processes that wait for no CPU
+/// stay where they are. They may run everywhere. `is_meant`: a process interleaves the segment over nodes 0 and 1, and ends.
+pub fn run(mib: u64, node: u32, children: u64, is_meant: bool) -> Result<Value, String> {
     let len = (mib as usize) << 20;
     // SAFETY: a new mapping, nobody else's; it lives as long as the processes.
     let start = unsafe {
@@ -27,15 +27,18 @@ pub fn run(mib: u64, node: u32, children: u64) -> Result<Value, String> {
     let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>(), len / 8) };
     words.iter().step_by(512).for_each(|word| word.store(1, Relaxed));
     pin(&sysfs::online_cpus()?)?;
+    if is_meant {
+        interleave(start, len)?;
+    }
     let mut pids = vec![std::process::id() as i32];
-    for _ in 0..children {
+    for child in 1..=children {
         // SAFETY: the process has one thread.
         match unsafe { libc::fork() } {
             -1 => return Err(format!("forking: {}", std::io::Error::last_os_error())),
             0 => {
                 // SAFETY: asks for a signal at the end of the parent.
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-                read(words);
+                read(if child == children { &words[..words.len() / 4] } else { words });
             }
             child => pids.push(child),
         }
@@ -51,6 +54,25 @@ pub fn run(mib: u64, node: u32, children: u64) -> Result<Value, String> {
         }
     }
     Ok(json!({ "bytes": len }))
+}
+
+/// Gives the mapping a policy over nodes 0 and 1, by a process that ends. Pages stay where they are.
+fn interleave(start: *mut libc::c_void, len: usize) -> Result<(), String> {
+    const MPOL_INTERLEAVE: libc::c_int = 3;
+    let nodes = 0b11u64;
+    // SAFETY: the process has one thread; the child makes two system calls on a mapping and a number that live.
+    let status = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let failed =
+                libc::syscall(libc::SYS_mbind, start, len, MPOL_INTERLEAVE, &raw const nodes, 64, 0) != 0;
+            libc::_exit(i32::from(failed));
+        }
+        let mut status = -1;
+        libc::waitpid(child, &raw mut status, 0);
+        status
+    };
+    if status == 0 { Ok(()) } else { Err(format!("a process that interleaves the segment: status {status}")) }
 }
 
 /// Reads a word of each page for a fifth of the time, for ever.

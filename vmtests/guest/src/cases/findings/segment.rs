@@ -1,4 +1,4 @@
-//! Four processes that share a segment on node 0 run everywhere: one finding about all of them, and none about one.
+//! Processes that share a segment on node 0 and run on node 1, as the backends of a database do: one finding about all of them.
 
 use std::time::Duration;
 
@@ -7,56 +7,124 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
 use super::other_node::Stays;
-use super::watch::{Watch, findings};
-use super::{LIVES, SLACK, two_nodes};
+use super::watch::{Watch, findings, holds};
+use super::{LIVES, Loop, SLACK, execute_without, memory_is_on, two_nodes, undo};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::work::Work;
 
 pub const CASE: Case = Case {
     name: "findings_segment",
-    about: "four processes share memory on node 0 and run on both nodes: one finding comes for all of them, and none for one",
+    about: "four processes share memory on node 0 and run on node 1: one finding about all of them comes, its line moves nothing \
+            without CAP_SYS_NICE and all of it as root, the finding ends, and the way back restores it",
     run,
 };
 
-/// The time that the rule's condition must hold.
-const HELD: Duration = Duration::from_secs(30);
-const RULES: [&str; 2] = ["spread-over-nodes", "memory-on-other-node"];
+pub const QUIET: Case = Case {
+    name: "findings_segment_quiet",
+    about: "three of ten processes of a segment in the scope are an info that names the others; a segment that a process interleaved \
+            and left is quiet",
+    run: run_quiet,
+};
 
-fn is_of(finding: &Value, kind: &str) -> bool {
-    RULES.iter().any(|id| finding["id"] == *id) && finding["subject"]["kind"] == kind
+const ID: &str = "memory-on-other-node";
+/// The time that the rule's condition must hold.
+const HELD: Duration = Duration::from_secs(60);
+const MIB: u64 = 96;
+
+/// Processes that share a segment, each sent back to node 1 whenever it left.
+struct Members {
+    work: Work,
+    pids: Vec<i32>,
+    stays: Vec<Stays>,
+}
+
+impl Members {
+    fn start(plan: &Plan, children: &str, policy: &str) -> Result<Members, Stop> {
+        let work = Work::start_now("segment", &[&MIB.to_string(), "0", children, policy])?;
+        let pids: Vec<i32> =
+            serde_json::from_value(work.facts["pids"].clone()).map_err(|error| error.to_string())?;
+        let stay = |pid: &i32| Stays::on_node(1, *pid, all_cpus(plan));
+        let stays = pids.iter().map(stay).collect::<Result<_, _>>()?;
+        Ok(Members { work, pids, stays })
+    }
+
+    fn stop(self) -> Result<(), Stop> {
+        self.stays.into_iter().try_for_each(Stays::stop)?;
+        self.work.stop()?;
+        Ok(())
+    }
 }
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     two_nodes(plan)?;
     let _balancing = Balancing::off()?;
     let mut watch = Watch::start()?;
-    let work = Work::start_now("segment", &["96", "0", "3"])?;
-    // Sent back whenever they leave node 1: they do move, which is what the rule wants to see.
-    let pids: Vec<i32> =
-        serde_json::from_value(work.facts["pids"].clone()).map_err(|error| error.to_string())?;
-    let stay = |pid: &i32| Stays::on_node(1, *pid, all_cpus(plan));
-    let stays = pids.iter().map(stay).collect::<Result<Vec<_>, _>>()?;
-    let has_one = |interval: &Value| findings(interval).any(|finding| is_of(finding, "group"));
-    let interval = watch.until(LIVES + 3 * HELD + SLACK, has_one)?;
-    let Some(interval) = interval else {
-        return Err(Stop::fail(format!("no finding about the group; {}", watch.why_not(RULES[0]))));
-    };
-    let finding = findings(&interval).find(|finding| is_of(finding, "group")).cloned().unwrap_or_default();
-    report.say(finding["sentence"].as_str().unwrap_or_default());
-    report.equal("severity", "warning", finding["severity"].as_str().unwrap_or_default());
-    report.equal("processes", 4, finding["subject"]["processes"].as_u64().unwrap_or(0));
-    let members = finding["subject"]["members"].as_array().into_iter().flatten();
-    let known = members.filter(|member| pids.iter().any(|pid| member["pid"] == *pid)).count();
-    report.equal("members that are processes of the segment", pids.len(), known);
-    let bytes = finding["subject"]["objects"][0]["resident_bytes"].as_u64().unwrap_or(0);
-    report.equal("bytes of the segment in memory", 96 << 20, bytes);
-    let alone = watch.seen().iter().filter(|other| is_of(other, "process")).count();
+    let members = Members::start(plan, "3", "default")?;
+    let group = Loop { held: HELD, beside: &["spread-over-nodes"], ..Loop::of(ID) };
+    let finding = group.comes(report, &mut watch, LIVES + 3 * HELD + SLACK)?;
+    let subject = &finding["subject"];
+    report.equal("kind of its subject", "group", subject["kind"].as_str().unwrap_or_default());
+    report.equal("processes", 4, subject["processes"].as_u64().unwrap_or(0));
+    let named = subject["members"].as_array().into_iter().flatten();
+    let known = named.filter(|member| members.pids.iter().any(|pid| member["pid"] == *pid)).count();
+    report.equal("members that are processes of the segment", members.pids.len(), known);
+    let object = &subject["objects"][0];
+    report.say(object);
+    report.equal("bytes of the segment in memory", MIB << 20, object["resident_bytes"].as_u64().unwrap_or(0));
+    let from = object["nodes_from"].as_str().unwrap_or_default();
+    report.equal("nodes of the segment are those of", "page_cache", from);
+    report.equal("percent of the segment on node 0", 100.0, object["node_pct"][0].as_f64().unwrap_or(0.0));
+
+    let lines = finding["commands"].as_array().into_iter().flatten().filter(|line| line["when"] == "now");
+    report.equal("lines that move memory", 1, lines.count());
+    execute_without(report, &finding["commands"], "CAP_SYS_NICE")?;
+    watch.follow(HELD)?;
+    let check = &finding["check"][0];
+    let open = holds(watch.last(), check) == Some(false);
+    report.equal("the check stays open without CAP_SYS_NICE", true, open);
+    let first = members.pids[0];
+    memory_is_on(0, report, first, "after the command without CAP_SYS_NICE")?;
+
+    let finding = group.close(report, &mut watch, SLACK)?;
+    memory_is_on(1, report, first, "after the command")?;
+    undo(report, &finding)?;
+    memory_is_on(0, report, first, "after the way back")?;
+    let alone = watch.seen().iter().filter(|other| other["id"] == ID && is_of_one(other)).count();
     report.equal("findings about one of them", 0, alone);
-    for stays in stays {
-        stays.stop()?;
-    }
+    members.stop()?;
     watch.stop()?;
-    work.stop()?;
     Ok(())
+}
+
+fn is_of_one(finding: &Value) -> bool {
+    finding["subject"]["kind"] == "process"
+}
+
+fn run_quiet(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    two_nodes(plan)?;
+    let _balancing = Balancing::off()?;
+    let members = Members::start(plan, "9", "default")?;
+    let scope: Vec<String> =
+        members.pids[..3].iter().flat_map(|pid| ["-p".into(), pid.to_string()]).collect();
+    let mut watch = Watch::of(&scope.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let group = Loop { held: HELD, severity: "info", ..Loop::of(ID) };
+    let finding = group.comes(report, &mut watch, LIVES + 3 * HELD + SLACK)?;
+    report.equal("processes in the scope", 3, finding["subject"]["processes"].as_u64().unwrap_or(0));
+    report.say(&finding["subject"]["objects"]);
+    let why = finding["else"][0].as_str().unwrap_or_default();
+    report.check(why.starts_with("Others map it, too"), "why it is an info", "the others", why);
+    watch.stop()?;
+    members.stop()?;
+
+    let members = Members::start(plan, "3", "interleave")?;
+    let mut watch = Watch::start()?;
+    watch.follow(LIVES + 2 * HELD)?;
+    let row = watch.process(members.pids[0]);
+    report.say(format_args!("it ran by node {}, remote {}", row["run_pct_by_node"], row["remote_pct"]));
+    memory_is_on(0, report, members.pids[0], "with a policy that interleaves it")?;
+    let found: Vec<_> = findings(watch.last()).filter(|finding| finding["id"] == ID).collect();
+    report.equal("findings about a segment that is interleaved", 0, found.len());
+    watch.stop()?;
+    members.stop()
 }

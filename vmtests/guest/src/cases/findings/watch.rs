@@ -19,9 +19,16 @@ impl Watch {
         Watch::every("1")
     }
 
+    /// With these further arguments.
+    pub fn of(arguments: &[&str]) -> Result<Watch, Stop> {
+        let batch = Batch::start(&[&["-d", "1"], arguments].concat())?;
+        Ok(Watch { batch, last: Value::Null, seen: Vec::new() })
+    }
+
     /// With intervals of so many seconds: what is emulated is slow, and longer ones take less of its time.
     pub fn every(seconds: &str) -> Result<Watch, Stop> {
-        Ok(Watch { batch: Batch::start(&["-d", seconds])?, last: Value::Null, seen: Vec::new() })
+        let batch = Batch::start(&["-d", seconds])?;
+        Ok(Watch { batch, last: Value::Null, seen: Vec::new() })
     }
 
     /// The first interval for which this is true; `None` after `limit`.
