@@ -40,12 +40,14 @@ pub enum Watcher {
     PerfMachine(&'static str, &'static str),
     /// perf stat of the load: the kernel takes the events off and on at every switch.
     PerfTask(&'static str, &'static str),
+    /// `numatop-ng run` of the load, with a list of events.
+    Run(&'static str, &'static str),
 }
 
 /// Two counters that every machine has.
 pub const TWO: &str = "cpu-clock,page-faults";
 
-const WATCHERS: [Watcher; 11] = [
+const WATCHERS: [Watcher; 13] = [
     Watcher::Empty,
     Watcher::Ours("numatop-ng, no counters", ""),
     Watcher::Ours("numatop-ng, 2 counters", TWO),
@@ -59,8 +61,13 @@ const WATCHERS: [Watcher; 11] = [
     Watcher::Peer("cpudist"),
     Watcher::Peer("runqlat"),
     Watcher::PerfMachine("perf stat -a, 2 counters", TWO),
-    Watcher::PerfTask("perf stat of the load, 2 counters", TWO),
+    Watcher::PerfTask(PERF_STAT, TWO),
+    Watcher::Run("numatop-ng run of the load, no counters", ""),
+    Watcher::Run(RUN, TWO),
 ];
+
+const PERF_STAT: &str = "perf stat of the load, 2 counters";
+const RUN: &str = "numatop-ng run of the load, 2 counters";
 
 /// A watcher at work. It is detached when this goes away.
 enum Watching {
@@ -70,8 +77,8 @@ enum Watching {
         _skel: Box<EmptySkel<'static>>,
     },
     Program(Process),
-    /// perf, which runs the load itself, or counts without a program.
-    Perf(Option<Process>),
+    /// perf, which counts without a program, or a tool that runs the load itself.
+    Beside(Option<Process>),
 }
 
 impl Watcher {
@@ -82,19 +89,29 @@ impl Watcher {
             | Watcher::OutOfScope(name, _)
             | Watcher::Peer(name)
             | Watcher::PerfMachine(name, _)
-            | Watcher::PerfTask(name, _) => name,
+            | Watcher::PerfTask(name, _)
+            | Watcher::Run(name, _) => name,
         }
     }
 
-    /// Whether there are BPF programs to measure.
+    /// Whether there are BPF programs to measure while it only watches.
     fn has_programs(self) -> bool {
-        !matches!(self, Watcher::PerfMachine(..) | Watcher::PerfTask(..))
+        !matches!(self, Watcher::PerfMachine(..) | Watcher::PerfTask(..) | Watcher::Run(..))
     }
 
-    /// The program that runs the load.
-    fn runner(self) -> Vec<&'static str> {
+    /// The program that runs the load, with its arguments.
+    fn runner(self, plan: &Plan) -> Vec<String> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         match self {
-            Watcher::PerfTask(_, events) => vec!["perf", "stat", "-o", "/dev/null", "-e", events],
+            Watcher::PerfTask(_, events) => words(&["perf", "stat", "-o", "/dev/null", "-e", events]),
+            // The tool itself is where all watchers are: beside the load, and without its priority.
+            Watcher::Run(_, events) => {
+                let (ours, binary) = (beside().to_string(), plan.binary.to_string_lossy());
+                let load = LOAD_CPU.to_string();
+                let tool =
+                    ["chrt", "--other", "0", "taskset", "-c", &ours, &binary, "run", "--events", events];
+                words(&[&tool[..], &["--", "taskset", "-c", &load, "chrt", "--fifo", "1"]].concat())
+            }
             _ => Vec::new(),
         }
     }
@@ -118,9 +135,9 @@ impl Watcher {
                 command.args(["stat", "-a", "-e", events, "sleep", "3600"]);
                 let perf = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
                 thread::sleep(SETTLE);
-                return Ok(Watching::Perf(Some(perf)));
+                return Ok(Watching::Beside(Some(perf)));
             }
-            Watcher::PerfTask(..) => return Ok(Watching::Perf(None)),
+            Watcher::PerfTask(..) | Watcher::Run(..) => return Ok(Watching::Beside(None)),
         };
         let mut process = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
         let began = Instant::now();
@@ -146,7 +163,7 @@ impl Watching {
         match self {
             Watching::Empty { .. } => std::process::id(),
             Watching::Program(process) => process.pid(),
-            Watching::Perf(process) => process.as_ref().map_or(0, Process::pid),
+            Watching::Beside(process) => process.as_ref().map_or(0, Process::pid),
         }
     }
 }
@@ -181,7 +198,7 @@ impl Pipe {
 /// Runs the load on its CPU, ahead of whatever else the machine does: with a real-time priority, or
 /// others would take turns with it and its wall-clock time would be theirs.
 /// `runner` is the command that runs the load, if any.
-pub fn pipe(loops: u64, runner: &[&str]) -> Result<Pipe> {
+pub fn pipe(loops: u64, runner: &[String]) -> Result<Pipe> {
     pipe_on(LOAD_CPU, loops, runner)
 }
 
@@ -189,7 +206,7 @@ pub fn pipe(loops: u64, runner: &[&str]) -> Result<Pipe> {
 ///
 /// # Errors
 /// As there.
-pub fn pipe_on(cpu: usize, loops: u64, runner: &[&str]) -> Result<Pipe> {
+pub fn pipe_on(cpu: usize, loops: u64, runner: &[String]) -> Result<Pipe> {
     let before = children_cpu_time();
     let output = pinned(cpu, "chrt")
         .args(["--fifo", "1"])
@@ -308,7 +325,7 @@ fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Re
             let began = Instant::now();
             let watching = WATCHERS[at].start(plan, "1", &[])?;
             thread::sleep(PAUSE.saturating_sub(began.elapsed()));
-            let with = pipe(loops, &WATCHERS[at].runner())?;
+            let with = pipe(loops, &WATCHERS[at].runner(plan))?;
             drop(watching);
             thread::sleep(PAUSE);
             let after = pipe(loops, &[])?;
@@ -324,7 +341,8 @@ fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Re
         format!(
             "The same load, BPF statistics off, each run between two runs without a watcher; median (quartiles) of \
              {rounds} interleaved rounds. numatop-ng refreshes once a second meanwhile. Without a watcher an \
-             operation of two switches takes {:.2} µs ({:.2}–{:.2}).",
+             operation of two switches takes {:.2} µs ({:.2}–{:.2}). CPU time includes what a tool that runs the load takes \
+             itself, its start as well.",
             base.median, base.low, base.high
         ),
         &["watcher", "wall-clock ratio", "CPU time ratio", "CPU ns added per switch"],
@@ -341,6 +359,8 @@ fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Re
     let ratio = |at| spread(at, |(with, without)| with.wall / without.wall).median;
     report.at_most("wall-clock ratio, no counters", 1.06, ratio(1), 3);
     report.at_most("wall-clock ratio, 2 software counters", 1.18, ratio(2), 3);
+    let of = |name: &str| ratio(WATCHERS.iter().position(|watcher| watcher.name() == name).unwrap_or(0));
+    report.at_most("wall-clock ratio, run with 2 counters: below perf stat", of(PERF_STAT), of(RUN), 3);
     let cpu = |at| spread(at, |(with, without)| with.cpu / without.cpu).median;
     report.at_most("CPU time ratio, 2 software counters", 1.25, cpu(2), 3);
     report.at_most("CPU time ratio, load out of scope", 1.05, cpu(5), 3);

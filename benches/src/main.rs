@@ -22,6 +22,7 @@ mod numbers;
 mod pace;
 mod pages;
 mod placement;
+mod policies;
 mod process;
 mod programs;
 mod progs;

@@ -1,6 +1,9 @@
 //! Loads that have memory: much of it, in few or many mappings; or none for long.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
 use std::thread;
 
 use anyhow::{Result, ensure};
@@ -37,6 +40,33 @@ pub fn hold(gib: usize, mappings: usize) -> Result<()> {
     loop {
         thread::park();
     }
+}
+
+/// Maps a new file of `bytes` in memory, all of which is there. A seal makes the kernel hide how often it is mapped, so that it
+/// counts as shared. The mapping stays.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn shared_file(bytes: usize) -> Result<File> {
+    // SAFETY: a name that ends with NUL, and flags.
+    let fd = unsafe { libc::memfd_create(c"bench".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    ensure!(fd >= 0, "making a file in memory: {}", io::Error::last_os_error());
+    // SAFETY: a new descriptor, nobody else's.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(bytes as u64)?;
+    let part = vec![1; 1 << 20];
+    for at in (0..bytes).step_by(part.len()) {
+        file.write_all_at(&part, at as u64)?;
+    }
+    // SAFETY: takes numbers only.
+    let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
+    ensure!(sealed == 0, "F_SEAL_WRITE: {}", io::Error::last_os_error());
+    // SAFETY: a new mapping, nobody else's.
+    let at = unsafe {
+        libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
+    };
+    ensure!(at != libc::MAP_FAILED, "mapping a file in memory: {}", io::Error::last_os_error());
+    Ok(file)
 }
 
 /// Threads that map, touch and unmap without pause: each mapping is one page fault. Prints "ready".

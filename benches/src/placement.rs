@@ -12,10 +12,12 @@ use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::collect::placement::once;
 use numatop_ng::collect::proc_details::start_ns;
 use numatop_ng::collect::self_usage::page_size;
+use numatop_ng::host::clock::thread_time;
 use numatop_ng::model::process::ProcessId as Identity;
 
 use crate::Plan;
 use crate::numbers::{Spread, median};
+use crate::policies;
 use crate::process::Process;
 use crate::report::{Cell, Report, Table};
 use crate::work::{self, wait_until_ready};
@@ -30,6 +32,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("Placement: where the memory of a process is");
     sizes(plan, &mut report)?;
     victim(plan, &mut report)?;
+    policies::run(|most| if plan.quick { 3 } else { most }, &mut report)?;
     Ok(report)
 }
 
@@ -47,9 +50,9 @@ fn sizes(plan: &Plan, report: &mut Report) -> Result<()> {
         wait_until_ready(load.child())?;
         let identity = identity(load.pid())?;
         let mut random = Random(u64::from(load.pid()));
-        let sample = repeat(rounds, || sample(identity, gib << 30, &mut random))?;
+        let sample = repeat(rounds, || sample(identity, gib << 30, &mut random))?.wall;
         let numa_maps = format!("/proc/{}/numa_maps", load.pid());
-        let walk = repeat(rounds.min(7), || fs::read(&numa_maps).map(drop).map_err(Into::into))?;
+        let walk = repeat(rounds.min(7), || fs::read(&numa_maps).map(drop).map_err(Into::into))?.wall;
         let numastat = repeat(rounds.min(7), || {
             let pid = load.pid().to_string();
             let run = Command::new("numastat").args(["-p", &pid]).stdout(Stdio::null()).status();
@@ -63,22 +66,34 @@ fn sizes(plan: &Plan, report: &mut Report) -> Result<()> {
             Cell::text(mappings.max(gib * 16).to_string()),
             Cell::spread(Spread::of(&sample), 2),
             Cell::spread(Spread::of(&walk), 1),
-            numastat.map_or_else(|_| Cell::text("–"), |times| Cell::spread(Spread::of(&times), 1)),
+            numastat.map_or_else(|_| Cell::text("–"), |times| Cell::spread(Spread::of(&times.wall), 1)),
         ]);
     }
     report.tables.push(table);
     Ok(())
 }
 
-/// Milliseconds that each of so many rounds took.
-fn repeat(rounds: usize, mut what: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
+/// Times of rounds, ms: of the thread on its CPU, and by the clock.
+pub struct Times {
+    pub cpu: Vec<f64>,
+    pub wall: Vec<f64>,
+}
+
+/// The times of so many rounds.
+///
+/// # Errors
+/// Those of a round.
+pub fn repeat(rounds: usize, mut what: impl FnMut() -> Result<()>) -> Result<Times> {
     // The first one fills caches.
     what()?;
-    let time = |_| {
-        let began = Instant::now();
-        what().map(|()| began.elapsed().as_secs_f64() * 1e3)
-    };
-    (0..rounds).map(time).collect()
+    let mut times = Times { cpu: Vec::new(), wall: Vec::new() };
+    for _ in 0..rounds {
+        let (began, ran) = (Instant::now(), thread_time());
+        what()?;
+        times.cpu.push((thread_time() - ran).as_secs_f64() * 1e3);
+        times.wall.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(times)
 }
 
 fn sample(identity: Identity, rss: u64, random: &mut Random) -> Result<()> {
