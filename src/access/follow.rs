@@ -21,6 +21,7 @@ use self::values::Values;
 use super::code_x86::decode;
 use super::decode_x86::Registers;
 use super::sample::Stack;
+pub use crate::model::access::next_runs::GaveUp;
 
 /// Steps after which a program is followed no further.
 pub const STEPS_MAX: usize = 1000;
@@ -30,24 +31,6 @@ const LONGEST: usize = 15;
 
 /// Reads memory of the program: fills the bytes from the address on, or says that it cannot.
 pub type Read<'a> = dyn FnMut(u64, &mut [u8]) -> bool + 'a;
-
-/// Why a program is not followed further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GaveUp {
-    /// The way that a branch takes is not known.
-    Branch,
-    /// An instruction that repeats itself, or enters the kernel.
-    Instruction,
-    /// A return to an address that neither the sample nor a call on the way has: the stack of now may be that of another
-    /// call.
-    Return,
-    /// Code that cannot be read or decoded.
-    Code,
-    /// Too many steps.
-    Steps,
-    /// The instruction was reached, and its address is not known.
-    Address,
-}
 
 /// A program on its way.
 pub struct Follower {

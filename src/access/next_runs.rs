@@ -5,6 +5,7 @@
 use super::follow::{Follower, Read};
 use super::outcome::{Attribution, Outcome};
 use super::sample::{Decoders, Registers, UserState};
+use crate::model::access::next_runs::GaveUp;
 use crate::model::units::NodeId;
 
 /// A sample whose program was followed.
@@ -16,19 +17,22 @@ pub struct NextRun {
     pub cpu_node: Option<NodeId>,
     /// The address of the next run, and that of the run after it, as far as they are known.
     pub runs: [Option<u64>; 2],
+    /// Why that of the next run is not known; `None` also where the program could not be followed at all.
+    pub end: Option<GaveUp>,
 }
 
-/// Addresses that the instruction of a sample accesses in its next two runs. `read` reads memory of the program; code
-/// is that of the sample, as far as it goes.
+/// Addresses that the instruction of a sample accesses in its next two runs, and why it has none. `read` reads memory of the program;
+/// code is that of the sample, as far as it goes.
 pub fn next_runs(
     decoders: &Decoders,
     state: &UserState,
     attribution: Attribution,
     read: &mut Read<'_>,
-) -> [Option<u64>; 2] {
-    let Registers::X86(registers) = &state.registers else { return [None; 2] };
-    let Some(target) = decoders.target(state, attribution) else { return [None; 2] };
-    let Some(mut follower) = Follower::new(registers, state.stack.clone()) else { return [None; 2] };
+) -> ([Option<u64>; 2], Option<GaveUp>) {
+    const NOWHERE: ([Option<u64>; 2], Option<GaveUp>) = ([None; 2], None);
+    let Registers::X86(registers) = &state.registers else { return NOWHERE };
+    let Some(target) = decoders.target(state, attribution) else { return NOWHERE };
+    let Some(mut follower) = Follower::new(registers, state.stack.clone()) else { return NOWHERE };
     let start = registers.ip.wrapping_sub(state.before as u64);
     let mut read = |address: u64, bytes: &mut [u8]| {
         let from = address.wrapping_sub(start) as usize;
@@ -40,8 +44,10 @@ pub fn next_runs(
             None => read(address, bytes),
         }
     };
-    let first = follower.next_address(target, &mut read).ok();
-    [first, first.and_then(|_| follower.next_address(target, &mut read).ok())]
+    match follower.next_address(target, &mut read) {
+        Ok(first) => ([Some(first), follower.next_address(target, &mut read).ok()], None),
+        Err(why) => ([None; 2], Some(why)),
+    }
 }
 
 #[cfg(test)]
@@ -76,9 +82,9 @@ mod tests {
                 true
             })
         };
-        let runs = next_runs(&decoders, &state, Attribution::Behind, &mut read);
+        let (runs, _) = next_runs(&decoders, &state, Attribution::Behind, &mut read);
         assert_eq!(runs, [Some(0x7000), Some(0x8000)]);
-        let runs = next_runs(&decoders, &state, Attribution::Behind, &mut |_, _| false);
+        let (runs, _) = next_runs(&decoders, &state, Attribution::Behind, &mut |_, _| false);
         assert_eq!(runs, [Some(0x7000), None], "memory cannot be read");
     }
 
@@ -112,10 +118,11 @@ mod tests {
             true
         };
         let decoders = Decoders::default();
-        let runs = next_runs(&decoders, &state, Attribution::Behind, &mut read);
+        let (runs, end) = next_runs(&decoders, &state, Attribution::Behind, &mut read);
         assert_eq!(runs, [None; 2], "the stack of later may be that of another call");
+        assert_eq!(end, Some(GaveUp::Return));
         state.stack = Stack { start: STACK, bytes: Box::from(0x2000_u64.to_le_bytes()) };
-        let runs = next_runs(&decoders, &state, Attribution::Behind, &mut read);
+        let (runs, _) = next_runs(&decoders, &state, Attribution::Behind, &mut read);
         assert_eq!(runs[0], Some(0x9000));
     }
 
@@ -132,10 +139,11 @@ mod tests {
             is_variable
         };
         let decoders = Decoders::default();
-        assert_eq!(next_runs(&decoders, &state, Attribution::Behind, &mut later), [None; 2]);
+        let (runs, end) = next_runs(&decoders, &state, Attribution::Behind, &mut later);
+        assert_eq!((runs, end), ([None; 2], Some(GaveUp::Address)));
         let bytes: Vec<u8> = [0_u64, 0x9000].iter().flat_map(|word| word.to_le_bytes()).collect();
         state.stack = Stack { start: STACK, bytes: bytes.into() };
-        assert_eq!(next_runs(&decoders, &state, Attribution::Behind, &mut later), [Some(0x9000); 2]);
+        assert_eq!(next_runs(&decoders, &state, Attribution::Behind, &mut later).0, [Some(0x9000); 2]);
     }
 
     /// 1000: mov rax,[rdi]; inc rcx (interrupted here); mov rdi,fs:[-8]; jmp 1000.
@@ -155,7 +163,7 @@ mod tests {
             }
             is_variable
         };
-        let runs = next_runs(&Decoders::default(), &state, Attribution::Behind, &mut read);
+        let (runs, _) = next_runs(&Decoders::default(), &state, Attribution::Behind, &mut read);
         assert_eq!(runs, [Some(0x9000); 2]);
     }
 
@@ -165,7 +173,7 @@ mod tests {
         let mut state = state(&[0x48, 0x8b, 0x1b, 0xf3, 0xa4, 0x90, 0x90], 3);
         let Registers::X86(registers) = &mut state.registers else { unreachable!() };
         registers.general[1] = 100;
-        let runs = next_runs(&Decoders::default(), &state, Attribution::Behind, &mut |_, _| false);
+        let (runs, _) = next_runs(&Decoders::default(), &state, Attribution::Behind, &mut |_, _| false);
         assert_eq!(runs, [None; 2]);
     }
 }

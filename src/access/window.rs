@@ -108,6 +108,9 @@ impl Tally {
             for (address, share) in next.outcome.addresses() {
                 *self.next_pages.entry((page(address), next.cpu_node)).or_default() += share;
             }
+            if let Some(why) = next.end {
+                *runs.ends.entry(why).or_default() += 1;
+            }
             return;
         };
         runs.resolved += 1;
@@ -304,6 +307,7 @@ fn add_mapping(sums: &mut BTreeMap<u64, MappingUse>, mapping: &MappingUse) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::access::next_runs::GaveUp;
 
     const PROCESS: ProcessId = (7, 1);
     const S: u64 = 1_000_000_000;
@@ -351,7 +355,8 @@ mod tests {
     #[test]
     fn next_runs_go_to_mappings_and_unresolved_ones_to_their_own_address() {
         let mut tally = Tally::default();
-        let next = |outcome, runs| NextRun { outcome, cpu_node: Some(NodeId(0)), runs };
+        let next =
+            |outcome, runs| NextRun { outcome, cpu_node: Some(NodeId(0)), runs, end: Some(GaveUp::Branch) };
         tally.add_next(&next(Outcome::Gone, [Some(0x1000), Some(0x2000)]), 12);
         tally.add_next(&next(Outcome::Address(0x1000), [Some(0x8000), None]), 12);
         tally.add_next(&next(Outcome::Pair(0x1000, 0x2000), [None, None]), 12);
@@ -361,6 +366,7 @@ mod tests {
         let found = tally.place(&places());
         let runs = &found.next_runs;
         assert_eq!((runs.followed, runs.resolved, runs.gone_resolved, runs.left_out), (4, 2, 1, 1));
+        assert_eq!(runs.ends, BTreeMap::from([(GaveUp::Branch, 2)]));
         assert_eq!(found.remote_by_count(), (1.5, 3.0));
         assert_eq!((found.placed_by_count(), found.placed()), (3.0, 0.0));
         assert_eq!(runs.by_remote, BTreeMap::from([((false, true), 1)]));

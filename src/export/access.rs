@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
 use crate::model::access::answers::{Answers, MemoryAnswers};
 use crate::model::access::lines::CONTENDED_LINES;
+use crate::model::access::next_runs::GaveUp;
 use crate::model::access::objects::{NO_TOUCH, OBJECTS};
 use crate::model::access::{ByNodes, MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent, remote, sum};
 use crate::model::sample::Missing;
@@ -33,6 +34,11 @@ pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
     let of_mappings = Evidence::of_mappings(found);
     let evidence = if nodes > 1 { Evidence::of_remote(found) } else { of_mappings };
     let why_by_time = judged(found, &evidence).err();
+    let ends: Json = GaveUp::ALL
+        .into_iter()
+        .map(|why| (why.id().to_owned(), json!(found.next_runs.ends.get(&why).copied().unwrap_or(0))))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     let mut object = json!({
         "source": sampled.source.id(),
         "window_s": (sampled.window_s * 1e3).round() / 1e3,
@@ -51,6 +57,7 @@ pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
             "samples": found.next_runs.followed,
             "resolved": found.next_runs.resolved,
             "left_out": found.next_runs.left_out,
+            "ends": ends,
             "pairs": evidence.pairs,
             "correlation": evidence.correlation.map(|found| (found * 1e3).round() / 1e3),
         },

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::format::MAX_ROWS;
 use crate::model::access::answers::Answers;
 use crate::model::access::lines::ContendedLines;
+use crate::model::access::next_runs::GaveUp;
 use crate::model::access::{
     AccessSource, MAPPINGS_LISTED, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
 };
@@ -111,12 +112,19 @@ fn put_process<'v>(out: &mut Out<'v>, found: &'v MemoryUse) {
     Counted::put(&found.rest.next_by_node, out);
     found.answers.put(out);
     found.mappings.iter().for_each(|mapping| mapping.answers.put(out));
-    // Neither takes a byte in most samples.
-    if found.lines != ContendedLines::default() || !found.objects.is_empty() {
+    // None of them takes a byte in most samples.
+    let has_ends = !runs.ends.is_empty();
+    if found.lines != ContendedLines::default() || !found.objects.is_empty() || has_ends {
         found.lines.put(out);
     }
-    if !found.objects.is_empty() {
+    if !found.objects.is_empty() || has_ends {
         found.objects.put(out);
+    }
+    if has_ends {
+        out.map(&runs.ends, (GaveUp::ALL.len(), "names"), |out, why, count| {
+            out.number(*why as u64);
+            Count::put(count, out);
+        });
     }
 }
 
@@ -185,12 +193,19 @@ fn process(input: &mut In<'_, '_>) -> Result<MemoryUse, Malformed> {
     for mapping in &mut found.mappings {
         mapping.answers = Answers::get(input)?;
     }
-    // Older versions wrote neither.
+    // Older versions wrote none of them.
     if !input.is_empty() {
         found.lines = ContendedLines::get(input)?;
     }
     if !input.is_empty() {
         found.objects = Vec::get(input)?;
+    }
+    if !input.is_empty() {
+        // A later version may know further ones.
+        let ends: BTreeMap<usize, u64> =
+            input.map(MAX_NAMES, |input| Ok((input.count(MAX_NAMES)?, Count::get(input)?)))?;
+        let known = ends.into_iter().filter_map(|(at, count)| Some((*GaveUp::ALL.get(at)?, count)));
+        found.next_runs.ends = known.collect();
     }
     Ok(found)
 }
@@ -265,6 +280,7 @@ mod tests {
                 left_out: 2,
                 by_remote: [((true, false), 5), ((false, false), 80)].into(),
                 by_mapping: [((mapping(0).start, mapping(1).start), 9)].into(),
+                ends: [(GaveUp::Branch, 7), (GaveUp::Address, 3)].into(),
             },
             unmapped: 1.5,
             no_nodes: Some(Missing::NotPermitted("move_pages: Operation not permitted".into())),

@@ -9,7 +9,7 @@ use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::access::answers::Answers;
 use numatop_ng::model::access::class::AccessClass;
 use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
-use numatop_ng::model::access::next_runs::NextRuns;
+use numatop_ng::model::access::next_runs::{GaveUp, NextRuns};
 use numatop_ng::model::access::objects::Object;
 use numatop_ng::model::access::{
     AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
@@ -449,6 +449,7 @@ fn memory_use() -> impl Strategy<Value = MemoryUse> {
     let pairs = (
         btree_map(any::<(bool, bool)>(), count(), 0..4),
         btree_map((any::<u64>(), any::<u64>()), count(), 0..4),
+        btree_map(proptest::sample::select(&GaveUp::ALL[..]), count(), 0..4),
     );
     let lost = btree_map("[a-z_]{1,5}", count(), 0..3);
     let no_nodes = option::of(Just(Missing::Unsupported("no move_pages".into())));
@@ -457,7 +458,7 @@ fn memory_use() -> impl Strategy<Value = MemoryUse> {
     (counts, pairs, lost, rest).prop_map(
         |(
             n,
-            (by_remote, by_mapping),
+            (by_remote, by_mapping, ends),
             lost,
             (mappings, by_node, next_by_node, (no_nodes, answers, lines, objects), unmapped),
         )| MemoryUse {
@@ -477,6 +478,7 @@ fn memory_use() -> impl Strategy<Value = MemoryUse> {
                 left_out: n[11],
                 by_remote,
                 by_mapping,
+                ends,
             },
             unmapped: f64::from(unmapped) / 2.0,
             no_nodes,

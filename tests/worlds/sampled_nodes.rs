@@ -64,7 +64,7 @@ fn tally(random: &mut u64) -> Tally {
             // 37 has no divisor in common with the 100 samples of a row: each page is the second one once.
             let second = row[at * 37 % row.len()];
             let runs = [Some(address(*page, random)), Some(address(second, random))];
-            tally.add_next(&NextRun { outcome, cpu_node: node(cpu), runs }, SHIFT);
+            tally.add_next(&NextRun { outcome, cpu_node: node(cpu), runs, end: None }, SHIFT);
             tally.add_event(EventAt {
                 page: Some(address(*page, random) >> SHIFT),
                 // Every other one has a physical address; the class is that of a CPU that calls all memory near.

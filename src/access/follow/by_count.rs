@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::model::access::MemoryUse;
-use crate::model::access::next_runs::Pairs;
+use crate::model::access::next_runs::{GaveUp, Pairs};
 
 /// Samples below which nothing is said.
 pub const SAMPLES_MIN: f64 = 100.0;
@@ -26,6 +26,8 @@ pub struct Evidence {
     pub followed: u64,
     /// Samples of which the address of the next run is known.
     pub resolved: u64,
+    /// The reason of most samples without one.
+    pub end: Option<GaveUp>,
     /// Samples of which the places of the next two runs are known.
     pub pairs: u64,
     /// Correlation of the two; `None` where one of them never changes.
@@ -37,8 +39,8 @@ pub struct Evidence {
 pub enum ByTime {
     /// Too few samples, of so many that are needed.
     FewSamples(f64),
-    /// So many per cent of the samples are resolved.
-    Unresolved(f64),
+    /// So many per cent of the samples are resolved; most of the others end so.
+    Unresolved(f64, Option<GaveUp>),
     /// Too few pairs to correlate.
     FewPairs(u64),
     /// One place is all that is accessed: nothing to correlate.
@@ -53,10 +55,13 @@ impl fmt::Display for ByTime {
             ByTime::FewSamples(samples) => {
                 write!(to, "too few: {samples:.0} samples were followed and placed, {SAMPLES_MIN} are needed")
             }
-            ByTime::Unresolved(pct) => write!(
-                to,
-                "unresolved: the next run is known of {pct:.0} % of the samples, {RESOLVED_MIN_PCT} % are needed"
-            ),
+            ByTime::Unresolved(pct, end) => {
+                write!(
+                    to,
+                    "unresolved: the next run is known of {pct:.0} % of the samples, {RESOLVED_MIN_PCT} % are needed"
+                )?;
+                end.map_or(Ok(()), |end| write!(to, "; most others end at {}", end.words()))
+            }
             ByTime::FewPairs(pairs) => {
                 write!(to, "too few: the next two runs are known of {pairs} samples, {PAIRS_MIN} are needed")
             }
@@ -85,6 +90,7 @@ impl Evidence {
             samples,
             followed: found.next_runs.followed,
             resolved: found.next_runs.resolved,
+            end: found.next_runs.ends.iter().max_by_key(|(_, count)| **count).map(|(why, _)| *why),
             pairs: pairs.values().sum(),
             correlation: correlation(pairs),
         }
@@ -100,7 +106,10 @@ pub fn by_count(evidence: &Evidence) -> Result<(), ByTime> {
         return Err(ByTime::FewSamples(evidence.samples));
     }
     if evidence.resolved * 100 < evidence.followed * RESOLVED_MIN_PCT {
-        return Err(ByTime::Unresolved(100.0 * evidence.resolved as f64 / evidence.followed as f64));
+        return Err(ByTime::Unresolved(
+            100.0 * evidence.resolved as f64 / evidence.followed as f64,
+            evidence.end,
+        ));
     }
     if evidence.pairs < PAIRS_MIN {
         return Err(ByTime::FewPairs(evidence.pairs));
@@ -135,8 +144,14 @@ pub fn correlation<T: Copy + Ord>(pairs: &Pairs<T>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    const ENOUGH: Evidence =
-        Evidence { samples: 100.0, followed: 100, resolved: 80, pairs: 100, correlation: Some(0.3) };
+    const ENOUGH: Evidence = Evidence {
+        samples: 100.0,
+        followed: 100,
+        resolved: 80,
+        end: None,
+        pairs: 100,
+        correlation: Some(0.3),
+    };
 
     #[test]
     fn all_conditions_at_their_edge_are_by_count() {
@@ -147,13 +162,16 @@ mod tests {
     #[test]
     fn fewer_samples_are_too_few() {
         assert_eq!(by_count(&Evidence { samples: 99.5, ..ENOUGH }), Err(ByTime::FewSamples(99.5)));
-        let none = Evidence { samples: 0.0, followed: 0, resolved: 0, pairs: 0, correlation: None };
+        let none =
+            Evidence { samples: 0.0, followed: 0, resolved: 0, end: None, pairs: 0, correlation: None };
         assert_eq!(by_count(&none), Err(ByTime::FewSamples(0.0)));
     }
 
     #[test]
     fn fewer_that_are_resolved_are_by_time() {
-        assert_eq!(by_count(&Evidence { resolved: 79, ..ENOUGH }), Err(ByTime::Unresolved(79.0)));
+        let few = by_count(&Evidence { resolved: 79, end: Some(GaveUp::Branch), ..ENOUGH }).unwrap_err();
+        assert_eq!(few, ByTime::Unresolved(79.0, Some(GaveUp::Branch)));
+        assert!(few.to_string().ends_with("; most others end at unknown branches"), "{few}");
         assert!(by_count(&Evidence { followed: 1001, resolved: 801, ..ENOUGH }).is_ok());
         assert!(by_count(&Evidence { followed: 1001, resolved: 800, ..ENOUGH }).is_err());
     }

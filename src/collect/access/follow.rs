@@ -125,8 +125,8 @@ pub fn follow(
         let memory =
             memories.entry(job.process).or_insert_with(|| Memory::open(root, job.process, page_size));
         let mut read = |address: u64, bytes: &mut [u8]| memory.read(address, bytes, &mut left);
-        let runs = next_runs(&decoders, &job.state, attribution, &mut read);
-        done.push((job.process, Some(NextRun { outcome: job.outcome, cpu_node: job.cpu_node, runs })));
+        let (runs, end) = next_runs(&decoders, &job.state, attribution, &mut read);
+        done.push((job.process, Some(NextRun { outcome: job.outcome, cpu_node: job.cpu_node, runs, end })));
     }
     // Its id may be another process's since: then memory was that one's.
     let ended = |process: &ProcessId| memories.get(process).is_some_and(|memory| !memory.is_there());
