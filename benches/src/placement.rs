@@ -82,7 +82,7 @@ pub struct Times {
 /// The times of so many rounds.
 ///
 /// # Errors
-/// Those of a round.
+/// A round has failed.
 pub fn repeat(rounds: usize, mut what: impl FnMut() -> Result<()>) -> Result<Times> {
     // The first one fills caches.
     what()?;

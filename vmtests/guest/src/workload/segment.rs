@@ -9,9 +9,11 @@ use super::{wait_for_end, wait_for_go};
 use crate::{affinity, sysfs};
 
 /// So many MiB of shared memory, touched on the node by the first process, and `children` that come from it. All of them read all
-/// of the segment again and again, the last child a quarter of it. They rest for most of the time: processes that wait for no CPU
-/// stay where they are. They may run everywhere. `is_meant`: a process interleaves the segment over nodes 0 and 1, and ends.
+/// of the segment again and again on the other node, the last child a quarter of it, and may run everywhere. They rest for most of the
+/// time: processes that wait for no CPU stay where they are. `is_meant`: a process interleaves the segment over nodes 0 and 1, and
+/// ends.
 pub fn run(mib: u64, node: u32, children: u64, is_meant: bool) -> Result<Value, String> {
+    let home = Home { here: sysfs::node_cpus(1 - node)?, all: sysfs::online_cpus()? };
     let len = (mib as usize) << 20;
     // SAFETY: a new mapping, nobody else's; it lives as long as the processes.
     let start = unsafe {
@@ -38,13 +40,13 @@ pub fn run(mib: u64, node: u32, children: u64, is_meant: bool) -> Result<Value, 
             0 => {
                 // SAFETY: asks for a signal at the end of the parent.
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-                read(if child == children { &words[..words.len() / 4] } else { words });
+                read(if child == children { &words[..words.len() / 4] } else { words }, &home);
             }
             child => pids.push(child),
         }
     }
     wait_for_go(&json!({ "pids": pids }));
-    std::thread::spawn(|| read(words));
+    std::thread::spawn(move || read(words, &home));
     wait_for_end();
     for child in &pids[1..] {
         // SAFETY: our own children, which nobody has waited for.
@@ -75,9 +77,28 @@ fn interleave(start: *mut libc::c_void, len: usize) -> Result<(), String> {
     if status == 0 { Ok(()) } else { Err(format!("a process that interleaves the segment: status {status}")) }
 }
 
+/// CPUs on which a process runs, and those on which it may.
+struct Home {
+    here: Vec<u32>,
+    all: Vec<u32>,
+}
+
+impl Home {
+    /// Goes back where the scheduler took it elsewhere.
+    fn stay(&self) {
+        // SAFETY: takes nothing.
+        let cpu = unsafe { libc::sched_getcpu() };
+        if !u32::try_from(cpu).is_ok_and(|cpu| self.here.contains(&cpu)) {
+            // A process that cannot be moved makes a case fail that waits for a finding.
+            let _ = affinity::pin(&self.here).and_then(|()| affinity::pin(&self.all));
+        }
+    }
+}
+
 /// Reads a word of each page for a fifth of the time, for ever.
-fn read(words: &[AtomicU64]) -> ! {
+fn read(words: &[AtomicU64], home: &Home) -> ! {
     loop {
+        home.stay();
         let began = Instant::now();
         let sum: u64 = words.iter().step_by(512).map(|word| word.load(Relaxed)).sum();
         std::hint::black_box(sum);

@@ -5,8 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use vmtests_protocol::Plan;
 
-use super::super::{Case, Stop, all_cpus};
-use super::other_node::Stays;
+use super::super::{Case, Stop};
 use super::watch::{Watch, findings, holds};
 use super::{LIVES, Loop, SLACK, execute_without, memory_is_on, two_nodes, undo};
 use crate::report::Report;
@@ -32,25 +31,20 @@ const ID: &str = "memory-on-other-node";
 const HELD: Duration = Duration::from_secs(60);
 const MIB: u64 = 96;
 
-/// Processes that share a segment, each sent back to node 1 whenever it left.
+/// Processes that share a segment, by their ids.
 struct Members {
     work: Work,
     pids: Vec<i32>,
-    stays: Vec<Stays>,
 }
 
 impl Members {
-    fn start(plan: &Plan, children: &str, policy: &str) -> Result<Members, Stop> {
+    fn start(children: &str, policy: &str) -> Result<Members, Stop> {
         let work = Work::start_now("segment", &[&MIB.to_string(), "0", children, policy])?;
-        let pids: Vec<i32> =
-            serde_json::from_value(work.facts["pids"].clone()).map_err(|error| error.to_string())?;
-        let stay = |pid: &i32| Stays::on_node(1, *pid, all_cpus(plan));
-        let stays = pids.iter().map(stay).collect::<Result<_, _>>()?;
-        Ok(Members { work, pids, stays })
+        let pids = serde_json::from_value(work.facts["pids"].clone()).map_err(|error| error.to_string())?;
+        Ok(Members { work, pids })
     }
 
     fn stop(self) -> Result<(), Stop> {
-        self.stays.into_iter().try_for_each(Stays::stop)?;
         self.work.stop()?;
         Ok(())
     }
@@ -60,8 +54,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     two_nodes(plan)?;
     let _balancing = Balancing::off()?;
     let mut watch = Watch::start()?;
-    let members = Members::start(plan, "3", "default")?;
-    let group = Loop { held: HELD, beside: &["spread-over-nodes"], ..Loop::of(ID) };
+    let members = Members::start("3", "default")?;
+    let group = Loop { held: HELD, ..Loop::of(ID) };
     let finding = group.comes(report, &mut watch, LIVES + 3 * HELD + SLACK)?;
     let subject = &finding["subject"];
     report.equal("kind of its subject", "group", subject["kind"].as_str().unwrap_or_default());
@@ -104,7 +98,7 @@ fn is_of_one(finding: &Value) -> bool {
 fn run_quiet(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     two_nodes(plan)?;
     let _balancing = Balancing::off()?;
-    let members = Members::start(plan, "9", "default")?;
+    let members = Members::start("9", "default")?;
     let scope: Vec<String> =
         members.pids[..3].iter().flat_map(|pid| ["-p".into(), pid.to_string()]).collect();
     let mut watch = Watch::of(&scope.iter().map(String::as_str).collect::<Vec<_>>())?;
@@ -117,7 +111,7 @@ fn run_quiet(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     watch.stop()?;
     members.stop()?;
 
-    let members = Members::start(plan, "3", "interleave")?;
+    let members = Members::start("3", "interleave")?;
     let mut watch = Watch::start()?;
     watch.follow(LIVES + 2 * HELD)?;
     let row = watch.process(members.pids[0]);
