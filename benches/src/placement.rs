@@ -108,32 +108,9 @@ fn identity(pid: u32) -> Result<Identity> {
 
 /// A process that does nothing but map and unmap, in windows with and without a sample.
 fn victim(plan: &Plan, report: &mut Report) -> Result<()> {
-    let mut load = Process::start(work::command(&["mmap", "--threads", "2"])?.stdout(Stdio::piped()))?;
-    wait_until_ready(load.child())?;
-    let identity = identity(load.pid())?;
-    let counter = format!("/proc/{}/stat", load.pid());
-    let faults = || -> Result<u64> {
-        let stat = fs::read_to_string(&counter)?;
-        let rest = stat.rsplit(')').next().context("no name in its stat")?;
-        Ok(rest.split_whitespace().nth(7).context("no faults in its stat")?.parse()?)
-    };
     let mut random = Random(1);
-    let mut window = |sampled: bool| -> Result<f64> {
-        let (from, began) = (faults()?, Instant::now());
-        if sampled {
-            sample(identity, 64 << 20, &mut random)?;
-        }
-        thread::sleep(WINDOW.saturating_sub(began.elapsed()));
-        Ok((faults()? - from) as f64 / began.elapsed().as_secs_f64())
-    };
-    let mut ratios = Vec::new();
-    let mut bare = Vec::new();
-    for _ in 0..if plan.quick { 3 } else { 30 } {
-        // Between two windows without: what others do to the machine changes slowly.
-        let (before, with, after) = (window(false)?, window(true)?, window(false)?);
-        bare.push(before);
-        ratios.push(with * 2.0 / (before + after));
-    }
+    let windows = if plan.quick { 3 } else { 30 };
+    let Victim { bare, ratios } = victim_of(windows, |pid| sample(identity(pid)?, 64 << 20, &mut random))?;
     let mut table = Table::new(
         "Two threads that map 16 pages, touch one, and unmap them, without pause; sampled once in a second, between two \
          seconds in which they are not.",
@@ -143,4 +120,42 @@ fn victim(plan: &Plan, report: &mut Report) -> Result<()> {
     report.at_least("mappings per second while sampled, ratio", 0.98, median(&ratios), 3);
     report.tables.push(table);
     Ok(())
+}
+
+/// Mappings that a process makes, per second alone, and as ratios in windows in which it is looked at once.
+pub struct Victim {
+    pub bare: Vec<f64>,
+    pub ratios: Vec<f64>,
+}
+
+/// A process that does nothing but map and unmap, looked at in so many windows.
+///
+/// # Errors
+/// It did not start, or a look failed.
+pub fn victim_of(windows: usize, mut look: impl FnMut(u32) -> Result<()>) -> Result<Victim> {
+    let mut load = Process::start(work::command(&["mmap", "--threads", "2"])?.stdout(Stdio::piped()))?;
+    wait_until_ready(load.child())?;
+    let pid = load.pid();
+    let counter = format!("/proc/{pid}/stat");
+    let faults = || -> Result<u64> {
+        let stat = fs::read_to_string(&counter)?;
+        let rest = stat.rsplit(')').next().context("no name in its stat")?;
+        Ok(rest.split_whitespace().nth(7).context("no faults in its stat")?.parse()?)
+    };
+    let mut window = |is_looked_at: bool| -> Result<f64> {
+        let (from, began) = (faults()?, Instant::now());
+        if is_looked_at {
+            look(pid)?;
+        }
+        thread::sleep(WINDOW.saturating_sub(began.elapsed()));
+        Ok((faults()? - from) as f64 / began.elapsed().as_secs_f64())
+    };
+    let (mut bare, mut ratios) = (Vec::new(), Vec::new());
+    for _ in 0..windows {
+        // Between two windows without: what others do to the machine changes slowly.
+        let (before, with, after) = (window(false)?, window(true)?, window(false)?);
+        bare.push(before);
+        ratios.push(with * 2.0 / (before + after));
+    }
+    Ok(Victim { bare, ratios })
 }

@@ -15,7 +15,7 @@ use numatop_ng::model::facility::Facility;
 
 use crate::memory;
 use crate::numbers::{Spread, median};
-use crate::placement::{Times, repeat};
+use crate::placement::{Times, Victim, repeat, victim_of};
 use crate::process::Process;
 use crate::report::{Cell, Report, Table};
 use crate::work::{self, wait_until_ready};
@@ -41,6 +41,8 @@ pub fn run(rounds: impl Fn(usize) -> usize, report: &mut Report) -> Result<()> {
         }
     };
     looks(&*probe, &rounds, report)?;
+    let Victim { ratios, .. } = victim_of(rounds(30), |pid| look(&*probe, pid).map(drop))?;
+    report.at_least("mappings per second with a look at policies, ratio", 0.98, median(&ratios), 3);
     draws(&mut *probe, rounds(51), report)
 }
 
