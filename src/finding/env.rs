@@ -223,8 +223,31 @@ pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<St
 /// Undoes that memory of a process moved from nodes to others. A line only where it is the inverse: one node of origin, and
 /// nothing of the process at the target before, within the error. Else it would take along what was there.
 pub fn move_back(pid: u32, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Command {
-    let was_empty = placed.memory_pct(to) <= placed.error.max(1.0);
-    let line = (was_empty && from.len() == 1).then(|| move_memory(pid, to, from, "moves all that came back"));
+    move_back_beside(pid, placed, (to, from), 0.0, "moves all that came back")
+}
+
+/// The same of a member of a group. Its own memory goes along, and so may a part of the shared memory: less than a fifth of all.
+pub fn move_back_shared(pid: u32, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Command {
+    const BESIDE_PCT: f64 = 20.0;
+    move_back_beside(
+        pid,
+        placed,
+        (to, from),
+        BESIDE_PCT,
+        "moves all that is there, not only what came; as root",
+    )
+}
+
+/// The line where at most `beside` percent, or what the error allows, was at the target before.
+fn move_back_beside(
+    pid: u32,
+    placed: &Placed,
+    (to, from): (&[NodeId], &[NodeId]),
+    beside: f64,
+    words: &str,
+) -> Command {
+    let fits = placed.memory_pct(to) <= placed.error.max(1.0).max(beside);
+    let line = (fits && from.len() == 1).then(|| move_memory(pid, to, from, words));
     line.flatten().unwrap_or_else(|| {
         let words =
             "cannot be undone: moved pages mix with those already there; a restart places memory again";

@@ -86,7 +86,8 @@ fn back(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId], from: &[No
         Of::Process(task) => vec![env::move_back(task.raw.pid, placed, to, from)],
         Of::Group(_, group) => {
             let pids = owners(view, group).into_iter().map(|task| task.raw.pid);
-            let mut undo: Vec<Command> = pids.map(|pid| env::move_back(pid, placed, to, from)).collect();
+            let mut undo: Vec<Command> =
+                pids.map(|pid| env::move_back_shared(pid, placed, to, from)).collect();
             // Without lines there is one sentence, not one for each.
             undo.dedup();
             undo
