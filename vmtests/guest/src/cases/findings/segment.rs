@@ -21,7 +21,7 @@ pub const CASE: Case = Case {
 
 pub const QUIET: Case = Case {
     name: "findings_segment_quiet",
-    about: "three of ten processes of a segment in the scope are an info that names the others; a segment that a process interleaved \
+    about: "four of six processes of a segment in the scope are an info that names the others; a segment that a process interleaved \
             and left is quiet",
     run: run_quiet,
 };
@@ -98,13 +98,13 @@ fn is_of_one(finding: &Value) -> bool {
 fn run_quiet(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     two_nodes(plan)?;
     let _balancing = Balancing::off()?;
-    let members = Members::start("9", "default")?;
+    let members = Members::start("5", "default")?;
     let scope: Vec<String> =
-        members.pids[..3].iter().flat_map(|pid| ["-p".into(), pid.to_string()]).collect();
+        members.pids[..4].iter().flat_map(|pid| ["-p".into(), pid.to_string()]).collect();
     let mut watch = Watch::of(&scope.iter().map(String::as_str).collect::<Vec<_>>())?;
     let group = Loop { held: HELD, severity: "info", ..Loop::of(ID) };
     let finding = group.comes(report, &mut watch, LIVES + 3 * HELD + SLACK)?;
-    report.equal("processes in the scope", 3, finding["subject"]["processes"].as_u64().unwrap_or(0));
+    report.equal("processes in the scope", 4, finding["subject"]["processes"].as_u64().unwrap_or(0));
     report.say(&finding["subject"]["objects"]);
     let why = finding["else"][0].as_str().unwrap_or_default();
     report.check(why.starts_with("Others map it, too"), "why it is an info", "the others", why);
