@@ -22,7 +22,7 @@ use crate::model::sample::{HostFacts, Sample};
 use crate::program::say::Form;
 use crate::snapshot::{RowKind, Snapshot, derive, derive_both, derive_tasks};
 
-pub use rows::{ContainerSelection, Rows, Selection, all_columns};
+pub use rows::{ContainerSelection, PlaceSelection, Rows, Selection, Whole, all_columns};
 
 /// All formats, in the order in which `--format` lists them. The first is in use unless another is named.
 pub static FORMATS: [&Format; 3] = [&text::FORMAT, &json::FORMAT, &csv::FORMAT];
@@ -43,6 +43,8 @@ pub struct Format {
     /// Makes a writer with rows of containers. `None` for a format that has tasks and containers side by side, where
     /// `--by-container` changes nothing.
     pub containers: Option<fn(ContainerSelection) -> Writer>,
+    /// The same with rows of sockets or L3 domains.
+    pub places: Option<fn(PlaceSelection) -> Writer>,
 }
 
 /// A writer that a thread of its own may have.

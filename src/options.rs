@@ -54,7 +54,9 @@ pub use events::{budget, catalog, choose, event_sets, marked_catalog};
 pub use report::{no_page_on_a_terminal, report, several_hosts, zone};
 pub use run::{place, user_of_sudo};
 pub use settings::{check_settings, with_settings};
-pub use show::{columns, container_selection, filter, node_columns, selection, sort};
+pub use show::{
+    columns, container_selection, filter, node_columns, place_kind, place_selection, selection, sort,
+};
 pub use tables::{Layout, Tables, check_no_tables, no_parquet, several_hosts_in_a_file, tables};
 pub use traces::{TraceChoice, no_trace_on_a_terminal, trace};
 

@@ -96,7 +96,11 @@ fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Re
             columns: options::columns(display)?,
             sort: options::sort(display)?,
             threads: grain == RowKind::Threads,
-            screen: if display.by_container { ScreenId::Containers } else { ScreenId::Tasks },
+            screen: match options::place_kind(display) {
+                Some(_) => ScreenId::Nodes,
+                None if display.by_container => ScreenId::Containers,
+                None => ScreenId::Tasks,
+            },
             filter: options::filter(display)?,
             node_columns: options::node_columns(screen)?,
             ..Settings::default()
@@ -132,6 +136,11 @@ fn ran() -> ExitCode {
 
 /// The writer of `format`, with the chosen rows and columns.
 fn exporter(format: &Format, display: &DisplayArgs) -> Result<Writer> {
+    if let Some(writer) = format.places
+        && let Some(selection) = options::place_selection(display, format.machine_readable)?
+    {
+        return Ok(writer(selection));
+    }
     Ok(match format.containers {
         Some(writer) if display.by_container => {
             writer(options::container_selection(display, format.machine_readable)?)

@@ -55,6 +55,15 @@ pub struct DisplayArgs {
     #[arg(long, conflicts_with_all = ["threads", "comm", "node"])]
     pub by_container: bool,
 
+    /// One row per last-level cache (L3), where caches are not the nodes; in batch mode for text and CSV (JSON has them in any
+    /// case). On the screen the view of nodes comes first, which has them after its tables.
+    #[arg(long, conflicts_with_all = ["threads", "comm", "node", "by_container"])]
+    pub by_llc: bool,
+
+    /// The same with one row per socket.
+    #[arg(long, conflicts_with_all = ["threads", "comm", "node", "by_container", "by_llc"])]
+    pub by_socket: bool,
+
     /// Metrics to show, in order, by id or title (see: numatop-ng list metrics).
     #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',', value_parser = parse::MetricName, hide_possible_values = true)]
     pub columns: Vec<String>,

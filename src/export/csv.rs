@@ -20,6 +20,7 @@ pub static FORMAT: Format = Format {
     form: Form::Csv,
     tasks: |selection| Box::new(Csv::new(selection)),
     containers: Some(|selection| Box::new(Csv::new(selection))),
+    places: Some(|selection| Box::new(Csv::new(selection))),
 };
 
 /// Writes a header line once, then rows. A value that could not be measured is an empty field.

@@ -41,6 +41,7 @@ pub static FORMAT: Format = Format {
     form: Form::Json,
     tasks: |selection| Box::new(JsonLines::new(selection)),
     containers: None,
+    places: None,
 };
 
 /// Version of the object's shape. Keys may be added to a schema, never renamed or removed.

@@ -1,4 +1,6 @@
-//! Rows and columns that output contains, for tasks and for containers.
+//! Rows and columns that output contains: tasks, containers, sockets and L3 domains.
+
+use std::collections::BTreeSet;
 
 use crate::analysis::filter::{self, RowFilter};
 use crate::metric::identity::COMM;
@@ -8,7 +10,7 @@ use crate::metric::{Metric, events};
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
 use crate::model::sample::HostFacts;
-use crate::snapshot::{Container, Snapshot, Task};
+use crate::snapshot::{Container, CpuSet, SetKind, Snapshot, Task};
 
 /// The content of output, in every format.
 #[derive(Clone)]
@@ -43,6 +45,10 @@ pub trait Rows {
     /// Adds the columns that only the host tells: called before its first interval is written.
     fn settle(&mut self, host: &HostFacts);
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
+    /// Why this machine has no rows of this kind; `None` where it always may.
+    fn why_empty(&self, _: &HostFacts) -> Option<&'static str> {
+        None
+    }
     /// A number that no other row has.
     fn key(row: &Self::Row) -> u64;
     /// Whether the row ended in the interval, and whether it only left the scope.
@@ -100,14 +106,31 @@ impl Rows for Selection {
     }
 }
 
-/// The content of output with rows of containers.
+/// The content of output with all rows of a kind.
 #[derive(Clone)]
-pub struct ContainerSelection {
-    pub columns: Vec<&'static Metric<Container>>,
-    pub sort: &'static Metric<Container>,
+pub struct Whole<R: 'static> {
+    /// Metrics in the order of output.
+    pub columns: Vec<&'static Metric<R>>,
+    pub sort: &'static Metric<R>,
     pub reversed: bool,
     pub top: Option<usize>,
 }
+
+impl<R> Whole<R> {
+    fn ordered<'a>(&self, rows: impl Iterator<Item = &'a R>, snapshot: &Snapshot) -> Vec<&'a R> {
+        let mut rows: Vec<&R> = rows.collect();
+        filter::sort_rows(&mut rows, |row| self.sort.read(row, snapshot), self.sort.order, self.reversed);
+        rows.truncate(self.top.unwrap_or(usize::MAX));
+        rows
+    }
+
+    fn demand(&self) -> Demand {
+        Demand::of(self.columns.iter().chain([&self.sort]))
+    }
+}
+
+/// The content of output with rows of containers.
+pub type ContainerSelection = Whole<Container>;
 
 impl Rows for ContainerSelection {
     type Row = Container;
@@ -120,10 +143,7 @@ impl Rows for ContainerSelection {
     fn settle(&mut self, _: &HostFacts) {}
 
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Container> {
-        let mut rows: Vec<&Container> = snapshot.containers.iter().collect();
-        filter::sort_rows(&mut rows, |row| self.sort.read(row, snapshot), self.sort.order, self.reversed);
-        rows.truncate(self.top.unwrap_or(usize::MAX));
-        rows
+        self.ordered(snapshot.containers.iter(), snapshot)
     }
 
     fn key(row: &Container) -> u64 {
@@ -139,10 +159,67 @@ impl Rows for ContainerSelection {
     }
 
     fn demand(&self) -> Demand {
-        Demand::of(self.columns.iter().chain([&self.sort]))
+        Whole::demand(self)
     }
 
     fn shown(&self, _: &[&Container]) -> Option<Vec<ProcessId>> {
+        None
+    }
+}
+
+/// The content of output with rows of sockets or of L3 domains.
+#[derive(Clone)]
+pub struct PlaceSelection {
+    pub kind: SetKind,
+    pub of: Whole<CpuSet>,
+}
+
+impl Rows for PlaceSelection {
+    type Row = CpuSet;
+    const CONTAINERS: bool = false;
+
+    fn columns(&self) -> &[&'static Metric<CpuSet>] {
+        &self.of.columns
+    }
+
+    fn settle(&mut self, _: &HostFacts) {}
+
+    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a CpuSet> {
+        self.of.ordered(snapshot.cpu_sets.iter().filter(|set| set.kind == self.kind), snapshot)
+    }
+
+    fn why_empty(&self, host: &HostFacts) -> Option<&'static str> {
+        let topology = &host.topology;
+        let online = topology.cpus.iter().filter(|cpu| cpu.online);
+        let sockets: BTreeSet<i32> = online.filter_map(|cpu| cpu.socket).collect();
+        Some(match self.kind {
+            SetKind::Socket if sockets.len() < 2 => "the machine has one socket",
+            SetKind::Socket => "the sockets are the nodes here",
+            SetKind::Llc if topology.llcs.iter().all(|llc| llc.level.is_none()) => {
+                "the kernel describes no caches of the CPUs"
+            }
+            SetKind::Llc if topology.llcs.len() < 2 => "the machine has one last-level cache",
+            SetKind::Llc => "the L3 domains are the nodes here",
+        })
+    }
+
+    fn key(row: &CpuSet) -> u64 {
+        row.id.into()
+    }
+
+    fn ended(_: &CpuSet) -> (bool, bool) {
+        (false, false)
+    }
+
+    fn asked(&self) -> Asked {
+        Asked::default()
+    }
+
+    fn demand(&self) -> Demand {
+        self.of.demand()
+    }
+
+    fn shown(&self, _: &[&CpuSet]) -> Option<Vec<ProcessId>> {
         None
     }
 }

@@ -24,6 +24,7 @@ pub static FORMAT: Format = Format {
     form: Form::Text,
     tasks: |selection| Box::new(Text::new(selection)),
     containers: Some(|selection| Box::new(Text::new(selection))),
+    places: Some(|selection| Box::new(Text::new(selection))),
 };
 
 /// A column is made as wide as this for a long name; longer ones shift what is right of them.
@@ -147,6 +148,9 @@ impl<S: Rows> Export for Text<S> {
                 _ => "",
             };
             writeln!(out, "{}{mark}", line(&columns, texts.iter().map(String::as_str)))?;
+        }
+        if let Some(why) = self.selection.why_empty(&snapshot.host).filter(|_| rows.is_empty()) {
+            writeln!(out, "no rows: {why}")?;
         }
         self.shown = self.selection.shown(&rows);
         for change in self.changes.drain(..) {

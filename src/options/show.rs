@@ -5,10 +5,11 @@ use regex_lite::Regex;
 use super::{BadValue, bad};
 use crate::analysis::filter::RowFilter;
 use crate::cli::{DisplayArgs, Preset, ScreenArgs};
-use crate::export::{ContainerSelection, Selection, all_columns};
+use crate::export::{ContainerSelection, PlaceSelection, Selection, Whole, all_columns};
 use crate::metric::Metric;
-use crate::metric::columns::{CONTAINER_TEXT, TASK_TEXT};
-use crate::metric::container::{self, CONTAINER_METRICS};
+use crate::metric::columns::{CONTAINER_TEXT, CPU_SET_PRIORITY, TASK_TEXT};
+use crate::metric::container::CONTAINER_METRICS;
+use crate::metric::cpu_set::{self, CPU_SET_METRICS};
 use crate::metric::identity::{self, PID, TID};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::on_demand;
@@ -17,7 +18,7 @@ use crate::metric::{efficiency, events};
 use crate::model::event::names;
 use crate::model::units::NodeId;
 use crate::pmu::typed::{Form, Typed};
-use crate::snapshot::{Node, Task};
+use crate::snapshot::{Node, SetKind, Task};
 
 /// Columns in the order of numatop's first window, then the names.
 static NUMATOP: [&Metric<Task>; 7] = [
@@ -134,26 +135,53 @@ pub fn container_selection(
     args: &DisplayArgs,
     machine_readable: bool,
 ) -> Result<ContainerSelection, BadValue> {
-    let find = |flag, id: &str| {
-        named(CONTAINER_METRICS, id).ok_or_else(|| unknown(flag, "containers have", CONTAINER_METRICS, id))
-    };
+    whole(args, "containers have", (CONTAINER_METRICS, CONTAINER_TEXT, task::CPU_PCT.id), machine_readable)
+}
+
+/// The same with rows of sockets or L3 domains; `None` without `--by-socket` and `--by-llc`.
+///
+/// # Errors
+/// An unknown metric.
+pub fn place_selection(
+    args: &DisplayArgs,
+    machine_readable: bool,
+) -> Result<Option<PlaceSelection>, BadValue> {
+    let Some(kind) = place_kind(args) else { return Ok(None) };
+    let sets = (CPU_SET_METRICS, CPU_SET_PRIORITY, cpu_set::PLACE.id);
+    let of = whole(args, "sockets and L3 domains have", sets, machine_readable)?;
+    Ok(Some(PlaceSelection { kind, of }))
+}
+
+/// The kind of places that rows are of, if any.
+pub fn place_kind(args: &DisplayArgs) -> Option<SetKind> {
+    match (args.by_socket, args.by_llc) {
+        (true, _) => Some(SetKind::Socket),
+        (_, true) => Some(SetKind::Llc),
+        _ => None,
+    }
+}
+
+/// All rows of a kind with `metrics`, of which text has those with the ids in `text`, by `sort` unless another one was typed.
+fn whole<R>(
+    args: &DisplayArgs,
+    have: &str,
+    (metrics, text, sort): (&'static [Metric<R>], &[&str], &str),
+    machine_readable: bool,
+) -> Result<Whole<R>, BadValue> {
+    let find = |flag, id: &str| named(metrics, id).ok_or_else(|| unknown(flag, have, metrics, id));
     let mut columns = Vec::new();
     for id in &args.columns {
         columns.push(find("--columns", id.trim())?);
     }
     if columns.is_empty() && machine_readable {
-        columns.extend(CONTAINER_METRICS);
+        columns.extend(metrics);
     } else if columns.is_empty() {
-        columns.extend(CONTAINER_TEXT.iter().filter_map(|id| container::by_id(id)));
+        columns.extend(text.iter().filter_map(|id| metrics.iter().find(|metric| metric.id == *id)));
     }
-    let sort = args.sort.as_deref().unwrap_or(task::CPU_PCT.id);
+    let sort = args.sort.as_deref().unwrap_or(sort);
     let (id, reversed) = sort.strip_prefix('-').map_or((sort, false), |id| (id, true));
-    Ok(ContainerSelection {
-        columns,
-        sort: find("--sort", id)?,
-        reversed,
-        top: args.top.map(|top| top as usize),
-    })
+    let top = args.top.map(|top| top as usize);
+    Ok(Whole { columns, sort: find("--sort", id)?, reversed, top })
 }
 
 /// The part of the selection that user space applies.

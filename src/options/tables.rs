@@ -40,6 +40,8 @@ pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
     let display = &args.display;
     for (flag, is_typed) in [
         ("--by-container", display.by_container),
+        ("--by-llc", display.by_llc),
+        ("--by-socket", display.by_socket),
         ("--columns", !display.columns.is_empty()),
         ("--sort", display.sort.is_some()),
         ("--top", display.top.is_some()),

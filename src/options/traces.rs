@@ -24,9 +24,11 @@ pub struct TraceChoice {
 /// A flag has no effect on this format, or `--comm` is not a regular expression.
 pub fn trace(args: &DisplayArgs, format: TraceFormat) -> Result<TraceChoice, BadValue> {
     let is_trace = format == TraceFormat::Perfetto;
-    let rows: [(&'static str, bool); 6] = [
+    let rows: [(&'static str, bool); 8] = [
         ("--threads", args.threads),
         ("--by-container", args.by_container),
+        ("--by-llc", args.by_llc),
+        ("--by-socket", args.by_socket),
         ("--columns", !args.columns.is_empty()),
         ("--sort", args.sort.is_some()),
         ("--node", args.node.is_some()),

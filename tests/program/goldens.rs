@@ -40,7 +40,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 42] = [
+const COMMANDS: [(&str, &[&str]); 45] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -49,6 +49,9 @@ const COMMANDS: [(&str, &[&str]); 42] = [
     ("demo/threads.txt", &["--demo", "-b", "-n", "2", "-H"]),
     ("demo/containers.csv", &["--demo", "-b", "-n", "2", "--by-container", "--format", "csv"]),
     ("demo/containers.txt", &["--demo", "-b", "-n", "2", "--by-container"]),
+    ("demo/llcs.txt", &["--demo", "-b", "-n", "1", "--by-llc"]),
+    ("demo/sockets.csv", &["--demo", "-b", "-n", "2", "--by-socket", "--format", "csv"]),
+    ("demo/sockets.txt", &["--demo", "-b", "-n", "2", "--by-socket", "--sort", "cpu_pct"]),
     ("demo/minutes.txt", &["--demo", "-b", "-n", "6", "-d", "20", "--sort", "-ipc", "--top", "8"]),
     ("demo/node.txt", &["--demo", "-b", "-n", "1", "--node", "3", "--columns", "pid,comm,run_pct_by_node"]),
     (
@@ -92,7 +95,7 @@ const COMMANDS: [(&str, &[&str]); 42] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 75] = [
+const WRONG_USAGE: [&[&str]; 77] = [
     &["exporter", "--listen", "6862"],
     &["exporter", "--listen", "unix:"],
     &["exporter", "--from-recording", "nowhere.nrec", "--record", "x"],
@@ -118,6 +121,8 @@ const WRONG_USAGE: [&[&str]; 75] = [
     &["-b", "--container="],
     &["-b", "--by-container", "--columns", "pid"],
     &["-b", "--by-container", "--threads"],
+    &["-b", "--by-llc", "--by-socket"],
+    &["-b", "--by-socket", "--columns", "home_node"],
     &["-b", "--host", "--container", "web"],
     &["-b", "--hot"],
     &["-b", "--hot-rate", "1000"],
