@@ -16,6 +16,7 @@ mod nodes;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod place;
+mod places;
 mod tasks;
 
 pub use column::{Column, Get, Kind, Stamp};
@@ -40,6 +41,10 @@ pub enum Table {
     ContainerNodes,
     /// A NUMA node.
     Nodes,
+    /// A socket, where sockets are not the nodes.
+    Sockets,
+    /// An L3 domain, where these are not the nodes.
+    Llcs,
     /// An event that was asked for by name, of a task that ran.
     Events,
     /// A pair of nodes.
@@ -56,12 +61,14 @@ pub enum Table {
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 11] = [
+    pub const ALL: [Table; 13] = [
         Table::Tasks,
         Table::TaskNodes,
         Table::Containers,
         Table::ContainerNodes,
         Table::Nodes,
+        Table::Sockets,
+        Table::Llcs,
         Table::Events,
         Table::Matrix,
         Table::Host,
@@ -78,6 +85,8 @@ impl Table {
             Table::Containers => "containers",
             Table::ContainerNodes => "container_nodes",
             Table::Nodes => "nodes",
+            Table::Sockets => "sockets",
+            Table::Llcs => "llcs",
             Table::Events => "events",
             Table::Matrix => "matrix",
             Table::Host => "host",
@@ -104,6 +113,8 @@ impl Table {
             Table::Containers => all(containers::CONTAINERS),
             Table::ContainerNodes => all(containers::CONTAINER_NODES),
             Table::Nodes => all(&nodes::NODES),
+            Table::Sockets => all(places::SOCKETS),
+            Table::Llcs => all(places::LLCS),
             Table::Events => all(tasks::EVENTS),
             Table::Matrix => all(nodes::MATRIX),
             Table::Host => all(host::HOST),

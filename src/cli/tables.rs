@@ -21,7 +21,7 @@ pub struct TableArgs {
     #[arg(long, value_enum, value_name = "TIME")]
     pub per: Option<PerArg>,
 
-    /// Tables to write, all if not given: tasks, task_nodes, containers, container_nodes, nodes, events, matrix, host, lost, findings, hot.
+    /// Tables to write, all if not given: tasks, task_nodes, containers, container_nodes, nodes, sockets, llcs, events, matrix, host, lost, findings, hot.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = parse::tables(), hide_possible_values = true)]
     pub tables: Vec<Table>,
 

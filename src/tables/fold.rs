@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cells::RowGroup;
 use super::host::{FINDINGS, FindingRow, HOST, HostRow, LOST, LostRow};
 use super::interval::{Gap, Interval, LocatedSums, stamp};
-use super::{Table, containers, hot, nodes, tasks};
+use super::{Table, containers, hot, nodes, places, tasks};
 use crate::finding::{Engine, Finding};
 use crate::model::sample::HostFacts;
 use crate::model::stacks::StackBatch;
@@ -112,6 +112,8 @@ impl Fold {
         containers::add(&interval, &located.containers, rows, by_node);
         let [rows, pairs] = self.groups.some([Table::Nodes, Table::Matrix]);
         nodes::add(&interval, &located, rows, pairs);
+        let [sockets, llcs] = self.groups.some([Table::Sockets, Table::Llcs]);
+        places::add(&interval, sockets, llcs);
     }
 
     /// Adds the rows that are known at the end only.
