@@ -16,7 +16,7 @@ const ID: &str = "memory-on-other-node";
 const SPREAD: &str = "spread-over-nodes";
 
 /// Its pages by policy: all that are found, and those that are meant to be where they are.
-fn policies(memory: &[u32], meant: &[u32]) -> Option<PagesByPolicy> {
+pub fn policies(memory: &[u32], meant: &[u32]) -> Option<PagesByPolicy> {
     let (by_node, explicit, meant) = (memory.to_vec(), meant.to_vec(), meant.to_vec());
     Some(PagesByPolicy { mappings: 90, by_node, explicit, meant, ..PagesByPolicy::default() })
 }

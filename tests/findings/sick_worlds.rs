@@ -11,6 +11,7 @@ use numatop_ng::model::sample::{
 use numatop_ng::model::topology::{Cost, Device, DeviceClass};
 use numatop_ng::model::units::NodeId;
 
+use crate::sharing::policies;
 use crate::world::{
     Actor, DOCKER, GIB, Machine, OTHER_DOCKER, S, SERVICE, Shape, TWO, bound_threads, count_also,
     each_second, files, machine, more_containers, pages,
@@ -68,8 +69,14 @@ pub fn full_of_containers() -> Machine {
 /// Case 2: a service of 11 CPUs all over 16 nodes, whose threads wander.
 pub fn spread() -> Machine {
     let runs: Vec<(u32, f64)> = (0..16).map(|node| (node, 70.0)).collect();
-    let actor = Actor { rss: 15 * GIB, memory: vec![64; 16], node_moves: 40, ..Actor::new(33727, "java") };
+    let memory = vec![64; 16];
+    let by_policy = policies(&memory, &[]);
+    let rss = 97 * GIB / 2;
+    let actor = Actor { rss, memory, by_policy, node_moves: 40, ..Actor::new(33727, "java") };
     let mut world = machine(FT_2500, vec![actor.runs(&runs)]);
+    for node in &mut world.nodes {
+        (node.mem_total_bytes, node.managed_bytes, node.mem_free_bytes) = (32 * GIB, 32 * GIB, 28 * GIB);
+    }
     set_distances(&mut world, 30, 100);
     world
 }
@@ -243,7 +250,8 @@ pub fn siblings(busy: f64) -> Machine {
 
 /// Case 11, second form: all memory on the other node, and nothing that balances.
 pub fn other_node() -> Machine {
-    let actor = Actor { rss: 8 * GIB, memory: pages(88), ..Actor::new(815, "postgres") };
+    let by_policy = policies(&pages(88), &[]);
+    let actor = Actor { rss: 8 * GIB, memory: pages(88), by_policy, ..Actor::new(815, "postgres") };
     let mut world = machine(TWO, vec![actor.runs(&[(0, 200.0)])]);
     world.state.numa_balancing = Some(0);
     world
