@@ -146,7 +146,7 @@ pub fn fails_on(args: &DiffArgs) -> Result<Option<BTreeSet<&'static str>>, BadVa
     let directed = |id: &str| {
         let id = known(FLAG, id)?;
         let can_be = all_metrics().any(|metric| metric.id == id && metric.adds_up && metric.directed);
-        if can_be { Ok(id) } else { Err(bad(FLAG, format!("of {id} neither more nor less is worse"))) }
+        if can_be { Ok(id) } else { Err(bad(FLAG, format!("{id} can rise or fall without being worse"))) }
     };
     ids.split(',').map(directed).collect::<Result<_, _>>().map(Some)
 }

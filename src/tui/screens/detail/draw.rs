@@ -157,7 +157,7 @@ fn events_missing(detail: &Detail, snapshot: &Snapshot) -> String {
     match snapshot.host_missing(DRAM_REMOTE_PCT.id) {
         Some(why) => crate::text::clean_str(&why.to_string()),
         None if detail.samples => "no sample yet".into(),
-        None => "u samples accesses, of CPUs whose PMU can".into(),
+        None => "u samples accesses, if the PMU can".into(),
     }
 }
 
@@ -404,7 +404,8 @@ fn line_of_history(
     label_of(pen, label, theme);
     if let Some(why) = snapshot.host_missing(metric.id) {
         let why = crate::text::clean_str(&why.to_string());
-        pen.write("n/a: ", theme.style(Role::Dim)).write(&why, theme.style(Role::Dim));
+        let why = crate::text::without_attempt(&why);
+        pen.write("n/a: ", theme.style(Role::Dim)).write(why, theme.style(Role::Dim));
         return;
     }
     let values: Vec<Option<f64>> = history.iter().map(value).collect();
