@@ -187,6 +187,10 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
             "Critical (!), warnings (*), suspected (?) and notes of the last minutes; f shows them.",
         ),
         (
+            "time bar",
+            "Of a paused screen or a recording: R a fifth of accesses is remote (r: of memory), F a finding begins, I the fewest instructions per cycle, L something was lost, G samples are missing.",
+        ),
+        (
             "load",
             "Tasks that ran, waited for a CPU or slept uninterruptibly: means of 1, 5 and 15 minutes. More than there are CPUs: tasks wait.",
         ),
@@ -196,7 +200,7 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
             "lost",
             "Events that could not be counted, by cause, since the start. 0 means that nothing is missing.",
         ),
-        ("-", "No value; sort by that column, or look below, to see why. 0 always was measured."),
+        ("-", "No value; sort by that column, or look below, to see why. A 0 was measured."),
     ] {
         entry(&mut lines, left, text, Role::Plain, width);
     }
