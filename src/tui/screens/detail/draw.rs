@@ -17,6 +17,7 @@ use crate::metric::interference::{
     IRQ_PCT, RUNQ_WAIT_BOUND_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT, RUNQ_WAIT_THROTTLED_PCT,
 };
 use crate::metric::mempolicy;
+use crate::metric::on_demand::CMDLINE;
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::{Metric, task};
 use crate::model::access::lines::CONTENDED_LINES;
@@ -206,8 +207,12 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
                 _ => "reading /proc".into(),
             };
             let cgroup = cgroup.unwrap_or_else(|| "-".into());
+            let command = match CMDLINE.read(task, snapshot) {
+                Ok(Value::Text(recorded)) => (recorded, Role::Plain),
+                _ => (why, Role::Dim),
+            };
             return [
-                ("command", why, Role::Dim),
+                ("command", command.0, command.1),
                 ("cgroup", cgroup, Role::Plain),
                 ("affinity", may_use_as_sampled(task, snapshot), Role::Plain),
                 ("total", resident_as_sampled(task), Role::Plain),
