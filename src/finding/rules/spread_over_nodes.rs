@@ -116,16 +116,20 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let from: Vec<NodeId> = placed.sources(&set).into_iter().filter(|node| whole.contains(node)).collect();
     let away = placed.outside(&set);
     let subject = of.subject();
-    let mut evidence = vec![
-        view.evidence(REMOTE_PCT.id, subject.clone(), remote)
-            .error(placed.error)
-            .limit(rest + view.limit("remote"))
-            .note(Note::Placement),
-        witness,
+    let limit = rest + view.limit("remote");
+    let mut evidence = match witness.metric == REMOTE_PCT.id {
+        // Counted or sampled: the value is that of the witness, with its error.
+        true => vec![witness.limit(limit)],
+        false => {
+            let first = view.evidence(REMOTE_PCT.id, subject, remote).error(placed.error);
+            vec![first.limit(limit).note(Note::Placement), witness]
+        }
+    };
+    evidence.push(
         view.evidence("mem_free_bytes", super::super::Subject::Node(set[0]), memory_room(view, &set))
             .limit(away)
             .note(Note::Room),
-    ];
+    );
     let severity = if is_warned { Severity::Warning } else { Severity::Info };
     evidence.extend(meant);
     Ok(Look::seen(Seen {
