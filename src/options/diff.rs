@@ -105,7 +105,7 @@ fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
             format!("no metric is called '{}': see numatop-ng list metrics", clean_str(id)),
         ));
     }
-    let why = || format!("{id} is a name, a split, a total or a level: it does not add up over a recording");
+    let why = || format!("{id} does not add up over a recording: it is a name, a split, a total or a level");
     named.find(|metric| metric.adds_up).map(|metric| metric.id).ok_or_else(|| bad(flag, why()))
 }
 

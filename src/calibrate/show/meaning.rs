@@ -24,7 +24,7 @@ pub(super) fn render(profile: &Profile, classes: &[Class], width: usize) -> Stri
     for found in slit(profile) {
         lines.push(match found {
             Slit::NoDifference { distances: (near, far), percent } => {
-                format!("SLIT tells {near} from {far} where measured latency differs by {percent:.0} %")
+                format!("SLIT has distances {near} and {far} where measured latencies differ by {percent:.0} % only")
             }
             Slit::WrongOrder { nearer, farther } => format!(
                 "SLIT calls memory of {} nearer to CPUs of {} than memory of {} to CPUs of {}, but it is farther",

@@ -207,8 +207,10 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
                 _ => "reading /proc".into(),
             };
             let cgroup = cgroup.unwrap_or_else(|| "-".into());
-            let command = match CMDLINE.read(task, snapshot) {
-                Ok(Value::Text(recorded)) => (recorded, Role::Plain),
+            // The closer look is of this moment, rows may have what was recorded.
+            let mut rows = snapshot.tasks.iter().filter(|row| row.raw.process() == task.raw.process());
+            let command = match rows.find_map(|row| CMDLINE.read(row, snapshot).ok()) {
+                Some(Value::Text(recorded)) => (recorded, Role::Plain),
                 _ => (why, Role::Dim),
             };
             return [
