@@ -110,12 +110,12 @@ fn clean(mut error: clap::Error) -> clap::Error {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Say what works on this machine, what does not, and what to do about it.
+    /// Print what works on this machine, what does not, and what to change.
     Doctor {
         #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
         format: ReportFormat,
 
-        /// Show what works, too: every fact, probe and metric.
+        /// Also show what works: every fact, probe and metric.
         #[arg(long)]
         all: bool,
 
@@ -140,21 +140,21 @@ pub enum Command {
         what: Listing,
     },
     /// Record without showing anything, until a signal comes or -n intervals have passed.
-    #[command(
-        after_help = "All metrics and rows are recorded; replay and export choose what to show of them."
-    )]
+    #[command(after_help = "Everything is recorded; replay and export choose what to show.")]
     Record(Box<RecordArgs>),
     /// Run a command, watch it and all its descendants, and print a page about it when it ends.
     #[command(
-        after_help = "numatop-ng run [OPTIONS] -- COMMAND [ARG...]. The page goes to standard error; standard input and output are \
-                      the command's. The exit code is the command's: 128 and the signal that killed it, 127 where there is no \
-                      such command, 126 where it cannot be executed, 125 where it has no such place."
+        after_help = "numatop-ng run [OPTIONS] -- COMMAND [ARG...]. The page goes to standard error; standard input \
+                      and output are the command's. The exit code is the command's: 128 and the signal that killed \
+                      it, 127 where there is no such command, 126 where it cannot be executed, 125 where the place \
+                      it is bound to does not exist."
     )]
     Run(Box<RunArgs>),
     /// Serve counters of nodes, containers and programs to Prometheus.
     #[command(
-        after_help = "The page is made once an interval, whoever reads it: /metrics, and /-/healthy. docs/fleet.md has its metrics. \
-                      Who reaches it reads names of programs and containers; TLS and passwords are for a proxy."
+        after_help = "The page, /metrics, is made once per interval, however often it is read; /-/healthy is its \
+                      health. docs/fleet.md lists its metrics. Anyone who can connect reads names of programs and \
+                      containers; use a proxy for TLS and passwords."
     )]
     Exporter(Box<ExporterArgs>),
     /// Show a recording, on the screen or as batch output.
@@ -169,7 +169,8 @@ pub enum Command {
         #[arg(value_name = "FILE|DIR", required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Say what is wrong with the placement of memory and work, and what to type about it; exits with 5 if something is.
+    /// Print what is wrong with the placement of memory and work, and the commands that mend it; exits with 5 on
+    /// findings.
     #[command(
         after_help = "numatop-ng list findings has the rules, docs/rules.md their conditions. Nothing is changed: commands \
                       are only printed."
@@ -181,23 +182,25 @@ pub enum Command {
                       changed (neither direction is better), same, unclear, too short."
     )]
     Diff(Box<DiffArgs>),
-    /// Make one page of a recording for people who were not there: what was wrong, when, where and for whom.
+    /// Write one page about a recording: what was wrong, when, where and for whom.
     #[command(
         after_help = "The page is one file that loads nothing, and is complete without its script. docs/report.md says what is on it."
     )]
     Report(Box<ReportArgs>),
     /// Measure what nodes, caches and sibling threads of this machine cost each other, and store it. Loads the machine.
     #[command(
-        after_help = "Takes 5 s to 2 min, and needs no privilege but to store the profile for everybody. Nothing starts it by \
-                      itself, and no setting of the machine is changed. ns, and GB of 10^9 bytes; bytes are those that a \
-                      program names: a plain write moves twice as many, a copy 1.5 times, a triad 4/3 times."
+        after_help = "Takes 5 s to 2 min. Only storing the profile for all users needs a privilege. It runs only \
+                      when called, and changes no setting of the machine. GB are 10^9 bytes, those that a program \
+                      names: memory moves twice as many for a plain write, 1.5 times for a copy, 4/3 times for a \
+                      triad."
     )]
     Calibrate(Box<CalibrateArgs>),
-    /// Test whether the numbers of this tool are true on this machine. Needs what the live view needs, and five seconds.
+    /// Test whether the numbers are right on this machine. Needs the same privileges as the live view, and five
+    /// seconds.
     #[command(
-        after_help = "A process of ours touches pages, waits, moves, works and places memory, and counts that itself; the live view's \
-                      own path watches it. Exits with 1 if a number is wrong. JSON names no host, user or process: attach it to \
-                      an issue."
+        after_help = "A test process touches pages, waits, moves, works and places memory, and counts what it does; \
+                      the code of the live view measures it. Exits with 1 if both disagree. JSON has no name of a \
+                      host, user or process: attach it to an issue."
     )]
     Selftest(SelftestArgs),
     /// Print the man page, or completions of a shell, for installation.
@@ -207,7 +210,7 @@ pub enum Command {
     },
 }
 
-const MEASURED: &str = "A recording is measured already; options choose what to show of it.";
+const MEASURED: &str = "A recording cannot be measured again; options choose what to show.";
 
 /// The live view, and batch output of the machine.
 #[derive(Args, Debug)]
@@ -238,20 +241,21 @@ pub struct LiveArgs {
     #[command(flatten)]
     pub watch: WatchArgs,
 
-    /// Measure what each of our own BPF programs costs, too: in JSON output (on the screen, o does). Adds to the cost.
+    /// Also measure the cost of each BPF program of numatop-ng, for JSON output (on the screen: o). Adds to the cost.
     #[arg(long, help_heading = MEASUREMENT)]
     pub overhead: bool,
 
-    /// Sample which memory is used, too: a clock finds the instructions that processes wait at. JSON has shares by mapping,
-    /// as has the live view, where u in the details asks for it, too.
+    /// Also sample which memory is used: by clock, at the instructions that wait for it. Shares by mapping are in JSON
+    /// and in the details of the live view, where u starts this, too.
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
 
-    /// Start the live view without sampling memory accesses. By default processes on the screen are sampled, within 1 % of a CPU; U switches it.
+    /// Start the live view without sampling memory accesses. By default processes on the screen are sampled, within 1
+    /// % of a CPU; U toggles it.
     #[arg(long, help_heading = MEASUREMENT, conflicts_with = "access")]
     pub no_access: bool,
 
-    /// Record everything that is measured, to a new file or in a directory (made if it ends with '/').
+    /// Record everything, to a new file or in a directory (created if it ends with '/').
     #[arg(long, value_name = "FILE|DIR", help_heading = RECORDING)]
     pub record: Option<PathBuf>,
 
@@ -262,7 +266,7 @@ pub struct LiveArgs {
 /// Flags of `record`.
 #[derive(Args, Debug)]
 pub struct RecordArgs {
-    /// A new file, or a directory to keep a ring of hourly files in (made if it ends with '/').
+    /// A new file, or a directory for a ring of hourly files (created if it ends with '/').
     // As --record of the live view, which the limits of a recording require.
     #[arg(id = "record", value_name = "FILE|DIR")]
     pub path: PathBuf,
@@ -283,8 +287,8 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub watch: WatchArgs,
 
-    /// Sample which memory is used, too: up to 50 mappings of each process are recorded, with their shares of use. No
-    /// register, code, value or address inside a mapping is.
+    /// Also sample which memory is used: up to 50 mappings of each process are recorded, with their shares of use.
+    /// Registers, code, values and addresses inside mappings are not.
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
 }
@@ -297,19 +301,19 @@ pub struct ExporterArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<String>,
 
-    /// Keep the page in this file, for the textfile collector of node_exporter; listen only where --listen says so.
+    /// Write the page to this file, for the textfile collector of node_exporter; without --listen, do not listen.
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
 
-    /// Programs with series of their own: those with the most CPU time. All others are one.
+    /// Number of programs with their own series, by CPU time; all others are one.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
 
-    /// Containers with series of their own. All others are one.
+    /// Number of containers with their own series; all others are one.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_containers: usize,
 
-    /// Series at most: memory and CPU time of containers by node, programs, and pairs of nodes are left out beyond that.
+    /// Maximum number of series; beyond it, containers by node, programs, and pairs of nodes are left out.
     #[arg(long, value_name = "N", default_value_t = 5000)]
     pub max_series: usize,
 
@@ -329,7 +333,7 @@ pub struct ExporterArgs {
     )]
     pub from_recording: Option<PathBuf>,
 
-    /// Record everything that is measured, too, to a new file or in a directory (made if it ends with '/').
+    /// Also record everything, to a new file or in a directory (created if it ends with '/').
     #[arg(long, value_name = "FILE|DIR", help_heading = RECORDING, conflicts_with = "from_recording")]
     pub record: Option<PathBuf>,
 
@@ -389,7 +393,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
 
-    /// A new file to write to, instead of standard output; of parquet a directory (made if it ends with '/').
+    /// A new file to write to, instead of standard output; for parquet a directory (created if it ends with '/').
     #[arg(short = 'o', long, value_name = "OUT")]
     pub output: Option<PathBuf>,
 
@@ -424,34 +428,34 @@ pub struct DiagnoseArgs {
     )]
     pub demo: bool,
 
-    /// Watch for this many seconds. By default as long as the slowest rule needs that can reach --fail-on: 95 for warnings.
+    /// Watch for this many seconds. Default: as long as the rules that can reach --fail-on need; 95 for warnings.
     #[arg(long = "for", id = "seconds", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
 
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub format: ReportFormat,
 
-    /// Make a page about the same time, too: a new file, as numatop-ng report makes it.
+    /// Also write a report of the same time, as numatop-ng report does, to this new file.
     #[arg(long, value_name = "OUT")]
     pub report: Option<PathBuf>,
 
-    /// Exit with 5 if a finding is at least as grave.
+    /// Exit with 5 if a finding has at least this severity.
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelArg::Warning)]
     pub fail_on: LevelArg,
 
-    /// Exit with 0, not with 1, if nothing was found and something was not decided: a rule needed longer, or an input is missing.
+    /// Exit with 0, not with 1, if nothing was found but a rule needed more time or lacked an input.
     #[arg(long)]
     pub allow_undecided: bool,
 
-    /// Show notes, findings that another one explains, and suspected notes, too.
+    /// Also show notes, suspected notes, and findings that another one explains.
     #[arg(long)]
     pub all: bool,
 
-    /// Show letters in place of names of processes, containers, cgroups and the machine, so that the output can be shown to others.
+    /// Replace names of processes, containers, cgroups and the machine by letters, so that the output can be shared.
     #[arg(long)]
     pub redact: bool,
 
-    /// Ask only these rules; with a leading '-' all but these.
+    /// Run only these rules; with a leading '-', all but these.
     #[arg(long, value_name = "ID,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub rules: Vec<String>,
 

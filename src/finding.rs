@@ -242,7 +242,7 @@ impl End {
         match self {
             End::Cleared => "it is over",
             End::Unseen => "it is no longer visible",
-            End::Gone => "its subject is no more",
+            End::Gone => "its subject is gone",
         }
     }
 }

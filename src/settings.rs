@@ -125,7 +125,11 @@ pub fn parse(text: &str) -> Result<Vec<Setting>, BadLine> {
         let name: &str = key.get_ref();
         let Some(&(flag, kind)) = FLAGS.iter().find(|(flag, _)| *flag == name) else {
             let known: Vec<&str> = FLAGS.iter().map(|(flag, _)| *flag).collect();
-            return Err(bad(format!("there is no setting '{}': {} are", clean_str(name), known.join(", "))));
+            return Err(bad(format!(
+                "unknown setting '{}'; known are {}",
+                clean_str(name),
+                known.join(", ")
+            )));
         };
         let value = value_of(value, kind).ok_or_else(|| bad(format!("{flag} takes {}", kind.example())))?;
         settings.push(Setting { flag, value, line });
@@ -215,13 +219,13 @@ mod tests {
     fn a_bad_line_is_named_with_what_would_do() {
         for (file, line, why) in [
             ("delay = 1\nsort = \n", 2, ""),
-            ("\n\nfrobnicate = 1\n", 3, "there is no setting 'frobnicate': delay, "),
+            ("\n\nfrobnicate = 1\n", 3, "unknown setting 'frobnicate'; known are delay, "),
             ("delay = \"2\"\n", 1, "delay takes a number"),
             ("ascii = 1\n", 1, "ascii takes true or false"),
             ("columns = \"pid\"\n", 1, "columns takes a list"),
             ("columns = [1]\n", 1, "columns takes a list"),
             ("delay = 0x10\n", 1, "delay takes a number"),
-            ("[screen]\nascii = true\n", 1, "there is no setting 'screen'"),
+            ("[screen]\nascii = true\n", 1, "unknown setting 'screen'"),
             ("ascii = true\nascii = true\n", 2, "duplicate"),
         ] {
             let bad = parse(file).unwrap_err();

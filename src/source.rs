@@ -95,7 +95,7 @@ pub trait Source {
     /// # Errors
     /// The source has no stacks, or they cannot be sampled here.
     fn set_hot(&mut self, _on: bool) -> Result<()> {
-        bail!("a recording has no stacks: they can be looked at only while they are sampled")
+        bail!("hot spots are sampled on the running machine only")
     }
 
     /// Stacks that were sampled since the call before; `None` while they are not. Waits up to `patience`

@@ -35,6 +35,14 @@ pub fn clean_str(text: &str) -> String {
     clean(text.as_bytes())
 }
 
+/// A reason without the attempt behind it in parentheses, ` (opening cycles: ENOENT)`: doctor has that, and screens have no room.
+pub fn without_attempt(why: &str) -> &str {
+    match why.find(" (opening ") {
+        Some(at) if why.ends_with(')') => &why[..at],
+        _ => why,
+    }
+}
+
 /// A message of our own that may contain text from outside: escaped like [`clean`] does it, but lines stay lines and a
 /// backslash stays one, so that what is clean already is not escaped twice.
 pub fn printable(text: &str) -> String {
@@ -110,6 +118,13 @@ pub fn rfc3339(wall_ns: i64) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_reason_loses_its_attempt_and_nothing_else() {
+        let whole = "no such counter on this CPU (opening cycles: No such file or directory (os error 2))";
+        assert_eq!(without_attempt(whole), "no such counter on this CPU");
+        assert_eq!(without_attempt("no PMU (opening is not tried): no"), "no PMU (opening is not tried): no");
+    }
 
     #[test]
     fn ordinary_names_stay_as_they_are() {

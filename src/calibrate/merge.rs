@@ -141,7 +141,7 @@ impl Reasons<'_> {
         for key in given_up {
             let word = part(key).unwrap_or_default();
             let key = if self.has(word) { (*key).clone() } else { word.to_owned() };
-            missing.entry(key).or_insert_with(|| "others disturbed its measurement".into());
+            missing.entry(key).or_insert_with(|| "other tasks disturbed its measurement".into());
         }
         missing
     }
@@ -152,7 +152,7 @@ impl Reasons<'_> {
         let mut notes = new.notes.clone();
         for (key, why) in new.missing.iter().filter(|(key, _)| self.stays(key)) {
             let (then, now) = (day(old.when(&number(old, key))), day(&new.time));
-            notes.push(format!("{key}: of {then}; it could not be measured again on {now}: {why}"));
+            notes.push(format!("{key}: from {then}; not measured again on {now}: {why}"));
         }
         let subject = |note: &str| note.split(": ").next().unwrap_or_default().to_owned();
         let said: BTreeSet<String> = notes.iter().map(|note| subject(note)).collect();

@@ -158,7 +158,7 @@ impl Results {
         let mut incomplete = Vec::new();
         for (cell, rounds) in &self.rounds {
             if let Some(why) = missing.remove(&cell.key()).filter(|_| !rounds.is_empty()) {
-                incomplete.push(format!("{}: of {} rounds; then: {why}", cell.key(), rounds.len()));
+                incomplete.push(format!("{}: from {} rounds only: {why}", cell.key(), rounds.len()));
             }
         }
         missing.extend(self.unnamed(plan));

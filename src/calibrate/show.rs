@@ -73,8 +73,8 @@ fn wandering(profile: &Profile) -> String {
     let looks: u32 = wandering.classes.iter().sum();
     let counts: Vec<String> = wandering.classes.iter().map(ToString::to_string).collect();
     format!(
-        "wandering: the hypervisor moves the CPUs of this machine: {looks} looks at CPUs {} and {} fell into {} distances ({}); \
-         nothing but ratios of nodes is used",
+        "wandering: the hypervisor moves the CPUs of this machine: {looks} measurements of CPUs {} and {} gave {} \
+         distances ({}); only ratios between nodes are used",
         wandering.cpus.0,
         wandering.cpus.1,
         wandering.classes.len(),
@@ -154,7 +154,7 @@ fn other_runs(profile: &Profile, width: usize) -> String {
     for key in values(profile).keys() {
         let state = match profile.taint(key) {
             Some(State::Disturbed) => ", disturbed",
-            Some(State::Wandering) => ", while CPUs wandered",
+            Some(State::Wandering) => ", while the hypervisor moved CPUs",
             _ => "",
         };
         let parts = runs.entry((profile.when(key), state)).or_default();
@@ -221,7 +221,7 @@ pub fn render_plan(plan: &Plan, width: usize) -> String {
         plan.stages.iter().map(|(stage, seconds)| format!("{} {seconds:.1} s", stage.word())).collect();
     let mut text = hanging(
         "",
-        words(&format!("about {:.0} s, and this loads every core that takes part", plan.seconds().ceil())),
+        words(&format!("about {:.0} s of full load on every core that takes part", plan.seconds().ceil())),
         width,
     );
     for (name, parts) in [("CPUs of node ", rows), ("memory: ", memory), ("stages: ", stages)] {

@@ -18,11 +18,11 @@ pub struct DiffArgs {
     #[arg(value_name = "B")]
     pub b: Option<String>,
 
-    /// A recording before the change; repeated, each is one draw from three a side on.
+    /// A recording before the change; repeatable. From three per side on, each counts as one sample.
     #[arg(long, value_name = "A", requires = "after")]
     pub before: Vec<String>,
 
-    /// A recording after the change; repeated.
+    /// A recording after the change; repeatable.
     #[arg(long, value_name = "B", requires = "before")]
     pub after: Vec<String>,
 
@@ -34,7 +34,7 @@ pub struct DiffArgs {
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub metrics: Vec<String>,
 
-    /// Programs, and containers, with the most CPU time that are compared.
+    /// Number of programs, and of containers, to compare, by CPU time.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
 
@@ -42,7 +42,7 @@ pub struct DiffArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse::percent)]
     pub same: f64,
 
-    /// Show rows that are the same, and those that are too short. On a page they are one click away.
+    /// Also show rows that are the same or too short.
     #[arg(long)]
     pub all: bool,
 

@@ -9,11 +9,11 @@ use super::{ColourArg, parse};
 /// Flags of `calibrate`.
 #[derive(Args, Debug)]
 pub struct CalibrateArgs {
-    /// Say what would run where, for how long and in how much memory, and measure nothing.
+    /// Print what would run where, for how long and with how much memory; measure nothing.
     #[arg(long, conflicts_with_all = ["show", "compare"])]
     pub dry_run: bool,
 
-    /// Show what is stored, and whether it is about this machine, or a file; measure nothing.
+    /// Show the stored profile, or a file, and whether it matches this machine; measure nothing.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub show: Option<Option<PathBuf>>,
 
@@ -39,7 +39,7 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "NODES", value_parser = parse::nodes)]
     pub to: Option<NodeList>,
 
-    /// Send lines between every pair of cores, not one of each kind.
+    /// Measure every pair of cores, not one pair of each kind.
     #[arg(long)]
     pub cores: bool,
 
@@ -51,7 +51,7 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = parse::memory_share)]
     pub memory: f64,
 
-    /// Measure on a busy machine, too. The profile is marked as disturbed, and nothing uses it.
+    /// Also measure on a busy machine. The profile is marked as disturbed and not used.
     #[arg(long)]
     pub force: bool,
 

@@ -32,28 +32,28 @@ pub struct ReportArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
 
-    /// Read and write times in UTC, not in the zone of this machine.
+    /// Read and print times in UTC, not in the zone of this machine.
     #[arg(long)]
     pub utc: bool,
 
-    /// Programs with the most CPU time that have rows of their own, and as many containers.
+    /// Number of programs, and of containers, with their own rows, by CPU time.
     #[arg(long, value_name = "N", default_value_t = TOP, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub top: u32,
 
-    /// Points of a line over time at most, 100 to 10000.
+    /// Maximum number of points of a curve, 100 to 10000.
     #[arg(long, value_name = "N", default_value_t = POINTS, value_parser = clap::value_parser!(u32).range(100..=10_000))]
     pub points: u32,
 
-    /// Only programs whose name matches this regular expression have rows of their own.
+    /// Only programs whose name matches this regular expression have their own rows.
     #[arg(long, value_name = "REGEX")]
     pub comm: Option<String>,
 
-    /// The first line, in place of host and day.
+    /// First line of the report, in place of host and day.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
 
-    /// Put host-1, program-3 and the like in place of names of the machine, programs, containers, pods, cgroups and functions,
-    /// so that the report can be shown to others. Numbers, nodes and times stay.
+    /// Replace names of the machine, programs, containers, pods, cgroups and functions by host-1, program-3 and so on,
+    /// so that the report can be shared. Numbers, nodes and times stay.
     #[arg(long)]
     pub anonymous: bool,
 }

@@ -68,7 +68,7 @@ pub struct DisplayArgs {
     #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',', value_parser = parse::MetricName, hide_possible_values = true)]
     pub columns: Vec<String>,
 
-    /// Columns of another tool: numatop's RMA, LMA, RMA/LMA, CPI and CPU%. --columns goes before it.
+    /// Columns of another tool: numatop's RMA, LMA, RMA/LMA, CPI and CPU%. --columns overrides it.
     #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 
@@ -204,8 +204,8 @@ pub struct NamedGroups {
     #[arg(long = "k8s-namespace", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub namespaces: Vec<String>,
 
-    /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy
-    /// or below /sys/fs/cgroup, which says in which hierarchy. Non-UTF-8 names are accepted as \xff.
+    /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy, or a
+    /// full one below /sys/fs/cgroup. Non-UTF-8 names are accepted as \xff.
     #[arg(long = "cgroup", value_name = "PATH|GLOB", value_parser = OsStringValueParser::new().try_map(parse::cgroup))]
     pub cgroups: Vec<String>,
 
@@ -242,7 +242,8 @@ pub struct MeasureArgs {
     #[command(flatten)]
     pub host: HostArgs,
 
-    /// Interrupt isolated and tickless CPUs (isolcpus, nohz_full) at each interval, too. Without it counts of a task there are unknown until it is switched out, and its CPU time may be a second old.
+    /// Also interrupt isolated and tickless CPUs (isolcpus, nohz_full) at each interval. Otherwise counts of a task
+    /// there are unknown until it is switched out, and its CPU time may be a second old.
     #[arg(long)]
     pub flush_isolated: bool,
 
@@ -253,8 +254,8 @@ pub struct MeasureArgs {
 /// The host whose files are read.
 #[derive(Args, Debug, Default)]
 pub struct HostArgs {
-    /// Read the host's files below DIR: CPUs, nodes, memory, users, cgroups and containers. For containers that mount them, and for
-    /// a copy of another machine's files. Files of processes are always those of the own /proc.
+    /// Read the host's files below DIR: CPUs, nodes, memory, users, cgroups and containers. For containers that mount
+    /// them, and for a copy of another machine's files. Files of processes always come from /proc here.
     #[arg(long, value_name = "DIR")]
     pub host_root: Option<PathBuf>,
 }
@@ -262,7 +263,7 @@ pub struct HostArgs {
 /// The profile of the machine.
 #[derive(Args, Debug)]
 pub struct ProfileArgs {
-    /// The profile with measured costs between nodes (numatop-ng calibrate), instead of the one that is stored; '': none.
+    /// Profile of measured costs between nodes (numatop-ng calibrate) to use in place of the stored one; '' uses none.
     #[arg(long, value_name = "FILE")]
     pub machine_profile: Option<OsString>,
 }
@@ -280,8 +281,8 @@ pub struct CounterArgs {
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub events: String,
 
-    /// Open events of --events that the counters have no room for in turns of this length, at least an interval (-d). Rows have
-    /// values of the events whose turn it is.
+    /// Rotate events of --events that do not fit the counters: each turn lasts this long, at least an interval (-d).
+    /// Rows have values of the events whose turn it is.
     #[arg(long, value_name = "TIME", requires = "events", value_parser = parse::age)]
     pub events_rotate: Option<Duration>,
 
@@ -292,7 +293,7 @@ pub struct CounterArgs {
 /// Event tables of the user.
 #[derive(Args, Debug)]
 pub struct EventTableArgs {
-    /// Folder with event tables (*.toml) of your own; they go before those built in.
+    /// Directory with your own event tables (*.toml); they override built-in ones.
     #[arg(long, value_name = "DIR")]
     pub pmu_dir: Option<PathBuf>,
 }
@@ -301,7 +302,7 @@ pub struct EventTableArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Hot spots")]
 pub struct HotArgs {
-    /// Sample stacks too, for hot spots in JSON output and in recordings (on the screen, p does).
+    /// Also sample stacks, for hot spots in JSON output and in recordings (on the screen: p).
     #[arg(long)]
     pub hot: bool,
 
@@ -312,11 +313,11 @@ pub struct HotArgs {
 /// Sampling of stacks.
 #[derive(Args, Debug)]
 pub struct StackArgs {
-    /// Event at whose overflows stacks are sampled: auto (cycles, or cpu-clock without a PMU), rma, llc, or a name.
+    /// Event that triggers a stack sample: auto (cycles, or cpu-clock without a PMU), rma, llc, or a name.
     #[arg(long, value_name = "EVENT", default_value = "auto")]
     pub hot_event: String,
 
-    /// Times a second that each CPU is sampled, 1 to 999; less on machines with hundreds of CPUs.
+    /// Samples per second and CPU, 1 to 999; fewer on machines with hundreds of CPUs.
     #[arg(long, value_name = "HZ", default_value_t = crate::collect::hot::SAMPLES_HZ, value_parser = clap::value_parser!(u32).range(1..1000))]
     pub hot_rate: u32,
 }
@@ -343,11 +344,11 @@ pub(super) const RECORDING: &str = "Recording";
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = RECORDING)]
 pub struct RecordLimits {
-    /// Size of all files in a recording directory together, 2GiB if not given; the oldest are removed.
+    /// Total size of a recording directory, 2GiB if not given; the oldest files are removed.
     #[arg(long, requires = "record", value_name = "SIZE", value_parser = parse::size)]
     pub record_max_size: Option<u64>,
 
-    /// Remove files of a recording directory that are older, as in 12h or 7d.
+    /// Remove files of a recording directory older than this, as in 12h or 7d.
     #[arg(long, requires = "record", value_name = "TIME", value_parser = parse::age)]
     pub record_max_age: Option<Duration>,
 

@@ -38,7 +38,7 @@ pub struct RunArgs {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Record everything that is measured, too, to a new file or in a directory (made if it ends with '/').
+    /// Also record everything, to a new file or in a directory (created if it ends with '/').
     #[arg(long, value_name = "FILE|DIR", help_heading = RECORDING, conflicts_with_all = ["repeat", "warmup", "bindings"])]
     pub record: Option<PathBuf>,
 

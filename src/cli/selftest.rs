@@ -28,7 +28,7 @@ pub struct SelftestArgs {
     #[arg(long, value_name = "NODE")]
     pub to: Option<u32>,
 
-    /// Seconds for events, 1 to 3600; events that are left when they are over are untested.
+    /// Time limit for events in seconds, 1 to 3600; events not reached stay untested.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse::seconds)]
     pub time: f64,
 
@@ -44,7 +44,7 @@ pub struct SelftestArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub check: Option<PathBuf>,
 
-    /// Do not store the verdicts on events, which `list events` and `doctor` say.
+    /// Do not store the verdicts on events that `list events` and `doctor` show.
     #[arg(long)]
     pub no_save: bool,
 

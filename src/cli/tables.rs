@@ -17,7 +17,7 @@ pub struct TableArgs {
     #[arg(long, value_enum, value_name = "LAYOUT")]
     pub layout: Option<LayoutArg>,
 
-    /// Time of one file, in UTC: an hour, if not given.
+    /// Time span of one file, in UTC; an hour if not given.
     #[arg(long, value_enum, value_name = "TIME")]
     pub per: Option<PerArg>,
 
@@ -25,7 +25,7 @@ pub struct TableArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = parse::tables(), hide_possible_values = true)]
     pub tables: Vec<Table>,
 
-    /// Write rows of tasks that rested, too.
+    /// Also write rows of idle tasks.
     #[arg(long)]
     pub all: bool,
 }

@@ -55,6 +55,16 @@ fn a_demo_takes_no_flag_of_scope_and_measurement() {
 }
 
 #[test]
+fn a_demo_before_a_command_names_what_to_type() {
+    for (name, tip) in
+        [("diagnose", "numatop-ng diagnose --demo"), ("report", "record --demo -n 180 demo.nrec")]
+    {
+        let text = refused(&["--demo", name]).to_string();
+        assert!(text.contains(tip), "{text}");
+    }
+}
+
+#[test]
 fn turns_are_of_events_that_were_asked_for() {
     let error = refused(&["--events-rotate", "5s"]);
     assert_eq!(error.kind(), ErrorKind::MissingRequiredArgument);
@@ -70,21 +80,25 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
     for (words, tips) in [
         (
             &["replay", "x", "--pid", "7"][..],
-            &["numatop-ng, record, exporter and diagnose have '--pid'", "measured already"][..],
+            &["numatop-ng, record, exporter and diagnose have '--pid'", "measured again"][..],
         ),
         (
             &["replay", "x", "-d", "1"],
-            &["numatop-ng, record, run, exporter and diagnose have '-d'", "measured already"],
+            &["numatop-ng, record, run, exporter and diagnose have '-d'", "measured again"],
         ),
         (&["replay", "x", "--hot"], &["numatop-ng and record have '--hot'"]),
         (&["export", "x", "--format", "csv", "--ascii"], &["numatop-ng and replay have '--ascii'"]),
-        (&["record", "x", "--sort", "ipc"], &["numatop-ng, replay and export have '--sort'", "All metrics"]),
+        (
+            &["record", "x", "--sort", "ipc"],
+            &["numatop-ng, replay and export have '--sort'", "Everything is recorded"],
+        ),
         (&["record", "x", "-H"], &["numatop-ng, replay and export have '-H'"]),
         (&["record", "x", "--by-container"], &["numatop-ng, replay and export have '--by-container'"]),
         (&["record", "x", "--overhead"], &["numatop-ng has '--overhead'"]),
         (&["--follow"], &["replay has '--follow'"]),
-        (&["diagnose", "-n", "3"], &["diagnose watches for a time: --for SECONDS"]),
-        (&["diagnose", "--iterations", "3"], &["diagnose watches for a time: --for SECONDS"]),
+        (&["report", "--demo"], &["have '--demo'", "record --demo -n 180 demo.nrec"]),
+        (&["diagnose", "-n", "3"], &["diagnose counts seconds, not intervals: --for SECONDS"]),
+        (&["diagnose", "--iterations", "3"], &["diagnose counts seconds, not intervals: --for SECONDS"]),
         (
             &["list", "metrics", "--pmu-dir", "x"],
             &["numatop-ng, list events, record, run, exporter, diagnose and selftest have '--pmu-dir'"],

@@ -5,6 +5,10 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
+/// Commands that read recordings, and so show the demo from one.
+const READS: [&str; 5] = ["replay", "export", "report", "diff", "verify"];
+const RECORD_IT: &str = "record the demo, then name the file: numatop-ng record --demo -n 180 demo.nrec";
+
 /// Adds tips to `error`. Flags and subcommands exclude each other, so that a subcommand is the first of `words` after
 /// the name of the program, and a subcommand of its own the next.
 pub(super) fn add(error: &mut clap::Error, command: &mut Command, words: &[OsString]) {
@@ -18,11 +22,11 @@ pub(super) fn add(error: &mut clap::Error, command: &mut Command, words: &[OsStr
     let tips = match error.kind() {
         ErrorKind::UnknownArgument if path == ["run"] => behind_dashes(error, command, here),
         ErrorKind::UnknownArgument if path == ["diagnose"] && is_count(error) => {
-            vec!["diagnose watches for a time: --for SECONDS".to_owned()]
+            vec!["diagnose counts seconds, not intervals: --for SECONDS".to_owned()]
         }
         ErrorKind::UnknownArgument => elsewhere(error, command, here),
         ErrorKind::InvalidSubcommand if !path.is_empty() => below(here).into_iter().collect(),
-        ErrorKind::ArgumentConflict => demo(error).into_iter().collect(),
+        ErrorKind::ArgumentConflict => demo(error, command).into_iter().collect(),
         _ => Vec::new(),
     };
     if tips.is_empty() {
@@ -77,7 +81,11 @@ fn elsewhere(error: &clap::Error, command: &Command, here: &Command) -> Vec<Stri
         [only] => format!("{only} has"),
         [others @ .., last] => format!("{} and {last} have", others.join(", ")),
     };
-    let why = here.get_after_help().map(ToString::to_string);
+    let why = match here.get_name() {
+        name if flag == "--demo" && READS.contains(&name) => Some(RECORD_IT.to_owned()),
+        "record" | "replay" | "export" => here.get_after_help().map(ToString::to_string),
+        _ => None,
+    };
     std::iter::once(format!("{names} '{flag}'")).chain(why).collect()
 }
 
@@ -91,14 +99,22 @@ fn behind_dashes(error: &clap::Error, command: &Command, here: &Command) -> Vec<
     }
 }
 
-/// The reason why flags of measurement and scope exclude `--demo`.
-fn demo(error: &clap::Error) -> Option<String> {
+/// Advice for `--demo` with a flag of measurement or scope, or before a subcommand.
+fn demo(error: &clap::Error, command: &Command) -> Option<String> {
     let is_demo = |kind| match error.get(kind) {
         Some(ContextValue::String(flag)) => flag == "--demo",
         Some(ContextValue::Strings(flags)) => flags.iter().any(|flag| flag == "--demo"),
         _ => false,
     };
-    let of_a_flag = error.get(ContextKind::InvalidSubcommand).is_none();
-    (of_a_flag && (is_demo(ContextKind::InvalidArg) || is_demo(ContextKind::PriorArg)))
-        .then(|| "--demo measures nothing; --comm and --node choose rows".to_string())
+    if !is_demo(ContextKind::InvalidArg) && !is_demo(ContextKind::PriorArg) {
+        return None;
+    }
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return Some("--demo measures nothing; --comm and --node choose rows".to_string());
+    };
+    let has_it = |here: &Command| here.get_arguments().any(|arg| arg.get_long() == Some("demo"));
+    match command.find_subcommand(name) {
+        Some(here) if has_it(here) => Some(format!("type it after the command: numatop-ng {name} --demo")),
+        _ => READS.contains(&name.as_str()).then(|| RECORD_IT.to_owned()),
+    }
 }

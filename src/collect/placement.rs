@@ -130,7 +130,7 @@ impl Walk {
         self.target.check().map_err(|error| reason("asking where its pages are", &error))?;
         match found.pages() {
             0 => Err(Missing::NotCollected(format!(
-                "none of {} addresses drawn from {} of its memory has a page",
+                "none of {} addresses sampled in {} of its memory has a page",
                 found.asked,
                 crate::text::quantity::bytes((found.space * page_size) as f64)
             ))),

@@ -302,7 +302,10 @@ impl AskedNames {
         *count += 1;
         if *count > if owner.is_some() { OF_A_USER_MAX } else { OF_SYSTEM_MAX } {
             if let Some(uid) = owner.filter(|_| *count == OF_A_USER_MAX + 1) {
-                self.say(format!("user {uid} has more than {OF_A_USER_MAX} containers without a name: others are not looked for"));
+                self.say(format!(
+                    "user {uid} has more than {OF_A_USER_MAX} containers without a name: the others \
+                                  are not looked up"
+                ));
             }
             return None;
         }

@@ -97,7 +97,7 @@ impl Runtime {
                 self.pending = Some(answer);
                 late()
             }
-            Err(RecvTimeoutError::Disconnected) => "the question could not be put".to_string(),
+            Err(RecvTimeoutError::Disconnected) => "the request could not be sent".to_string(),
         };
         Err(format!("{} gives no names of containers: {why}", self.socket.display()))
     }

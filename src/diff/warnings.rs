@@ -77,7 +77,8 @@ pub fn warnings(a: &[Side], b: &[Side], of_a: &[Circumstances], of_b: &[Circumst
     }
     if a.len() < RECORDINGS || b.len() < RECORDINGS {
         said.push(format!(
-            "differences from run to run are in no interval: {RECORDINGS} recordings a side (--before, --after) would show them"
+            "intervals within one run do not show how runs differ: record {RECORDINGS} runs per side (--before, \
+             --after)"
         ));
     }
     said

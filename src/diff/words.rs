@@ -76,7 +76,7 @@ pub(super) fn too_short(diff: &Diff, [a, b]: [usize; 2]) -> Option<String> {
     let has = format!("A has {}, B has {b}, {LEAST_INTERVALS} are needed", plural(a, "interval"));
     match (short, diff.rows.iter().any(decided)) {
         (0, _) => None,
-        (_, false) => Some(format!("too short: {has}; nothing can be compared (--all for numbers)")),
+        (_, false) => Some(format!("too short: {has} (--all for numbers)")),
         (short, true) => Some(format!("{} too short (--all for numbers)", plural(short, "comparison"))),
     }
 }

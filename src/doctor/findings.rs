@@ -90,9 +90,9 @@ fn btf(facts: &BtfFacts) -> Vec<Line> {
             let lacking: Vec<Feature> = Feature::all().filter(|one| !present.contains(one)).collect();
             let count = Feature::all().count();
             if lacking.is_empty() {
-                return vec![ok(format!("type information (BTF): all {count} things asked for are there"))];
+                return vec![ok(format!("type information (BTF): all {count} items found"))];
             }
-            let found = format!("type information (BTF): {} of {count} things asked for", present.len());
+            let found = format!("type information (BTF): {} of {count} items found", present.len());
             let lacks = |one: &Feature| {
                 let essential = Facility::ESSENTIAL.iter().any(|part| features(*part).contains(one));
                 let mark = if essential { Mark::No } else { Mark::Warn };
@@ -112,7 +112,7 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
     let mut findings = match &own.effective {
         Fact::Known(effective) => {
             let held: Vec<String> = effective.iter().map(|one| one.to_string()).collect();
-            let held = if held.is_empty() { "none of those that matter".into() } else { held.join(" ") };
+            let held = if held.is_empty() { "none that is needed".into() } else { held.join(" ") };
             vec![ok(format!("{who}, capabilities: {held}"))]
         }
         Fact::Unknown { unknown } => vec![warn(format!("{who}, capabilities unknown: {unknown}"))],

@@ -110,7 +110,7 @@ fn placement() -> Result<((), String)> {
     let how = if walk.scans() {
         "holes are skipped (PAGEMAP_SCAN)"
     } else {
-        "holes are asked too: no PAGEMAP_SCAN (since Linux 6.7)"
+        "holes are scanned too: no PAGEMAP_SCAN (since Linux 6.7)"
     };
     Ok((
         (),
@@ -215,8 +215,8 @@ fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {
     probe.walk(&Round::unknown(false), |_| threads += 1)?;
     probe.exits(|_| {}).context("emptying the exit ring")?;
     let after = match probe.no_short_walk() {
-        None => format!("from {SHORT_FROM} on a refresh looks for those that ran"),
-        Some(why) => format!("each refresh walks over all: {why}"),
+        None => format!("from {SHORT_FROM} on, each sample visits only those that ran"),
+        Some(why) => format!("each sample visits all: {why}"),
     };
     Ok(((), format!("{} listed; {after}", plural(threads, "thread"))))
 }

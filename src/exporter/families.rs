@@ -66,7 +66,7 @@ fn host(ledger: &Ledger, engine: &Engine, snapshot: &Snapshot) -> Vec<Family> {
     vec![
         Family::gauge("numatop_build_info", "Build information.")
             .with([of([("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
-        Family::gauge("numatop_host_info", "1, with the machine.").with([of(
+        Family::gauge("numatop_host_info", "Machine information.").with([of(
             [("kernel", &facts.kernel), ("cpu_model", &facts.cpu_model), ("arch", &facts.arch)],
             1.0,
         )]),
@@ -165,11 +165,8 @@ fn pairs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     });
     vec![
         Family::gauge("numatop_node_distance", "Distance as the firmware has it (SLIT).").with(distances),
-        Family::counter(
-            "numatop_access_cpu_seconds",
-            "CPU time by the node of the CPU and that of the memory.",
-        )
-        .with(series(&ledger.accesses_s, ["cpu_node", "memory_node"])),
+        Family::counter("numatop_access_cpu_seconds", "CPU time by node of the CPU and node of the memory.")
+            .with(series(&ledger.accesses_s, ["cpu_node", "memory_node"])),
         Family::counter("numatop_task_migrations", "Moves of tasks between nodes.")
             .with(series(&ledger.task_moves, ["from", "to"])),
         Family::counter("numatop_pages_migrated", "Pages that were moved between nodes.")
@@ -244,7 +241,7 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     families.push(
         Family::counter(
             "numatop_container_throttled_seconds",
-            "Time in which its quota held it up, since it was made.",
+            "Time its quota stopped it, since its creation.",
         )
         .with(throttled),
     );
@@ -255,8 +252,7 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     ));
     let limit =
         limits(ledger, snapshot, |row| Some((*row.raw.as_ref()?.mem_limit_bytes.as_ref().ok()?)? as f64));
-    families
-        .push(Family::gauge("numatop_container_memory_limit_bytes", "Memory that it may have.").with(limit));
+    families.push(Family::gauge("numatop_container_memory_limit_bytes", "Memory limit.").with(limit));
     families
 }
 
@@ -307,7 +303,7 @@ fn container_memory(ledger: &Ledger, snapshot: &Snapshot) -> Family {
             *series.entry(labels.and("node", &node.to_string())).or_default() += *bytes as f64;
         }
     }
-    Family::gauge("numatop_container_memory_bytes", "Memory that is charged to it, by node.").with(series)
+    Family::gauge("numatop_container_memory_bytes", "Memory charged to it, by node.").with(series)
 }
 
 fn programs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {

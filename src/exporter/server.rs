@@ -271,9 +271,7 @@ fn goes_on(done: io::Result<bool>) -> bool {
 fn inherited(socket: OwnedFd) -> io::Result<Listener> {
     let unfit = |why: &str| io::Error::new(ErrorKind::InvalidInput, why.to_owned());
     if sockopt::socket_type(&socket)? != SocketType::STREAM || !sockopt::socket_acceptconn(&socket)? {
-        return Err(unfit(
-            "it does not listen for streams: ListenStream= makes one that does, Accept= must be no",
-        ));
+        return Err(unfit("not a listening stream socket: use ListenStream= and Accept=no"));
     }
     match sockopt::socket_domain(&socket)? {
         AddressFamily::INET | AddressFamily::INET6 => {
@@ -286,7 +284,7 @@ fn inherited(socket: OwnedFd) -> io::Result<Listener> {
             listener.set_nonblocking(true)?;
             Ok(Listener::Unix(listener, None))
         }
-        _ => Err(unfit("it is of no family that Prometheus speaks: ListenStream= with a port or a path is")),
+        _ => Err(unfit("neither TCP nor Unix: use ListenStream= with a port or a path")),
     }
 }
 

@@ -63,13 +63,13 @@ pub(super) const AMOUNTS: [Amount; 10] = [
     Amount {
         container: "numatop_container_remote_cpu_seconds",
         program: Some("numatop_program_remote_cpu_seconds"),
-        help: "Of the located CPU time, the part by the share of use that is on other nodes.",
+        help: "Part of the located CPU time that uses memory of other nodes.",
         of: |interval| interval.located.map(|located| located.remote_ns * NS),
     },
     Amount {
         container: "numatop_container_runqueue_wait_seconds",
         program: Some("numatop_program_runqueue_wait_seconds"),
-        help: "Time in which its tasks were ready and waited for a CPU.",
+        help: "Time its runnable tasks waited for a CPU.",
         of: |interval| interval.scalar(Counter::RunDelayNs).map(|ns| ns * NS),
     },
     Amount {
@@ -99,13 +99,13 @@ pub(super) const AMOUNTS: [Amount; 10] = [
     Amount {
         container: "numatop_container_minor_faults",
         program: None,
-        help: "Page faults without a read.",
+        help: "Minor page faults: without a disk read.",
         of: |interval| interval.scalar(Counter::MinFlt),
     },
     Amount {
         container: "numatop_container_major_faults",
         program: None,
-        help: "Page faults with a read.",
+        help: "Major page faults: with a disk read.",
         of: |interval| interval.scalar(Counter::MajFlt),
     },
 ];

@@ -142,7 +142,7 @@ pub(super) fn limit(view: &View<'_>, owner: Owner<'_>, bytes: f64) -> Command {
     let charged =
         owner.row.raw.as_ref().and_then(|raw| raw.mem_bytes.as_ref().ok()).map_or(0.0, |all| *all as f64);
     let mib = ((charged - bytes).max(0.0) / (1u64 << 20) as f64) as u64;
-    let words = "page cache beyond it is reclaimed first; direct I/O would not fill it at all";
+    let words = "page cache above the limit is reclaimed first; direct I/O does not fill the cache";
     match env(owner.row.group.as_deref(), path.map(String::as_str)) {
         Env::Unit(unit) if mib > 0 => {
             let line = line("systemctl set-property").name(&unit).property("MemoryHigh", mib);
@@ -151,7 +151,7 @@ pub(super) fn limit(view: &View<'_>, owner: Owner<'_>, bytes: f64) -> Command {
         _ => Command::words(
             When::ForGood,
             Scope::Container,
-            format!("a soft limit for {} (MemoryHigh=, memory.high): {words}", label(owner.row)),
+            format!("a soft limit for {} (memory.high): {words}", label(owner.row)),
         ),
     }
 }

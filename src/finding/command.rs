@@ -235,7 +235,7 @@ impl Command {
     pub fn new(when: When, scope: Scope, line: Words, words: impl Into<String>) -> Command {
         let (line, mut words) = (line.done(), words.into());
         if line.is_none() {
-            const REFUSED: &str = "its name has characters that no command is made of: look it up";
+            const REFUSED: &str = "its name has characters that are unsafe in a command: look it up";
             words = if words.is_empty() { REFUSED.to_owned() } else { format!("{words} ({REFUSED})") };
         }
         Command { when, line, words, scope }

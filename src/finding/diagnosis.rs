@@ -104,7 +104,7 @@ fn summary(engine: &Engine, all: bool, width: usize) -> String {
     let over: Vec<&Finding> = engine.ended().filter(|finding| finding.severity > Severity::Info).collect();
     let mut text = verdict.words();
     if verdict.summary.info > 0 {
-        text += &format!(" {}{}.", plural(verdict.summary.info, "info"), if all { "" } else { " (--all)" });
+        text += &format!(" {}{}.", plural(verdict.summary.info, "note"), if all { "" } else { " (--all)" });
     }
     text += &format!(" {}", verdict.rules());
     let mut out = hanging("", words(&text), width);
@@ -135,10 +135,10 @@ fn summary(engine: &Engine, all: bool, width: usize) -> String {
     }
     let some: Vec<&Blind> = engine.blind().iter().filter(|blind| blind.subjects.is_some()).collect();
     if !some.is_empty() {
-        out += "Not for all:\n";
+        out += "Without data for some subjects:\n";
         for blind in some {
             let subjects = blind.subjects.unwrap_or(0);
-            let text = format!("{}: {} of its subjects: {}", blind.id, subjects, blind.words);
+            let text = format!("{}, {}: {}", blind.id, plural(subjects, "subject"), blind.words);
             out += &hanging("  ", words(&one_line(&text)), width);
         }
     }

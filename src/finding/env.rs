@@ -136,8 +136,7 @@ pub fn bind(
         Env::Nerdctl(id) => vec![container("nerdctl update", id), options("nerdctl run")],
         Env::Pod(id) => {
             let mut now = container("crictl update", id);
-            now.words =
-                "to try it for a moment: the kubelet writes its own list again, by default every 10 s".into();
+            now.words = "for a short trial: the kubelet restores its own list, by default every 10 s".into();
             let words = "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static, \
                          memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node";
             vec![now, Command::words(When::ForGood, Scope::Container, words)]
@@ -172,7 +171,7 @@ pub fn bind(
         Env::Nspawn(name) => vec![unit(name, true)],
         Env::Managed => {
             let words =
-                format!("CPUs {c} and nodes {n} where it is made: its manager writes its own lists again");
+                format!("CPUs {c} and nodes {n} where it is created: its manager restores its own lists");
             vec![Command::words(When::ForGood, Scope::Container, words)]
         }
         Env::Cgroup(path) if unified == Some(true) => vec![
@@ -188,7 +187,7 @@ pub fn bind(
                 line("echo").nodes(nodes).into_file_of(path, "cpuset.mems"),
                 "",
             ),
-            Command::words(When::ForGood, Scope::Container, "where its cgroup is made"),
+            Command::words(When::ForGood, Scope::Container, "where its cgroup is created"),
         ],
         Env::Cgroup(_) => pid.map(taskset).into_iter().collect(),
     }
@@ -223,7 +222,7 @@ pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<St
 /// Undoes that memory of a process moved from nodes to others. A line only where it is the inverse: one node of origin, and
 /// nothing of the process at the target before, within the error. Else it would take along what was there.
 pub fn move_back(pid: u32, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Command {
-    move_back_beside(pid, placed, (to, from), 0.0, "moves all that came back")
+    move_back_beside(pid, placed, (to, from), 0.0, "moves the same memory back")
 }
 
 /// The same of a member of a group. Its own memory goes along, and so may a part of the shared memory: less than a fifth of all.
@@ -289,13 +288,13 @@ pub fn quota(env: &Env, milli: u64, unified: Option<bool>) -> Vec<Command> {
             let us = milli.saturating_mul(PERIOD_US / 1000);
             let words = line("echo").quota(us, PERIOD_US).into_file_of(path, "cpu.max");
             let period =
-                "in the usual period of 100 ms: note the second number of that file, if it is another one";
+                "for the usual period of 100 ms; keep the second number of that file if it is another one";
             vec![Command::new(When::Now, Scope::Container, words, period)]
         }
         _ => vec![Command::words(
             When::Now,
             Scope::Container,
-            format!("a quota of {cpus} CPUs where its cgroup is made"),
+            format!("a quota of {cpus} CPUs where its cgroup is created"),
         )],
     }
 }

@@ -128,14 +128,14 @@ impl Assumption {
     pub fn words(self) -> &'static str {
         match self {
             Assumption::WaitsForMemoryOnly => "memory-bound work",
-            Assumption::MemoryTimeWaits => "time at remote accesses that is all waiting",
+            Assumption::MemoryTimeWaits => "remote accesses that only wait",
             Assumption::FirmwareDistances => "SLIT distances",
             Assumption::MeasuredDistances => "measured distances",
             Assumption::PagesUsedAlike => "evenly used pages",
-            Assumption::PlacementStays => "placement that stays as good without",
+            Assumption::PlacementStays => "placement that stays as good without it",
             Assumption::SiblingsAddNothing => "SMT siblings that add nothing",
             Assumption::MeasuredSiblings => "SMT siblings as in the worst load of calibrate",
-            Assumption::WaitIsWork => "work in all of the wait",
+            Assumption::WaitIsWork => "useful work in all of the wait",
             Assumption::SameWork => "twins with the same work",
         }
     }

@@ -164,7 +164,7 @@ pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
                 }
             }
             if time <= 0.0 || lost > UNKNOWN_MAX * (time + lost) {
-                return Err(unknown("where the memory of its processes is has not been looked at"));
+                return Err(unknown("the memory of its processes is not located yet"));
             }
             sum.error /= time;
             for (bytes, twice) in sum.bytes.iter_mut().zip(counted_twice(view.members(row.id).into_iter())) {
@@ -179,13 +179,13 @@ pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
 
 fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'static str> {
     match task.memory() {
-        None => Err("its memory has not been looked at yet"),
-        Some((_, Err(_))) => Err("its memory could not be looked at"),
+        None => Err("its memory is not located yet"),
+        Some((_, Err(_))) => Err("its memory could not be located"),
         Some((read_ns, Ok(memory))) => {
             if view.snapshot.mono_ns.saturating_sub(*read_ns) > AGE_MAX_NS {
-                Err("its memory was looked at too long ago")
+                Err("its memory was located too long ago")
             } else if memory.error_points > ERROR_MAX {
-                Err("its memory was looked at too roughly")
+                Err("its memory was located too roughly")
             } else if memory.bytes() <= 0.0 {
                 Err("no page of it was found")
             } else {

@@ -71,9 +71,9 @@ pub fn there(view: &View<'_>, of: &Of<'_>, from: &[NodeId], to: &[NodeId], words
     };
     let line = |(at, pid): (usize, u32)| {
         let words = match (at, of) {
-            (0, Of::Group(..)) => format!("{words}; as root, or what others map, too, stays where it is"),
+            (0, Of::Group(..)) => format!("{words}; run it as root, or pages that other processes map stay"),
             (0, _) => words.to_owned(),
-            _ => "the part that others have not touched".to_owned(),
+            _ => "the part that is not shared".to_owned(),
         };
         env::move_memory(pid, from, to, words)
     };

@@ -78,7 +78,7 @@ fn shift(references: usize, zones: usize) -> Result<u32> {
     let nodes = references.saturating_sub(1).checked_div(zones).unwrap_or(0);
     ensure!(
         nodes.is_power_of_two() && nodes <= 1024 && nodes * zones + 1 == references,
-        "a zonelist of {references} references to {zones} zones a node: how many nodes are possible cannot be told"
+        "a zonelist of {references} references to {zones} zones a node: the number of possible nodes is unknown"
     );
     Ok(nodes.ilog2())
 }

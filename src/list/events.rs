@@ -69,13 +69,13 @@ fn counters(core: &Core, budget: Budget, width: usize) -> String {
     );
     if budget.watchdog {
         text += if budget.cycles_fixed {
-            "; the NMI watchdog has the one of cycles, which then take one of these (kernel.nmi_watchdog)"
+            "; the NMI watchdog holds the counter for cycles, so cycles take one of these (kernel.nmi_watchdog)"
         } else {
             "; the NMI watchdog has one (kernel.nmi_watchdog)"
         };
     }
     if core.table.counters.is_none() {
-        text += "; how many there really are is not known";
+        text += "; the real number is unknown";
     }
     hanging("PMU    ", words(&text), width)
 }

@@ -10,7 +10,7 @@ use crate::text::{hanging, words};
 /// Why a profile is not used; `None` if it is.
 fn unused(stored: &Stored) -> Option<String> {
     match &stored.inapplicable {
-        Some(why) => Some(format!("not about this machine now: {why}")),
+        Some(why) => Some(format!("does not match this machine: {why}")),
         None => stored.profile.unusable().map(String::from),
     }
 }
@@ -18,7 +18,7 @@ fn unused(stored: &Stored) -> Option<String> {
 /// The matrix of latencies as text of at most `width` columns, or why there is none.
 pub fn render_text(stored: Option<&Stored>, width: usize) -> String {
     let Some(stored) = stored else {
-        let text = "latency between nodes is not measured on this machine: numatop-ng calibrate does, and loads the machine";
+        let text = "latency between nodes is not measured yet: numatop-ng calibrate measures it under load";
         return hanging("", words(text), width);
     };
     if let Some(why) = unused(stored) {
@@ -34,7 +34,7 @@ fn said(profile: &Profile) -> String {
     let day = profile.time.split('T').next().unwrap_or_default();
     let error = profile.error_pct().map_or(String::new(), |percent| format!(", +-{percent:.1} %"));
     let state = match profile.state {
-        State::Wandering => "; the hypervisor moves CPUs, so that only ratios say something",
+        State::Wandering => "; the hypervisor moves CPUs, so only ratios are meaningful",
         State::Partial => "; a part of it",
         State::Good | State::Disturbed => "",
     };
@@ -44,10 +44,7 @@ fn said(profile: &Profile) -> String {
 /// A line for doctor.
 pub fn line(stored: Option<&Stored>) -> String {
     match stored {
-        None => {
-            "not calibrated: numatop-ng calibrate measures what nodes cost each other, and loads the machine"
-                .into()
-        }
+        None => "not calibrated: numatop-ng calibrate measures the costs between nodes, under load".into(),
         Some(stored) => match unused(stored) {
             Some(why) => format!("calibrated {}, {why}", said(&stored.profile)),
             None => format!("calibrated {}", said(&stored.profile)),

@@ -16,9 +16,7 @@ fn sampled(task: &Task) -> Reading<&SampledUse> {
         Some(sampled) if task.leads() => Ok(sampled),
         Some(_) => Err(no("samples of memory use are added up by process")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
-        None => {
-            Err(no("no samples: --access asks for them, or u in the details, and the process must have run"))
-        }
+        None => Err(no("no samples: --access or u in the details starts them, and the process must run")),
     }
 }
 
@@ -76,8 +74,8 @@ pub const MEM_TIME_REMOTE_PCT: Metric<Task> = metric(
     "mem_time_remote_pct",
     ("MEMTIMEREM", 10),
     (Unit::Percent, Order::Descending),
-    "Share of its time at memory accesses whose page is on another node than the CPU. By time, not by count: remote \
-     accesses take longer, and stores are waited for less.",
+    "Share of its time at memory accesses whose page is on another node than the CPU. By time, not by count: \
+     remote accesses take longer, and stores are waited for less.",
     |task, snapshot| {
         let (remote, known) = remote(task, snapshot)?;
         Ok(Value::F64(100.0 * remote / known))
@@ -165,9 +163,9 @@ pub const DRAM_REMOTE_PCT: Metric<Task> = metric(
     "dram_remote_pct",
     ("DRAMREM%", 8),
     (Unit::Percent, Order::Descending),
-    "Of sampled accesses that memory answered and no cache, the share whose memory is of another node, in the last ten \
-     seconds. From events of a PMU (--access on Intel with PEBS, on AMD with IBS), which sample accesses and not time; on \
-     Intel and Zen 5 those slower than 128 cycles. Not verified on hardware.",
+    "Remote share of the sampled accesses that memory answered, in the last ten seconds. Sampled by access, not by \
+     time, by the PMU (--access on Intel with PEBS, on AMD with IBS); on Intel and Zen 5 only those slower than 128 \
+     cycles. Not verified on hardware.",
     |task, snapshot| {
         let (remote, all) = answers(task)?.memory();
         if snapshot.host.topology.nodes.len() < 2 {
@@ -185,8 +183,8 @@ pub const LOAD_LATENCY_NS_LOCAL: Metric<Task> = metric(
     "load_latency_ns_local",
     ("LATLOC", 7),
     (Unit::Nanoseconds, Order::Descending),
-    "Median latency of sampled loads that memory of the own node answered, in ns at the clock frequency it got; on Intel \
-     and Zen 5 of those slower than 128 cycles. JSON has more in access.pmu. Not verified on hardware.",
+    "Median latency of sampled loads answered by local memory, in ns at its clock frequency; on Intel and Zen 5 \
+     only of those slower than 128 cycles. JSON has more in access.pmu. Not verified on hardware.",
     |task, snapshot| latency(task, snapshot, |answers| &answers.local),
 )
 .with(EVENTS.better(Better::Low));
@@ -195,7 +193,7 @@ pub const LOAD_LATENCY_NS_REMOTE: Metric<Task> = metric(
     "load_latency_ns_remote",
     ("LATREM", 7),
     (Unit::Nanoseconds, Order::Descending),
-    "The same of loads that memory of another node answered.",
+    "The same for loads answered by remote memory.",
     |task, snapshot| latency(task, snapshot, |answers| &answers.remote),
 )
 .with(EVENTS.several(Several::Nodes).better(Better::Low));

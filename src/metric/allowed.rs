@@ -16,8 +16,8 @@ pub const NODES_ALLOWED: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Nodes that the CPUs it may use belong to, as a list: its affinity (taskset(1)) within its cpuset. Of a process those \
-           of all its threads.",
+    help: "Nodes of the CPUs it may use, as a list: its affinity (taskset(1)) within its cpuset. Of a process: of \
+           all its threads.",
     value: |task, snapshot| of(task, task.cpu_nodes, snapshot).map(Value::Text),
     over: Over::Newest,
     traits: Traits::NONE,

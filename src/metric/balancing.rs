@@ -11,8 +11,8 @@ pub const NUMA_MOVES: Metric<Task> = Metric::memory_rate(
     "numa_moves_per_s",
     "NUMAMV/s",
     8,
-    "Times NUMA balancing set out to bring it to an idle CPU of the node that it prefers (sched_move_numa); \
-           attempts that then failed are in numa_stuck_per_s too.",
+    "Attempts of NUMA balancing to move it to an idle CPU of its preferred node (sched_move_numa); failed ones are \
+     in numa_stuck_per_s, too.",
     |task, snapshot| snapshot.rate(task.delta[Counter::NumaMoves]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
@@ -21,10 +21,11 @@ pub const NUMA_SWAPS: Metric<Task> = Metric::memory_rate(
     "numa_swaps_per_s",
     "NUMASW/s",
     8,
-    "Times NUMA balancing set out to swap it with a task of another node, whichever of the two was better off \
-           (sched_swap_numa).",
+    "Attempts of NUMA balancing to swap it with a task of another node, for the benefit of either \
+     (sched_swap_numa).",
     |task, snapshot| snapshot.rate(task.delta[Counter::NumaSwaps]).map(Value::F64),
-).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
+)
+.with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
 
 pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
     "numa_stuck_per_s",
@@ -42,8 +43,8 @@ pub const NUMA_GROUP: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Id,
     order: Order::Ascending,
-    help: "Tasks with the same number share memory, as far as NUMA balancing has seen, and are placed together. It is \
-           the thread id of the one that began the group.",
+    help: "Tasks with the same number share memory, as far as NUMA balancing has seen, and are placed together. The \
+           number is the id of the thread that began the group.",
     value: |task, _| match task.raw.numa_group {
         0 => Err(Missing::NotCollected("NUMA balancing has it in no group".into())),
         group => Ok(Value::U64(group.into())),
@@ -56,9 +57,9 @@ pub const HINT_FAULTS: Metric<Task> = Metric::memory_rate(
     "hint_faults_per_s",
     "HINT/s",
     7,
-    "NUMA hinting faults: balancing takes a page away for a moment, to see who uses it from where. How many there \
-           are says how fast it scans, not how much memory is used. Where no function of the kernel can be hooked \
-           (doctor says so) these are pages, from the task structure, and some are missed.",
+    "NUMA hinting faults: balancing unmaps pages for a moment to see who uses them from where. Their rate shows how \
+     fast it scans, not how much memory is used. Where no kernel function can be hooked (see doctor) pages are \
+     counted instead, from the task structure, and some are missed.",
     |task, snapshot| snapshot.rate(task.delta[Counter::HintFaults]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]));
 
@@ -97,8 +98,8 @@ pub const BALANCING_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its time on CPUs that NUMA balancing took: scans of its memory, and its hinting faults with the moves \
-           of pages in them. The exception itself is not in it. Needs functions of the kernel that can be hooked.",
+    help: "Share of its CPU time that NUMA balancing took: scans of its memory, and hinting faults with their page \
+           moves, but not the exception itself. Needs kernel functions that can be hooked.",
     value: |task, snapshot| balancing(task, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(balancing),
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::BalancingTime]).better(Better::Low),

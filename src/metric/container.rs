@@ -241,18 +241,12 @@ pub const NAMESPACE: Metric<Container> =
     })
     .with(Traits::NONE.needs(&[Facility::CgroupNames]));
 
-pub const PARENT: Metric<Container> = own(
-    "parent",
-    "PARENT",
-    24,
-    TEXT,
-    "Cgroup path of the row that this one is a part of.",
-    |row, snapshot| {
+pub const PARENT: Metric<Container> =
+    own("parent", "PARENT", 24, TEXT, "Cgroup path of its parent row.", |row, snapshot| {
         let parent = row.parent.and_then(|at| snapshot.containers.get(at)).map(|parent| parent.id);
         let path = parent.and_then(|id| snapshot.names.cgroups.get(&id));
-        path.map(|path| Value::Text(cgroup_path::show(path))).ok_or_else(|| no("it is at the top"))
-    },
-);
+        path.map(|path| Value::Text(cgroup_path::show(path))).ok_or_else(|| no("it is the root"))
+    });
 
 pub const PROCESSES: Metric<Container> = own(
     "processes",
@@ -268,7 +262,7 @@ pub const CPU_QUOTA_PCT: Metric<Container> = own(
         "QUOTA%",
         7,
         (Running, Unit::Percent, Ascending),
-        "CPU time that it may use (cpu.max, cfs_quota_us); 100 is one CPU. Its own limit: one above it may be lower.",
+        "CPU time that it may use (cpu.max, cfs_quota_us); 100 is one CPU. Its own limit; a parent's may be lower.",
         |row, _| match (raw(row)?.cpu_quota_milli.clone())? {
             Some(milli) => Ok(Value::F64(milli as f64 / 10.0)),
             None => Err(no("it has no quota")),
@@ -299,13 +293,13 @@ pub const THROTTLED_PERIODS_PCT: Metric<Container> = own(
     "THROTP%",
     7,
     (Running, Unit::Percent, Descending),
-    "Share of the periods of its CPU quota, of those in which it ran between the last two readings of cpu.stat, in which \
-     the quota was used up.",
+    "Share of its quota periods that used up the quota, of those in which it ran, between the last two readings of \
+     cpu.stat.",
     |row, _| {
         let delta = delta(row)?;
         let (periods, throttled) = (delta.periods.clone()?, delta.throttled_periods.clone()?);
         if periods == 0 {
-            return Err(no("no period of a quota has passed in which it ran"));
+            return Err(no("it did not run in any quota period"));
         }
         Ok(Value::F64(throttled as f64 * 100.0 / periods as f64))
     },
@@ -328,7 +322,7 @@ pub const NODES_ALLOWED: Metric<Container> = own(
     "CPUNODES",
     8,
     (Running, Unit::Text, Ascending),
-    "Nodes that the CPUs it may use belong to, as a list.",
+    "Nodes of the CPUs it may use, as a list.",
     |row, snapshot| {
         let cpus = parse_cpulist(&raw(row)?.cpus.clone()?).map_err(|error| no(&error.to_string()))?;
         let topology = &snapshot.host.topology;
@@ -398,7 +392,7 @@ pub const MEM_LIMIT_BYTES: Metric<Container> = own(
     "LIMIT",
     7,
     (Memory, Unit::Bytes, Ascending),
-    "Memory it may use (memory.max). Its own limit: one above it may be lower.",
+    "Memory it may use (memory.max). Its own limit; a parent's may be lower.",
     |row, _| match raw(row)?.mem_limit_bytes.clone()? {
         Some(bytes) => Ok(Value::U64(bytes)),
         None => Err(no("it has no limit")),

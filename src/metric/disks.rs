@@ -20,12 +20,10 @@ pub const DISK_BYTES_PER_S: Metric<Container> = per_second(
     |row, _| rate(row, |used| used.bytes),
 );
 
-pub const DISK_REQUESTS_PER_S: Metric<Container> = per_second(
-    "disk_requests_per_s",
-    "DISKRQ/s",
-    "Requests per second of it to disks in that time.",
-    |row, _| rate(row, |used| used.requests),
-);
+pub const DISK_REQUESTS_PER_S: Metric<Container> =
+    per_second("disk_requests_per_s", "DISKRQ/s", "Its disk requests per second in that time.", |row, _| {
+        rate(row, |used| used.requests)
+    });
 
 pub const DISK_FAR_PCT: Metric<Container> = Metric {
     id: "disk_far_pct",
@@ -34,8 +32,8 @@ pub const DISK_FAR_PCT: Metric<Container> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of these bytes that disks of other nodes took than the one where it runs most. Bytes of disks whose node is not known, \
-           as of disks of the network, are in the whole and not in the share.",
+    help: "Share of these bytes on disks of other nodes than the one where it runs most. Disks with an unknown \
+           node, such as network disks, count in the total only.",
     value: |row, snapshot| {
         let home = row.sum.home_node().ok_or_else(|| no("it has not run"))?;
         let by_node = by_node(delta(row)?, &snapshot.host.topology)?;

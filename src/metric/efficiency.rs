@@ -105,8 +105,8 @@ pub const STALL_FRONTEND_PCT: Metric<Task> = quotient!(
     "stall_frontend_pct",
     ("FE%", 5),
     (Unit::Percent, Descending),
-    "Cycles (on some CPUs issue slots) in which the front end delivered nothing: code that misses caches or TLB, or \
-               branches. Needs --events stalls.",
+    "Cycles (on some CPUs issue slots) in which the front end delivered nothing: instruction cache or TLB misses, \
+     or branches. Needs --events stalls.",
     Traits::NONE.needs(&[Facility::Counter(Role::StallFrontend), Facility::CYCLES]).better(Better::Low),
     counters::stall_frontend
 );
@@ -115,8 +115,8 @@ pub const STALL_BACKEND_PCT: Metric<Task> = quotient!(
     "stall_backend_pct",
     ("BE%", 5),
     (Unit::Percent, Descending),
-    "Cycles (on some CPUs issue slots) in which the back end took nothing: mostly data that has to be waited for. \
-               Needs --events stalls.",
+    "Cycles (on some CPUs issue slots) in which the back end took nothing: mostly waits for data. Needs --events \
+     stalls.",
     Traits::NONE.needs(&[Facility::Counter(Role::StallBackend), Facility::CYCLES]).better(Better::Low),
     counters::stall_backend
 );

@@ -142,7 +142,7 @@ pub const SWAP_TOTAL: HostMetric = HostMetric {
 pub const SWAP_FREE: HostMetric = HostMetric {
     id: "swap_free_bytes",
     title: "SWAPFREE",
-    help: "Swap that nothing is in (SwapFree), in bytes.",
+    help: "Free swap (SwapFree), in bytes.",
     value: |snapshot| state(snapshot, |state| state.swap_free_bytes, "/proc/meminfo does not say"),
     share_of_time: None,
     needs: &[Facility::HostState],
@@ -151,7 +151,7 @@ pub const SWAP_FREE: HostMetric = HostMetric {
 pub const SWAPPINESS: HostMetric = HostMetric {
     id: "swappiness",
     title: "SWAPPINESS",
-    help: "vm.swappiness, 0 to 200: how much rather reclaim swaps anonymous memory than drop pages of files.",
+    help: "vm.swappiness, 0 to 200: how strongly reclaim prefers swapping anonymous memory to dropping file pages.",
     value: |snapshot| {
         state(
             snapshot,
@@ -180,8 +180,8 @@ pub const NUMA_BALANCING: HostMetric = HostMetric {
 pub const ZONE_RECLAIM_MODE: HostMetric = HostMetric {
     id: "zone_reclaim_mode",
     title: "ZRECLAIM",
-    help: "vm.zone_reclaim_mode: with 0, what a node has no room for is placed on another node. With 1 the node is \
-           reclaimed first, with 2 added dirty pages are written for that, with 4 added pages are swapped.",
+    help: "vm.zone_reclaim_mode: with 0, allocations of a full node go to another node. With 1 the node is \
+           reclaimed first; adding 2 writes dirty pages for that, adding 4 swaps.",
     value: |snapshot| {
         let mode = snapshot.zone_reclaim_mode.map(|mode| Value::U64(mode.into()));
         mode.ok_or_else(|| Missing::Unsupported("only a kernel with CONFIG_NUMA has this switch".into()))

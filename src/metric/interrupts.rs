@@ -16,14 +16,14 @@ pub const IRQS_PER_S: Metric<Node> = metric(
     "irqs_per_s",
     "IRQ/s",
     Unit::PerSecond,
-    "Message-signalled interrupts of devices (network cards, disks, GPUs) that CPUs of the node handled, per second, whatever node the \
-     devices are on; without devices whose node the firmware does not say. One device after the other is read, at most one in a \
-     second: a rate is between its last two readings.",
+    "Message-signalled interrupts of devices (network cards, disks, GPUs) that CPUs of the node handled, per \
+     second, whatever node the devices are on; devices of an unknown node are left out. Devices are read in turns, \
+     at most one per second: a rate is between the last two readings.",
     |node, snapshot| {
         let here = NodeId(node.raw.id);
         let devices = counted(snapshot.host.topology.placed_devices(), snapshot)?;
         if devices.is_empty() {
-            return Err(no("no device with interrupts of its own is on a node that is known"));
+            return Err(no("no device with its own interrupts has a known node"));
         }
         Ok(Value::F64(devices.iter().map(|device| device.per_second_on(here)).sum()))
     },
@@ -69,7 +69,7 @@ fn away(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
 /// # Errors
 /// It has no such device, or not all of them were counted.
 fn of_node<'a>(node: &Node, snapshot: &'a Snapshot) -> Reading<Vec<&'a DeviceInterrupts>> {
-    let gone = || Missing::NotCollected("the node is not online any more".into());
+    let gone = || Missing::NotCollected("the node is offline now".into());
     let facts = snapshot.host.topology.node(NodeId(node.raw.id)).ok_or_else(gone)?;
     let found = counted(facts.devices.iter(), snapshot)?;
     if found.is_empty() { Err(no("no device with interrupts of its own is on the node")) } else { Ok(found) }
@@ -91,7 +91,8 @@ fn counted<'a>(
             None if device.irq_nodes.is_empty() => {}
             None => {
                 let name = clean_str(&device.name);
-                let why = format!("the interrupts of {name} are not counted, or were not counted twice yet");
+                let why =
+                    format!("the interrupts of {name} are not counted, or were counted only once so far");
                 return Err(Missing::NotCollected(why));
             }
         }

@@ -74,10 +74,7 @@ impl PairMetric {
             return Some(format!("Measured {}.", clean_str(calibration.day())));
         }
         let pct = sampled_pct(snapshot).filter(|_| self.id == PAIR_METRICS[0].id)?;
-        Some(format!(
-            "{pct:.0} % of the time is that of processes whose accesses are sampled, and counts as they say; the rest is from \
-             placement."
-        ))
+        Some(format!("{pct:.0} % of the time is weighted by sampled accesses, the rest by placement."))
     }
 
     /// Whether the rounds that a value was measured in agree, as far as they are known.
@@ -108,15 +105,13 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         title: "ACCESS%",
         unit: Unit::Percent,
         help: "Share of all memory accesses: CPUs of the row's node, memory of the column's. Estimated from where \
-               tasks ran and where their memory is, as if every page were used as often as any other.",
+               tasks ran and where their memory is, assuming that all pages are used equally.",
         value: |snapshot, from, to| {
             if snapshot.host.topology.nodes.len() == 1 {
                 return Ok(100.0);
             }
             let pct = snapshot.accesses.pct(from, to);
-            pct.ok_or_else(|| {
-                Missing::NotCollected("the memory of what ran has not been looked at yet".into())
-            })
+            pct.ok_or_else(|| Missing::NotCollected("the memory of what ran is not located yet".into()))
         },
         needs: &[],
         cost: None,
@@ -126,7 +121,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: "task_migrations_per_s",
         title: "TASKS/s",
         unit: Unit::PerSecond,
-        help: "Tasks that ran on the column's node after they had run on the row's. Moves within a node are not counted.",
+        help: "Tasks that moved from the row's node to the column's. Moves within a node are not counted.",
         value: |snapshot, from, to| {
             if from == to {
                 return Err(Missing::NotCollected("moves within a node are not counted".into()));
@@ -141,8 +136,8 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: PAGES_IN.id,
         title: "PAGES/s",
         unit: Unit::PerSecond,
-        help: "Pages that NUMA balancing moved from the row's node to the column's. Pages that are moved because a \
-               process asks for it are not among them.",
+        help: "Pages that NUMA balancing moved from the row's node to the column's. Pages moved on request of a \
+               process are not included.",
         value: |snapshot, from, to| {
             if from == to {
                 return Err(Missing::NotCollected("balancing moves pages to other nodes only".into()));
@@ -157,8 +152,8 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: "distance",
         title: "SLIT",
         unit: Unit::Id,
-        help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. It is the \
-           firmware's word, not a measurement.",
+        help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. The firmware \
+               states it; nothing is measured.",
         value: |snapshot, from, to| {
             let distance = snapshot.host.topology.distance(from, to).map(f64::from);
             distance.ok_or_else(|| Missing::NotCollected("one of the nodes is not online".into()))

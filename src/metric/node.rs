@@ -203,9 +203,9 @@ pub const WATERMARK_DISTANCE_PCT: Metric<Node> = node(
     "WMARK%",
     6,
     Unit::Percent,
-    "Free memory above the low watermark, as a share of what the node can hand out. At 0 new pages are placed on \
-         other nodes; where none has more, kswapd is woken, and frees up to the high watermark: a node that is short \
-         of memory is a little above 0 most of the time.",
+    "Free memory above the low watermark, as a share of what the node can allocate. At 0 new pages go to other \
+     nodes; if none has more, kswapd frees up to the high watermark. So a node short of memory is mostly a little \
+     above 0.",
     |node, _| watermark_distance(&node.raw).map(Value::F64),
 )
 .over(Over::Level)
@@ -367,8 +367,7 @@ pub const NODE_RECLAIM_PER_S: Metric<Node> = node(
     "NRECL/s",
     7,
     Unit::PerSecond,
-    "Times an allocation cleaned up this node before it would take memory of another: only with \
-         vm.zone_reclaim_mode set.",
+    "Times an allocation reclaimed this node before using another: only with vm.zone_reclaim_mode set.",
     |node, s| rate(node.node_reclaims, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
@@ -390,7 +389,7 @@ fn ipc(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
 pub fn watermark_distance(node: &NodeRaw) -> Reading<f64> {
     if node.managed_bytes == 0 {
         return Err(match node.mem_total_bytes {
-            0 => Missing::NotCollected("the node has no memory to hand out".into()),
+            0 => Missing::NotCollected("the node has no memory to allocate".into()),
             _ => Missing::Unsupported("/proc/zoneinfo does not name the node".into()),
         });
     }

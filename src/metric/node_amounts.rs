@@ -160,10 +160,10 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         family Sum(1.0) => "numatop_node_memory_accesses" "Accesses that the CPUs counted." with "target" = "remote";
     |now| now.located.map(|located| Number::Scaled(located.run_ns)), column "located_ns",
         family Sum(NS) => "numatop_node_located_cpu_seconds"
-        "CPU time of the node for which it is known where the memory is.";
+        "CPU time of the node of tasks whose memory is located.";
     |now| now.located.map(|located| Number::Scaled(located.remote_ns)), column "remote_ns",
         family Sum(NS) => "numatop_node_remote_cpu_seconds"
-        "Of the located CPU time, the part by the share of use that is on other nodes.";
+        "Part of the located CPU time that uses memory of other nodes.";
     |now| now.node.hints.map(|hints| Number::Whole(hints.faults.saturating_sub(hints.remote))),
         family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults." with "page" = "local";
     |now| now.node.hints.map(|hints| Number::Whole(hints.remote)),

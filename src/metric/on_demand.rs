@@ -76,8 +76,8 @@ pub const HUGE_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its resident memory in huge pages that one entry of a page middle directory maps (2 MiB on x86) or \
-           that are of hugetlbfs, from /proc/PID/smaps_rollup. Read on demand: the kernel looks at every page table.",
+    help: "Share of its resident memory in huge pages (mapped by PMD, 2 MiB on x86, or hugetlbfs), from \
+           /proc/PID/smaps_rollup. Read on demand: the kernel walks every page table.",
     value: |task, _| Ok(Value::F64(about(task)?.huge_pct.clone()?)),
     over: Over::Level,
     traits: Traits::NONE,

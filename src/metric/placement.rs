@@ -52,7 +52,7 @@ fn memory(task: &Task) -> Reading<&Memory> {
         None if task.exited => Err(no("the task has ended")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
         None if task.rss_bytes == 0 => Err(no("it has no memory")),
-        None => Err(no("its memory was not looked at: there is a budget of time for each interval")),
+        None => Err(no("its memory was not located: the time budget of the interval was used up")),
     }
 }
 
@@ -61,8 +61,8 @@ pub const MEM_PCT_BY_NODE: Metric<Task> = metric::<Task>(
     ("MEM BY NODE", 11),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Where its resident memory is, from about a thousand of its pages picked at random (mem_error_points says how exact). \
-     Dim where the process has not been looked at for a while.",
+    "Where its resident memory is, from about a thousand of its pages picked at random (mem_error_points says how \
+     exact). Dim where the sample is old.",
     |task, snapshot| match only_node(snapshot) {
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, 100.0)])),
         _ => Ok(Value::ByNode(memory_shares(&memory(task)?.bytes_by_node))),
@@ -93,8 +93,8 @@ pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
     ("MEMERR", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Every share in mem_pct_by_node is this near the truth in 95 of 100 cases, in percentage points; 0: all pages were \
-     looked at.",
+    "Every share in mem_pct_by_node is this near the truth in 95 of 100 cases, in percentage points; 0: all pages \
+     were read.",
     |task, snapshot| match only_node(snapshot) {
         Some(_) if task.rss_bytes > 0 => Ok(Value::F64(0.0)),
         _ => Ok(Value::F64(memory(task)?.error_points)),
@@ -107,13 +107,14 @@ pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
     ("MEMAGE", 7),
     Group::Memory,
     (Unit::Milliseconds, Order::Descending),
-    "How long ago its pages were looked at. A process is looked at again when its memory has changed, and after 30 s.",
+    "Age of mem_pct_by_node. Pages are sampled again when its memory has changed, and after 30 s.",
     |task, snapshot| match (task.memory(), only_node(snapshot)) {
         (_, Some(_)) if task.rss_bytes > 0 => Ok(Value::U64(0)),
         (Some((read_ns, _)), _) => Ok(Value::U64(snapshot.mono_ns.saturating_sub(*read_ns) / 1_000_000)),
         (None, _) => memory(task).map(|_| Value::U64(0)),
     },
-).with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]));
+)
+.with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]));
 
 /// Share of resident memory with a policy other than the default, in percent, and its error in points, where that is known.
 fn own_policy(task: &Task, snapshot: &Snapshot) -> Reading<(f64, Option<f64>)> {
@@ -187,18 +188,19 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs where it ran and where its memory is"))
 }
 
-const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ sampled (--access); time: of its time at memory accesses, where these could not be counted by samples; mem: not its \
-    accesses but the share of its memory that is on other nodes than it runs on, which is the same only if it uses all \
-    pages alike (remote_low_pct and remote_high_pct say how far off that may be); hint: the share of its hinting faults; \
-    ? not known. Half of the time on each of two nodes with half of the memory on each is 50 %. With one node it is 0. Rows are \
-    sorted by the CPU time that it is a share of, too; below 16 MiB of resident memory it is dim (--dim-below).";
-const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), sampled (accesses of its next instructions, \
-    with --access, where they are shares of accesses), sampled_time (the same samples, as a share of its time at memory \
-    accesses: remote ones take longer, so it lies above the share of accesses), placement (where it ran and where its memory \
-    is), hinting (its hinting faults, where its memory could not be looked at: a poor witness, see hint_remote_pct), \
-    one_node.";
-const ERROR_HELP: &str = "How far the share of accesses may be from remote_pct, in percentage points: the distance to the \
-    farther of remote_low_pct and remote_high_pct; 0 for counted. With sampled: in 95 of 100 cases.";
+const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ \
+                        sampled (--access); time: by time at memory accesses, not by count; mem: not accesses but \
+                        the share of its memory on nodes where it does not run, the same only if it uses all pages \
+                        equally (remote_low_pct and remote_high_pct give the range); hint: by hinting faults; ? \
+                        unknown. A process with half of its time and half of its memory on each of two nodes has 50 \
+                        %. With one node it is 0. Sorting weights it by CPU time; below 16 MiB of resident memory \
+                        it is dim (--dim-below).";
+const SOURCE_HELP: &str = "Source of remote_pct: counted (RMA and LMA), sampled (by accesses, with --access), \
+                           sampled_time (the same samples by time: remote accesses take longer, so it is above the \
+                           share of accesses), placement (where it ran and where its memory is), hinting (its hinting \
+                           faults, where its memory could not be located: unreliable, see hint_remote_pct), one_node.";
+const ERROR_HELP: &str = "Error of remote_pct in percentage points: the distance to the farther of remote_low_pct \
+                          and remote_high_pct; 0 where counted. Where sampled, it holds in 95 of 100 cases.";
 const LOW_HELP: &str = "Lower end of the share of remote accesses. With sampled_time: if no sample without an address is \
     remote. With placement: if its hot pages, at \
     least a megabyte and a hundredth of its memory, are as near as its memory allows.";

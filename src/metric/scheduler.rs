@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 pub const NAME: HostMetric = HostMetric {
     id: "sched_ext",
     title: "SCHEDULER",
-    help: "Name of the sched_ext scheduler that is loaded: a BPF program that says where tasks run.",
+    help: "Name of the sched_ext scheduler that is loaded: a BPF program that places tasks.",
     value: |snapshot| of(snapshot).map(|(name, _)| Value::Text(name.to_owned())),
     share_of_time: None,
     needs: &[Facility::SchedExt],

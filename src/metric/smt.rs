@@ -13,8 +13,8 @@ pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while the SMT siblings were idle. Stretches between two switches in which they were \
-           both idle and busy for more than a twentieth count for neither.",
+    help: "Instructions per cycle while the SMT siblings were idle. Time between two switches in which they were \
+           both idle and busy, each for more than a twentieth, is left out.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0)),
     traits: Traits::NONE
@@ -29,8 +29,8 @@ pub const IPC_SMT_BUSY: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while an SMT sibling was busy. Far below that with idle siblings: the two get into \
-           each other's way.",
+    help: "Instructions per cycle while an SMT sibling was busy. Far below the value with idle siblings: the two \
+           slow each other down.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1)),
     traits: Traits::NONE

@@ -358,7 +358,7 @@ pub const PREFERRED_NODE: Metric<Task> = Metric {
     group: Memory,
     unit: Unit::Id,
     order: Ascending,
-    help: "Node that the kernel's NUMA balancing would like it on.",
+    help: "Node where the kernel's NUMA balancing wants it.",
     value: |task, _| match task.raw.preferred_node {
         Some(node) => Ok(Value::U64(node.0.into())),
         None => Err(no("the kernel has not chosen one")),
@@ -374,7 +374,7 @@ pub const SCAN_PERIOD_MS: Metric<Task> = Metric {
     group: Memory,
     unit: Unit::Milliseconds,
     order: Ascending,
-    help: "How often NUMA balancing looks at its memory now; the slower, the more settled.",
+    help: "Time between scans of its memory by NUMA balancing; the longer, the more settled.",
     value: |task, _| match task.raw.scan_period_ms {
         0 => Err(no("NUMA balancing does not scan it")),
         ms => Ok(Value::U64(ms.into())),

@@ -341,8 +341,8 @@ impl MemoryUse {
         if self.with_address * 2 < memory {
             let (gone, nowhere) = (self.gone, self.nowhere);
             return no(format!(
-                "less than half of its memory samples have an address: in {gone} it is overwritten, {nowhere} are behind \
-                 a jump"
+                "less than half of its memory samples have an address: {gone} were overwritten, {nowhere} follow a \
+                 jump"
             ));
         }
         Ok(())

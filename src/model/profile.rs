@@ -289,7 +289,7 @@ impl Profile {
 
     /// Why no cost may be used of a profile that is about the machine; `None` if some may.
     pub fn unusable(&self) -> Option<&'static str> {
-        (self.state == State::Disturbed).then_some("others disturbed the measurement")
+        (self.state == State::Disturbed).then_some("other tasks disturbed the measurement")
     }
 
     /// Gives a topology of the same machine the costs of its nodes. Nothing is given of a profile that was disturbed; of CPUs that
@@ -352,9 +352,9 @@ impl Profile {
         let may_move = self.machine.hypervisor != Some(false);
         match may_move && self.boot_id != boot_id {
             true if self.machine.hypervisor == Some(true) => {
-                Some("it is of another boot of this virtual machine, which may have moved".into())
+                Some("it is from another boot of this virtual machine, which may have moved".into())
             }
-            true => Some("it is of another boot, and this may be a virtual machine that moved".into()),
+            true => Some("it is from another boot, and this may be a virtual machine that moved".into()),
             false => None,
         }
     }
@@ -364,7 +364,7 @@ impl MachineKey {
     /// The first difference between the machine that was measured (`self`) and `now`, in words.
     pub fn difference(&self, now: &MachineKey) -> Option<String> {
         if self.cpu != now.cpu {
-            return Some(format!("it is of {}, and this is {}", named(&self.cpu), named(&now.cpu)));
+            return Some(format!("it is from {}, this is {}", named(&self.cpu), named(&now.cpu)));
         }
         if self.hypervisor != now.hypervisor {
             return Some("one of the two machines is virtual, and the other is not".into());

@@ -268,7 +268,7 @@ coded!(
 pub(super) fn is_part(part: &[u32], all: &[u32]) -> Result<(), Malformed> {
     let fits = |(node, pages): (usize, &u32)| all.get(node).is_some_and(|all| pages <= all);
     let fits = part.iter().enumerate().all(fits);
-    fits.then_some(()).ok_or(Malformed("a part of the pages of a process is more than all of them"))
+    fits.then_some(()).ok_or(Malformed("a part of the pages of a process exceeds their total"))
 }
 
 impl PagesByPolicy {

@@ -105,7 +105,7 @@ fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
             format!("no metric is called '{}': see numatop-ng list metrics", clean_str(id)),
         ));
     }
-    let why = || format!("{id} is a name, a split, a total or a level: it does not add up over a recording");
+    let why = || format!("{id} does not add up over a recording: it is a name, a split, a total or a level");
     named.find(|metric| metric.adds_up).map(|metric| metric.id).ok_or_else(|| bad(flag, why()))
 }
 
@@ -146,7 +146,7 @@ pub fn fails_on(args: &DiffArgs) -> Result<Option<BTreeSet<&'static str>>, BadVa
     let directed = |id: &str| {
         let id = known(FLAG, id)?;
         let can_be = all_metrics().any(|metric| metric.id == id && metric.adds_up && metric.directed);
-        if can_be { Ok(id) } else { Err(bad(FLAG, format!("of {id} neither more nor less is worse"))) }
+        if can_be { Ok(id) } else { Err(bad(FLAG, format!("{id} can rise or fall without being worse"))) }
     };
     ids.split(',').map(directed).collect::<Result<_, _>>().map(Some)
 }

@@ -66,7 +66,7 @@ pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
     if layout != Layout::Flat && (args.from.is_some() || args.to.is_some()) {
         return Err(bad(
             "--from, --to",
-            "they are for --layout flat: a file of the other layout that is there already stands for all of its time",
+            "they are for --layout flat: in the other layout an existing file covers all of its time",
         ));
     }
     let chosen = &args.tables.tables;
@@ -123,7 +123,8 @@ pub fn several_hosts_in_a_file(names: &[String]) -> BadValue {
     bad(
         "--layout",
         format!(
-            "recordings of {} hosts are in it ({}), and a flat file is of one: leave it out, or name the files of one host",
+            "it has recordings of {} hosts ({}), but a flat file holds one: leave flat out, or name the files of \
+             one host",
             names.len(),
             names.join(", ")
         ),

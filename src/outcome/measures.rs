@@ -135,7 +135,7 @@ pub static MEASURES: [Measure; 36] = [
         Ok(Value::F64(run.row.sum.run_ns() as f64 / run.elapsed_ns.max(1) as f64))
     }),
     measure("threads_born", "threads it made", Unit::Count, None, |run| Ok(Value::U64(run.born))),
-    measure("threads_left", "threads that live on", Unit::Count, None, |run| Ok(Value::U64(run.living))),
+    measure("threads_left", "threads still running", Unit::Count, None, |run| Ok(Value::U64(run.living))),
     measure("cycles", "cycles", Unit::Count, Some(task::CYCLES_TOTAL.id), |run| {
         task::CYCLES_TOTAL.read(&run.row.sum, &run.machine)
     }),
@@ -165,7 +165,7 @@ pub static MEASURES: [Measure; 36] = [
     measure("peak_bytes_by_node", "  by node", Unit::Bytes, None, |run| {
         let peak = run.peak.clone()?;
         match peak.by_node.is_empty() {
-            true => Err(Missing::NotCollected("its memory was not looked at by then".into())),
+            true => Err(Missing::NotCollected("its memory was not located by then".into())),
             false => Ok(Value::ByNode(peak.by_node)),
         }
     }),

@@ -130,7 +130,7 @@ impl Pacing {
         let suspended = witness.suspended.saturating_sub(self.witness.suspended);
         if suspended > SLACK {
             let seconds = suspended.as_secs_f64();
-            words.push(format!("the machine was suspended, which no interval counts; {seconds:.2} s"));
+            words.push(format!("the machine was suspended for {seconds:.2} s, which no interval counts"));
         }
         self.last_was_late = self.is_late(now);
         self.last = now;

@@ -291,13 +291,11 @@ impl fmt::Display for Report {
             (Some(End::Stopped), _) => writeln!(f, "  ended normally"),
             (Some(End::Rotated), _) => writeln!(f, "  continues in another file"),
             (None, _) if self.parts.torn > 0 => {
-                writeln!(
-                    f,
-                    "  it ends in {} of a frame that was not finished",
-                    count(self.parts.torn, "byte")
-                )
+                writeln!(f, "  it ends with {} of an unfinished frame", count(self.parts.torn, "byte"))
             }
-            (None, _) => writeln!(f, "  the recorder did not end it: it was killed, or the machine stopped"),
+            (None, _) => {
+                writeln!(f, "  the recorder did not finish it: it was killed, or the machine stopped")
+            }
         }
     }
 }
@@ -317,12 +315,12 @@ impl fmt::Display for Flaw {
             What::Foreign => write!(f, "of another recording: bytes {start} to {end}"),
             What::Behind { recording: true } => write!(
                 f,
-                "behind its end: bytes {start} to {end}, which begin as another recording does; to read it, put it into \
-                 a file of its own: tail -c +{}",
+                "after its end: bytes {start} to {end}, which begin like another recording; to extract it: tail -c \
+                 +{}",
                 start + 1
             ),
             What::Behind { recording: false } => {
-                write!(f, "behind its end: bytes {start} to {end}, which are no part of it")
+                write!(f, "after its end: bytes {start} to {end}, not part of it")
             }
         }
     }

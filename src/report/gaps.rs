@@ -83,7 +83,7 @@ pub struct Missing {
     pub gaps: Vec<Gap>,
     /// Holes between runs: their time is in no sum.
     pub gone: Holes,
-    /// Holes in a run, whose counters went on: their time is in the sums, but in no line.
+    /// Holes in a run, whose counters went on: their time is in the totals, but not in the curves.
     pub paused: Holes,
     /// Other notes of samples with their time, ns since 1970. Clean.
     pub notes: Vec<(i64, String)>,

@@ -196,7 +196,7 @@ fn machine(report: &Report) -> String {
 fn remote_sentence(report: &Report, track: &Track) -> String {
     let mean = track.value().unwrap_or(0.0);
     let least_worth = 1.0;
-    let begin = format!("{} % of memory accesses left their node", short(mean));
+    let begin = format!("On average, {} % of memory accesses left their node", short(mean));
     match track.worst(false) {
         Some((_, worst)) if worst > mean + least_worth => {
             format!("{begin}, {} % in the worst {}.", short(worst), worst_span(report))
@@ -350,10 +350,10 @@ fn holes(missing: &Missing, clock: &Clock) -> Vec<String> {
     };
     let mut said = Vec::new();
     if missing.gone.count > 0 {
-        said.push(format!("Not in here: {}.", of(missing.gone, true)));
+        said.push(format!("Not included: {}.", of(missing.gone, true)));
     }
     if missing.paused.count > 0 {
-        said.push(format!("In the sums, but in no line: {}.", of(missing.paused, false)));
+        said.push(format!("In the totals, but not in the curves: {}.", of(missing.paused, false)));
     }
     said
 }
@@ -502,13 +502,14 @@ mod tests {
         let clock = Clock::new(jiff::tz::TimeZone::UTC, (0, 100 * MINUTE), MINUTE);
         let mut missing = Missing::default();
         missing.gap(gap(10, 5, false));
-        assert_eq!(holes(&missing, &clock), ["In the sums, but in no line: 5 min at 00:10."]);
+        assert_eq!(holes(&missing, &clock), ["In the totals, but not in the curves: 5 min at 00:10."]);
         missing.gap(gap(20, 3, true));
-        let gone = "Not in here: 3 min at 00:20 (the machine was restarted).";
-        assert_eq!(holes(&missing, &clock), [gone, "In the sums, but in no line: 5 min at 00:10."]);
+        let gone = "Not included: 3 min at 00:20 (the machine was restarted).";
+        assert_eq!(holes(&missing, &clock), [gone, "In the totals, but not in the curves: 5 min at 00:10."]);
         missing.gap(gap(30, 3, true));
         missing.gap(gap(40, 5, false));
-        let both = ["Not in here: 6 min in 2 gaps.", "In the sums, but in no line: 10 min in 2 gaps."];
+        let both =
+            ["Not included: 6 min in 2 gaps.", "In the totals, but not in the curves: 10 min in 2 gaps."];
         assert_eq!(holes(&missing, &clock), both);
     }
 

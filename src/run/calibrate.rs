@@ -53,7 +53,8 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     let place = (!args.no_save).then(store::own_place).transpose()?;
     if let Some(Err(error)) = place.as_deref().map(store::prepare) {
         say::message(format!(
-            "numatop-ng: the profile cannot be stored, and nothing is measured (--no-save measures): {error:#}"
+            "numatop-ng: the profile cannot be stored, so nothing is measured (--no-save measures anyway): \
+             {error:#}"
         ));
         return Ok(Exit::Privilege.into());
     }
@@ -74,7 +75,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         .for_each(|(cpu, count)| *count -= before.1.get(cpu).copied().unwrap_or(0).min(*count));
     let busy = too_busy(&before.0, &facts.usage, seconds);
     if let Some(why) = busy.as_ref().filter(|_| !args.force) {
-        let advice = "wait until it is idle, or measure all the same, for a profile that nothing uses";
+        let advice = "wait until it is idle, or measure anyway, but nothing will use the profile";
         return Err(refusal(why, vec![Advice::command(advice, "numatop-ng calibrate --force")]).into());
     }
     let plan = plan::plan(&asked, &facts);
@@ -156,7 +157,7 @@ fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     let is_part =
         args.from.is_some() || args.to.is_some() || Stage::USUAL.iter().any(|stage| !asked.contains(stage));
     let Some(new) = kept(old.as_ref(), profile.clone(), is_part) else {
-        say::message("numatop-ng: a profile that was not disturbed is stored already, and stays");
+        say::message("numatop-ng: the stored profile is kept, because it was not disturbed");
         return Ok(());
     };
     store::write(place, &new)?;
@@ -194,8 +195,8 @@ fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
         None => render(args, &profile)?,
     }
     match inapplicable {
-        Some(why) => say::message(format!("numatop-ng: it is not about this machine: {why}")),
-        None => say::message("numatop-ng: it is about this machine"),
+        Some(why) => say::message(format!("numatop-ng: it is from another machine or state: {why}")),
+        None => say::message("numatop-ng: it matches this machine"),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -35,7 +35,7 @@ impl Out {
             Some(path) => {
                 // Better now than after minutes of reading; making it fails then, too.
                 if existing == Existing::Kept && path.symlink_metadata().is_ok() {
-                    bail!("{} exists: name a new file, or use --force where there is one", path.display());
+                    bail!("{} exists: name a new file, or overwrite it with --force", path.display());
                 }
                 Ok(Out::File(path.to_owned(), existing))
             }
@@ -77,7 +77,7 @@ impl Existing {
 fn publish(path: &Path, bytes: &[u8], existing: Existing) -> Result<()> {
     let making = || match existing {
         Existing::Kept => {
-            format!("making {}, which must be a new file in a directory that exists", path.display())
+            format!("creating {}: it must be a new file in an existing directory", path.display())
         }
         Existing::Overwritten => format!("writing {}", path.display()),
     };

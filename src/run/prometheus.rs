@@ -124,7 +124,7 @@ impl Serving {
         }
         if ports.iter().any(|address| !address.ip().is_loopback()) {
             say::message(
-                "numatop-ng: whoever reaches this reads names of programs and containers; TLS is for a proxy",
+                "numatop-ng: anyone who can connect reads names of programs and containers; use a proxy for TLS",
             );
         }
         let (stop, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context("making a pipe")?;

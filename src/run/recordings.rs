@@ -100,7 +100,7 @@ fn export_batch(args: &ExportArgs, format: &Format) -> Result<ExitCode> {
     let stop = stop_signals()?;
     let sink: Box<dyn Write> = match &args.output {
         Some(path) => Box::new(guard::create_new(path).with_context(|| {
-            format!("making {}, which must be a new file in a directory that exists", path.display())
+            format!("creating {}: it must be a new file in an existing directory", path.display())
         })?),
         None => Box::new(output(stop)?),
     };

@@ -80,10 +80,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
 fn summary(out: &Path, counts: &Counts, recorded: usize) -> String {
     let mut text = format!("numatop-ng: {} written to {}", plural(counts.written, "file"), out.display());
     if counts.left > 0 {
-        text += &format!("; {} there already, and left", plural(counts.left, "file"));
+        text += &format!("; {} already there, unchanged", plural(counts.left, "file"));
     }
     if recorded > 0 {
-        text += &format!("; {} still being recorded, and left for later", plural(recorded, "recording"));
+        text += &format!("; {} still being recorded, for a later export", plural(recorded, "recording"));
     }
     text
 }

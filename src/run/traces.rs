@@ -84,7 +84,7 @@ fn trace(asked: &Asked<'_>, recording: Recording, out: &Out) -> Result<ExitCode>
     let sink: Box<dyn Write> = match out {
         Out::Standard => Box::new(output(asked.stop)?),
         Out::File(path, _) => Box::new(guard::create_new(path).with_context(|| {
-            format!("making {}, which must be a new file in a directory that exists", path.display())
+            format!("creating {}: it must be a new file in an existing directory", path.display())
         })?),
     };
     match (written(asked, chosen, sink), out) {

@@ -328,7 +328,7 @@ impl<'a> Watch<'a> {
     /// The shares of placed memory that is used, once the tool has looked at it.
     fn shares(&mut self, check: &str, first: u32, cpu: u32) -> Result<Comparison, Stopped> {
         const USE_MS: u32 = 200;
-        let mut why = "its memory was not looked at".to_string();
+        let mut why = "its memory was not located".to_string();
         for _ in 0..PLACEMENT_SAMPLES {
             let (truth, snapshot) = match self.seen(Deed::Use { cpu, ms: USE_MS })? {
                 Ok(seen) => seen,

@@ -12,7 +12,7 @@ pub(super) fn render(report: &CounterReport, width: usize) -> String {
     let head = format!("events of {} on {pmu}, {} counters free", report.table, report.free_counters);
     let mut text = hanging("", words(&clean_str(&head)), width);
     if let Some(why) = &report.without_tool {
-        let line = format!("not through the tool: perf_event_open(2) counted by itself, because {why}");
+        let line = format!("counted with perf_event_open(2) instead of the tool, because {why}");
         text += &hanging("  ", words(&clean_str(&line)), width);
     }
     if report.pmu.is_empty() {
@@ -114,7 +114,7 @@ mod tests {
         let text = render(&report, 80);
         for said in [
             "events of intel/ice-lake-sp on cpu, 4 counters free\n",
-            "  not through the tool: perf_event_open(2) counted by itself, because no BPF\n",
+            "  counted with perf_event_open(2) instead of the tool, because no BPF\n",
             "instructions  INST_RETIRED.ANY  type 0 config 0x0\n",
             "  loop, 0 > 1            3999900-4000500     2000000  WRONG\n    half: one of two\n",
             "    all of a job: 10 by itself, 20 by the tool: untested\n",

@@ -133,7 +133,7 @@ impl Access {
         let (events, spe) = match &sampled {
             Sampled::All => sample_events(&mut probe, cpus, root),
             Sampled::Budgeted(_) => {
-                let why = "--access samples it, and u in the details: by default a clock is sampled alone";
+                let why = "--access and u in the details sample it; the default samples by clock only";
                 (Err(Missing::NotCollected(why.into())), None)
             }
         };

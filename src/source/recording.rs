@@ -285,13 +285,13 @@ impl Recording {
             }
             (_, Ok(open)) if open.len() < self.at => {
                 let what = format!("{} was cut to {} bytes", file.display(), open.len());
-                return Outlook::Perhaps(format!("{what}, and is waited for to grow again"));
+                return Outlook::Perhaps(format!("{what}; waiting until it grows again"));
             }
             _ => return Outlook::More,
         };
         let what = format!("{} {happened} while it was followed", file.display());
         if self.path.is_dir() {
-            Outlook::Perhaps(format!("{what}; the next file of the ring is waited for"))
+            Outlook::Perhaps(format!("{what}; waiting for the next file of the ring"))
         } else if self.reader.is_being_written() {
             Outlook::Perhaps(format!("{what}, and its recorder still writes to it"))
         } else {
@@ -331,7 +331,7 @@ impl Recording {
                 let session = &head.head.session;
                 self.continues = self.session.as_ref() == Some(session);
                 if self.session.as_ref().is_some_and(|before| before != session) {
-                    self.notes.push("here another run of the recorder begins".into());
+                    self.notes.push("another run of the recorder begins here".into());
                 }
                 self.session = Some(session.clone());
                 if !Arc::ptr_eq(&self.head, &head) {
@@ -367,7 +367,7 @@ impl Recording {
 fn facts(head: &HeadInForce) -> Arc<HostFacts> {
     let mut host = head.head.host.clone();
     let writer = clean_str(&head.head.writer);
-    let why = Missing::NotCollected(format!("numatop-ng {writer}, which recorded it, did not keep this"));
+    let why = Missing::NotCollected(format!("not recorded by numatop-ng {writer}"));
     for facility in head.without() {
         needs::add_missing(&mut host.missing, facility, &why);
     }
@@ -427,10 +427,7 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if names.is_empty() {
-        bail!(
-            "no file of a recorder is in {} (numatop-DATE-NNN.nrec): name a file to read another",
-            path.display()
-        );
+        bail!("no ring file (numatop-DATE-NNN.nrec) in {}: name the file to read", path.display());
     }
     names.sort();
     Ok(in_turn(names.into_iter().map(|name| path.join(name)).collect()))

@@ -124,7 +124,7 @@ pub(super) fn play(
                     player.tell_hot();
                 }
                 Command::Inspect(pid, _) => {
-                    let why = "a recording keeps nothing of /proc".to_string();
+                    let why = "not in this recording (record --record-cmdline)".to_string();
                     player.tell(Message::Inspected(pid, Err(why)));
                 }
                 Command::Seek(Seek::Play(speed)) => {

@@ -191,7 +191,7 @@ mod shared_cores {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
         assert_eq!(
             found[0].told.sentence,
-            "3c0f6a4c2b9f and 9f8e7d6c5b4a are pinned to the same cores: 4 CPUs of the first meet the second, and 12 idle cores \
+            "3c0f6a4c2b9f and 9f8e7d6c5b4a are pinned to the same cores: 4 CPUs of the first share cores with the second, and 12 idle cores \
              are in no cpuset."
         );
         // The smaller one moves, to cores of the same node.

@@ -90,7 +90,7 @@ mod interrupts_off_node {
     fn a_device_that_is_not_counted_yet_is_no_matter_of_lists() {
         let mut world = world(&[1], 50);
         Arc::make_mut(&mut world.host).missing.clear();
-        assert!(blind(world, 70, ID).is_some_and(|why| why.contains("counted twice yet")));
+        assert!(blind(world, 70, ID).is_some_and(|why| why.contains("counted only once")));
     }
 
     #[test]

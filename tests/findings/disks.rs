@@ -79,7 +79,7 @@ pub mod far_device {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
             found[0].told.sentence,
-            "3c0f6a4c2b9f runs on node 0, and 95.0 % of the 95.4 MiB/s that it reads and writes are of disks of node 1 (nvme1)."
+            "3c0f6a4c2b9f runs on node 0, and 95.0 % of the 95.4 MiB/s that it reads and writes are on disks of node 1 (nvme1)."
         );
         let lines = commands(&found[0]);
         assert!(

@@ -270,7 +270,7 @@ mod spread_over_nodes {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
             found[0].told.sentence,
-            "3c0f6a4c2b9f runs on 4 nodes, and 75.0 % of its memory is on others than it runs on; it needs 3.2 CPUs and 20.0 GiB: \
+            "3c0f6a4c2b9f runs on 4 nodes, and 75.0 % of its memory is remote from where it runs; it needs 3.2 CPUs and 20.0 GiB: \
              node 0 would do."
         );
         assert_eq!(

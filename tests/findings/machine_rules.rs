@@ -27,7 +27,7 @@ mod zone_reclaim {
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
             found[0].told.sentence,
-            "zone_reclaim_mode is 1: node 1 is cleaned up 240 times a second while node 0 has 29.0 GiB free."
+            "zone_reclaim_mode is 1: node 1 is reclaimed 240 times a second while node 0 has 29.0 GiB free."
         );
         assert_eq!(commands(&found[0])[0], "sysctl -w vm.zone_reclaim_mode=0");
     }

@@ -265,7 +265,7 @@ mod reclaim_threads_busy {
         assert_eq!(found[0].key.subject.to_string(), "node 1");
         assert_eq!(
             found[0].told.sentence,
-            "kswapd1 takes 38.0 % of a CPU: pages of node 1 are turned over, by reading files most likely (75.0 % are)."
+            "kswapd1 takes 38.0 % of a CPU: it reclaims pages of node 1, most likely because files are read (75.0 % of its memory is page cache)."
         );
     }
 
@@ -343,7 +343,7 @@ mod distances_wrong {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
             found[0].told.sentence,
-            "The firmware says 32 for the distance from node 1 to node 3, but the way back is another."
+            "The firmware gives 32 as the distance from node 1 to node 3, but the way back has another distance."
         );
     }
 
@@ -378,7 +378,7 @@ mod distances_wrong {
         let wrong = found(calibrated(far, truth), 3, ID);
         assert_eq!(
             wrong[0].told.sentence,
-            "The firmware says 100 for the distance from node 0 to node 2, but calibrate measured 3.3 times the latency of its own \
+            "The firmware gives 100 as the distance from node 0 to node 2, but calibrate measured 3.3 times the latency of its own \
              memory, not 10.0."
         );
         assert!(wrong[0].told.or_else[0].contains("calibrate --show"));
@@ -393,7 +393,7 @@ mod distances_wrong {
         let far = |a, b| if (a, b) == (2, 2) { 11 } else { right(a, b) };
         assert_eq!(found(world(far), 3, ID)[0].evidence[0].value, 11.0);
         let near = |a: u32, b: u32| if a + b == 1 { 10 } else { right(a, b) };
-        assert!(found(world(near), 3, ID)[0].told.sentence.contains("only a node itself"));
+        assert!(found(world(near), 3, ID)[0].told.sentence.contains("only a node to itself"));
         let equal = |a, b| if a == b { 10 } else { 20 };
         assert!(found(world(equal), 3, ID)[0].told.sentence.contains("in one socket"));
     }

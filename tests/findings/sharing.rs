@@ -126,7 +126,7 @@ mod severity {
         assert!((gain.at_most.unwrap() - 4.0 * (1.0 - 1.0 / 1.4)).abs() < 0.01, "{gain:?}");
         assert!(!gain.assumes.contains(&Assumption::PagesUsedAlike), "{gain:?}");
         let sentence = &finding.told.sentence;
-        assert!(sentence.contains("and 50.0 % of its memory is on others"), "{sentence}");
+        assert!(sentence.contains("and 50.0 % of its memory is remote"), "{sentence}");
     }
 
     #[test]

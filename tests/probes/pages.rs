@@ -112,7 +112,7 @@ pub fn pages_beyond_the_budget_are_sampled_and_add_up() -> Result<()> {
     sample(&mut source)?;
     until("a CPU allocates more than the budget", || {
         drop(Touched::new(PAGES)?);
-        Ok(sample(&mut source)?.notes.iter().any(|note| note.contains("stands for all")))
+        Ok(sample(&mut source)?.notes.iter().any(|note| note.contains("chosen at random")))
     })?;
     let (before, _) = own_pages(&sample(&mut source)?);
     let rounds = 20;

@@ -74,7 +74,9 @@ fn a_dry_run_says_what_would_run_and_stores_nothing() {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(
-        text.contains("loads every core") && text.contains("latency") && text.contains("MiB of node"),
+        text.contains("of full load on every core")
+            && text.contains("latency")
+            && text.contains("MiB of node"),
         "{text}"
     );
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
@@ -148,7 +150,7 @@ fn what_was_measured_is_stored_and_shown_again() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
     let shown = run(&folder.0, &["calibrate", "--show", file.to_str().unwrap(), "--format", "json"]);
     assert_eq!(json(&shown), measured);
-    assert!(stderr(&shown).contains("it is about this machine"), "{}", stderr(&shown));
+    assert!(stderr(&shown).contains("it matches this machine"), "{}", stderr(&shown));
     let same =
         run(&folder.0, &["calibrate", "--show", file.to_str().unwrap(), "--compare", file.to_str().unwrap()]);
     assert!(String::from_utf8(same.stdout).unwrap().contains("+0.0 %  (the same)"));
@@ -158,7 +160,7 @@ fn what_was_measured_is_stored_and_shown_again() {
     fs::write(&other, text).unwrap();
     let shown = run(&folder.0, &["calibrate", "--show", other.to_str().unwrap()]);
     assert!(
-        stderr(&shown).contains("not about this machine: the machine has other cache lines"),
+        stderr(&shown).contains("it is from another machine or state: the machine has other cache lines"),
         "{}",
         stderr(&shown)
     );
@@ -418,7 +420,7 @@ fn a_profile_is_named_in_place_of_the_stored_one() {
     let output =
         run(&folder.0, &["topology", "--format", "json", "--machine-profile", other.to_str().unwrap()]);
     let why = json(&output)["measured"]["unused"].to_string();
-    assert!(why.contains("not about this machine now: it is of an unknown CPU"), "{why}");
+    assert!(why.contains("does not match this machine: it is from an unknown CPU"), "{why}");
     let output = run(&folder.0, &["topology", "--format", "json", "--machine-profile", ""]);
     assert!(json(&output)["measured"].is_null(), "{}", stderr(&output));
 }

@@ -1,5 +1,6 @@
 //! The demo machine: its numbers agree, are the same every time, and show the examples that the README names.
 
+use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -7,6 +8,7 @@ use crate::common;
 use crate::pages;
 use crate::program;
 use crate::scratch::Scratch;
+use crate::terminal::Terminal;
 use common::screen::{draw, text};
 use common::{Machine, press};
 
@@ -249,6 +251,13 @@ fn command_lines_are_recorded_only_on_request() {
     };
     assert!(lines("with.nrec", &["--record-cmdline"]).contains("solver,numactl -N1 -m1 ./solver"));
     assert!(!lines("without.nrec", &[]).contains("numactl"));
+    for (name, wanted) in [("with.nrec", "numactl -N1 -m1"), ("without.nrec", "--record-cmdline")] {
+        let path = scratch.join(name);
+        let mut view = Terminal::start(&[OsStr::new("replay"), path.as_os_str()], 30, 120).unwrap();
+        view.until("rows", |text| text.contains("solver")).unwrap();
+        view.press("\r").unwrap();
+        view.until(wanted, |text| text.contains("affinity") && text.contains(wanted)).unwrap();
+    }
 }
 
 #[test]

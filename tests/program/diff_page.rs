@@ -203,7 +203,7 @@ fn short_recordings_are_one_line_until_all_is_asked_for() {
     record(&b, &seconds(&mut other, 9));
     let short = diff(&a, &b, &[]);
     assert!(
-        short.contains("too short: A has 6 intervals, B has 8, 120 are needed; nothing can be compared"),
+        short.contains("too short: A has 6 intervals, B has 8, 120 are needed (--all for numbers)"),
         "{short}"
     );
     assert!(short.lines().count() < 12, "{short}");
@@ -289,7 +289,7 @@ fn three_recordings_a_side_are_three_draws() {
     let row = verdict_of(&found, "worker", "cpu_pct");
     assert_eq!(row["verdict"], "changed", "{row}");
     assert_eq!((row["cliff"].is_null(), &row["tau"]), (true, &Json::from(1.0)), "{row}");
-    assert!(!found["warnings"].to_string().contains("run to run"), "{}", found["warnings"]);
+    assert!(!found["warnings"].to_string().contains("how runs differ"), "{}", found["warnings"]);
     assert_eq!(row["unit"], "percent");
     let page = stdout(&[&words[..1], &["--format", "html"], &words[3..]].concat());
     assert!(page.contains("each recording being one draw") && page.contains("a1 and 2 more"));

@@ -278,7 +278,7 @@ fn a_pause_is_a_hole_with_its_reason() {
     let page = page(&path, &[]);
     assert!(page.contains("no space left on device") && page.contains("class=\"hole\""));
     assert!(
-        page.contains("In the sums, but in no line: 60 s at") && !page.contains("Not in here"),
+        page.contains("In the totals, but not in the curves: 60 s at") && !page.contains("Not included"),
         "the caveat"
     );
 }
@@ -304,7 +304,7 @@ fn more_gaps_than_are_kept_are_holes_too() {
     let page = page(&path, &[]);
     assert!(
         page.contains("There are 230 gaps")
-            && page.contains("In the sums, but in no line: 38 min in 230 gaps")
+            && page.contains("In the totals, but not in the curves: 38 min in 230 gaps")
     );
 }
 
@@ -332,7 +332,7 @@ fn a_restart_is_a_hole_and_no_interval() {
     compare(&found, &sums(&path, &[]));
     let page = page(&path, &[]);
     assert!(
-        page.contains("Not in here: 81 s at") && page.contains("the machine was restarted"),
+        page.contains("Not included: 81 s at") && page.contains("the machine was restarted"),
         "the caveat"
     );
 }
@@ -606,7 +606,7 @@ fn measured_latencies_stand_beside_the_word_of_the_firmware() {
     let scratch = Scratch::new();
     for (only_ratios, cell, caption) in [
         (false, ">164</td>", "in ns, as numatop-ng calibrate"),
-        (true, ">2.00</td>", "in times the own node"),
+        (true, ">2.00</td>", "relative to the own node"),
     ] {
         let path = scratch.join(&format!("measured-{only_ratios}.nrec"));
         let mut machine = demo_machine();

@@ -393,7 +393,7 @@ fn what_stands_behind_the_end_is_named() {
     let report = verify(&path).unwrap();
     let text = report.to_string();
     assert!(!report.is_intact() && report.samples == 12, "{text}");
-    assert!(text.contains(&format!("behind its end: bytes {end} to {}", bytes.len())), "{text}");
+    assert!(text.contains(&format!("after its end: bytes {end} to {}", bytes.len())), "{text}");
     assert!(text.contains(&format!("tail -c +{}", end + 1)), "{text}");
 }
 

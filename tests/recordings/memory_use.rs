@@ -180,7 +180,7 @@ fn the_matrix_is_that_of_samples_where_there_are_some() {
     assert!(near > 0.0 && (far / near - 0.5).abs() < 1e-9, "{near} {far}");
     assert!(accesses.sampled_pct().unwrap() > 0.0);
     let metric = &PAIR_METRICS[0];
-    assert!(metric.sources(&snapshot).unwrap().contains("whose accesses are sampled"));
+    assert!(metric.sources(&snapshot).unwrap().contains("weighted by sampled accesses"));
     let without = Machine::new(5).ticks(3);
     let snapshot = derive(&host, Some(&without[1]), &without[2], RowKind::Processes);
     assert_eq!((snapshot.accesses.sampled_pct().unwrap_or(0.0), metric.sources(&snapshot)), (0.0, None));
@@ -194,7 +194,13 @@ fn a_recording_without_samples_says_how_they_are_had() {
     let (code, out, _) = output(&["export", file.to_str().unwrap(), "--format", "json"]);
     assert_eq!(code, Some(0));
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
-    assert!(last["missing"]["mem_time_pct"].as_str().unwrap().contains("--access asks for them"), "{last}");
+    assert!(
+        last["missing"]["mem_time_pct"]
+            .as_str()
+            .unwrap()
+            .contains("--access or u in the details starts them"),
+        "{last}"
+    );
 }
 
 #[test]
@@ -203,7 +209,7 @@ fn one_of_an_older_version_did_not_keep_it() {
     let mut recording = Recording::open(file.as_ref()).unwrap();
     assert!(recording.next().unwrap().unwrap().memory_use.is_none());
     let why = &recording.host().missing["mem_time_pct"];
-    assert!(matches!(why, Missing::NotCollected(why) if why.ends_with("did not keep this")), "{why}");
+    assert!(matches!(why, Missing::NotCollected(why) if why.starts_with("not recorded by")), "{why}");
 }
 
 #[test]

@@ -270,6 +270,18 @@ fn a_counter_nobody_asked_for_is_not_called_unsupported() {
 }
 
 #[test]
+fn other_events_are_no_advice_where_even_cycles_are_absent() {
+    let mut host = without_pmu();
+    let why = Missing::Unsupported("no such counter on this CPU or hypervisor".into());
+    host.pmu.trials.clear();
+    host.pmu.absent = [Role::Cycles, Role::Instructions].map(|role| (role, why.clone())).into();
+    let found = plan(&host);
+    let hindrance = metric(&found, "dtlb_mpki").unwrap_err();
+    assert_eq!(hindrance.missing, why);
+    assert!(hindrance.advice.iter().all(|one| !one.say.contains("to count it")), "{:?}", hindrance.advice);
+}
+
+#[test]
 fn what_works_differently_from_what_one_expects_is_told() {
     let caveats = |host: &HostCheck| -> Vec<&'static str> {
         plan(host).caveats.iter().map(|caveat| caveat.about).collect()

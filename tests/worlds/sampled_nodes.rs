@@ -247,9 +247,9 @@ fn details_have_all_sources_side_by_side_with_their_errors() {
     let shown = text(&draw(&app, 140, 40));
     let line = shown.lines().find(|line| line.starts_with(" remote")).unwrap_or(&shown);
     let (_, error) = wilson_farther(REMOTE, ALL).unwrap();
-    let sampled = format!("counted 60%; sampled 29% within {error:.0}; time 29% (");
+    let sampled = format!("counted 60%; sampled 29% +-{error:.0}; by time 29% (");
     assert!(
-        line.contains(&sampled) && line.contains("); memory 75% (") && line.contains("; DRAM 29%"),
+        line.contains(&sampled) && line.contains("); placement 75% (") && line.contains("; DRAM 29%"),
         "{line}"
     );
 }

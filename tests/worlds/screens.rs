@@ -665,7 +665,7 @@ fn counters_samples_and_placement_stand_side_by_side() {
     (slots[lma].count, slots[rma].count) = (slots[lma].count + 400, slots[rma].count + 600);
     app.sample(Arc::clone(&world.host), sample);
     let all = line(&app);
-    for part in ["counted 60%; sampled 68% within 3; time 68% (", "); memory ", "; DRAM 50%"] {
+    for part in ["counted 60%; sampled 68% +-3; by time 68% (", "); placement ", "; DRAM 50%"] {
         assert!(all.contains(part), "{all}");
     }
     // The matrix has the process by its samples, all others by placement.
@@ -673,7 +673,7 @@ fn counters_samples_and_placement_stand_side_by_side() {
         press(&mut app, key);
     }
     let shown = text(&draw(&app, 100, 30));
-    assert!(shown.contains("whose accesses are sampled"), "{shown}");
+    assert!(shown.contains("weighted by sampled accesses"), "{shown}");
 }
 
 #[test]
@@ -779,12 +779,12 @@ fn counting_every_page_says_first_what_it_costs() {
     let sampled = Mappings { error_points: Some(2.9), ..mappings() };
     app.mapped((4242, 4242 * 1_000_000), Ok(sampled));
     let shown = text(&draw(&app, 80, 24));
-    assert!(shown.contains("sampled within 2.9 points; M: exact, with POLICY, 608 ms"), "{shown}");
+    assert!(shown.contains("within 2.9 points; M: exact, POLICY, 608 ms"), "{shown}");
 
     assert_eq!(press(&mut app, "M"), None);
     let said = text(&draw(&app, 80, 24));
     assert!(
-        said.contains("counting all pages of 19G takes up to 608 ms and stalls it meanwhile: M again"),
+        said.contains("counting all pages of 19G takes up to 608 ms and stalls it: M again starts it"),
         "{said}"
     );
 

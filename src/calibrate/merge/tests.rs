@@ -104,7 +104,7 @@ fn a_part_that_failed_keeps_its_old_numbers_with_their_time_and_says_why() {
         (Some(1.9), THEN, THEN)
     );
     assert_eq!(merged.missing, BTreeMap::new(), "the numbers are there");
-    let said = "smt.memory: of 2026-11-20; it could not be measured again on 2026-11-23: no room";
+    let said = "smt.memory: from 2026-11-20; not measured again on 2026-11-23: no room";
     assert!(merged.notes.iter().any(|note| note == said), "{:?}", merged.notes);
     // The next run that fails takes the place of that note, and one that does not takes it away.
     let again = Profile {
@@ -147,11 +147,7 @@ fn reasons_of_other_parts_stay_with_their_time() {
     };
     let merged = merge(&merged, new);
     assert_eq!(merged.missing, missing(&[("smt.waiting", "CPU 1 did not run")]), "all others are there");
-    assert!(
-        merged.notes[0].starts_with("smt: of 2026-11-23; it could not be measured again"),
-        "{:?}",
-        merged.notes
-    );
+    assert!(merged.notes[0].starts_with("smt: from 2026-11-23; not measured again"), "{:?}", merged.notes);
 }
 
 #[test]
@@ -163,7 +159,7 @@ fn a_disturbed_profile_does_not_stay_in_a_clean_one() {
         (State::Partial, Some(1.8), Some(1.1))
     );
     assert_eq!((merged.latency_ns, merged.walk_ns), (vec![vec![None; 2]; 2], None));
-    let why = "others disturbed its measurement";
+    let why = "other tasks disturbed its measurement";
     assert_eq!(merged.missing["latency"], why);
     assert_eq!((merged.missing.len(), &merged.measured), (4, &parts(&["smt"], NOW)));
     assert!(merged.origins.values().all(|origin| origin.time == THEN), "{:?}", merged.origins);

@@ -146,7 +146,7 @@ fn a_round_that_went_wrong_takes_no_number_away() {
     results.judge(true);
     let profile = results.profile(&plan(), machine(), Run::default());
     assert_eq!((profile.latency_ns[0][1], profile.missing.len()), (Some(142.0), 0), "{:?}", profile.missing);
-    assert_eq!(profile.notes, ["latency_ns.0.3: of 5 rounds; then: only 90 % of the memory is on node 3"]);
+    assert_eq!(profile.notes, ["latency_ns.0.3: from 5 rounds only: only 90 % of the memory is on node 3"]);
     assert_eq!(profile.read_error[0][0], None, "one round knows no error");
 }
 

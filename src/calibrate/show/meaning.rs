@@ -13,7 +13,8 @@ pub(super) fn render(profile: &Profile, classes: &[Class], width: usize) -> Stri
     if let Some(far) = classes.last().filter(|far| far.ratio > 1.03) {
         let saved = 100.0 * (1.0 - 1.0 / far.ratio);
         lines.push(format!(
-            "a task that waits for the farthest memory only would take {saved:.0} % less time at home, at most"
+            "a task that only waits for the farthest memory would take at most {saved:.0} % less time with local \
+             memory"
         ));
     }
     if let (Some(cores), Some(pair)) = (cores_of_link(profile), slowest_pair(profile)) {
@@ -23,10 +24,10 @@ pub(super) fn render(profile: &Profile, classes: &[Class], width: usize) -> Stri
     for found in slit(profile) {
         lines.push(match found {
             Slit::NoDifference { distances: (near, far), percent } => {
-                format!("SLIT tells {near} from {far} where measured latency differs by {percent:.0} %")
+                format!("SLIT has distances {near} and {far} where measured latencies differ by {percent:.0} % only")
             }
             Slit::WrongOrder { nearer, farther } => format!(
-                "SLIT calls memory of {} nearer to CPUs of {} than memory of {} to CPUs of {}, and it is farther",
+                "SLIT calls memory of {} nearer to CPUs of {} than memory of {} to CPUs of {}, but it is farther",
                 node(nearer.1),
                 node(nearer.0),
                 node(farther.1),

@@ -52,7 +52,7 @@ fn two_nodes_are_numbers_beside_the_slit() {
         "a line from core to core, one way, ns: same core 7, same cache 48, other node 121\n",
         "work of both threads of a core, times that of one: independent additions 1.00, memory 1.94\n",
         "a page walk costs 23 ns more",
-        "  a task that waits for the farthest memory only would take 41 % less time at home, at most\n",
+        "  a task that only waits for the farthest memory would take at most 41 % less time with local memory\n",
         "  5 cores of node 0 fill the link to node 1\n",
         "missing: lines_ns.node: each node has one last-level cache\n",
     ] {
@@ -76,7 +76,7 @@ fn numbers_of_other_runs_have_their_day() {
     let text = render_text(&profile, 100, false);
     for said in [
         "measured 2026-11-20T10:00:00Z: latency (1 number)\n",
-        "measured 2026-11-21T10:00:00Z, while CPUs wandered: smt (1 number)\n",
+        "measured 2026-11-21T10:00:00Z, while the hypervisor moved CPUs: smt (1 number)\n",
         "measured 2026-11-23T10:00:00Z: bandwidth (7 numbers), ",
         "missing: lines_ns.node: each node has one last-level cache (2026-11-22)\n",
     ] {
@@ -130,7 +130,7 @@ fn a_profile_that_may_not_be_used_says_so_and_means_nothing() {
     let looks = Wandering { cpus: (0, 1), looks_ns: vec![10.0, 30.0], classes: vec![3, 13, 4] };
     let wandering = Profile { state: State::Wandering, wandering: Some(looks), ..two() };
     let text = render_text(&wandering, 200, false);
-    assert!(text.contains("20 looks at CPUs 0 and 1 fell into 3 distances (3, 13, 4)"), "{text}");
+    assert!(text.contains("20 measurements of CPUs 0 and 1 gave 3 distances (3, 13, 4)"), "{text}");
     let nothing = render_text(&Profile::default(), 100, false);
     assert!(nothing.contains("partial") && !nothing.contains("read latency"), "{nothing}");
 }

@@ -133,6 +133,6 @@ fn a_profile_that_is_named_is_the_only_one_that_is_looked_at() {
     write(&path, &Profile { time: own.time, ..profile() }).unwrap();
     let other = with_costs(&Wanted::File(path), topology);
     let why = other.calibration.unwrap().unused.unwrap();
-    assert!(why.contains("it is of an unknown CPU"), "{why}");
+    assert!(why.contains("it is from an unknown CPU"), "{why}");
     assert!(other.nodes.iter().all(|node| node.measured.is_empty()));
 }

@@ -74,7 +74,7 @@ impl Closer {
             self.process.ask_within(question, Some(&file), most).map_err(|failure| match failure {
                 Failure::Slow => {
                     format!(
-                        "its address space is locked, or has very much in it: no answer within {} s",
+                        "its address space is locked or very large: no answer within {} s",
                         most.as_secs()
                     )
                 }

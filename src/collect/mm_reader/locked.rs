@@ -77,7 +77,7 @@ fn reason(failure: Failure, pause: Duration) -> String {
         Failure::Slow(time) => format!("reading its memory takes longer than {} s", time.as_secs()),
         Failure::Died => "the process that reads its memory ended".into(),
     };
-    format!("{why}; asked again after {} s", pause.as_secs())
+    format!("{why}; retried after {} s", pause.as_secs())
 }
 
 #[cfg(test)]

@@ -189,7 +189,7 @@ fn counter(check: &HostCheck, role: Role) -> Verdict {
         return Err(Hindrance::new(missing.clone(), counter_advice(check, missing)));
     }
     // No set of events counts what no counter of this machine can.
-    if !check.pmu.trials.is_empty() {
+    if !check.pmu.trials.is_empty() || check.pmu.absent.contains_key(&Role::Cycles) {
         any_counter(check)?;
     }
     let set = SETS.iter().find(|(name, roles, _)| *name != "auto" && roles.contains(&role));
@@ -228,13 +228,12 @@ fn cloud_pmu(check: &HostCheck) -> Option<&'static str> {
     match check.pmu.platform.known()?.as_str() {
         // cloud.google.com/compute/docs/pmu-overview
         "Google" => Some(
-            "on Compute Engine (C4 and C4A) the level of the PMU is chosen per machine, and is off unless it is: \
-             architectural has cycles and instructions, standard what happens inside the core, enhanced (large C4) \
-             memory accesses too",
+            "on Compute Engine (C4 and C4A) the PMU is off unless chosen for the machine: architectural counts \
+             cycles and instructions, standard also events inside the core, enhanced (large C4) also memory \
+             accesses",
         ),
         vendor if vendor.starts_with("Amazon") => Some(
-            "on EC2 bare metal and the large sizes, as a rule those with whole sockets, have all of it, smaller ones \
-             some or none",
+            "on EC2, bare metal and sizes with whole sockets usually have all counters, smaller ones some or none",
         ),
         _ => None,
     }
@@ -281,7 +280,7 @@ fn others_memory(check: &HostCheck) -> Option<Caveat> {
     if one_node || traces || !own.lacking().is_empty() {
         return None;
     }
-    let say = "CAP_SYS_PTRACE is missing: where memory is can be asked of processes of the same user only";
+    let say = "CAP_SYS_PTRACE is missing: memory is located for processes of the same user only";
     let advice = how_to_get(check, &[Capability::SysPtrace]);
     Some(Caveat { about: "memory by node", say: say.into(), advice })
 }

@@ -82,8 +82,8 @@ fn judge(reclaimed: u64, seen: u64) -> Result<(), Missing> {
     }
     // Commit 8c2214fc9a47 (6.7) has the multi-generational LRU report to the tracepoint.
     Err(Missing::Unsupported(format!(
-        "the machine reclaimed {reclaimed} pages (/proc/vmstat), of which the kernel showed {seen}: before \
-         Linux 6.7 the multi-generational LRU does not report by node"
+        "the machine reclaimed {reclaimed} pages (/proc/vmstat), but the kernel reported {seen} by node: before \
+         Linux 6.7 the multi-generational LRU does not"
     )))
 }
 
@@ -96,6 +96,6 @@ mod tests {
         assert_eq!(judge(0, 0), Ok(()));
         assert_eq!(judge(1000, 0), Ok(()), "too few to tell");
         assert_eq!(judge(10_000, 9_000), Ok(()));
-        assert!(judge(10_000, 12).unwrap_err().to_string().contains("of which the kernel showed 12"));
+        assert!(judge(10_000, 12).unwrap_err().to_string().contains("but the kernel reported 12 by node"));
     }
 }

@@ -19,5 +19,5 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let mut open = object::open("task_moves", TaskMovesSkelBuilder::default())?;
     open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
     let skel = object::load("task_moves", open)?;
-    Ok(Box::new(Attached::all(skel, "loaded, attached to moves, swaps and what came to nothing")?))
+    Ok(Box::new(Attached::all(skel, "loaded, attached to moves, swaps and failed attempts")?))
 }

@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
             5.0,
             "[S5]; a scan that has settled takes far less, 1.3 % was reported upstream [S16]",
         ),
-        Limit::least("cpus", 0.1, "reasoned: a finding below costs less than a wrong move"),
+        Limit::least("cpus", 0.1, "reasoned: for less, a wrong move costs more than it gains"),
     ],
     idle_too: false,
     look: |view, of| settle(look(view, of)),
@@ -124,7 +124,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             }],
             Err(_) => Vec::new(),
         },
-        risk: "It changes the whole machine: processes that balancing helps lose its help.".into(),
+        risk: "It changes the whole machine: processes that gain from balancing lose that gain.".into(),
         or_else: vec![format!(
             "It has just been moved to other nodes: then balancing_pct falls by itself. It is {} now.",
             pct(share)

@@ -23,7 +23,7 @@ pub(super) static RULE: Rule = Rule {
             memory, by the conditions of spread-over-nodes or memory-on-other-node.",
     not_when: &[
         ("bound", "they are bound: balancing would not move them"),
-        ("tiering", "a node has no CPUs: the switch is that of memory tiers, too"),
+        ("tiering", "a node has no CPUs: the same switch controls memory tiers"),
         ("on", "it is on"),
     ],
     of: &[Kind::Host],
@@ -121,8 +121,8 @@ fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             below: true,
             within_s: 300.0,
         }],
-        risk: "It changes the whole machine: databases have lost a fifth of their speed by it. Look at balancing_pct: above 5 \
-               switch it off again."
+        risk: "It changes the whole machine: it has cost databases a fifth of their speed. Look at balancing_pct: \
+               above 5 switch it off again."
             .into(),
         or_else: vec![format!(
             "It was turned off for a program that runs here: pin the processes that are listed instead. remote_pct of the \

@@ -21,9 +21,9 @@ pub(super) static RULE: Rule = Rule {
     title: "NUMA balancing moves memory to and fro",
     about: "NUMA balancing moves a tenth of a process's memory in 90 s, and about as many pages come back.",
     not_when: &[
-        ("one-way", "its pages go to nodes that give few back: balancing brings them to where they are used"),
-        ("churn", "it has as many page faults as pages that move: new memory moves, not the same"),
-        ("demotion", "a node without CPUs is one of those that give or take"),
+        ("one-way", "few of its pages come back: balancing brings them to where they are used"),
+        ("churn", "it has as many page faults as moved pages: new memory moves, not the same pages"),
+        ("demotion", "a node without CPUs is a source or a target"),
         ("others", "a fifth of the moved pages belong to other processes"),
         ("starting", "it is younger than 120 s: balancing has not settled"),
     ],
@@ -175,11 +175,12 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             within_s: 30.0,
         }],
         stop: Vec::new(),
-        risk: "It changes the whole machine: processes that balancing helps lose its help. Look at remote_pct of others."
+        risk: "It changes the whole machine: processes that gain from balancing lose that gain. Look at remote_pct \
+               of others."
             .into(),
         or_else: vec![
-            "Phases of the program, each of which uses its memory from another node: then pages_migrated_balancing_per_s is \
-             near 0 between them."
+            "The program has phases that use its memory from different nodes: then pages_migrated_balancing_per_s \
+             is near 0 between them."
                 .to_owned(),
         ],
     }

@@ -34,7 +34,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id, RUNQ_WAIT_BOUND_PCT.id],
     hold: Hold::s(30.0),
     limits: &[
-        Limit::least("wait", 25.0, "reasoned: a quarter of a CPU, as the least time worth a word"),
+        Limit::least("wait", 25.0, "reasoned: a quarter of a CPU, the least time worth a finding"),
         Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
         Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
         Limit::sharp("grain", 1000.0, "[S17]: twice the scheduler's migration cost, in us"),
@@ -147,7 +147,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         stop: Vec::new(),
         risk: "These threads then share CPUs that the binding kept free.".into(),
         or_else: vec![
-            "Others use its CPUs, and it is they that should move: the Tasks view sorted by CPU shows them."
+            "Other tasks use its CPUs and should move instead: the Tasks view sorted by CPU shows them."
                 .into(),
         ],
     }

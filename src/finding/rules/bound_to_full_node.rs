@@ -23,14 +23,18 @@ pub(super) static RULE: Rule = Rule {
     about: "A process may use memory of some nodes only. They are full and it waits for memory, while other nodes have \
             room.",
     not_when: &[
-        ("streaming", "only page cache is turned over there: no swap, no pressure"),
+        ("streaming", "only page cache is reclaimed there: no swap, no pressure"),
         ("limit", "a container at its memory limit explains it"),
         ("full-everywhere", "no other node has free memory"),
         (
             "cached",
             "a twentieth of them or more is page cache, and they are above the low watermark: then it is an info",
         ),
-        ("swapped", "no page of it is in swap, nor waits its group, nor are pages of these nodes reclaimed"),
+        (
+            "swapped",
+            "none of its pages is in swap, its group does not wait, and no pages of these nodes are \
+                     reclaimed",
+        ),
         ("other", "it has no major faults and its group no pressure: the pages belong to others"),
     ],
     of: &[Kind::Process, Kind::Container],
@@ -51,7 +55,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "major-faults",
             10.0,
-            "reasoned: pages that come back from the disk all the time are its own",
+            "reasoned: steady reads from the disk show that its own pages are evicted",
         ),
     ],
     idle_too: true,
@@ -221,7 +225,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         undo.extend(env::at_once(env::bind(&environment, &cpus, from, pid, unified)));
     } else if let Some(pid) = pid {
         let words =
-            format!("all that it has moves to {}, where {} are free", nodes(to), bytes(seen.plan.bytes));
+            format!("moves all of its memory to {}; {} are free there", nodes(to), bytes(seen.plan.bytes));
         // Of a group only some processes would move, and memory cannot leave a cpuset.
         let fits = of.task().is_some_and(|task| (task.rss_bytes as f64) <= seen.plan.bytes * 0.85);
         if fits && by_policy {

@@ -20,7 +20,7 @@ pub(super) static RULE: Rule = Rule {
             thread, and quotas promise a tenth more than the cores can do.",
     not_when: &[
         ("no-smt", "a core has one thread"),
-        ("nice", "half of the time or more is of tasks with nice 10 or above, SCHED_BATCH or SCHED_IDLE"),
+        ("nice", "tasks with nice 10 or above, SCHED_BATCH or SCHED_IDLE use half of the time or more"),
         ("half-idle", "a thread of more than a tenth of the cores is less than 80 % busy"),
     ],
     of: &[Kind::Host],
@@ -42,7 +42,7 @@ pub(super) static RULE: Rule = Rule {
             70.0,
             "[S1]: a second thread adds 20 % on one machine and 40 to 50 % on others",
         ),
-        Limit::least("promised", 110.0, "reasoned: a tenth more than there is contradicts itself"),
+        Limit::least("promised", 110.0, "reasoned: quotas above what the cores can do contradict themselves"),
     ],
     idle_too: true,
     look: |view, _| settle(look(view)),
@@ -166,8 +166,8 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             seen.plan.number
         )),
         or_else: vec![
-            "Placement wins nothing here: fewer services on this machine do, or more machines. Waits for CPUs (runq_wait_pct) \
-             say whether it is too full."
+            "Placement does not help here; fewer services on this machine, or more machines, do. Waits for CPUs \
+             (runq_wait_pct) show whether it is too full."
                 .to_owned(),
         ],
         ..Told::default()

@@ -18,7 +18,7 @@ pub(super) static RULE: Rule = Rule {
     title: "CPUs of one node, memory of another",
     about: "The CPUs and the memory that a process may use have no node in common: every access is remote.",
     not_when: &[
-        ("memory-only", "the nodes of its memory have no CPUs: a choice"),
+        ("memory-only", "the nodes of its memory have no CPUs: that is deliberate"),
         ("no-memory", "the nodes of its CPUs have no memory"),
         ("prefer", "a preferred node is no limit"),
         ("small", "it has little memory"),
@@ -157,7 +157,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             "bind it to its former CPUs: note the output of taskset -acp before",
         )],
     };
-    undo.extend(each(cpus, mems, "all that it has there moves"));
+    undo.extend(each(cpus, mems, "moves all of its memory there"));
     let mut gain = gain_of_memory(view, of, &placed, cpus);
     if target == mems {
         gain.at_most = gain.at_most.filter(|_| false);

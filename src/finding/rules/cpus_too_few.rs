@@ -19,7 +19,7 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         ("quota", "its quota is no larger than its CPUs"),
         ("isolated", "the CPUs that are idle are isolated"),
-        ("batch", "half of its time or more is of tasks with nice 10 or above"),
+        ("batch", "tasks with nice 10 or above use half of its time or more"),
     ],
     of: &[Kind::Container],
     group: Group::Cpus,
@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("busy", 95.0, "by definition of full: all of its CPUs but what cannot be used"),
         Limit::least("wait", 25.0, "reasoned: a quarter of its CPU time"),
         Limit::least("idle", 25.0, "reasoned: a quarter of its CPUs, and one"),
-        Limit::sharp("quota", 110.0, "reasoned: a tenth more CPU time than it has CPUs contradicts itself"),
+        Limit::sharp("quota", 110.0, "reasoned: a quota above its CPUs contradicts itself"),
     ],
     idle_too: false,
     look: |view, of| settle(look(view, of)),

@@ -67,8 +67,8 @@ fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
             let back = topology.distance(*to, *from).unwrap_or(distance);
             let why = match from == to {
                 true if distance != LOCAL => "a node is 10 from itself",
-                false if distance <= LOCAL => "only a node itself is that near",
-                false if distance != back => "the way back is another",
+                false if distance <= LOCAL => "only a node to itself is that near",
+                false if distance != back => "the way back has another distance",
                 _ => continue,
             };
             return Some(Wrong { from: *from, to: *to, distance, why: Why::Words(why) });
@@ -141,14 +141,14 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
         ),
         Some(Why::Words(why)) => (
             why.to_owned(),
-            "The distances are the machine's, and unusual: an update of the firmware keeps them. Gains of placement are \
-             computed from them: numatop-ng calibrate measures what is true.",
+            "The distances are unusual but right: then an update of the firmware keeps them. Gains of placement are \
+             computed from them; numatop-ng calibrate measures real ones.",
         ),
         None => return Told::default(),
     };
     Told {
         sentence: sentence(format!(
-            "The firmware says {says:.0} for the distance from node {from} to node {to}, but {why}."
+            "The firmware gives {says:.0} as the distance from node {from} to node {to}, but {why}."
         )),
         or_else: vec![or_else.to_owned()],
         ..Told::default()

@@ -22,17 +22,14 @@ pub(super) static RULE: Rule = Rule {
     about: "A container or unit runs on one node, and four fifths of its disk traffic goes to disks of another node. The \
             cost is not measured.",
     not_when: &[
-        (
-            "nodeless",
-            "the firmware does not say where its disks are, or they have no hardware here, as those of the network",
-        ),
+        ("nodeless", "the firmware does not give the node of its disks, or they are network disks"),
         (
             "cached",
             "fewer than 50 MB and 5,000 requests a second reach disks: the page cache answers the rest",
         ),
         ("several-nodes", "a fifth of its time or more is on other nodes"),
         ("near", "a fifth of its bytes or more come from disks of its own node or a third one"),
-        ("group", "it is no container, unit or machine, or only holds others, whose finding it is"),
+        ("group", "it is no container, unit or machine, or only contains others that have the finding"),
     ],
     of: &[Kind::Container],
     group: Group::Devices,
@@ -45,7 +42,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "requests",
             5000.0,
-            "reasoned: at 10 us more for each, a twentieth of a second waits in a second",
+            "reasoned: at 10 us more for each, 5 % of the time is spent waiting",
         ),
         Limit::sharp("home", 80.0, "[S3]: as for memory, most of it on one node"),
     ],
@@ -143,8 +140,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             )));
             if !env::memory_follows(&environment, unified) {
                 let from = placed.sources(&[node]);
-                let words =
-                    format!("{} move to {} for all of them", bytes(placed.outside(&[node])), nodes(&[node]));
+                let words = format!("moves {} to {} in all", bytes(placed.outside(&[node])), nodes(&[node]));
                 let each = view.members(row.id).into_iter().take(LINES);
                 commands.extend(
                     each.filter_map(|task| env::move_memory(task.raw.pid, &from, &[node], words.clone())),
@@ -160,8 +156,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             format!("it does not fit on node {node}"),
         )),
         Err(_) => {
-            let words =
-                format!("whether it fits on node {node} is not known: its memory has not been looked at");
+            let words = format!("whether it fits on node {node} is not known: its memory is not located");
             commands.push(Command::words(When::NextStart, Scope::Container, words));
         }
     }
@@ -176,7 +171,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let used = if used.is_empty() { String::new() } else { format!(" ({used})") };
     Told {
         sentence: sentence(format!(
-            "{} runs on node {home}, and {} of the {}/s that it reads and writes are of disks of node {node}{used}.",
+            "{} runs on node {home}, and {} of the {}/s that it reads and writes are on disks of node {node}{used}.",
             view.identity(of).label,
             pct(seen.plan.number),
             bytes(seen.plan.bytes)

@@ -158,7 +158,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
     if seen.plan.bytes <= room {
         let words = format!(
-            "when it has ended, and before it starts again: {} more on node {home}, where {} are free",
+            "after it has ended and before it starts again: {} more on node {home}, where {} are free",
             bytes(seen.plan.bytes),
             bytes(room)
         );
@@ -210,8 +210,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
              for: read the number again."
         ),
         or_else: vec![format!(
-            "It starts before the pools have their size: then free_hugepages of node {home} is above 0 soon after its start, and the \
-             order of starting is what to change. It is 0 now."
+            "It starts before the pools have their size: then free_hugepages of node {home} is above 0 soon after \
+             its start, and it has to start later. It is 0 now."
         )],
     }
 }

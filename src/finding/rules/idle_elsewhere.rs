@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
     about: "A process that may run anywhere waits for CPUs of a busy node, at least 25 % of a CPU, while another node is \
             half idle. A warning where it fits there.",
     not_when: &[
-        ("bound", "an affinity or a cpuset keeps it, or threads with a fifth of its waits, from CPUs"),
+        ("bound", "an affinity or a cpuset limits it, or threads with a fifth of its waits"),
         ("isolated", "the CPUs that are idle are isolated"),
         ("short", "a wait takes 1 ms or less: the scheduler's normal grain"),
         ("rt", "it has a real-time policy"),
@@ -38,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id, RUNQ_WAIT_IDLE_ELSEWHERE_PCT.id],
     hold: Hold::s(30.0),
     limits: &[
-        Limit::least("wait", 25.0, "reasoned: a quarter of a CPU, as the least time worth a word"),
+        Limit::least("wait", 25.0, "reasoned: a quarter of a CPU, the least time worth a finding"),
         Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
         Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
         Limit::until("idle", 50.0, 60.0, "reasoned: half of a node idle is more than a gap between tasks"),
@@ -127,13 +127,13 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     if !seen.plan.cpus.is_empty() {
         commands = env::bind(&environment, &seen.plan.cpus, &[other], Some(task.raw.pid), unified);
         if !env::memory_follows(&environment, unified) {
-            let words = format!("{} move to node {other}", super::super::text::bytes(seen.plan.bytes));
+            let words = format!("moves {} to node {other}", super::super::text::bytes(seen.plan.bytes));
             commands.extend(env::move_memory(task.raw.pid, &seen.plan.from, &[other], words));
         }
         let all: Vec<NodeId> = view.whole_nodes();
         let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
         undo.extend(env::at_once(back));
-        let words = format!("what it has on node {other} moves");
+        let words = format!("moves its memory on node {other}");
         undo.extend(env::move_memory(task.raw.pid, &[other], &seen.plan.from, words));
     }
     let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);

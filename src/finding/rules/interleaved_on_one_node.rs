@@ -114,7 +114,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let home = seen.plan.to[0];
     let away = seen.evidence[0].value;
-    let words = format!("{} move to node {home}; new pages still interleave", bytes(seen.plan.bytes));
+    let words = format!("moves {} to node {home}; new pages still interleave", bytes(seen.plan.bytes));
     let mut commands: Vec<Command> =
         env::move_memory(task.raw.pid, &seen.plan.from, &[home], words).into_iter().collect();
     let start = format!("start it with numactl --preferred={home} in place of --interleave");

@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("irq", 2.0, "reasoned: below a fiftieth of a node moving them gains little"),
-        Limit::until("away", 90.0, 80.0, "reasoned: a queue or two at home are no other case"),
+        Limit::until("away", 90.0, 80.0, "reasoned: one or two local queues do not change the case"),
         Limit::least(
             "rate",
             1000.0,
@@ -109,7 +109,7 @@ fn away(view: &View<'_>, device: &Device, home: NodeId) -> Result<Option<Away>, 
         let may_be = !nodes.is_empty() && !nodes.contains(&home);
         // Recordings from before there were counts have lists alone.
         if may_be && view.snapshot.host_missing(DEVICE_IRQS_PER_S.id).is_none() {
-            let why = "its interrupts are not counted, or were not counted twice yet";
+            let why = "its interrupts are not counted, or were counted only once so far";
             return Err(super::waiting::unknown(why));
         }
         return Ok(may_be.then_some(Away { nodes, counted: None }));

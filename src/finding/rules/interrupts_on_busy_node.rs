@@ -180,12 +180,12 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             let which = match names.is_empty() {
                 true => "the device's interrupts".to_owned(),
                 false => {
-                    format!("interrupts of the one that has them (here go those of {})", names.join(", "))
+                    format!("the interrupts of the busy device (here are those of {})", names.join(", "))
                 }
             };
             let words = format!(
-                "keep what /proc/irq/*/smp_affinity_list says, stop irqbalance or ban the CPUs of node {node} in it, and write \
-                 CPUs of node {other} into smp_affinity_list of {which}"
+                "save /proc/irq/*/smp_affinity_list, stop irqbalance or ban the CPUs of node {node} in it, and \
+                 write CPUs of node {other} into smp_affinity_list of {which}"
             );
             (vec![Command::words(When::Now, Scope::Host, words)], Vec::new())
         }
@@ -223,8 +223,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         risk: "It changes the whole machine: a device's packets are then handled far from it. Some interrupts cannot be moved."
             .into(),
         or_else: vec![format!(
-            "It talks to that device itself, so that its packets come to where it runs; or a flood or a broken driver: \
-             irq_pct of node {node} was lower before."
+            "It uses that device itself, so its packets arrive where it runs. Or there is a flood or a broken \
+             driver: then irq_pct of node {node} was lower before."
         )],
         ..Told::default()
     }

@@ -37,11 +37,7 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         Limit::until("size", 80.0, 75.0, "reasoned: a quarter more would not fit on the node"),
         Limit::until("room", 10.0, 15.0, "reasoned: all others on the node need a tenth of it"),
-        Limit::sharp(
-            "elsewhere",
-            30.0,
-            "reasoned: as much as a node that is in use for something else has not",
-        ),
+        Limit::sharp("elsewhere", 30.0, "reasoned: a node in use for something else has less"),
         Limit::sharp("victim", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
         Limit::sharp("home", 95.0, "reasoned: all of its time, except short moves by the scheduler"),
     ],
@@ -267,8 +263,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "Interleaving makes most of its accesses remote: right for a program that does not fit on a node, wrong for one that \
-               does. Nothing is moved now: what goes away comes back with the next page."
+        risk: "Interleaving makes most of its accesses remote: right for a program that does not fit on a node, \
+               wrong for one that does. Nothing is moved now: new pages would fill the node again."
             .to_owned(),
         or_else: vec![
             "It has stopped growing, and little of its memory is on other nodes: then remote_pct is near 0.".to_owned(),

@@ -202,7 +202,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         lines.filter_map(move |task| env::move_memory(task.raw.pid, &[from], &[to], &words))
     };
     if !env::memory_follows(&environment, unified) {
-        commands.extend(each(node, other, format!("{} move to node {other}", bytes(seen.plan.bytes))));
+        commands.extend(each(node, other, format!("moves {} to node {other}", bytes(seen.plan.bytes))));
     }
     let lists = view.files_of(&moves).and_then(|files| cpus_of_files(files).zip(mems_of_files(files)));
     let mut undo = match lists {
@@ -215,7 +215,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )],
     };
     // Its own nodes may hold both: memory comes back with neither list.
-    undo.extend(each(other, node, format!("what it has there moves back to node {node}")));
+    undo.extend(each(other, node, format!("moves its memory back to node {node}")));
     let capacity = busy / 100.0 * f64::from(row.cpus);
     Told {
         sentence: sentence(format!(

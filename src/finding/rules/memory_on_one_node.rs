@@ -36,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[MEM_PCT_BY_NODE.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("works", 25.0, "reasoned: a fifth is what a busy home node sends away for a while"),
+        Limit::least("works", 25.0, "reasoned: a busy home node sends away a fifth for a while"),
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
     ],
     idle_too: false,

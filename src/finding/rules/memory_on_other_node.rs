@@ -26,14 +26,14 @@ pub(super) static RULE: Rule = Rule {
         ("bound", "it may not run on all nodes, or take memory from all"),
         ("two-thirds", "a fifth of its time is on other nodes"),
         ("shared", "a fifth of its memory is shared with others, and it is no large object of a group"),
-        ("group", "it shares a large object: the group that it is in is looked at"),
+        ("group", "it shares a large object: its group is judged instead"),
         ("bandwidth", "it makes 50 memory accesses per us or more: a second controller serves it better"),
         (
             "own-policies",
-            "its policies put all but a fifth of its memory where it is. An info where they put a fifth elsewhere, and where they are \
-             not known",
+            "its policies put all but a fifth of its memory where it is. An info where they put a fifth elsewhere, \
+             or are unknown",
         ),
-        ("others-map-it", "processes that are not known map the shared memory, too: an info"),
+        ("others-map-it", "unknown processes map the shared memory, too: an info"),
         (
             "unused",
             "NUMA balancing is on, and neither accesses nor hinting faults show that it is used: an info",
@@ -149,8 +149,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
 }
 
 /// Other readings of its numbers.
-const AWAY: &str = "Nothing uses that memory, or the scheduler took it here because its node was full: then cpu_pct of that node is \
-                    85 or more.";
+const AWAY: &str = "Nothing uses that memory. Or the scheduler moved it here because its node was full: then cpu_pct of that node is 85 or more.";
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };

@@ -21,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
     about: "Threads of a process move to another node at least 100 times per second of CPU time.",
     not_when: &[
         ("tiny", "fewer than ten moves a second"),
-        ("sleepers", "it runs for less than 50 us between two switches: a cache is of no use anyway"),
+        ("sleepers", "it runs for less than 50 us between two switches: caches do not help it"),
     ],
     of: &[Kind::Process],
     group: Group::Cpus,

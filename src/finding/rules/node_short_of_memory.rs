@@ -44,7 +44,8 @@ pub(super) static RULE: Rule = Rule {
         ("memory-only", "the node has no CPUs: pages that are seldom used are sent there until it is full"),
         (
             "streaming",
-            "only page cache is turned over there: it holds a twentieth of the node or more, nothing is swapped, nothing waits",
+            "only page cache is reclaimed there: it holds a twentieth of the node or more, nothing is swapped, \
+             nothing waits",
         ),
     ],
     of: &[Kind::Node],
@@ -56,7 +57,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "reclaim",
             256.0,
-            "reasoned: 1 MiB/s of pages, which no healthy machine frees so all the time",
+            "reasoned: 1 MiB/s of pages; no healthy machine frees that much steadily",
         ),
         WATERMARK,
         KSWAPD,
@@ -227,7 +228,8 @@ pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<
     }
     let (held, pid) = best?;
     let words = format!("moves {}; node {to} has room for {}", bytes(held), bytes(room));
-    let back = env::move_memory(pid, &[to], &[node], "moves all that it has there, not only what came")?;
+    let back =
+        env::move_memory(pid, &[to], &[node], "moves all of its memory there, not only what was moved")?;
     Some([env::move_memory(pid, &[node], &[to], words)?, back])
 }
 
@@ -245,7 +247,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         moved.into_iter().map(|[go, back]| (go, back)).unzip();
     Told {
         sentence: sentence(text),
-        risk: if commands.is_empty() { String::new() } else { "Memory that moves is remote where it is used from.".into() },
+        risk: if commands.is_empty() { String::new() } else { "Moved memory becomes remote for tasks that stay.".into() },
         commands,
         undo,
         check: vec![

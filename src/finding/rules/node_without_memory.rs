@@ -20,7 +20,7 @@ pub(super) static RULE: Rule = Rule {
     gravest: Severity::Info,
     needs: &[],
     hold: Hold { off_s: 30.0, ..Hold::AT_ONCE },
-    limits: &[Limit::least("busy", 10.0, "reasoned: below that little of the machine is concerned")],
+    limits: &[Limit::least("busy", 10.0, "reasoned: less affects little of the machine")],
     idle_too: true,
     look: |view, of| settle(look(view, of)),
     tell,

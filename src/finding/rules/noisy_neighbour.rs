@@ -255,12 +255,13 @@ fn parting(
     let (environment, all, pid) = (view.env(&moves), view.whole_nodes(), Some(mover.raw.pid));
     let mut commands = env::bind(&environment, &waiting::free_cpus(view, target), &[target], pid, unified);
     if !env::memory_follows(&environment, unified) {
-        let words = format!("{} move to node {target}", super::super::text::bytes(placed.outside(&[target])));
+        let words =
+            format!("moves {} to node {target}", super::super::text::bytes(placed.outside(&[target])));
         commands.extend(env::move_memory(mover.raw.pid, &placed.sources(&[target]), &[target], words));
     }
     let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, pid, unified);
     let mut undo = env::at_once(back);
-    let words = format!("what it has on node {target} moves");
+    let words = format!("moves its memory on node {target}");
     undo.extend(env::move_memory(mover.raw.pid, &[target], &placed.sources(&[target]), words));
     Some((commands, undo, target))
 }
@@ -280,7 +281,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (commands, undo, target) = match parted {
         Some((commands, undo, target)) => (commands, undo, Some(target)),
         None => {
-            let words = "the two cannot be parted here: they are bound, or no other node has room";
+            let words = "the two cannot be separated here: they are bound, or no other node has room";
             (vec![Command::words(When::Now, super::super::Scope::Process, words)], Vec::new(), None)
         }
     };

@@ -162,19 +162,19 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         }
     };
     let mut commands = vec![empty];
-    let words = format!("at once afterwards: its memory comes to node {home}");
+    let words = format!("right after that: moves its memory to node {home}");
     commands.extend(env::move_memory(task.raw.pid, from, &[home], words));
-    let back = "all that it has there moves; the cache fills again by itself";
+    let back = "moves all of its memory there; the cache fills again by itself";
     let undo = env::move_memory(task.raw.pid, &[home], from, back);
-    commands.extend(main.map(|owner| cache_owner::limit(view, owner, seen.plan.bytes)));
-    commands.push(Command::words(
-        When::ForGood,
-        Scope::Host,
-        format!(
-            "a limit for what fills the cache (MemoryHigh=, direct I/O), or start it with --preferred={home} after the cache \
-             was emptied"
-        ),
-    ));
+    let start = format!("start it with numactl --preferred={home} after the cache was emptied");
+    let start = match main {
+        Some(owner) => {
+            commands.push(cache_owner::limit(view, owner, seen.plan.bytes));
+            format!("or {start}")
+        }
+        None => format!("a soft limit (memory.high) for what fills the cache; or {start}"),
+    };
+    commands.push(Command::words(When::ForGood, Scope::Host, start));
     let whose = owners.map_or_else(String::new, |owners| owners.words());
     Told {
         sentence: sentence(format!(

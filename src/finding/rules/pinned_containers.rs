@@ -88,7 +88,7 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
     let lists = row.raw.as_deref().and_then(|files| Some((cpus_of_files(files)?, mems_of_files(files)?)));
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid) = (view.env(of), cores::pid(view, of));
-    let words = format!("{} move to {} for all of them", bytes(seen.plan.bytes), nodes(to));
+    let words = format!("moves {} to {} in all", bytes(seen.plan.bytes), nodes(to));
     let follows = env::memory_follows(&environment, unified);
     let mut commands: Vec<Command> = Vec::new();
     let mut undo: Vec<Command> = Vec::new();
@@ -99,7 +99,7 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
         let each = view.members(row.id).into_iter().take(LINES);
         commands
             .extend(each.clone().filter_map(|task| env::move_memory(task.raw.pid, from, to, words.clone())));
-        let back = "moves all of it, not only what came; the memory works where it is";
+        let back = "moves all of it, not only what was moved; the memory may stay where it is";
         undo.extend(each.filter_map(|task| env::move_memory(task.raw.pid, to, from, back)));
     }
     let remote = CONTAINER_REMOTE_PCT.read(row, view.window).ok().and_then(|value| value.number());

@@ -24,8 +24,8 @@ pub(super) static RULE: Rule = Rule {
             use is below the quota.",
     not_when: &[
         ("host-busy", "less than one CPU is idle: the quota protects others"),
-        ("nice", "half of its time or more is of tasks with nice 10 or above"),
-        ("ancestor", "the quota is of the group above, whose finding it is"),
+        ("nice", "tasks with nice 10 or above use half of its time or more"),
+        ("ancestor", "the quota is set on the group above, which has the finding"),
     ],
     of: &[Kind::Container],
     group: Group::Cpus,
@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[THROTTLED_PCT.id, CPU_QUOTA_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("throttled", 25.0, "reasoned: a quarter of a CPU, as the least time worth a word"),
+        Limit::least("throttled", 25.0, "reasoned: a quarter of a CPU, the least time worth a finding"),
         Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
         Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
     ],

@@ -23,7 +23,7 @@ pub(super) static RULE: Rule = Rule {
     gravest: Severity::Info,
     needs: &[],
     hold: Hold::s(60.0),
-    limits: &[Limit::least("busy", 25.0, "reasoned: a quarter of a CPU, as the least time worth a word")],
+    limits: &[Limit::least("busy", 25.0, "reasoned: a quarter of a CPU, the least time worth a finding")],
     idle_too: true,
     look: |view, of| settle(look(view, of)),
     tell,
@@ -76,15 +76,18 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let why = if name.starts_with("kcompactd") {
         format!("pages of node {node} are moved to make room for large ones.")
     } else if share >= FILES_PCT {
-        format!("pages of node {node} are turned over, by reading files most likely ({} are).", pct(share))
+        format!(
+            "it reclaims pages of node {node}, most likely because files are read ({} of its memory is page cache).",
+            pct(share)
+        )
     } else {
-        format!("pages of node {node} are turned over.")
+        format!("it reclaims pages of node {node}.")
     };
     Told {
         sentence: sentence(format!("{name} takes {} of a CPU: {why}", pct(seen.evidence[0].value))),
         or_else: vec![
-            "Files are read in a stream, which is healthy: then major_faults_per_s is near 0 and memory pressure, too. Or a \
-             program grows: then mem_anon_bytes of the node does."
+            "Files are read in a stream, which is healthy: then major_faults_per_s and memory pressure are near 0. \
+             Or a program grows: then mem_anon_bytes of the node grows."
                 .to_owned(),
         ],
         ..Told::default()

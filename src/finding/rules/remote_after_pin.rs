@@ -39,9 +39,9 @@ pub(super) static RULE: Rule = Rule {
         ),
         (
             "group",
-            "it shares a large object: the group that it is in is looked at, or its container where that has a cpuset",
+            "it shares a large object: its group is judged instead, or its container where that has a cpuset",
         ),
-        ("others-map-it", "processes that are not known map the shared memory, too: an info"),
+        ("others-map-it", "unknown processes map the shared memory, too: an info"),
         ("own-policies", "its policies put all but a tenth of its memory where it is"),
         ("memory-only", "the memory is on a node without CPUs"),
     ],
@@ -207,7 +207,7 @@ pub(super) fn gain_beside(
 
 /// The effects of moving memory that are not wanted.
 pub(super) const RISK_OF_MOVE: &str =
-    "Each page is away for the moment it is copied. Memory that it shares with others moves for them, too.";
+    "Each page is unavailable while it is copied. Shared memory moves for the other processes, too.";
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     if let Of::Container(row) = of {
@@ -225,7 +225,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let elsewhere = guards::elsewhere(view, of, &placed, to);
     let (mut commands, undo) = moves::all(view, of, &placed, (from, to), elsewhere, &words);
     let start = format!(
-        "start it with numactl --cpunodebind={} {}: pinning moves nothing that is there already",
+        "start it with numactl --cpunodebind={} {}: pinning does not move existing pages",
         command::node_list(to),
         env::preferred(to)
     );

@@ -27,7 +27,7 @@ pub(super) static RULE: Rule = Rule {
             "pool",
             "both cpusets are equal: a shared pool, as the kubelet makes for pods without CPUs of their own",
         ),
-        ("nested", "one is above the other"),
+        ("nested", "one contains the other"),
         ("idle", "one of them uses less than half a CPU"),
         ("no-trouble", "no busy siblings or waits for CPUs in either of them"),
         ("no-free-core", "too few idle cores are in no cpuset: then it is an info"),
@@ -257,7 +257,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (from, to) = (seen.evidence[0].value, if siblings { 20.0 } else { seen.evidence[0].value / 4.0 });
     Told {
         sentence: sentence(format!(
-            "{} and {} are pinned to the same cores: {:.0} CPUs of the first meet the second, and {:.0} idle cores are in no cpuset.",
+            "{} and {} are pinned to the same cores: {:.0} CPUs of the first share cores with the second, and {:.0} \
+             idle cores are in no cpuset.",
             label(busier),
             label(mover),
             met as f64,

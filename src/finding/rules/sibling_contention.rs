@@ -246,7 +246,14 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         },
         check: if commands.is_empty() { Vec::new() } else { checks },
         stop: remote
-            .map(|from| Check { metric: REMOTE_PCT.id, of: of.subject(), from, to: from + 10.0, below: false, within_s: 60.0 })
+            .map(|from| Check {
+                metric: REMOTE_PCT.id,
+                of: of.subject(),
+                from,
+                to: from + 10.0,
+                below: false,
+                within_s: 60.0,
+            })
             .into_iter()
             .collect(),
         risk: if commands.is_empty() {
@@ -258,13 +265,16 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         undo: undo.into_iter().collect(),
         or_else: vec![match speeds {
             Some((beside, alone)) => format!(
-                "Its threads use the same data and like to share a core: ipc_smt_busy would be near ipc_smt_idle. They are {} and {}.",
+                "Its threads use the same data and gain from sharing a core: then ipc_smt_busy would be near \
+                 ipc_smt_idle. They are {} and {}.",
                 number(beside),
                 number(alone)
             ),
-            None => "Its threads use the same data and like to share a core: ipc_smt_busy would be near ipc_smt_idle, and neither \
-                     is known here."
-                .to_owned(),
+            None => {
+                "Its threads use the same data and gain from sharing a core: then ipc_smt_busy would be near \
+                     ipc_smt_idle, and neither is known here."
+                    .to_owned()
+            }
         }],
     }
 }

@@ -18,7 +18,10 @@ pub(super) static RULE: Rule = Rule {
     about: "CPUs of a node run at 85 % of another node's clock or less, although both are equally busy.",
     not_when: &[
         ("core-types", "the nodes have different kinds of cores"),
-        ("one-process", "one process makes four fifths of its time: its instructions may lower the clock"),
+        (
+            "one-process",
+            "one process uses four fifths of its busy time: its instructions may lower the clock",
+        ),
         ("unlike-load", "the nodes are not both half busy, or more than 15 points apart"),
     ],
     of: &[Kind::Node],

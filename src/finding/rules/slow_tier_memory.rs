@@ -26,12 +26,13 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         (
             "unused",
-            "nothing shows that memory of other nodes is used: accesses are not counted, and few hinting faults say so",
+            "no sign that memory of other nodes is used: accesses are not counted, and hinting faults are few",
         ),
         ("policy", "its policy or its cpuset names that node"),
         (
             "promoting",
-            "the kernel brings pages nearer: NUMA balancing is in the mode for tiers, and moves a hundredth of its slow pages in two minutes",
+            "the kernel promotes pages: NUMA balancing is in its mode for tiers, and moves a hundredth of its slow \
+             pages in two minutes",
         ),
         ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
         ("no-room", "the memory does not fit where it runs"),
@@ -128,7 +129,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (home, from, share) = (seen.plan.to[0], &seen.plan.from, &seen.evidence[0]);
     let remote = view.number(&REMOTE_PCT, of).ok();
-    let words = format!("{} move to node {home}", bytes(seen.plan.bytes));
+    let words = format!("moves {} to node {home}", bytes(seen.plan.bytes));
     let mut commands: Vec<Command> =
         env::move_memory(task.raw.pid, from, &[home], words).into_iter().collect();
     let mut undo = Vec::new();
@@ -144,7 +145,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         undo.push(Command::words(
             When::Now,
             Scope::Process,
-            "a restart undoes it; its memory works where it is",
+            "a restart undoes it; its memory may stay where it is",
         ));
     }
     Told {

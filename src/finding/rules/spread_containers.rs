@@ -194,7 +194,7 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
     let mut commands: Vec<Command> = env::bind(&environment, &seen.plan.cpus, to, pid, unified);
     let undo = env::bind(&environment, &lists.cpus, &lists.mems, pid, unified);
     if !env::memory_follows(&environment, unified) {
-        let words = format!("{} move to {} for all of them", bytes(seen.plan.bytes), nodes(to));
+        let words = format!("moves {} to {} in all", bytes(seen.plan.bytes), nodes(to));
         let each = view.members(row.id).into_iter().take(LINES);
         commands.extend(each.filter_map(|task| env::move_memory(task.raw.pid, from, to, words.clone())));
     }
@@ -202,7 +202,8 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
         runs: format!("{} runs", view.identity(of).label),
         placed: &placed,
         remote: CONTAINER_REMOTE_PCT.id,
-        or_else: "Its processes keep to memory of their own node: then node_migrations_per_s is low, and hint_remote_pct of each is near 0.",
+        or_else: "Its processes use only memory of their own node: then node_migrations_per_s is low, and \
+                  hint_remote_pct of each is near 0.",
     };
     spread_over_nodes::told(view, of, seen, &subject, commands, undo)
 }

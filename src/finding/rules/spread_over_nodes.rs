@@ -29,17 +29,17 @@ pub(super) static RULE: Rule = Rule {
         ("bound", "it may not use all nodes"),
         ("converging", "its placement changes"),
         ("shared", "a fifth of its memory is shared with others, and it is no large object of a group"),
-        ("group", "it shares a large object: the group that it is in is looked at"),
+        ("group", "it shares a large object: its group is judged instead"),
         (
             "bandwidth",
             "it makes 50 memory accesses per us or more for each node that it would have: more controllers serve it better",
         ),
         (
             "own-policies",
-            "its policies put all but a fifth of its memory where it is. An info where they put a fifth elsewhere, and where they are \
-             not known",
+            "its policies put all but a fifth of its memory where it is. An info where they put a fifth elsewhere, \
+             or are unknown",
         ),
-        ("others-map-it", "processes that are not known map the shared memory, too: an info"),
+        ("others-map-it", "unknown processes map the shared memory, too: an info"),
         ("vm", "it is a virtual machine, which may have nodes of its own: an info"),
     ],
     of: &[Kind::Process, Kind::Group, Kind::Container],
@@ -116,16 +116,20 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let from: Vec<NodeId> = placed.sources(&set).into_iter().filter(|node| whole.contains(node)).collect();
     let away = placed.outside(&set);
     let subject = of.subject();
-    let mut evidence = vec![
-        view.evidence(REMOTE_PCT.id, subject.clone(), remote)
-            .error(placed.error)
-            .limit(rest + view.limit("remote"))
-            .note(Note::Placement),
-        witness,
+    let limit = rest + view.limit("remote");
+    let mut evidence = match witness.metric == REMOTE_PCT.id {
+        // Counted or sampled: the value is that of the witness, with its error.
+        true => vec![witness.limit(limit)],
+        false => {
+            let first = view.evidence(REMOTE_PCT.id, subject, remote).error(placed.error);
+            vec![first.limit(limit).note(Note::Placement), witness]
+        }
+    };
+    evidence.push(
         view.evidence("mem_free_bytes", super::super::Subject::Node(set[0]), memory_room(view, &set))
             .limit(away)
             .note(Note::Room),
-    ];
+    );
     let severity = if is_warned { Severity::Warning } else { Severity::Info };
     evidence.extend(meant);
     Ok(Look::seen(Seen {
@@ -162,7 +166,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     };
     let mut commands = bind(&cpus, to);
     if !env::memory_follows(&environment, unified) {
-        let words = format!("{} move to {}", bytes(seen.plan.bytes), nodes(to));
+        let words = format!("moves {} to {}", bytes(seen.plan.bytes), nodes(to));
         commands.extend(moves::there(view, of, from, to, &words));
     }
     let all = view.whole_nodes();
@@ -171,7 +175,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         runs: moves::who_runs(view, of).0,
         placed: &placed,
         remote: REMOTE_PCT.id,
-        or_else: "Its threads keep to memory of their own node: then hint_remote_pct is near 0 and node_migrations_per_s is low.",
+        or_else: "Its threads use only memory of their own node: then hint_remote_pct is near 0 and \
+                  node_migrations_per_s is low.",
     };
     told(view, of, seen, &subject, commands, undo)
 }
@@ -216,7 +221,7 @@ pub(super) fn told(
         |metric, from, to, below| Check { metric, of: watched.clone(), from, to, below, within_s: 60.0 };
     Told {
         sentence: sentence(format!(
-            "{} on {:.0} nodes, and {} % of {whose} memory is on others than {they} on; {need} {} CPUs and {}: {} would do.",
+            "{} on {:.0} nodes, and {} % of {whose} memory is remote from where {they}; {need} {} CPUs and {}: {} would do.",
             subject.runs,
             seen.plan.number,
             number(memory),

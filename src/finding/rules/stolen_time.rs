@@ -54,7 +54,7 @@ fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             number(busy / 100.0)
         )),
         or_else: vec![format!(
-            "A burstable instance has spent its credit: the same {}, and another remedy.",
+            "A burstable instance has used up its credit: that looks the same ({}), but needs another remedy.",
             pct(steal * 100.0 / busy.max(1.0))
         )],
         ..Told::default()

@@ -112,7 +112,7 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
         risk: if commands.is_empty() {
             String::new()
         } else {
-            "Memory that moves is remote where it is used from.".into()
+            "Moved memory becomes remote for tasks that stay.".into()
         },
         commands,
         undo,
@@ -125,7 +125,7 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             within_s: 30.0,
         }],
         or_else: vec![format!(
-            "The free memory of node {roomy} is not for everybody: look at mems_allowed and mempolicy.{setting}"
+            "The free memory of node {roomy} is closed to some tasks: look at mems_allowed and mempolicy.{setting}"
         )],
         ..Told::default()
     }

@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("pages", 1000.0, "reasoned: 4 MB/s each way; fewer cost less than a rare burst"),
-        Limit::sharp("factor", 4.0, "reasoned: beyond it one direction is a change of the working set"),
+        Limit::sharp("factor", 4.0, "reasoned: more in one direction is a change of the working set"),
         Limit::least("busy", 5.0, "[S5]"),
     ],
     idle_too: true,

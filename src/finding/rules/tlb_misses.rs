@@ -117,7 +117,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             Scope::Process,
             format!("start it with {}", way(task.raw.comm.bytes())),
         )],
-        undo: vec![Command::words(When::NextStart, Scope::Process, "a start without it undoes it")],
+        undo: vec![Command::words(When::NextStart, Scope::Process, "a start without it is the way back")],
         check: vec![
             check(HUGE_PCT.id, huge, 80.0, false),
             check(misses.metric, misses.value, misses.value / 2.0, true),

@@ -86,7 +86,8 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let set = |when, words| Command::new(when, Scope::Host, words, "");
     Told {
         sentence: sentence(format!(
-            "zone_reclaim_mode is {mode}: node {node} is cleaned up {} times a second while node {roomy} has {} free.",
+            "zone_reclaim_mode is {mode}: node {node} is reclaimed {} times a second while node {roomy} has {} \
+             free.",
             number(rate),
             bytes(seen.plan.bytes)
         )),
@@ -103,8 +104,7 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             below: true,
             within_s: 15.0,
         }],
-        risk: "It changes the whole machine: memory of processes that stay local by it today may go to other nodes."
-            .into(),
+        risk: "It changes the whole machine: memory that it keeps local may go to other nodes.".into(),
         or_else: vec![format!(
             "A tuning profile sets it again: look at vm.zone_reclaim_mode after a reboot. It is {} now.",
             view.snapshot.zone_reclaim_mode.unwrap_or(0)

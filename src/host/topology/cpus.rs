@@ -134,7 +134,7 @@ pub(super) fn is_online(root: &Root, id: u32) -> Result<bool> {
 pub(super) fn hidden_from_us(hidden: &BTreeSet<u32>) -> Option<String> {
     (!hidden.is_empty()).then(|| {
         format!(
-            "CPUs {} are online and not in the list of online CPUs, which is then that of a container (lxcfs): they count",
+            "CPUs {} run but are not in the list of online CPUs, which may be a container's (lxcfs): they count",
             format_cpulist(hidden.iter().copied())
         )
     })

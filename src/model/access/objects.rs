@@ -16,7 +16,7 @@ pub const OBJECTS: &str = "objects";
 
 /// The reason.
 pub const NO_TOUCH: &str =
-    "no first touch of the memory in use was seen: --access, or u in the details, samples those from then on";
+    "no first touch of the memory in use was sampled: --access or u in the details starts that";
 
 /// Objects of a process that are kept: the most used ones.
 pub const OBJECTS_LISTED: usize = 20;

@@ -46,8 +46,9 @@ fn hidden_nodes(topology: &Topology) -> Option<String> {
 
 fn cpus_without_node(topology: &Topology) -> Option<String> {
     let lost = format_cpulist(topology.online_cpus().filter(|cpu| cpu.node.is_none()).map(|cpu| cpu.id.0));
-    (!lost.is_empty())
-        .then(|| format!("online CPUs {lost} are on no online node: what runs there is in no node's numbers"))
+    (!lost.is_empty()).then(|| {
+        format!("online CPUs {lost} are on no online node: their work is missing from the numbers of nodes")
+    })
 }
 
 fn nodes_without_memory(topology: &Topology) -> Option<String> {

@@ -39,13 +39,13 @@ pub(super) fn content(view: &View<'_>) -> Markup {
     }
 }
 
-/// `2 infos, 1 explained by another finding`.
+/// `2 notes, 1 explained by another finding`.
 fn minor_words(minor: &[(usize, &Finding)]) -> String {
     let explained = minor.iter().filter(|(_, finding)| finding.is_symptom()).count();
     let infos = minor.len() - explained;
     let mut said = Vec::new();
     if infos > 0 {
-        said.push(plural(infos, "info"));
+        said.push(plural(infos, "note"));
     }
     if explained > 0 {
         said.push(format!("{explained} explained by another finding"));

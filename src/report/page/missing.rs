@@ -74,9 +74,9 @@ fn hole(view: &View<'_>, gap: &Gap) -> Markup {
                 @if gap.more_why > 0 { "; " (plural(gap.more_why, "more reason")) }
                 @if gap.why.is_empty() && gap.new_runs == 0 { "the recording does not say" }
                 @match gap.new_runs {
-                    0 => ". In the sums, but in no line.",
-                    all if all == gap.count => ". In no line, and in no sum.",
-                    _ => ". In no line; in the sums as far as no run began.",
+                    0 => ". In the totals, but not in the curves.",
+                    all if all == gap.count => ". Neither in the totals nor in the curves.",
+                    _ => ". Not in the curves; in the totals unless a run began.",
                 }
             }
         }

@@ -26,12 +26,12 @@ pub(super) fn content(view: &View<'_>) -> Markup {
                 " go to another node (" (words::source_of_pairs(matrices.sampled_pct())) ")."
             }
         } @else {
-            p.muted { "Where memory is was not looked at in this time, so accesses by pair of nodes are not known." }
+            p.muted { "Memory was not located in this time, so accesses by pair of nodes are unknown." }
         }
         div.matrices {
             @if all > 0.0 { figure { figcaption { "Accesses, %" } (matrix(report, &matrices.accesses, ("CPUs", "mem"))) } }
             @if let Some(slit) = slit(report) {
-                figure { figcaption { "Distance by the word of the firmware; 10 is local" } (slit) }
+                figure { figcaption { "Distance as the firmware states it; 10 is local" } (slit) }
             }
             @if let Some((caption, measured)) = measured(report) {
                 figure { figcaption { (caption) } (measured) }
@@ -150,7 +150,7 @@ fn measured(report: &Report) -> Option<(String, Markup)> {
         let text = if only_ratios { format!("{times:.2}") } else { format!("{ns:.0}") };
         Some((text, ((times - 1.0) / 3.0).clamp(0.0, 1.0)))
     };
-    let unit = if only_ratios { "in times the own node's" } else { "in ns" };
+    let unit = if only_ratios { "relative to the own node" } else { "in ns" };
     let caption = format!("Latency of memory, {unit}, as numatop-ng calibrate measured it{day}");
     Some((caption, of_pairs("measured latencies", &nodes, cell)))
 }

@@ -50,7 +50,7 @@ pub(super) fn containers(view: &View<'_>) -> Markup {
     let table = &view.report.containers;
     html! {
         p.muted {
-            "Containers, pods and units with the most CPU time. A row has all that is below it."
+            "Containers, pods and units with the most CPU time. A row includes everything below it."
             @if table.others > 0 { " " (words::others(table.others)) " are not shown." }
         }
         (one(view, table, false))
@@ -89,7 +89,7 @@ fn one(view: &View<'_>, table: &Table, is_programs: bool) -> Markup {
         @if has.cells {
             p.muted.keys {
                 span { "One cell a node, the darker the more:" } span.key.runs {} span { "where it runs" } span.key.memory {}
-                span { "where its memory is. Dark above pale is work away from its memory." }
+                span { "where its memory is. Dark over pale: it runs away from its memory." }
             }
         }
     }

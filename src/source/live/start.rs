@@ -306,7 +306,7 @@ fn ask_engine(engine: Engine) -> Option<Advice> {
         _ => return None,
     };
     let words = format!(
-        "the names of some containers of {} are in none of its files that are known: --runtime-socket {socket} asks for them",
+        "some containers of {} have no name in its known files: --runtime-socket {socket} looks them up",
         engine.name()
     );
     Some(Advice::say(words))
@@ -316,8 +316,8 @@ fn ask_engine(engine: Engine) -> Option<Advice> {
 fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
     let first = &unmatched[0];
     let closest = match first.closest.as_slice() {
-        [] => format!("there is no {} here at all", first.want.noun()),
-        names => format!("the closest there are: {}", names.join(", ")),
+        [] => format!("this machine has no {}", first.want.noun()),
+        names => format!("closest names: {}", names.join(", ")),
     };
     let reasons: Vec<String> = std::iter::once(closest).chain(troubles.iter().cloned()).collect();
     Refusal {

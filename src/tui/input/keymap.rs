@@ -29,6 +29,8 @@ pub mod context {
     pub const FINDINGS: u16 = 4096;
     /// Numbers over many intervals.
     pub const SUMMARY: u16 = 8192;
+    /// Where one finding, or the rules without data, cover the table; what keys mean there comes first.
+    pub const COVERED: u16 = 16384;
     /// The screens with a table of their own.
     pub const TABLES: u16 = TASKS | NODES | CONTAINERS | FINDINGS;
     pub const SCREENS: u16 = TABLES | DETAIL;
@@ -145,7 +147,7 @@ pub static KEYS: &[Binding] = &[
         "Filter",
         "Help: show only what matches",
     ),
-    bind(TASKS, &[ch('n')], Action::SearchNext, "", "Next match; with N the one before"),
+    bind(TASKS, &[ch('n')], Action::SearchNext, "", "Next match; N: previous"),
     bind(TASKS, &[ch('N')], Action::SearchPrevious, "", ""),
     bind(
         TASKS,
@@ -170,7 +172,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('<'), ch(',')],
         Action::SortLeft,
         "",
-        "Sort by the column to the left, or move a matrix; with > to the right",
+        "Sort by the column to the left, or scroll a matrix; >: to the right",
     ),
     bind(TABLES, &[ch('>'), ch('.')], Action::SortRight, "", ""),
     bind(TABLES, &[ch('I')], Action::Invert, "", "Reverse the order"),
@@ -191,7 +193,7 @@ pub static KEYS: &[Binding] = &[
         &[key(KeyCode::Right)],
         Action::ScrollRight,
         "",
-        "Scroll columns; Left: back. In a recording they are the next and previous sample",
+        "Scroll columns; Left: back. In a recording: next and previous sample",
     ),
     bind(TASKS | NODES | CONTAINERS, &[key(KeyCode::Left)], Action::ScrollLeft, "", ""),
     bind(
@@ -253,7 +255,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('p')],
         Action::Hot,
         "Hot",
-        "Hot spots (profile) of the task or container; of all on the nodes",
+        "Hot spots (profile) of the task or container; in Nodes of all tasks",
     ),
     bind(
         HOT,
@@ -292,7 +294,13 @@ pub static KEYS: &[Binding] = &[
         "",
         "Save an HTML report of the last 10 min here; asks for its name",
     ),
-    bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
+    bind(
+        SCREENS,
+        &[ch(' ')],
+        Action::Pause,
+        "Pause",
+        "Pause the screen, not the measurement; again: back to now",
+    ),
     bind(PAUSED, &[ch(' ')], Action::Pause, "Now", ""),
     bind(
         SCREENS,
@@ -345,7 +353,7 @@ pub static KEYS: &[Binding] = &[
     bind(REPLAY, &[ch(' ')], Action::PlayPause, "Play", "Recording: play or pause"),
     bind(REPLAY, &[ch('+'), ch('=')], Action::Faster, "", "Recording: play faster, 1 to 60 times; - slower"),
     bind(REPLAY, &[ch('-')], Action::Slower, "", ""),
-    bind(SCREENS, &[ch('+'), ch('=')], Action::Slower, "", "Longer interval; with - shorter"),
+    bind(SCREENS, &[ch('+'), ch('=')], Action::Slower, "", "Longer interval; -: shorter"),
     bind(SCREENS, &[ch('-')], Action::Faster, "", ""),
     bind(SCREENS, &[ch('d')], Action::AskInterval, "", "Type an interval, 0.1 to 60 seconds"),
     bind(
@@ -353,7 +361,7 @@ pub static KEYS: &[Binding] = &[
         &[key(KeyCode::Up)],
         Action::Move(Motion::Up),
         "",
-        "Up; Down: down. Outside of lists to choose from k and j, too",
+        "Up; Down: down. k and j, too, except where you type",
     ),
     bind(LISTS | PICKER, &[key(KeyCode::Down)], Action::Move(Motion::Down), "", ""),
     bind(LISTS, &[ch('k')], Action::Move(Motion::Up), "", "Up; j: down"),
@@ -370,25 +378,19 @@ pub static KEYS: &[Binding] = &[
     bind(LISTS | PICKER, &[key(KeyCode::End)], Action::Move(Motion::Last), "", ""),
     bind(LISTS, &[ch('g')], Action::Move(Motion::First), "", "First row; G: last"),
     bind(LISTS, &[ch('G')], Action::Move(Motion::Last), "", ""),
-    bind(
-        PICKER,
-        &[key(KeyCode::Enter)],
-        Action::Accept,
-        "Select",
-        "List to choose from: type to filter, Enter selects",
-    ),
     bind(COLUMNS, &[key(KeyCode::Enter)], Action::Accept, "Done", "Columns: close"),
+    bind(PICKER, &[key(KeyCode::Enter)], Action::Accept, "Select", "Picker: type to filter, Enter selects"),
     bind(COLUMNS, &[ch(' ')], Action::Toggle, "Toggle", "Columns: show or hide"),
     bind(COLUMNS, &[ch('[')], Action::Earlier, "Left", "Columns: move left; ]: right"),
     bind(COLUMNS, &[ch(']')], Action::Later, "Right", ""),
-    bind(COLUMNS, &[ctrl('r')], Action::Reset, "Automatic", "Columns: chosen by width again"),
+    bind(COLUMNS, &[ctrl('r')], Action::Reset, "Automatic", "Columns: automatic again"),
     bind(PROMPT, &[key(KeyCode::Enter)], Action::Accept, "Confirm", "Prompt: confirm"),
     bind(
         PROMPT | PICKER,
         &[key(KeyCode::Backspace), ctrl('h')],
         Action::Erase,
         "",
-        "Prompt, list to choose from: erase a character; Ctrl-U: all",
+        "Prompt, picker: erase a character; Ctrl-U: all",
     ),
     bind(PROMPT | PICKER, &[ctrl('u')], Action::EraseAll, "", ""),
     bind(ALL, &[ctrl('l')], Action::Redraw, "", "Redraw the screen"),
@@ -400,6 +402,7 @@ pub static KEYS: &[Binding] = &[
         "Back",
         "Close what is open",
     ),
+    bind(COVERED, &[key(KeyCode::Esc), ch('q')], Action::Back, "Back", ""),
     bind(HELP, &[key(KeyCode::F(1)), ch('?'), ch('h')], Action::Back, "", "Help: close"),
     bind(PICKER | PROMPT, &[key(KeyCode::Esc)], Action::Back, "Cancel", ""),
     bind(TABLES, &[key(KeyCode::Esc)], Action::Back, "", "On a table: clear search and filters"),
@@ -415,7 +418,7 @@ pub fn action(event: KeyEvent, contexts: u16) -> Option<Action> {
     let pressed = Key::of(event);
     let find = |bits| KEYS.iter().find(|line| line.contexts & bits != 0 && line.keys.contains(&pressed));
     // Keys of the list of columns come before those of all lists.
-    let special = [REPLAY, PAUSED, COLUMNS].into_iter().find_map(|bit| find(contexts & bit));
+    let special = [COVERED, REPLAY, PAUSED, COLUMNS].into_iter().find_map(|bit| find(contexts & bit));
     match (special.or_else(|| find(contexts)), event.code) {
         (Some(line), _) => Some(line.action),
         (None, KeyCode::Char(c)) if contexts & (PROMPT | PICKER) != 0 && pressed.1.is_empty() => {
@@ -468,7 +471,7 @@ mod tests {
 
     #[test]
     fn a_key_means_one_thing_in_one_place() {
-        for bit in (0..14).map(|shift| 1u16 << shift) {
+        for bit in (0..15).map(|shift| 1u16 << shift) {
             let here: Vec<&Key> =
                 KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
             for (i, key) in here.iter().enumerate() {
@@ -482,6 +485,13 @@ mod tests {
         let press = |contexts| action(KeyEvent::new(KeyCode::Char('T'), KeyModifiers::SHIFT), contexts);
         assert_eq!(press(TASKS), Some(Action::SortBy(task::CPU_NS.id)));
         assert_eq!(press(TASKS | PAUSED), Some(Action::Seek(Seek::Previous)));
+    }
+
+    #[test]
+    fn q_closes_what_covers_the_findings_and_quits_from_the_table() {
+        let press = |contexts| action(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE), contexts);
+        assert_eq!(press(FINDINGS), Some(Action::Quit));
+        assert_eq!(press(FINDINGS | COVERED), Some(Action::Back));
     }
 
     #[test]

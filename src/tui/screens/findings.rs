@@ -154,7 +154,8 @@ fn subject_of(finding: &Finding) -> Option<Subject> {
 
 impl Screen for Findings {
     fn context(&self) -> u16 {
-        context::FINDINGS
+        let covered = if self.shape == Shape::List { 0 } else { context::COVERED };
+        context::FINDINGS | covered
     }
 
     fn draw(&self, state: &State, area: Rect, buf: &mut Buffer) {

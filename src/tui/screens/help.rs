@@ -15,7 +15,7 @@ use crate::metric::task::{self, TASK_METRICS};
 use crate::metric::{Group, Metric};
 use crate::model::event::Tested;
 use crate::snapshot::{Node, Snapshot};
-use crate::text::clean_str;
+use crate::text::{clean_str, without_attempt};
 use crate::tui::input::action::{Action, Effect, Motion};
 use crate::tui::input::keymap::{Binding, KEYS, context};
 use crate::tui::state::State;
@@ -187,6 +187,10 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
             "Critical (!), warnings (*), suspected (?) and notes of the last minutes; f shows them.",
         ),
         (
+            "time bar",
+            "Of a paused screen or a recording: R a fifth of accesses is remote (r: of memory), F a finding begins, I the fewest instructions per cycle, L something was lost, G samples are missing.",
+        ),
+        (
             "load",
             "Tasks that ran, waited for a CPU or slept uninterruptibly: means of 1, 5 and 15 minutes. More than there are CPUs: tasks wait.",
         ),
@@ -196,7 +200,7 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
             "lost",
             "Events that could not be counted, by cause, since the start. 0 means that nothing is missing.",
         ),
-        ("-", "No value; sort by that column, or look below, to see why. 0 always was measured."),
+        ("-", "No value; sort by that column, or look below, to see why. A 0 was measured."),
     ] {
         entry(&mut lines, left, text, Role::Plain, width);
     }
@@ -258,7 +262,7 @@ fn unavailable(
     width: usize,
 ) {
     let Some(why) = snapshot.and_then(|snapshot| snapshot.host_missing(id)) else { return };
-    let why = clean_str(&why.to_string());
+    let why = without_attempt(&clean_str(&why.to_string())).to_owned();
     let text = match reasons.get(&why) {
         Some(first) => format!("unavailable, as {first}"),
         None => format!("unavailable: {why}"),

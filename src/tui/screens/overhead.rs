@@ -103,7 +103,7 @@ fn lines(snapshot: &Snapshot, overhead: &Overhead) -> Vec<Line> {
     let titles = ["NS/RUN", "RUNS/S", "CPU%"].map(String::from);
     lines.push(line("BPF PROGRAM", &titles, "of one CPU", Role::Header));
     if overhead.costs.is_empty() {
-        lines.push(line("", &[], "statistics are being kept; wait for an interval", Role::Dim));
+        lines.push(line("", &[], "collecting statistics: wait for an interval", Role::Dim));
     }
     lines.extend(overhead.costs.iter().filter(|cost| cost.probe_ns.is_some()).map(of_program));
     let idle = overhead.costs.iter().filter(|cost| cost.probe_ns.is_none()).count();

@@ -101,9 +101,9 @@ impl State {
 
 fn of_level(level: Level) -> &'static str {
     match level {
-        Level::Placed => "a fifth of memory or more is on other nodes than its users from here on",
-        Level::Seen => "a fifth of accesses or more leave their node from here on",
-        Level::SeenMost => "half of accesses or more leave their node from here on",
+        Level::Placed => "from here on, a fifth of memory or more is remote to its users",
+        Level::Seen => "from here on, a fifth of accesses or more leave their node",
+        Level::SeenMost => "from here on, half of accesses or more leave their node",
     }
 }
 

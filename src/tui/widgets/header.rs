@@ -223,7 +223,7 @@ fn node_cells(snapshot: &Snapshot, row: u16, width: u16, theme: &Theme, pen: &mu
     pen.write_within(&format!("{label:LABEL$}", LABEL = usize::from(LABEL)), LABEL, dim);
     for node in &snapshot.nodes {
         // Wide cells have room for a picture beside the number.
-        let picture = if width >= 12 { width - 8 } else { 0 };
+        let picture = if width >= 12 { width - 6 } else { 0 };
         pen.gap(1);
         match row {
             0 => {

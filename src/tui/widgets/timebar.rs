@@ -33,10 +33,14 @@ pub fn render(
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     let days = timeline.span.1.saturating_sub(timeline.span.0) / 86_400_000_000_000;
     let [from, to] = [timeline.span.0, timeline.span.1].map(|wall_ns| clock(wall_ns, days > 0, zone));
-    let legend = legend(timeline, curve, theme, area.width >= WIDE);
-    let words: usize = legend.iter().map(|(_, words)| words.width() + 4).sum();
-    let taken = from.width() + to.width() + 2 + words;
-    let width = usize::from(area.width.saturating_sub(taken as u16));
+    let mut legend = legend(timeline, curve, theme, area.width >= WIDE);
+    let room = usize::from(area.width).saturating_sub(from.width() + to.width() + 2);
+    let words = |legend: &Legend| legend.iter().map(|(_, words)| words.width() + 4).sum::<usize>();
+    // The bar keeps half of the room: help has every letter.
+    while legend.len() > 1 && words(&legend) * 2 > room {
+        legend.pop();
+    }
+    let width = room.saturating_sub(words(&legend));
     let cpu = curve.cells(timeline.span, width, |point| point.machine.cpu);
     let has_curves = area.height >= 3;
     if has_curves {
@@ -138,8 +142,7 @@ fn legend(timeline: Timeline<'_>, curve: &Curve, theme: &Theme, wide: bool) -> L
     // On a narrow screen one letter has one meaning.
     let is_shown = |kind: &Kind| marks.count(*kind) > 0 && (wide || seen == 0 || *kind != Kind::Remote);
     let present = KINDS.into_iter().filter(is_shown);
-    let mut legend: Legend =
-        present.map(|kind| (Some((letter(kind), role(kind))), words(kind, marks, wide))).collect();
+    let mut legend: Legend = Vec::new();
     for (level, how, marked) in [(Level::Seen, "", seen), (Level::Placed, " by place", placed)] {
         if marked > 0 {
             let share = format!("remote {} 20 %", theme.glyphs.at_least);
@@ -147,6 +150,7 @@ fn legend(timeline: Timeline<'_>, curve: &Curve, theme: &Theme, wide: bool) -> L
             legend.push((Some(of_level(level)), words));
         }
     }
+    legend.extend(present.map(|kind| (Some((letter(kind), role(kind))), words(kind, marks, wide))));
     if timeline.looked < 1.0 {
         legend.push((None, format!("looking {:.0}%", timeline.looked * 100.0)));
     } else {

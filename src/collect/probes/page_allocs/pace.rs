@@ -80,8 +80,8 @@ impl Pace {
         match self.busiest().filter(|(_, seen)| seen.shift > 0) {
             None => "every allocation of user pages is counted again".to_owned(),
             Some((cpu, seen)) => format!(
-                "CPU {cpu} allocates user pages {} times a second: one in {} of these is counted, chosen at random, and stands for all; \
-                 new pages by node are estimates",
+                "CPU {cpu} allocates user pages {} times a second: one in {} is counted, chosen at random, so new \
+                 pages by node are estimates",
                 seen.per_s,
                 1u64 << seen.shift
             ),
@@ -127,9 +127,7 @@ mod tests {
         };
         assert_eq!(step(&mut pace, 2, 4_000), [(busy, 2)]);
         assert!(pace.samples());
-        assert!(
-            pace.words().starts_with("CPU 3 allocates user pages 4000 times a second: one in 4 of these")
-        );
+        assert!(pace.words().starts_with("CPU 3 allocates user pages 4000 times a second: one in 4 is"));
         assert_eq!(step(&mut pace, 3, 8_000), [], "as before");
         // Two seconds for as much: half of the rate.
         assert_eq!(step(&mut pace, 5, 12_000), [(busy, 1)]);

@@ -25,7 +25,7 @@ pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
     let scans = number(&SCAN_PERIOD_MS).map(|ms| format!(", scans every {ms} ms"));
     let group = number(&NUMA_GROUP).map(|id| format!(", group {id}"));
     let took = match BALANCING_PCT.read(task, snapshot) {
-        Ok(Value::F64(pct)) => format!("; costs it {pct:.1} %"),
+        Ok(Value::F64(pct)) => format!("; costs {pct:.1} % of its time"),
         _ => String::new(),
     };
     let total = &task.total;

@@ -17,6 +17,7 @@ use crate::metric::interference::{
     IRQ_PCT, RUNQ_WAIT_BOUND_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT, RUNQ_WAIT_THROTTLED_PCT,
 };
 use crate::metric::mempolicy;
+use crate::metric::on_demand::CMDLINE;
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::{Metric, task};
 use crate::model::access::lines::CONTENDED_LINES;
@@ -157,7 +158,7 @@ fn events_missing(detail: &Detail, snapshot: &Snapshot) -> String {
     match snapshot.host_missing(DRAM_REMOTE_PCT.id) {
         Some(why) => crate::text::clean_str(&why.to_string()),
         None if detail.samples => "no sample yet".into(),
-        None => "u samples accesses, of CPUs whose PMU can".into(),
+        None => "u samples accesses, if the PMU can".into(),
     }
 }
 
@@ -206,8 +207,14 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
                 _ => "reading /proc".into(),
             };
             let cgroup = cgroup.unwrap_or_else(|| "-".into());
+            // The closer look is of this moment, rows may have what was recorded.
+            let mut rows = snapshot.tasks.iter().filter(|row| row.raw.process() == task.raw.process());
+            let command = match rows.find_map(|row| CMDLINE.read(row, snapshot).ok()) {
+                Some(Value::Text(recorded)) => (recorded, Role::Plain),
+                _ => (why, Role::Dim),
+            };
             return [
-                ("command", why, Role::Dim),
+                ("command", command.0, command.1),
                 ("cgroup", cgroup, Role::Plain),
                 ("affinity", may_use_as_sampled(task, snapshot), Role::Plain),
                 ("total", resident_as_sampled(task), Role::Plain),
@@ -404,7 +411,8 @@ fn line_of_history(
     label_of(pen, label, theme);
     if let Some(why) = snapshot.host_missing(metric.id) {
         let why = crate::text::clean_str(&why.to_string());
-        pen.write("n/a: ", theme.style(Role::Dim)).write(&why, theme.style(Role::Dim));
+        let why = crate::text::without_attempt(&why);
+        pen.write("n/a: ", theme.style(Role::Dim)).write(why, theme.style(Role::Dim));
         return;
     }
     let values: Vec<Option<f64>> = history.iter().map(value).collect();

@@ -25,6 +25,8 @@ pub(super) const ERROR: u16 = 4;
 const REMOTE_MIN: f64 = 20.0;
 /// Part of the addresses that lie in known mappings, percent: it is said where it is less.
 const PLACED_MIN: f64 = 90.0;
+/// From this share of samples with an address on, the share is not shown, percent.
+const ADDRESSES_MIN: f64 = 99.5;
 /// Cells from which on size and policy stand beside the use, and from which on shares of accesses do, too.
 const WIDE: u16 = 120;
 const WIDER: u16 = 136;
@@ -195,8 +197,12 @@ fn use_words(used: &SampledUse) -> String {
                 true => format!(", {in_mappings:.0}% of these in a known mapping"),
                 false => String::new(),
             };
+            let addresses = match known < ADDRESSES_MIN || !in_mappings.is_empty() {
+                true => format!(", {known:.0}% with address{in_mappings}"),
+                false => String::new(),
+            };
             format!(
-                "USE% = share of memory-access time ({} samples, {:.0} s, {known:.0}% with address{in_mappings})",
+                "USE% = share of memory-access time ({} samples, {:.0} s{addresses})",
                 count(found.samples as f64),
                 used.window_s
             )
@@ -212,8 +218,8 @@ fn summary(found: &Mappings, rss_bytes: u64) -> String {
         Some(points) => {
             let ms = walk_ns(rss_bytes).div_ceil(1_000_000);
             // A process that has ended has no pages left. A narrow screen may cut the cost: M says it again.
-            let more = if ms > 0 { format!("; M: exact, with POLICY, {ms} ms") } else { String::new() };
-            format!("{shown}, sampled within {points:.1} points{more}")
+            let more = if ms > 0 { format!("; M: exact, POLICY, {ms} ms") } else { String::new() };
+            format!("{shown}, within {points:.1} points{more}")
         }
     }
 }

@@ -96,7 +96,7 @@ impl Detail {
         if !maps.asked && ns > AT_ONCE_NS {
             maps.asked = true;
             state.message = Some(format!(
-                "counting all pages of {} takes up to {} ms and stalls it meanwhile: M again",
+                "counting all pages of {} takes up to {} ms and stalls it: M again starts it",
                 bytes(rss_bytes as f64),
                 ns / 1_000_000
             ));

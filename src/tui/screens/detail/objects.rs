@@ -75,17 +75,16 @@ pub(super) fn render(
 /// The part of what is used whose first touch is known.
 fn summary(objects: &[Object], wholes: &Wholes) -> String {
     let (part, whole, of) = match (wholes.placed, wholes.counted) {
-        (Some(placed), _) => (objects.iter().map(Object::samples).sum::<f64>(), placed, "its time at memory"),
+        (Some(placed), _) => {
+            (objects.iter().map(Object::samples).sum::<f64>(), placed, "its memory-access time")
+        }
         (None, counted) => {
             (objects.iter().map(Object::followed).sum(), counted.unwrap_or_default(), "its accesses")
         }
     };
     let known = 100.0 * part / whole.max(1.0);
     let more = if objects.len() >= OBJECTS_LISTED { "the first " } else { "" };
-    format!(
-        "{more}{}: {known:.0}% of {of} in memory whose first touch was seen",
-        plural(objects.len(), "object")
-    )
+    format!("{more}{}: first touch known for {known:.0}% of {of}", plural(objects.len(), "object"))
 }
 
 fn line(object: &Object, wholes: &Wholes, width: u16, theme: &Theme, pen: &mut Pen<'_>) {

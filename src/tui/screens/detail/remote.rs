@@ -32,7 +32,7 @@ pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
                 )
             }
             Witness::Time => format!(
-                "{pct:.0}% of its time at memory, {} to {}%",
+                "{pct:.0}% of its memory-access time, {} to {}%",
                 end(&REMOTE_LOW_PCT),
                 end(&REMOTE_HIGH_PCT)
             ),
@@ -41,7 +41,7 @@ pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
                 end(&REMOTE_LOW_PCT),
                 end(&REMOTE_HIGH_PCT)
             ),
-            Witness::Hints => format!("{pct:.0}% of its hinting faults; of its accesses not known"),
+            Witness::Hints => format!("{pct:.0}% of its hinting faults; accesses unknown"),
         },
         Ok(_) => return None,
         Err(why) => format!("n/a: {}", crate::text::clean_str(&why.to_string())),
@@ -69,9 +69,9 @@ fn words_of(share: &RemoteShare) -> Option<String> {
     let RemoteShare { basis, pct, range: (low, high) } = share;
     match basis {
         Basis::Counted => Some(format!("counted {pct:.0}%")),
-        Basis::Sampled => Some(format!("sampled {pct:.0}% within {:.0}", (high - pct).max(pct - low))),
-        Basis::SampledTime => Some(format!("time {pct:.0}% ({low:.0} to {high:.0})")),
-        Basis::Placement => Some(format!("memory {pct:.0}% ({low:.0} to {high:.0})")),
+        Basis::Sampled => Some(format!("sampled {pct:.0}% +-{:.0}", (high - pct).max(pct - low))),
+        Basis::SampledTime => Some(format!("by time {pct:.0}% ({low:.0}-{high:.0})")),
+        Basis::Placement => Some(format!("placement {pct:.0}% ({low:.0}-{high:.0})")),
         Basis::OneNode | Basis::Hinting => None,
     }
 }

@@ -6,8 +6,8 @@ use ratatui::layout::Rect;
 use super::paragraphs::{self, INDENT, Line, wrapped};
 use crate::finding::details::{self, Paragraph, Section};
 use crate::finding::{Blind, Finding, Severity, State as Stage, text as words};
-use crate::text::plural;
 use crate::text::quantity::length;
+use crate::text::{plural, without_attempt};
 use crate::tui::history::conclusions::Conclusions;
 use crate::tui::state::State;
 use crate::tui::theme::{Role, Theme};
@@ -185,9 +185,10 @@ pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
 }
 
 fn why(blind: &Blind) -> String {
+    let words = without_attempt(&blind.words);
     match blind.subjects {
-        None => blind.words.clone(),
-        Some(some) => format!("not at {}: {}", plural(some, "subject"), blind.words),
+        None => words.to_owned(),
+        Some(some) => format!("no data for {}: {words}", plural(some, "subject")),
     }
 }
 

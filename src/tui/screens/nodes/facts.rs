@@ -45,10 +45,6 @@ const SINCE_BOOT: [Named; 6] = [
     ("local", &since_boot::LOCAL_NODE),
     ("other", &since_boot::OTHER_NODE),
 ];
-const FREE: [Named; 2] = [
-    ("% in huge pages", &free_blocks::HUGE_FREE_PCT),
-    ("blocks by order", &free_blocks::FREE_BLOCKS_BY_ORDER),
-];
 const TIER: [Named; 4] = [
     ("rank", &tiers::TIER),
     ("promoted/s", &tiers::PROMOTED),
@@ -82,7 +78,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("no node", devices(snapshot, &topology.unplaced_devices)),
         ("offline", offline(topology)),
         ("tier", tier(node, snapshot)),
-        ("free", values(&FREE, node, snapshot)),
+        ("free", free(node, snapshot)),
         ("pages", format!("since boot: {}", values(&SINCE_BOOT, node, snapshot))),
     ];
     let title = format!("Node {id}");
@@ -123,6 +119,18 @@ fn huge_pages(node: &Node, snapshot: &Snapshot) -> String {
         metric.read(node, snapshot).map_or("-".into(), |value| short(&value, metric.unit))
     };
     format!("huge pages {} free of {}", read(&node::HUGE_FREE), read(&node::HUGE_TOTAL))
+}
+
+/// `75.0 % in blocks of huge pages; by order 12 0 3`.
+fn free(node: &Node, snapshot: &Snapshot) -> String {
+    let orders = values(&[("by order", &free_blocks::FREE_BLOCKS_BY_ORDER)], node, snapshot);
+    match free_blocks::HUGE_FREE_PCT.read(node, snapshot) {
+        Ok(pct) => format!(
+            "{} % in blocks of huge pages; blocks {orders}",
+            short(&pct, free_blocks::HUGE_FREE_PCT.unit)
+        ),
+        Err(_) => format!("blocks {orders}"),
+    }
 }
 
 fn cpus(node: &topology::Node) -> String {
