@@ -12,6 +12,7 @@ mod selftest;
 mod tables;
 mod tips;
 
+use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -74,6 +75,35 @@ impl Cli {
             clean(error)
         })?;
         Cli::from_arg_matches(&matches)
+    }
+
+    /// Places of files among `words`, and the program of `run`; none of wrong usage.
+    pub fn places_in(words: &[OsString]) -> (Vec<PathBuf>, Option<OsString>) {
+        let mut command = Self::command();
+        let Ok(matches) = command.try_get_matches_from_mut(words) else { return Default::default() };
+        let below =
+            matches.subcommand().and_then(|(name, below)| Some((command.find_subcommand(name)?, below)));
+        let (command, matches) = below.unwrap_or((&command, &matches));
+        let (mut places, mut program) = (Vec::new(), None);
+        for arg in command.get_arguments() {
+            let kind = arg.get_value_parser().type_id();
+            let mut values = matches.try_get_raw(arg.get_id().as_str()).ok().flatten().into_iter().flatten();
+            if arg.get_id() == "command" {
+                // All behind the first is for that program.
+                program = values.next().map(OsStr::to_owned);
+                continue;
+            }
+            for value in values {
+                let text = value.to_string_lossy();
+                let text = text.strip_prefix("unix:").unwrap_or(&text);
+                if kind == TypeId::of::<PathBuf>() || kind == TypeId::of::<OsString>() {
+                    places.push(value.into());
+                } else if text.contains('/') {
+                    places.push(text.into());
+                }
+            }
+        }
+        (places, program)
     }
 
     /// Long names of the flags that are among `words`, in whatever form; none of wrong usage.

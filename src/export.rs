@@ -3,7 +3,6 @@
 pub mod access;
 pub mod csv;
 mod hot;
-pub mod interruptible;
 pub mod json;
 mod lines;
 pub mod notices;

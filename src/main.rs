@@ -1,7 +1,7 @@
 //! The program: reads what was typed, does it, and turns failures into messages and exit codes.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
@@ -58,8 +58,8 @@ fn run() -> ExitCode {
         }
     };
     libbpf_log::keep();
-    if let Some(word) = silent_word() {
-        say::message(format!("numatop-ng: {}: its file system does not answer", word.to_string_lossy()));
+    if let Some(place) = silent_place() {
+        say::message(format!("numatop-ng: {}: its file system does not answer", place.display()));
         return Exit::CouldNotMeasure.into();
     }
     match run::run(&cli) {
@@ -76,17 +76,24 @@ fn run() -> ExitCode {
     }
 }
 
-/// A word of the command line that names a place on a file system which does not answer: nothing could end a process that waits
-/// for it.
-fn silent_word() -> Option<OsString> {
-    let is_silent = |word: &OsString| {
-        let text = word.to_string_lossy();
-        let value = text.split_once('=').map_or("", |(_, value)| value);
-        let socket = text.strip_prefix("unix:").unwrap_or_default();
-        let paths = [text.as_ref(), value, socket];
-        paths.iter().any(|path| !path.is_empty() && guard::is_silent(Path::new(path)))
-    };
-    // All behind the dashes is for another program.
-    let own = std::env::args_os().skip(1).take_while(|word| word != "--");
-    own.filter(|word| !word.is_empty()).find(is_silent)
+/// A place on the command line, or one where its program is looked for, on a file system which does not answer: nothing could end a
+/// process that waits for it.
+fn silent_place() -> Option<PathBuf> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let (places, program) = Cli::places_in(&words);
+    if let Some(place) = places.into_iter().find(|place| guard::is_silent(place)) {
+        return Some(place);
+    }
+    let program = PathBuf::from(program?);
+    let folders = std::env::var_os("PATH").filter(|_| program.components().count() == 1);
+    let tried = folders.iter().flat_map(std::env::split_paths).map(|folder| folder.join(&program));
+    for place in tried.chain([program.clone()]) {
+        if guard::is_silent(&place) {
+            return Some(place);
+        }
+        if place.is_file() {
+            return None;
+        }
+    }
+    None
 }

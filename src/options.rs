@@ -97,7 +97,8 @@ pub fn watched(tasks: &ScopeArgs, measure: &MeasureArgs) -> Result<LiveOptions, 
         trees: tasks.trees.iter().copied().collect(),
         ..Scope::default()
     };
-    check_tasks(tasks, Path::new("/"))?;
+    processes::lead(host_root.as_deref());
+    check_tasks(tasks, processes::root())?;
     let names = if tasks.users.is_empty() { BTreeMap::new() } else { users::read(roots.host) };
     for user in &tasks.users {
         let known = users::resolve(user, &names);
@@ -216,11 +217,12 @@ fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
     // Programs filter by ids of the machine, and those of a container are others.
     let given = [("--pid", &args.pids), ("--tree", &args.trees), ("--tid", &args.tids)];
     if let Some((flag, _)) = given.into_iter().find(|(_, ids)| !ids.is_empty())
+        && root == Path::new("/")
         && Privileges::read(root).host_pid_namespace.is(&false)
     {
         return Err(bad(
             flag,
-            "ids of this pid namespace (a container's) differ from the machine's: choose by --container, or run in the host's namespace (docker run --pid=host)",
+            "ids of this pid namespace (a container's) differ from the machine's: choose by --container, or run in the host's namespace (docker run --pid=host), or mount the host's /proc (--host-root)",
         ));
     }
     // A fact that cannot be found out decides nothing.

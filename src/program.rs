@@ -3,6 +3,7 @@
 pub mod asked_file;
 pub mod guard;
 pub mod helper;
+pub mod interruptible;
 pub mod launch;
 pub mod overhead;
 pub mod pace;

@@ -30,9 +30,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::cli::{Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs, ThemeArg};
-use crate::export::interruptible::Interruptible;
 use crate::export::{Format, Writer};
 use crate::options;
+use crate::program::interruptible::Interruptible;
 use crate::program::say::{self, Form, Notes};
 use crate::program::{reopened, signals};
 use crate::snapshot::RowKind;

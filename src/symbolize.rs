@@ -39,6 +39,7 @@ use self::ledger::{DEATH, Ledger};
 use self::names::{Answers, Said};
 use self::queue::{Batch, Queue, Turn};
 use self::reach::Reach;
+use crate::host::processes;
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};
 use crate::program::helper::{Failure, HelperProcess};
@@ -171,7 +172,9 @@ fn ask(namer: &mut HelperProcess, batch: &Batch) -> Result<Answers, (Failure, Op
 
 /// Answers questions until no more can come.
 fn work(program: PathBuf, asked: &Receiver<Asked>, answers: &Sender<Named>) {
-    let mut namer = HelperProcess::new(program, namer::NAME, BATCH_MAX).with_left_behind_max(LEFT_BEHIND_MAX);
+    let mut namer = HelperProcess::new(program, namer::NAME, BATCH_MAX)
+        .with_left_behind_max(LEFT_BEHIND_MAX)
+        .with_variable(processes::environment());
     let mut ledger = Ledger::default();
     let (mut queue, mut served) = (Queue::default(), Queue::default());
     let mut allotment = Allotment::default();

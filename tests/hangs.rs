@@ -94,10 +94,13 @@ fn serve(device: &File) {
                 body[80..84].copy_from_slice(&2_u32.to_ne_bytes());
                 body
             }
+            // FUSE_ACCESS: not implemented, which lets everybody in.
+            (34, 1) => Vec::new(),
             _ => continue,
         };
+        let error = if word(4) == 34 { -libc::ENOSYS } else { 0 };
         let mut answer = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
-        answer.extend(0_u32.to_ne_bytes());
+        answer.extend(error.to_ne_bytes());
         answer.extend_from_slice(&request[8..16]);
         answer.extend(body);
         let _ = device.write(&answer);
@@ -299,6 +302,7 @@ fn typed() -> Result<()> {
             &["exporter", "--listen", &socket],
             &["exporter", "--textfile", inside],
             &["--host-root", inside, "-b", "-n", "1"],
+            &["run", "--", inside],
         ] {
             let mut run = Command::new(program::path());
             run.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -311,6 +315,16 @@ fn typed() -> Result<()> {
         run.0.stderr.take().context("no standard error")?.read_to_string(&mut said)?;
         ensure!(said.contains("file system does not answer"), "{words}: {said}");
     }
+    let mut run = Command::new(program::path());
+    run.args(["run", "--", "numatop-ng-no-program"]).env("PATH", &folder).stdin(Stdio::null());
+    let mut run = Run(run.stderr(Stdio::piped()).spawn()?);
+    until("the end of a program that is looked for there", || matches!(run.0.try_wait(), Ok(Some(_))))?;
+    // Words that are no places are not looked for in the working directory.
+    let mut run = Command::new(program::path());
+    run.args(["-b", "-n", "1", "-d", "0.2", "--top", "1"]).current_dir(&folder);
+    let mut run = Run(run.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
+    until("the end of a run in it", || matches!(run.0.try_wait(), Ok(Some(_))))?;
+    ensure!(run.0.wait()?.success());
     for place in [folder, link] {
         let mut run = Command::new(program::path());
         run.args(["-b", "-n", "1", "-d", "0.2"]).env("HOME", &place).env_remove("XDG_STATE_HOME");

@@ -23,6 +23,7 @@ use rustix::fs::MemfdFlags;
 
 use self::locked::{Failure, Locked};
 use self::wire::{Answer, Job, Question, Turn};
+use crate::host::processes;
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::program::helper::{self, HelperProcess};
@@ -70,7 +71,8 @@ impl MmReader {
     /// `program` is numatop-ng itself.
     pub fn new(program: PathBuf) -> MmReader {
         MmReader {
-            process: HelperProcess::new(program, child::NAME, WAIT_MAX),
+            process: HelperProcess::new(program, child::NAME, WAIT_MAX)
+                .with_variable(processes::environment()),
             mark: None,
             turn: None,
             locked: Locked::default(),

@@ -2,10 +2,13 @@
 
 use std::ffi::OsString;
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, Object, OpenObject, Program, ProgramMut};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io;
 
 /// Opens the skeleton of `name`.bpf.o.
 ///
@@ -28,13 +31,26 @@ const REFUSE: &str = "NUMATOP_NG_REFUSE";
 /// Loads the programs of an open skeleton that are not left out.
 ///
 /// # Errors
-/// The kernel refused one: its errno is in the chain.
+/// The kernel refused one, or this process may not have its files: the errno is in the chain.
 pub(super) fn load<S: OpenSkel<'static>>(name: &str, open: S) -> Result<S::Output> {
+    let object = open.open_object();
+    let files = object.maps().count() + object.progs().filter(|program| program.autoload()).count();
+    have_room(files + TRIALS).with_context(|| format!("opening the {files} files of {name}.bpf.o"))?;
     let loaded = match refused(open.open_object()) {
         Some(_) => Err(libbpf_rs::Error::from_raw_os_error(libc::EPERM)),
         None => open.load(),
     };
     loaded.with_context(|| format!("loading {name}.bpf.o"))
+}
+
+/// Files that libbpf has open at once where it tries what the kernel can do.
+const TRIALS: usize = 4;
+
+/// Opens so many files and closes them. libbpf takes a trial that fails for lack of files as a feature that the kernel lacks, and
+/// then loads a program that the kernel refuses with EINVAL (`kernel_supports`, `bpf_object__sanitize_prog` of libbpf.c).
+fn have_room(files: usize) -> io::Result<()> {
+    let held: io::Result<Vec<OwnedFd>> = (0..files).map(|_| eventfd(0, EventfdFlags::CLOEXEC)).collect();
+    held.map(drop)
 }
 
 /// The first program to load that [`REFUSE`] names.

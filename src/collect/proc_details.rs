@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::host::clock;
+use crate::host::{clock, processes};
 use crate::model::process::{Details, Texts};
 use crate::model::sample::{Missing, Reading};
 use crate::text;
@@ -115,9 +115,10 @@ fn huge_share(rollup: &str) -> Option<f64> {
 /// # Errors
 /// The process has ended, or another one has its id now.
 pub fn check_start(dir: &Path, pid: u32, start_ns: u64) -> Result<()> {
-    let stat = bounded(&dir.join("stat"), READ_MAX).with_context(|| format!("process {pid} has ended"))?;
+    let stat = bounded(&dir.join("stat"), READ_MAX).with_context(|| processes::gone(pid))?;
     let ticks = start_ticks(&stat).with_context(|| format!("no start time in /proc/{pid}/stat"))?;
-    ensure!(ticks.abs_diff(start_ns / TICK_NS) <= 1, "process {pid} has ended; another one has its id now");
+    let is_same = ticks.abs_diff(start_ns / TICK_NS) <= 1;
+    ensure!(is_same, "{}; another one has its id now", processes::gone(pid));
     Ok(())
 }
 

@@ -106,7 +106,7 @@ pub struct Privileges {
 
 /// Inode numbers of the first namespaces: `PROC_PID_INIT_INO` and `PROC_USER_INIT_INO` of
 /// include/linux/proc_ns.h, the same since 3.8.
-const HOST_PID_NAMESPACE: &str = "pid:[4026531836]";
+pub(super) const HOST_PID_NAMESPACE: &str = "pid:[4026531836]";
 const HOST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 /// `SECCOMP_MODE_FILTER` of include/uapi/linux/seccomp.h.

@@ -1,11 +1,101 @@
-//! The process that a task id belongs to, as `/proc` says.
+//! Files of other processes: below which root `/proc` has them by the ids that the kernel's programs know, and the process that a
+//! task id belongs to.
 
+use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
+
+use super::privileges::{HOST_PID_NAMESPACE, Privileges};
+
+/// The file system type of procfs (statfs(2)).
+const PROCFS: i64 = 0x9fa0;
+
+/// The variable that hands [`root`] to our own helper processes.
+const VARIABLE: &str = "NUMATOP_NG_PROCESSES";
+
+/// Another root, below which `proc` is the machine's.
+struct Led {
+    root: PathBuf,
+    /// The place of ids of our pid namespace in a line NSpid there.
+    level: usize,
+}
+
+static LED: OnceLock<Option<Led>> = OnceLock::new();
+
+fn led() -> Option<&'static Led> {
+    LED.get_or_init(|| Led::to(Path::new(&env::var_os(VARIABLE)?))).as_ref()
+}
+
+/// Has files of processes read below `host` where our own `/proc` has them by other ids: in a container with a pid namespace of its
+/// own that mounts the machine's `/proc`. A copy of `/proc`, or one of another namespace, changes nothing. The first call decides.
+pub fn lead(host: Option<&Path>) {
+    LED.get_or_init(|| Led::to(host?));
+}
+
+/// The root below which `proc/ID` is the process that the kernel's programs call ID: `/`, or that of [`lead`].
+pub fn root() -> &'static Path {
+    led().map_or(Path::new("/"), |led| &led.root)
+}
+
+/// The environment in which our helper processes have the same [`root`].
+pub fn environment() -> Option<(&'static str, OsString)> {
+    led().map(|led| (VARIABLE, led.root.clone().into_os_string()))
+}
+
+/// The id by which system calls of ours know the process with this id below `root`. Look afterwards whether it is still the same
+/// process. `None`: it has ended, or is outside of our pid namespace.
+pub fn own_id(root: &Path, id: u32) -> Option<u32> {
+    match led().filter(|led| led.root == root) {
+        None => Some(id),
+        Some(led) => ids(root, &id.to_string())?.get(led.level).copied(),
+    }
+}
+
+/// Why there is no process with this id: it has ended, or `/proc` has it by another id.
+pub fn gone(id: u32) -> String {
+    static ELSEWHERE: OnceLock<bool> = OnceLock::new();
+    match *ELSEWHERE.get_or_init(|| led().is_none() && is_elsewhere()) {
+        true => format!(
+            "process {id} has another id in this /proc, which is of a pid namespace (--host-root names the host's)"
+        ),
+        false => format!("process {id} has ended"),
+    }
+}
+
+/// Whether we are in a pid namespace other than the machine's.
+fn is_elsewhere() -> bool {
+    Privileges::read(Path::new("/")).host_pid_namespace.is(&false)
+}
+
+/// Ids of a process, in the pid namespace of `proc` below `root` first and in its own last.
+fn ids(root: &Path, process: &str) -> Option<Vec<u32>> {
+    let status = fs::read_to_string(root.join("proc").join(process).join("status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().map(|id| id.parse().ok()).collect()
+}
+
+impl Led {
+    fn to(host: &Path) -> Option<Led> {
+        let proc = host.join("proc");
+        let is_live = || rustix::fs::statfs(&proc).is_ok_and(|found| found.f_type as i64 == PROCFS);
+        // No other procfs shows a process that is in the first namespace. Its process 1 may be none that we may look at, kthreadd is.
+        let is_in_first = |process: &str| {
+            let namespace = fs::read_link(proc.join(process).join("ns/pid"));
+            namespace.is_ok_and(|namespace| namespace.as_os_str() == HOST_PID_NAMESPACE)
+        };
+        if !is_elsewhere() || !is_live() || !["1", "2"].into_iter().any(is_in_first) {
+            return None;
+        }
+        let level = ids(host, "self")?.len().checked_sub(1)?;
+        Some(Led { root: host.to_owned(), level })
+    }
+}
 
 /// The process (thread group) of the task with this id, from `proc/ID/status` below `root`; `None` when there is no
 /// such task. Ids of threads have a directory too, which listing `/proc` does not show (proc(5)).
@@ -20,7 +110,11 @@ pub fn process_of(root: &Path, id: u32) -> io::Result<Option<u32>> {
             if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) =>
         {
             // Where /proc is mounted with hidepid, it is there and cannot be seen.
-            return if root == Path::new("/") && answers(id) { Err(hidden()) } else { Ok(None) };
+            return if root == Path::new("/") && led().is_none() && answers(id) {
+                Err(hidden())
+            } else {
+                Ok(None)
+            };
         }
         Err(error) => return Err(error),
     };
@@ -48,5 +142,16 @@ mod tests {
         let root = Path::new("/");
         assert_eq!(process_of(root, own).unwrap(), Some(std::process::id()));
         assert_eq!(process_of(root, u32::MAX).unwrap(), None);
+    }
+
+    #[test]
+    fn our_own_proc_has_processes_where_its_ids_are_the_machines() {
+        for copy in [env::temp_dir(), PathBuf::from("/nonexistent")] {
+            assert!(Led::to(&copy).is_none(), "no live /proc");
+        }
+        assert!(is_elsewhere() || Led::to(Path::new("/")).is_none());
+        let own = std::process::id();
+        assert_eq!(own_id(&env::temp_dir(), own), Some(own), "of a root that leads nowhere");
+        assert_eq!(ids(Path::new("/"), "self").unwrap().last(), Some(&own));
     }
 }

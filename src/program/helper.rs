@@ -2,6 +2,7 @@
 
 pub mod packet;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -72,6 +73,7 @@ pub struct HelperProcess {
     name: &'static str,
     answer_max: Duration,
     left_behind_max: usize,
+    variable: Option<(&'static str, OsString)>,
     running: Option<Running>,
     not_before: Option<Instant>,
     /// Children that were killed and have not ended yet, with the user who is to blame.
@@ -99,6 +101,7 @@ impl HelperProcess {
             name,
             answer_max,
             left_behind_max: LEFT_BEHIND_MAX,
+            variable: None,
             running: None,
             not_before: None,
             ending: Vec::new(),
@@ -110,6 +113,12 @@ impl HelperProcess {
     /// callers that stop asking about a user before all of them are of that user.
     pub fn with_left_behind_max(mut self, most: usize) -> HelperProcess {
         self.left_behind_max = most;
+        self
+    }
+
+    /// The child has this variable in its environment, which is empty otherwise.
+    pub fn with_variable(mut self, variable: Option<(&'static str, OsString)>) -> HelperProcess {
+        self.variable = variable;
         self
     }
 
@@ -252,6 +261,7 @@ impl HelperProcess {
                 .arg0(self.name)
                 .env_clear()
                 .envs(caller.into_iter().flatten())
+                .envs(self.variable.clone())
                 .stdin(Stdio::from(theirs))
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())

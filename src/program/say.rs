@@ -2,10 +2,13 @@
 //! text to a terminal.
 
 use std::fmt::Display;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::reopened;
+use super::interruptible::Interruptible;
+use super::{reopened, signals};
 use crate::text::{is_harmless, one_line, printable, shade};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -19,7 +22,7 @@ pub fn message(text: impl Display) {
 pub fn lines(text: impl Display) {
     let text = printable(&text.to_string());
     // In one piece, so that lines of several processes do not mix.
-    let _ = io::stderr().write_all(format!("{}\n", text.trim_end_matches('\n')).as_bytes());
+    let _ = written(io::stderr(), format!("{}\n", text.trim_end_matches('\n')).as_bytes());
 }
 
 /// Whether messages go to a terminal.
@@ -30,7 +33,7 @@ pub fn is_on_terminal() -> bool {
 /// Writes a text over the line of the terminal that messages go to, without ending it; an empty text erases the line.
 pub fn over(text: &str) {
     // In one piece. A terminal that is gone has no reader.
-    let _ = io::stderr().write_all(format!("\r{}\x1b[K", one_line(text)).as_bytes());
+    let _ = written(io::stderr(), format!("\r{}\x1b[K", one_line(text)).as_bytes());
 }
 
 /// Writes a report to standard output. A reader that has gone away is no error.
@@ -38,10 +41,36 @@ pub fn over(text: &str) {
 /// # Errors
 /// The errno of write(2).
 pub fn report(text: &str, form: Form) -> io::Result<()> {
-    let mut out = Cleaned::new(io::stdout().lock(), form);
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+    written(io::stdout(), &cleaned(text, form)?)
+}
+
+fn cleaned(text: &str, form: Form) -> io::Result<Vec<u8>> {
+    let mut out = Cleaned::new(Vec::new(), form);
+    out.write_all(text.as_bytes())?;
+    Ok(out.out)
+}
+
+/// Descriptors below 8 whose readers took nothing in the end.
+static UNREAD: AtomicU8 = AtomicU8::new(0);
+
+/// Writes all of `bytes` to what `out` stands for. Once a signal asks the program to end, a reader that takes nothing has a second,
+/// and is not waited for again.
+fn written(mut out: impl Write + AsFd, bytes: &[u8]) -> io::Result<()> {
+    let bit = 1_u8.checked_shl(out.as_fd().as_raw_fd().unsigned_abs()).unwrap_or(0);
+    if UNREAD.load(Ordering::Relaxed) & bit != 0 {
+        return Ok(());
+    }
+    out.flush()?;
+    let whole = match (signals::stop(), reopened::output(&out)) {
+        (Some(stop), Ok(own)) => Interruptible::new(File::from(own), stop).write_all(bytes),
+        _ => out.write_all(bytes).and_then(|()| out.flush()),
+    };
+    match whole {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            UNREAD.fetch_or(bit, Ordering::Relaxed);
+            Ok(())
+        }
+        whole => whole,
     }
 }
 
@@ -50,12 +79,7 @@ pub fn report(text: &str, form: Form) -> io::Result<()> {
 /// # Errors
 /// The errno of write(2).
 pub fn aside(text: &str, form: Form) -> io::Result<()> {
-    let mut out = Cleaned::new(Vec::new(), form);
-    out.write_all(text.as_bytes())?;
-    match io::stderr().write_all(&out.out) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+    written(io::stderr(), &cleaned(text, form)?)
 }
 
 /// Writes what is not text to standard output, which is no terminal. A reader that has gone away is no error.
@@ -63,11 +87,7 @@ pub fn aside(text: &str, form: Form) -> io::Result<()> {
 /// # Errors
 /// The errno of write(2).
 pub fn bytes(bytes: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+    written(io::stdout(), bytes)
 }
 
 /// A descriptor of standard error, for what is written to it through [`Notes`].

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::open::{self, LastLink, below, held};
 use crate::collect::proc_details;
+use crate::host::processes;
 use crate::model::process::ProcessId;
 
 /// Bytes read of `/proc/PID/maps`: some 160,000 mappings. And of `/proc/PID/status`.
@@ -23,7 +24,7 @@ pub struct Process {
 impl Process {
     /// `None` when the process has ended.
     pub fn open(id: ProcessId) -> Option<Process> {
-        let dir = open::directory(Path::new(&format!("/proc/{}", id.0))).ok()?;
+        let dir = open::directory(&processes::root().join(format!("proc/{}", id.0))).ok()?;
         let mut process = Process { dir, id, status: String::new() };
         if !process.is_there() {
             return None;

@@ -70,6 +70,45 @@ pub fn the_topology_is_that_of_the_files_below_the_host_root() -> Result<()> {
     Ok(())
 }
 
+/// In a pid namespace with a /proc of its own, files of processes come from a live /proc of the machine, by its ids, and from no copy.
+pub fn files_of_processes_come_from_the_proc_of_the_host() -> Result<()> {
+    let host = Host::make()?;
+    let proc = host.0.join("proc");
+    fs::create_dir(&proc)?;
+    let root = host.0.to_str().context("a temporary directory in UTF-8")?;
+    // A process of the namespace whose id there is another than the machine's, and which the machine's row has.
+    let script = r#"test "$2" = live && { mount --bind /proc "$1/proc" || exit 9; }
+        exec unshare --pid --fork --kill-child --mount-proc sh -c '
+            shift 2
+            (while :; do :; done) & spinner=$!
+            "$@"; code=$?; kill $spinner; exit $code' sh "$@""#;
+    let seen = |kind: &str| -> Result<(u64, Value)> {
+        let output = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh", root, kind])
+            .args([program::path(), "-b", "-n", "3", "-d", "0.3", "--format", "json", "--host-root", root])
+            .args(["--columns", "pid,comm,cpu_pct,cmdline"])
+            .stdin(Stdio::null())
+            .output()
+            .context("starting unshare")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
+        let interval: Value = serde_json::from_slice(last.context("no interval")?)?;
+        let tasks = rows(&interval, "tasks")?.iter();
+        let most = tasks
+            .filter(|task| task["comm"] == "sh")
+            .max_by_key(|task| (task["cpu_pct"].as_f64().unwrap_or(0.0) * 100.0) as u64);
+        let task = most.context("no row of the spinner")?.clone();
+        Ok((task["pid"].as_u64().context("a pid")?, task))
+    };
+    let (pid, task) = seen("live")?;
+    ensure!(task["cmdline"].as_str().is_some_and(|line| line.starts_with("sh -c")), "{task}");
+    ensure!(pid > 10, "an id of the machine, not of a new namespace: {task}");
+    // Our own /proc knows the process by another id.
+    let (_, task) = seen("none")?;
+    ensure!(task["cmdline"].is_null(), "{task}");
+    Ok(())
+}
+
 /// A folder with some files of a host, removed when dropped. In the container of [`Host::inside`] its cgroups are there, too.
 struct Host(PathBuf);
 

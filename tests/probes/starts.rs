@@ -29,9 +29,13 @@ fn limited(resource: libc::__rlimit_resource_t, limit: u64) -> Result<Output> {
 }
 
 pub fn too_few_open_files_are_named_with_the_limit() -> Result<()> {
-    for limit in [6, 12, 16, 24] {
+    // libbpf takes a trial that fails for lack of files as a feature that the kernel lacks: 20 on Linux 6.18.
+    for limit in (6..=40).chain([50, 64, 72]) {
         let output = limited(libc::RLIMIT_NOFILE, limit)?;
         let said = said(&output);
+        if limit > 40 && output.status.success() {
+            continue;
+        }
         ensure!(output.status.code() == Some(1), "limit {limit}: {}: {said}", output.status);
         for word in ["Too many open files (os error 24)", &format!("no more than {limit}"), "ulimit -n 4096"]
         {

@@ -239,3 +239,29 @@ fn a_file_without_a_setting_of_ours_is_left_as_it_is() {
     assert!(terminal.ended().unwrap().success());
     assert_eq!(fs::read_to_string(&path).unwrap(), "# ALL: PARANOID\n");
 }
+
+/// A terabyte that was never written is skipped, and a signal ends the search through what was.
+#[test]
+fn a_file_without_frames_is_searched_no_longer_than_asked() {
+    let root = Scratch::new();
+    let sparse = root.join("sparse.nrec");
+    fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+    let sparse = sparse.to_str().unwrap();
+    let began = Instant::now();
+    for words in [vec!["report", sparse], vec!["verify", sparse], vec!["diff", sparse, FIXTURE]] {
+        assert_eq!(ran(&words).status.code(), Some(1), "{words:?}");
+    }
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+
+    // A debug build takes seconds for it.
+    let full = root.join("full.nrec");
+    fs::write(&full, vec![1; 256 << 20]).unwrap();
+    let mut run = Run::start(Command::new(program::path()).arg("report").arg(&full));
+    let fds = format!("/proc/{}/fd", run.0.id());
+    until("the file is open", || {
+        let open = fs::read_dir(&fds).into_iter().flatten().flatten();
+        let mut open = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        open.any(|path| path == full) || run.0.try_wait().unwrap().is_some()
+    });
+    assert_eq!(run.terminated(), Some(1));
+}

@@ -145,6 +145,23 @@ fn each_signal_ends_an_export_that_nobody_reads() {
     });
 }
 
+/// A page is written at once, and after the last look at signals.
+#[test]
+fn a_page_that_nobody_reads_ends_with_a_signal() {
+    let modes = [
+        vec!["report", FIXTURE],
+        vec!["diff", FIXTURE, FIXTURE],
+        vec!["report", "--format", "json", FIXTURE],
+    ];
+    for mode in modes {
+        let (_reader, writer) = full_pipe();
+        let mut run = Run::start(&mode, writer);
+        until("signals are caught", || catches(run.0.id(), libc::SIGTERM));
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(run.ended_by(libc::SIGTERM), (Some(0), None), "{mode:?}");
+    }
+}
+
 #[test]
 fn each_signal_ends_modes_that_only_tell_something_at_once() {
     with_each(|signal| {

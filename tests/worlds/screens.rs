@@ -390,6 +390,37 @@ fn mappings_that_are_used() {
     }
 }
 
+/// Modes of two words keep their nodes, in 80 columns and beside the use of memory, too.
+#[test]
+fn policies_of_two_words_are_readable() {
+    let policies = ["prefer (many):0", "weighted interleave:0-1", "default", "bind:1", "default"];
+    for (width, used) in [(80, false), (80, true), (130, true)] {
+        let mut world = World::intel();
+        let mut app = app(&mut world, 3, (width, 40), Theme::new(false, false));
+        for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter"] {
+            press(&mut app, key);
+        }
+        if used {
+            press(&mut app, "u");
+        }
+        press(&mut app, "m");
+        let mut found = mappings();
+        for (row, policy) in found.rows.iter_mut().zip(policies) {
+            row.policy = Some(policy.into());
+        }
+        app.mapped((4242, 4242 * 1_000_000), Ok(found));
+        let memory_use = used.then(|| Arc::new(memory_use()));
+        let sample = Sample { memory_use, ..world.tick() };
+        app.sample(Arc::clone(&world.host), sample);
+        let shown = text(&draw(&app, width, 40));
+        assert_eq!(shown.contains("USE%"), used, "{shown}");
+        for policy in policies {
+            assert!(shown.contains(&format!(" {policy} ")), "no '{policy}' in {width} columns:\n{shown}");
+        }
+        assert!(shown.contains("7f8000000000"), "the start of a mapping:\n{shown}");
+    }
+}
+
 /// The same samples, followed: the next run of an instruction knows nothing of the one after it.
 fn accesses() -> MemoryUses {
     let mut uses = memory_use();

@@ -13,6 +13,7 @@ use crate::access::outcome::{Attribution, Outcome};
 use crate::access::sample::{Decoders, UserState};
 use crate::collect::placement::draw::Random;
 use crate::host::clock::thread_time;
+use crate::host::processes;
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;
 
@@ -56,7 +57,7 @@ impl Followers {
             let mut random = Random(seed);
             while let Ok((batch, budget)) = to_do.recv() {
                 let began = thread_time();
-                let followed = follow(Path::new("/"), batch, attribution, page_size, budget, &mut random);
+                let followed = follow(processes::root(), batch, attribution, page_size, budget, &mut random);
                 if finished.send((followed, thread_time().saturating_sub(began))).is_err() {
                     break;
                 }

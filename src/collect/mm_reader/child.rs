@@ -19,6 +19,7 @@ use crate::collect::placement::{DRAW, Walk, policies};
 use crate::collect::proc_fields;
 use crate::collect::{mappings, proc_details, self_usage};
 use crate::host::clock::mono_ns;
+use crate::host::processes;
 use crate::model::process::ProcFields;
 use crate::model::process::ProcessId;
 use crate::model::sample::Reading;
@@ -33,7 +34,7 @@ const KEPT_MAX: usize = 48 << 10;
 /// Answers questions until no more come.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-pages");
-    let root = Path::new("/");
+    let root = processes::root();
     let mut reads: Option<Reads> = None;
     helper::serve_many(
         NAME,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
@@ -12,6 +12,7 @@ use super::child;
 use super::wire::Question;
 use crate::collect::mappings::{Mappings, walk_ns};
 use crate::collect::proc_details;
+use crate::host::processes;
 use crate::model::process::Details;
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
@@ -35,7 +36,8 @@ pub struct Closer {
 impl Closer {
     /// `program` is numatop-ng itself.
     pub fn new(program: PathBuf) -> Closer {
-        Closer { process: HelperProcess::new(program, child::NAME, ANSWER_MAX), locked: None }
+        let process = HelperProcess::new(program, child::NAME, ANSWER_MAX);
+        Closer { process: process.with_variable(processes::environment()), locked: None }
     }
 
     /// The answer of /proc about a process; without its command line where that is locked.
@@ -51,7 +53,7 @@ impl Closer {
         asked.unwrap_or_else(|why| {
             self.locked.get_or_insert_with(|| (process, why.clone(), Instant::now()));
             let why = Missing::Lost(why);
-            proc_details::read_without_memory(Path::new("/"), process.0, process.1, why)
+            proc_details::read_without_memory(processes::root(), process.0, process.1, why)
                 .map_err(|error| format!("{error:#}"))
         })
     }

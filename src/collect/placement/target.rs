@@ -8,12 +8,14 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, openat};
 
 use crate::collect::proc_details::is_process;
+use crate::host::processes;
 use crate::model::sample::Missing;
 use crate::sys;
 
 /// A process that cannot become another one: its directory in /proc is open, and the id of a process that has ended
 /// opens nothing there any more.
 pub struct Target {
+    /// Its id in our own pid namespace, as system calls take it.
     pub pid: u32,
     dir: OwnedFd,
 }
@@ -25,7 +27,7 @@ impl Target {
     /// ESRCH: it has ended, or another one has its id now.
     pub fn open(root: &Path, pid: u32, start_ns: u64) -> io::Result<Target> {
         let dir = File::open(root.join(format!("proc/{pid}")))?;
-        let target = Target { pid, dir: dir.into() };
+        let target = Target { pid: processes::own_id(root, pid).ok_or_else(gone)?, dir: dir.into() };
         let mut stat = target.file(c"stat")?;
         if is_process(&mut stat, start_ns)? { Ok(target) } else { Err(gone()) }
     }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 
-use super::{LiveSource, ROOT};
+use super::LiveSource;
 use crate::collect::mm_reader::wire::{PlacementTurn, Turn};
+use crate::host::processes;
 use crate::model::process::ProcFieldsOf;
 use crate::model::sample::{PlacementRaw, TaskRaw};
 
@@ -33,7 +33,7 @@ impl LiveSource {
         }
         if let Some((process, why)) = &came.locked {
             self.placements.take_locked(*process, now_ns, why);
-            self.about.take_locked(Path::new(ROOT), *process, why);
+            self.about.take_locked(processes::root(), *process, why);
             self.notes.push(format!("process {}: {why}", process.0));
         }
         let leaders = || tasks.iter().filter(|task| !task.kthread && task.tid == task.pid);
@@ -57,7 +57,9 @@ impl LiveSource {
     /// Iterators over the mappings of processes of the turn, which keeps those that have one.
     fn iterators_of(&self, turn: &mut PlacementTurn) -> Vec<OwnedFd> {
         let wanted = turn.iterators.drain(..);
-        let made = wanted.filter_map(|(process, tid)| Some(((process, tid), self.probes.mappings_of(tid)?)));
+        let made = wanted.filter_map(|(process, tid)| {
+            Some(((process, tid), self.probes.mappings_of(processes::own_id(processes::root(), tid)?)?))
+        });
         let (kept, iterators) = made.unzip();
         turn.iterators = kept;
         iterators

@@ -36,7 +36,7 @@ use crate::host::cgroups::{self, Hierarchy};
 use crate::host::getent::Getent;
 use crate::host::roots::Roots;
 use crate::host::types::Types;
-use crate::host::{clock, isolation, kernel, managers, rlimit, users};
+use crate::host::{clock, isolation, kernel, managers, processes, rlimit, users};
 use crate::metric::needs;
 use crate::model::event::Event;
 use crate::model::facility::Facility;
@@ -263,7 +263,7 @@ fn host_facts(
 ) -> HostFacts {
     let root = options.roots().machine;
     // Another pid namespace has another process 1.
-    let sees_host = !check.privileges.host_pid_namespace.is(&false);
+    let sees_host = !check.privileges.host_pid_namespace.is(&false) || processes::root() != Path::new(ROOT);
     let topology = store::with_costs(&options.profile, topology);
     HostFacts {
         hostname: options
@@ -287,7 +287,7 @@ fn host_facts(
         cgroups: cgroups::facts(options.roots()),
         group_reclaim,
         swap_on_zram: kernel::swap_on_zram(root),
-        managers: sees_host.then(|| managers::read(Path::new(ROOT))),
+        managers: sees_host.then(|| managers::read(processes::root())),
     }
 }
 

@@ -15,9 +15,11 @@ use crate::text::quantity::{bytes, count, percent};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::pen::Pen;
 
-/// Cells of numbers, policies, shares by node, a share, and its error or a share without decimals.
+/// Cells of numbers, policies at least, shares by node, a share, and its error or a share without decimals.
 const NUMBER: u16 = 7;
 const POLICY: u16 = 12;
+/// The policy of a mapping that has none of its own (mpol_to_str() of mm/mempolicy.c).
+const DEFAULT: &str = "default";
 pub(super) const NODES: u16 = 16;
 pub(super) const SHARE: u16 = 5;
 pub(super) const ERROR: u16 = 4;
@@ -44,8 +46,12 @@ struct List<'a> {
     answered: Option<f64>,
     /// Latencies beside it, where a PMU sampled loads and there is room.
     latencies: Option<LatencyColumns>,
-    /// Size and policy are shown.
+    /// Sizes are shown.
     whole: bool,
+    /// Cells of policies, where they are shown.
+    policy: Option<u16>,
+    /// Memory by node is shown.
+    nodes: bool,
 }
 
 /// Samples of a process in its mappings, where their shares say something: of the clock by time, followed by count, and of
@@ -96,7 +102,12 @@ impl<'a> List<'a> {
         let latencies = LatencyColumns::of(uses, ghz).filter(|_| has_room(WIDE));
         let [counted, answered] = [counted, answered].map(|all| all.filter(|_| has_room(WIDER)));
         let whole = !says_something || width >= WIDE;
-        List { rows, placed, counted, answered, latencies, whole }
+        // A narrow screen has policies in place of memory by node, where there are any: use is by node, too.
+        let policies = || found.rows.iter().filter_map(|mapping| mapping.policy.as_deref());
+        let longest = policies().map(|policy| policy.chars().count() as u16).max().unwrap_or(0);
+        let shown = whole || policies().any(|policy| policy != DEFAULT);
+        let policy = shown.then_some(longest.clamp(POLICY, POLICY.max(width / 3)));
+        List { rows, placed, counted, answered, latencies, whole, policy, nodes: whole || !shown }
     }
 
     /// Titles, with the cells that each takes; a title at the right of its column is that of a number.
@@ -111,8 +122,9 @@ impl<'a> List<'a> {
         for title in self.latencies.into_iter().flat_map(LatencyColumns::titles) {
             titles.push((title, latencies::WIDTH, true));
         }
-        titles.extend([("POLICY", POLICY, false), ("MEM BY NODE", NODES, false)]);
-        titles.retain(|(title, ..)| self.whole || !matches!(*title, "SIZE" | "POLICY"));
+        titles.extend(self.policy.map(|width| ("POLICY", width, false)));
+        titles.extend(self.nodes.then_some(("MEM BY NODE", NODES, false)));
+        titles.retain(|(title, ..)| self.whole || *title != "SIZE");
         titles
     }
 }
@@ -265,12 +277,14 @@ fn line(
             pen.write_right(words.as_deref().unwrap_or("-"), latencies::WIDTH, theme.style(role)).gap(1);
         }
     }
-    if list.whole {
+    if let Some(width) = list.policy {
         let policy = mapping.and_then(|mapping| mapping.policy.as_deref()).unwrap_or("-");
-        pen.write_within(&format!("{policy:width$}", width = usize::from(POLICY)), POLICY, dim).gap(1);
+        pen.write_within(&format!("{policy:width$}", width = usize::from(width)), width, dim).gap(1);
     }
-    let nodes = mapping.map(|mapping| mapping.by_node.iter().copied().enumerate().collect());
-    by_node(nodes.unwrap_or_default(), NODES, theme, pen);
+    if list.nodes {
+        let nodes = mapping.map(|mapping| mapping.by_node.iter().copied().enumerate().collect());
+        by_node(nodes.unwrap_or_default(), NODES, theme, pen);
+    }
     let (start, name) = match (mapping, used) {
         (Some(mapping), _) => (mapping.start, mapping.name.as_str()),
         (None, Some(used)) => (used.start, used.name.as_str()),
