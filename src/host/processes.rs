@@ -14,7 +14,7 @@ use rustix::process::{Pid, test_kill_process};
 use super::privileges::{HOST_PID_NAMESPACE, Privileges};
 
 /// The file system type of procfs (statfs(2)).
-const PROCFS: i64 = 0x9fa0;
+const PROCFS: u32 = 0x9fa0;
 
 /// The variable that hands [`root`] to our own helper processes.
 const VARIABLE: &str = "NUMATOP_NG_PROCESSES";
@@ -83,7 +83,7 @@ fn ids(root: &Path, process: &str) -> Option<Vec<u32>> {
 impl Led {
     fn to(host: &Path) -> Option<Led> {
         let proc = host.join("proc");
-        let is_live = || rustix::fs::statfs(&proc).is_ok_and(|found| found.f_type as i64 == PROCFS);
+        let is_live = || rustix::fs::statfs(&proc).is_ok_and(|found| found.f_type as u32 == PROCFS);
         // No other procfs shows a process that is in the first namespace. Its process 1 may be none that we may look at, kthreadd is.
         let is_in_first = |process: &str| {
             let namespace = fs::read_link(proc.join(process).join("ns/pid"));
