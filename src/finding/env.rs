@@ -233,7 +233,7 @@ pub fn move_back_shared(pid: u32, placed: &Placed, to: &[NodeId], from: &[NodeId
         placed,
         (to, from),
         BESIDE_PCT,
-        "moves all that is there, not only what came; as root",
+        "moves all of its memory there, not only what was moved; as root",
     )
 }
 

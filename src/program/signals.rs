@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use signal_hook::low_level;
 
@@ -18,6 +18,9 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 
 /// Times the program was continued.
 static CONTINUED: AtomicU64 = AtomicU64::new(0);
+
+/// Signals end the program at once again.
+static IS_RELEASED: AtomicBool = AtomicBool::new(false);
 
 /// Both ends of what becomes readable when the program is asked to end.
 static STOP: OnceLock<(UnixStream, UnixStream)> = OnceLock::new();
@@ -78,6 +81,7 @@ fn register(wake: &'static UnixStream) -> io::Result<()> {
 
 /// From now on signals end the program at once, as they would end any other; also one that has come already.
 pub fn release() {
+    IS_RELEASED.store(true, Ordering::SeqCst);
     for signal in ending() {
         sys::default_signal(signal);
     }
@@ -91,9 +95,9 @@ pub fn ended_by() -> Option<i32> {
     Some(FIRST.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
 }
 
-/// Readable from the moment on at which a signal asks the program to end. `None` before [`catch`].
+/// Readable from the moment on at which a signal asks the program to end. `None` before [`catch`] and after [`release`].
 pub fn stop() -> Option<BorrowedFd<'static>> {
-    STOP.get().map(|(read, _)| read.as_fd())
+    STOP.get().filter(|_| !IS_RELEASED.load(Ordering::SeqCst)).map(|(read, _)| read.as_fd())
 }
 
 /// Signals that the program was started with as ignored ones: a command of the user is to be, too.

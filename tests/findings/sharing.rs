@@ -287,7 +287,11 @@ mod groups {
         assert!(words.starts_with("moves 23.0 GiB to node 0"), "{words}");
         assert_eq!(commands(&finding), ["migratepages 900 1 0"]);
         assert_eq!(undo(&finding), ["migratepages 900 0 1"]);
-        assert!(finding.told.undo[0].words.starts_with("moves all that is there"), "{:?}", finding.told.undo);
+        assert!(
+            finding.told.undo[0].words.starts_with("moves all of its memory there"),
+            "{:?}",
+            finding.told.undo
+        );
     }
 
     #[test]
