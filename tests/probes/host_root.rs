@@ -209,3 +209,20 @@ pub fn names_users_and_cgroups_are_those_of_the_host_below_its_root() -> Result<
     drop(hog);
     Ok(())
 }
+
+/// A `/proc` that shows users their own processes only: another's is counted all the same.
+pub fn a_process_that_proc_hides_is_counted() -> Result<()> {
+    let tool = ForEverybody::copy(Path::new(program::path()))?;
+    let other = Workload::start("hog")?;
+    let words = format!(
+        "mount -t proc -o hidepid=2 none /proc && exec setpriv --reuid {USER} --clear-groups --inh-caps +bpf,+perfmon \
+         --ambient-caps +bpf,+perfmon {} -b -n 1 -d 0.5 --format csv --columns pid,cpu_pct -p {}",
+        tool.program.display(),
+        other.pid()
+    );
+    let run = Command::new("unshare").args(["--mount", "sh", "-c", &words]).output().context("unshare")?;
+    let (rows, said) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let row = rows.lines().find(|row| row.contains(&format!(",{},", other.pid())));
+    ensure!(row.is_some(), "{rows}{said}");
+    Ok(())
+}

@@ -196,6 +196,7 @@ fn main() -> ExitCode {
         host_root::the_topology_is_that_of_the_files_below_the_host_root,
         host_root::names_users_and_cgroups_are_those_of_the_host_below_its_root,
         host_root::files_of_processes_come_from_the_proc_of_the_host,
+        host_root::a_process_that_proc_hides_is_counted,
         launched::the_exit_code_is_that_of_the_command,
         launched::standard_input_and_output_are_those_of_the_command,
         launched::a_signal_to_the_tool_is_handed_on_to_the_command,
