@@ -13,7 +13,7 @@ use crate::Plan;
 use crate::report::{Cell, Report, Table};
 
 use self::case::{CASES, Case};
-use self::draws::holds;
+use self::draws::{Held, holds};
 use self::load::Running;
 use self::sampled::{Sampler, Samples};
 
@@ -28,17 +28,17 @@ const SAMPLES: usize = 3000;
 struct Compared {
     truth: f64,
     share: f64,
-    /// Draws of a hundred whose own error holds the truth.
-    holds: usize,
+    /// Draws of a hundred that hold the truth.
+    held: Held,
 }
 
 impl Compared {
-    fn of(samples: &[bool], truth: [f64; 2], seed: u64) -> Option<Compared> {
+    fn of(samples: &[bool], unknown: f64, truth: [f64; 2], seed: u64) -> Option<Compared> {
         let whole = truth[0] + truth[1];
         let truth = 100.0 * truth[0] / whole;
         let share = 100.0 * samples.iter().filter(|first| **first).count() as f64 / samples.len() as f64;
-        let holds = holds(samples, truth, seed)?;
-        Some(Compared { truth, share, holds })
+        let held = holds(samples, unknown, truth, seed)?;
+        Some(Compared { truth, share, held })
     }
 
     fn points(&self) -> f64 {
@@ -50,8 +50,8 @@ impl Compared {
 fn cells(compared: Option<&Compared>) -> [Cell; 3] {
     match compared {
         None => [Cell::Nothing, Cell::Nothing, Cell::Nothing],
-        Some(Compared { truth, share, holds }) => {
-            [Cell::Number(*truth, 1), Cell::Number(*share, 1), Cell::Number(*holds as f64, 0)]
+        Some(Compared { truth, share, held }) => {
+            [Cell::Number(*truth, 1), Cell::Number(*share, 1), Cell::Number(held.by_error as f64, 0)]
         }
     }
 }
@@ -61,7 +61,7 @@ fn by_time(case: &Case, sampler: &mut Sampler, wanted: usize) -> Result<(Option<
     let mut running = Running::start(case, true)?;
     let (samples, truth) = sampler.beside(&mut running, wanted)?;
     let compared = match samples.has_addresses() {
-        true => Compared::of(&samples.own, truth.times, 1),
+        true => Compared::of(&samples.own, samples.unknown(), truth.times, 1),
         false => None,
     };
     Ok((compared, samples))
@@ -71,7 +71,7 @@ fn by_time(case: &Case, sampler: &mut Sampler, wanted: usize) -> Result<(Option<
 fn by_number(case: &Case, sampler: &mut Sampler, wanted: usize) -> Result<(Option<Compared>, Samples)> {
     let mut running = Running::start(case, false)?;
     let (samples, truth) = sampler.beside(&mut running, wanted)?;
-    Ok((Compared::of(&samples.next, truth.counts, 2), samples))
+    Ok((Compared::of(&samples.next, 0.0, truth.counts, 2), samples))
 }
 
 /// Samples programs whose accesses are known, one after the other.
@@ -108,7 +108,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         ],
     );
     let (mut worst, mut draws): ([f64; 2], [Vec<f64>; 2]) = ([0.0; 2], [Vec::new(), Vec::new()]);
-    let mut misjudged = 0;
+    let (mut misjudged, mut bounds) = (0, Vec::new());
     for case in CASES.iter().filter(|case| !plan.quick || case.is_quick()) {
         let wanted = if plan.quick { SAMPLES / 2 } else { SAMPLES };
         let phases = case.kind.has_phases().then(|| by_time(case, &mut sampler, wanted)).transpose()?;
@@ -121,9 +121,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
         for (at, compared) in [timed, counted.filter(|_| is_by_count)].into_iter().enumerate() {
             if let Some(compared) = compared {
                 worst[at] = worst[at].max(compared.points());
-                draws[at].push(compared.holds as f64);
+                draws[at].push(compared.held.by_error as f64);
             }
         }
+        bounds.extend(timed.map(|compared| compared.held.by_bounds as f64));
         misjudged += usize::from(is_by_count != case.kind.is_by_count());
         let samples = mixed.as_ref().or(phases.as_ref()).map(|(_, samples)| samples);
         let mut row = vec![
@@ -154,6 +155,8 @@ pub fn run(plan: &Plan) -> Result<Report> {
             1,
         );
     }
+    let mean = bounds.iter().sum::<f64>() / bounds.len().max(1) as f64;
+    report.at_least("draws of a hundred with the timed share between their bounds, mean", HOLDS, mean, 1);
     report.at_most("cases called by time that are by number, or the reverse", 0.0, misjudged as f64, 0);
     Ok(report)
 }

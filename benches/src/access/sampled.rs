@@ -56,6 +56,11 @@ impl Samples {
         self.gone * 2 < self.at_memory
     }
 
+    /// Samples at memory without an address, for each that has one.
+    pub fn unknown(&self) -> f64 {
+        self.gone as f64 / (self.at_memory - self.gone).max(1) as f64
+    }
+
     /// Samples whose next run is known, in per cent.
     pub fn resolved_pct(&self) -> f64 {
         100.0 * self.evidence.resolved as f64 / self.evidence.followed.max(1) as f64
