@@ -89,9 +89,9 @@ const OF_ROWS: [&str; 7] = [
 /// Intervals that the first look at memory may take.
 const MOST_LOOKS: usize = 60;
 
-/// Whether a reason says that memory has not been looked at in this interval.
+/// Whether a reason says that memory has not been located in this interval.
 fn waits_for_a_look(reason: &Value) -> bool {
-    reason.as_str().is_some_and(|reason| reason.contains("looked at"))
+    reason.as_str().is_some_and(|reason| reason.contains("not located"))
 }
 
 /// Metrics that no row has, with their reasons: what this host cannot do.
