@@ -179,7 +179,9 @@ pub fn the_details_sample_their_process_and_leave_nothing_behind() -> Result<()>
     if is_emulated() {
         return Ok(());
     }
-    terminal.until("use of mappings", |text| text.contains("USE%") && text.contains("share of memory-access time"))?;
+    terminal.until("use of mappings", |text| {
+        text.contains("USE%") && text.contains("share of memory-access time")
+    })?;
     until_loaded(&mut terminal, "the sampler is loaded", |now| now.0 > before.0 && now.1 > before.1)?;
     // Off is off at once, whatever is on the screen.
     terminal.press("U")?;
