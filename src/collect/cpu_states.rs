@@ -72,9 +72,9 @@ impl CpuStates {
 
     /// On-CPU time of tasks in the scope by CPU id, ns since the start; without CPUs that ran none.
     pub fn scope_ns(&self, topology: &Topology) -> BTreeMap<u32, Arc<u64>> {
-        let time = |cpu: &Cpu| Some((cpu.id.0, self.get(cpu.id)?.scope_ns));
-        let times = topology.cpus.iter().filter_map(time);
-        times.filter(|(_, ns)| *ns > 0).map(|(cpu, ns)| (cpu, Arc::new(ns))).collect()
+        let at = |cpu: CpuId| cpu.index() * size_of::<CpuState>() + offset_of!(CpuState, scope_ns);
+        let time = |cpu: &Cpu| Some((cpu.id.0, self.states.get::<u64>(at(cpu.id)).filter(|ns| *ns > 0)?));
+        topology.cpus.iter().filter_map(time).map(|(cpu, ns)| (cpu, Arc::new(ns))).collect()
     }
 
     /// The present CPUs as samples have them. `online` is ascending; `times` are those of /proc/stat.
