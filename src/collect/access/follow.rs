@@ -134,7 +134,7 @@ pub fn follow(
     let gone: Vec<ProcessId> = memories.keys().copied().filter(ended).collect();
     for (_, next) in done.iter_mut().filter(|(process, _)| gone.contains(process)) {
         if let Some(next) = next {
-            next.runs = [None; 2];
+            (next.runs, next.end) = ([None; 2], None);
         }
     }
     done
