@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Id, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Id, Parser, Subcommand, ValueEnum};
 
 use crate::text::printable;
 
@@ -68,42 +68,23 @@ impl Cli {
     pub fn from_words<T: Into<OsString> + Clone>(
         words: impl IntoIterator<Item = T>,
     ) -> Result<Cli, clap::Error> {
+        Cli::with_places(words).map(|(cli, _)| cli)
+    }
+
+    /// The same, with the places of files that were typed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_places<T: Into<OsString> + Clone>(
+        words: impl IntoIterator<Item = T>,
+    ) -> Result<(Cli, Places), clap::Error> {
         let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
         let mut command = Self::command();
         let matches = command.try_get_matches_from_mut(&words).map_err(|mut error| {
             tips::add(&mut error, &mut command, &words);
             clean(error)
         })?;
-        Cli::from_arg_matches(&matches)
-    }
-
-    /// Places of files among `words`, and the program of `run`; none of wrong usage.
-    pub fn places_in(words: &[OsString]) -> (Vec<PathBuf>, Option<OsString>) {
-        let mut command = Self::command();
-        let Ok(matches) = command.try_get_matches_from_mut(words) else { return Default::default() };
-        let below =
-            matches.subcommand().and_then(|(name, below)| Some((command.find_subcommand(name)?, below)));
-        let (command, matches) = below.unwrap_or((&command, &matches));
-        let (mut places, mut program) = (Vec::new(), None);
-        for arg in command.get_arguments() {
-            let kind = arg.get_value_parser().type_id();
-            let mut values = matches.try_get_raw(arg.get_id().as_str()).ok().flatten().into_iter().flatten();
-            if arg.get_id() == "command" {
-                // All behind the first is for that program.
-                program = values.next().map(OsStr::to_owned);
-                continue;
-            }
-            for value in values {
-                let text = value.to_string_lossy();
-                let text = text.strip_prefix("unix:").unwrap_or(&text);
-                if kind == TypeId::of::<PathBuf>() || kind == TypeId::of::<OsString>() {
-                    places.push(value.into());
-                } else if text.contains('/') {
-                    places.push(text.into());
-                }
-            }
-        }
-        (places, program)
+        Ok((Cli::from_arg_matches(&matches)?, Places::of(&command, &matches)))
     }
 
     /// Long names of the flags that are among `words`, in whatever form; none of wrong usage.
@@ -112,6 +93,42 @@ impl Cli {
         let matches = matches.subcommand().map_or(&matches, |(_, below)| below);
         let is_typed = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
         matches.ids().map(Id::as_str).filter(is_typed).map(|id| id.replace('_', "-")).collect()
+    }
+}
+
+/// Places of files on the command line, and the program of `run`.
+#[derive(Debug, Default)]
+pub struct Places {
+    pub files: Vec<PathBuf>,
+    pub program: Option<OsString>,
+}
+
+impl Places {
+    /// `matches` are those of `command`, whose subcommand they may be of.
+    fn of(command: &clap::Command, matches: &ArgMatches) -> Places {
+        let below =
+            matches.subcommand().and_then(|(name, below)| Some((command.find_subcommand(name)?, below)));
+        let (command, matches) = below.unwrap_or((command, matches));
+        let mut found = Places::default();
+        for arg in command.get_arguments() {
+            let kind = arg.get_value_parser().type_id();
+            let mut values = matches.try_get_raw(arg.get_id().as_str()).ok().flatten().into_iter().flatten();
+            if arg.get_id() == "command" {
+                // All behind the first is for that program.
+                found.program = values.next().map(OsStr::to_owned);
+                continue;
+            }
+            for value in values {
+                let text = value.to_string_lossy();
+                let text = text.strip_prefix("unix:").unwrap_or(&text);
+                if kind == TypeId::of::<PathBuf>() || kind == TypeId::of::<OsString>() {
+                    found.files.push(value.into());
+                } else if text.contains('/') {
+                    found.files.push(text.into());
+                }
+            }
+        }
+        found
     }
 }
 

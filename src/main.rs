@@ -1,11 +1,10 @@
 //! The program: reads what was typed, does it, and turns failures into messages and exit codes.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
-use numatop_ng::cli::{self, Cli};
+use numatop_ng::cli::{self, Cli, Places};
 use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
@@ -44,8 +43,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let cli = match Cli::from_words(std::env::args_os()) {
-        Ok(cli) => cli,
+    let (cli, places) = match Cli::with_places(std::env::args_os()) {
+        Ok(typed) => typed,
         Err(error) => {
             // Help and version are errors to clap, but not to the user.
             if !error.use_stderr() {
@@ -58,7 +57,7 @@ fn run() -> ExitCode {
         }
     };
     libbpf_log::keep();
-    if let Some(place) = silent_place() {
+    if let Some(place) = silent_place(places) {
         say::message(format!("numatop-ng: {}: its file system does not answer", place.display()));
         return Exit::CouldNotMeasure.into();
     }
@@ -78,10 +77,8 @@ fn run() -> ExitCode {
 
 /// A place on the command line, or one where its program is looked for, on a file system which does not answer: nothing could end a
 /// process that waits for it.
-fn silent_place() -> Option<PathBuf> {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    let (places, program) = Cli::places_in(&words);
-    if let Some(place) = places.into_iter().find(|place| guard::is_silent(place)) {
+fn silent_place(Places { files, program }: Places) -> Option<PathBuf> {
+    if let Some(place) = files.into_iter().find(|place| guard::is_silent(place)) {
         return Some(place);
     }
     let program = PathBuf::from(program?);
