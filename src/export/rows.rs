@@ -1,7 +1,5 @@
 //! Rows and columns that output contains: tasks, containers, sockets and L3 domains.
 
-use std::collections::BTreeSet;
-
 use crate::analysis::filter::{self, RowFilter};
 use crate::metric::identity::COMM;
 use crate::metric::needs::Demand;
@@ -190,16 +188,10 @@ impl Rows for PlaceSelection {
 
     fn why_empty(&self, host: &HostFacts) -> Option<&'static str> {
         let topology = &host.topology;
-        let online = topology.cpus.iter().filter(|cpu| cpu.online);
-        let sockets: BTreeSet<i32> = online.filter_map(|cpu| cpu.socket).collect();
         Some(match self.kind {
-            SetKind::Socket if sockets.len() < 2 => "the machine has one socket",
+            SetKind::Socket if topology.sockets < 2 => "the machine has one socket",
             SetKind::Socket => "the sockets are the nodes here",
-            SetKind::Llc if topology.llcs.iter().all(|llc| llc.level.is_none()) => {
-                "the kernel describes no caches of the CPUs"
-            }
-            SetKind::Llc if topology.llcs.len() < 2 => "the machine has one last-level cache",
-            SetKind::Llc => "the L3 domains are the nodes here",
+            SetKind::Llc => topology.no_llcs().unwrap_or("the L3 domains are the nodes here"),
         })
     }
 

@@ -196,6 +196,14 @@ pub enum DeviceClass {
 }
 
 impl Topology {
+    /// Why CPUs cannot be told apart by their last-level caches; `None` where they can.
+    pub fn no_llcs(&self) -> Option<&'static str> {
+        if self.llcs.is_empty() || self.llcs.iter().any(|llc| llc.level.is_none()) {
+            return Some("the kernel shows no caches of the CPUs");
+        }
+        (self.llcs.len() < 2).then_some("the machine has one last-level cache")
+    }
+
     /// The present CPU of this id.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index])

@@ -246,12 +246,8 @@ pub static MEASURES: [Measure; 36] = [
 /// Seconds on the CPUs of each last-level cache, by its number in the topology.
 fn cpu_by_llc(machine: &Snapshot) -> Reading<Value> {
     let topology = &machine.host.topology;
-    match topology.llcs.as_slice() {
-        [_, _, ..] if topology.llcs.iter().all(|llc| llc.level.is_some()) => {}
-        [only] if only.level.is_some() => {
-            return Err(Missing::Unsupported("the machine has one last-level cache".into()));
-        }
-        _ => return Err(Missing::Unsupported("the kernel shows no caches of the CPUs".into())),
+    if let Some(why) = topology.no_llcs() {
+        return Err(Missing::Unsupported(why.into()));
     }
     let mut by_llc = BTreeMap::new();
     for cpu in machine.cpus.iter().filter(|cpu| cpu.scope_ns > 0) {
