@@ -74,11 +74,14 @@ impl Existing {
     }
 }
 
+/// The message where an output that must be new cannot be created.
+pub(super) fn must_be_new(path: &Path) -> String {
+    format!("creating {}: it must be a new file in an existing directory", path.display())
+}
+
 fn publish(path: &Path, bytes: &[u8], existing: Existing) -> Result<()> {
     let making = || match existing {
-        Existing::Kept => {
-            format!("creating {}: it must be a new file in an existing directory", path.display())
-        }
+        Existing::Kept => must_be_new(path),
         Existing::Overwritten => format!("writing {}", path.display()),
     };
     let name = path.file_name().with_context(making)?;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use super::output::must_be_new;
 use super::stretch::{blame, nothing_there};
 use super::{ended, exporter, output, print, ran, stop_signals, traces, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ExportFormat, ReplayArgs};
@@ -99,9 +100,7 @@ fn export_batch(args: &ExportArgs, format: &Format) -> Result<ExitCode> {
     };
     let stop = stop_signals()?;
     let sink: Box<dyn Write> = match &args.output {
-        Some(path) => Box::new(guard::create_new(path).with_context(|| {
-            format!("creating {}: it must be a new file in an existing directory", path.display())
-        })?),
+        Some(path) => Box::new(guard::create_new(path).with_context(|| must_be_new(path))?),
         None => Box::new(output(stop)?),
     };
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), format.form);

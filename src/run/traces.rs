@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result};
 
-use super::output::{Existing, Out};
+use super::output::{Existing, Out, must_be_new};
 use super::report::check_hosts;
 use super::stretch::{Read, blame, nothing_there, samples_between};
 use super::{output, ran, stop_signals};
@@ -83,9 +83,7 @@ fn trace(asked: &Asked<'_>, recording: Recording, out: &Out) -> Result<ExitCode>
     }
     let sink: Box<dyn Write> = match out {
         Out::Standard => Box::new(output(asked.stop)?),
-        Out::File(path, _) => Box::new(guard::create_new(path).with_context(|| {
-            format!("creating {}: it must be a new file in an existing directory", path.display())
-        })?),
+        Out::File(path, _) => Box::new(guard::create_new(path).with_context(|| must_be_new(path))?),
     };
     match (written(asked, chosen, sink), out) {
         (Ok(()), _) => Ok(ran()),
