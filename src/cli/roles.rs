@@ -255,7 +255,8 @@ pub struct MeasureArgs {
 #[derive(Args, Debug, Default)]
 pub struct HostArgs {
     /// Read the host's files below DIR: CPUs, nodes, memory, users, cgroups and containers. For containers that mount
-    /// them, and for a copy of another machine's files. Files of processes always come from /proc here.
+    /// them, and for a copy of another machine's files. From another pid namespace it also reads files of processes in
+    /// DIR/proc.
     #[arg(long, value_name = "DIR")]
     pub host_root: Option<PathBuf>,
 }
