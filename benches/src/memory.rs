@@ -14,11 +14,7 @@ const ALL: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// So much resident memory in so many mappings: one file in memory, mapped over and over. Prints "ready".
 pub fn hold(gib: usize, mappings: usize) -> Result<()> {
-    // SAFETY: a name that ends with NUL, and no flags.
-    let fd = unsafe { libc::memfd_create(c"bench".as_ptr(), 0) };
-    ensure!(fd >= 0, "making a file in memory: {}", io::Error::last_os_error());
-    // SAFETY: the file was made above.
-    ensure!(unsafe { libc::ftruncate(fd, FILE as libc::off_t) } == 0, "{}", io::Error::last_os_error());
+    let file = file_in_memory(FILE)?;
     let len = if mappings > 1 { (gib << 30) / mappings / PAGE * PAGE } else { FILE };
     let count = (gib << 30) / len;
     // SAFETY: address space that nobody else has; every other mapping stays a hole when there are many.
@@ -32,7 +28,7 @@ pub fn hold(gib: usize, mappings: usize) -> Result<()> {
         // SAFETY: inside of what was reserved above.
         let mapped = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
-            libc::mmap(room.cast::<u8>().add(at * (len + gap)).cast(), len, ALL, flags, fd, 0)
+            libc::mmap(room.cast::<u8>().add(at * (len + gap)).cast(), len, ALL, flags, file.as_raw_fd(), 0)
         };
         ensure!(mapped != libc::MAP_FAILED, "mapping {at} of {count}: {}", io::Error::last_os_error());
     }
@@ -42,18 +38,24 @@ pub fn hold(gib: usize, mappings: usize) -> Result<()> {
     }
 }
 
-/// Maps a new file of `bytes` in memory, all of which is there. A seal makes the kernel hide how often it is mapped, so that it
-/// counts as shared. The mapping stays.
+/// A new file in memory of this size, without pages. It can be sealed.
+fn file_in_memory(bytes: usize) -> Result<File> {
+    // SAFETY: a name that ends with NUL, and flags.
+    let fd = unsafe { libc::memfd_create(c"bench".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    ensure!(fd >= 0, "making a file in memory: {}", io::Error::last_os_error());
+    // SAFETY: the descriptor is new.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(bytes as u64)?;
+    Ok(file)
+}
+
+/// Writes and maps a new file of `bytes` in memory. Its seal makes the kernel hide the number of mappings, so that it counts as
+/// shared. The mapping stays.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn shared_file(bytes: usize) -> Result<File> {
-    // SAFETY: a name that ends with NUL, and flags.
-    let fd = unsafe { libc::memfd_create(c"bench".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-    ensure!(fd >= 0, "making a file in memory: {}", io::Error::last_os_error());
-    // SAFETY: a new descriptor, nobody else's.
-    let file = unsafe { File::from_raw_fd(fd) };
-    file.set_len(bytes as u64)?;
+    let file = file_in_memory(bytes)?;
     let part = vec![1; 1 << 20];
     for at in (0..bytes).step_by(part.len()) {
         file.write_all_at(&part, at as u64)?;
@@ -61,7 +63,7 @@ pub fn shared_file(bytes: usize) -> Result<File> {
     // SAFETY: takes numbers only.
     let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
     ensure!(sealed == 0, "F_SEAL_WRITE: {}", io::Error::last_os_error());
-    // SAFETY: a new mapping, nobody else's.
+    // SAFETY: the mapping is new.
     let at = unsafe {
         libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
     };

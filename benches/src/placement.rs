@@ -79,7 +79,7 @@ pub struct Times {
     pub wall: Vec<f64>,
 }
 
-/// The times of so many rounds.
+/// The times of `rounds` rounds.
 ///
 /// # Errors
 /// A round has failed.
@@ -128,7 +128,7 @@ pub struct Victim {
     pub ratios: Vec<f64>,
 }
 
-/// A process that does nothing but map and unmap, looked at in so many windows.
+/// A process that only maps and unmaps, looked at in each of `windows` windows.
 ///
 /// # Errors
 /// It did not start, or a look failed.
