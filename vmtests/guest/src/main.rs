@@ -3,6 +3,7 @@
 
 mod affinity;
 mod bpf;
+mod capabilities;
 mod cases;
 mod cpuacct;
 mod disk;

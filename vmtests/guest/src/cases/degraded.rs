@@ -7,6 +7,7 @@ use serde_json::Value;
 use vmtests_protocol::Plan;
 
 use super::{Case, Stop};
+use crate::capabilities;
 use crate::report::Report;
 use crate::tool::{self, Output};
 
@@ -33,19 +34,15 @@ pub const TOO_OLD: Case = Case {
 };
 
 const NOBODY: u32 = 65534;
-// Of linux/capability.h.
-const CAP_SYS_PTRACE: u32 = 19;
-const CAP_PERFMON: u32 = 38;
-const CAP_BPF: u32 = 39;
 const ONE_INTERVAL: [&str; 7] = ["--batch", "--format", "json", "-n", "1", "-d", "0.2"];
 
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let output = with_capabilities(&[])?;
     says(report, "as a user without capabilities", &output, 3, &["cap_bpf", "cap_perfmon", "setcap"]);
 
-    let output = with_capabilities(&[CAP_BPF])?;
+    let output = with_capabilities(&[capabilities::BPF])?;
     says(report, "as a user with CAP_BPF only", &output, 3, &["cap_perfmon", "setcap"]);
-    let output = with_capabilities(&[CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE])?;
+    let output = with_capabilities(&[capabilities::BPF, capabilities::PERFMON, capabilities::SYS_PTRACE])?;
     report.say(format_args!("as a user with the capabilities of the README: {}", output.brief()));
     report.equal("exit code with those", "0".to_owned(), show_code(&output));
     let rows = output.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -97,53 +94,21 @@ fn with_capabilities(numbers: &'static [u32]) -> Result<Output, Stop> {
 /// Gives up the user root and all capabilities but these, which exec(2) leaves to the program: they are ambient, see
 /// capabilities(7).
 fn become_nobody(numbers: &[u32]) -> io::Result<()> {
-    /// As capset(2) takes them, of linux/capability.h.
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    #[repr(C)]
-    #[derive(Clone, Copy)]
-    struct Sets {
-        effective: u32,
-        permitted: u32,
-        inheritable: u32,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
-    let checked = |result: libc::c_long| match result {
+    let checked = |result: libc::c_int| match result {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     };
-    let mut sets = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
-    for &number in numbers {
-        let set = &mut sets[number as usize / 32];
-        let bit = 1 << (number % 32);
-        *set = Sets {
-            effective: set.effective | bit,
-            permitted: set.permitted | bit,
-            inheritable: set.inheritable | bit,
-        };
-    }
-    let header = Header { version: VERSION_3, pid: 0 };
-    // SAFETY: all arguments are numbers, or places that live through the call and have the layout of the kernel's header.
+    // SAFETY: all arguments are numbers.
     unsafe {
-        checked(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0).into())?;
-        checked(libc::setresgid(NOBODY, NOBODY, NOBODY).into())?;
-        checked(libc::setresuid(NOBODY, NOBODY, NOBODY).into())?;
-        checked(libc::syscall(libc::SYS_capset, &header, &sets))?;
-        for &number in numbers {
-            checked(
-                libc::prctl(
-                    libc::PR_CAP_AMBIENT,
-                    libc::PR_CAP_AMBIENT_RAISE,
-                    libc::c_ulong::from(number),
-                    0,
-                    0,
-                )
-                .into(),
-            )?;
-        }
+        checked(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0))?;
+        checked(libc::setresgid(NOBODY, NOBODY, NOBODY))?;
+        checked(libc::setresuid(NOBODY, NOBODY, NOBODY))?;
+    }
+    capabilities::keep(numbers)?;
+    for &number in numbers {
+        let number = libc::c_ulong::from(number);
+        // SAFETY: as above.
+        checked(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, number, 0, 0) })?;
     }
     Ok(())
 }

@@ -31,8 +31,9 @@ use vmtests_protocol::Plan;
 
 use self::watch::{Watch, holds, is_loud, label};
 use super::Stop;
-use crate::procfs;
 use crate::report::Report;
+use crate::rest::Balancing;
+use crate::{capabilities, procfs};
 
 pub use self::apart::CASE as APART;
 pub use self::balancing::{COST as BALANCING_COST, OFF as BALANCING_OFF, PING_PONG};
@@ -89,6 +90,12 @@ const HOST_NUMBERS: [&str; 3] = ["swap_out_pages_per_s", "swap_in_pages_per_s", 
 /// Skips a case where the machine has not two nodes.
 fn two_nodes(plan: &Plan) -> Result<(), Stop> {
     if plan.machine.nodes.len() == 2 { Ok(()) } else { Err(Stop::skip("needs two nodes")) }
+}
+
+/// Two nodes without NUMA balancing, which would move memory before anything is typed, and a watch of them.
+fn unbalanced(plan: &Plan) -> Result<(Balancing, Watch), Stop> {
+    two_nodes(plan)?;
+    Ok((Balancing::off()?, Watch::start()?))
 }
 
 /// Checks that nearly all memory of a process is on one of two nodes, by what the kernel says.
@@ -235,20 +242,21 @@ fn execute(report: &mut Report, commands: &Value, when: &[&str]) -> usize {
     lines.len()
 }
 
-/// Executes the commands for now without a capability.
+/// Executes the commands for now without CAP_SYS_NICE.
 ///
 /// # Errors
 /// The kernel does not take the capability away.
-fn execute_without(report: &mut Report, commands: &Value, capability: &str) -> Result<(), Stop> {
-    let done: Result<(), String> = std::thread::scope(|scope| {
+fn execute_without_nice(report: &mut Report, commands: &Value) -> Result<(), Stop> {
+    // Capabilities are those of a thread.
+    let done = std::thread::scope(|scope| {
         let typed = scope.spawn(|| {
-            shell::give_up(capability)?;
+            capabilities::give_up(capabilities::SYS_NICE)?;
             execute(report, commands, &["now"]);
             Ok(())
         });
-        typed.join().map_err(|_| "a thread without capabilities panicked".to_owned())?
+        typed.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread panicked")))
     });
-    Ok(done?)
+    Ok(done.map_err(|error| format!("without CAP_SYS_NICE: {error}"))?)
 }
 
 /// Executes what undoes a finding, as printed.

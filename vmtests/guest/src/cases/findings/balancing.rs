@@ -8,7 +8,7 @@ use vmtests_protocol::Plan;
 use super::super::{Case, Stop, all_cpus};
 use super::other_node::Stays;
 use super::watch::Watch;
-use super::{LIVES, Loop, SLACK, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, two_nodes, unbalanced, undo};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::setting::Setting;
@@ -46,9 +46,7 @@ const TO_AND_FRO: Duration = Duration::from_secs(90);
 const DEBUG: &str = "/sys/kernel/debug/sched/numa_balancing";
 
 fn run_off(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    two_nodes(plan)?;
-    let balancing = Balancing::off()?;
-    let mut watch = Watch::start()?;
+    let (balancing, mut watch) = unbalanced(plan)?;
     let work = Work::start_now("numa_truth", &["free:1", "0,100", MIB, "touched", "uniform"])?;
     let stays = Stays::on_node(0, work.pid(), all_cpus(plan))?;
     // The process that is away from its memory is a finding of its own.

@@ -5,10 +5,8 @@ use std::time::Duration;
 use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
-use super::watch::Watch;
-use super::{LIVES, Loop, SLACK, memory_is_on, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, memory_is_on, unbalanced, undo};
 use crate::report::Report;
-use crate::rest::Balancing;
 use crate::sysfs;
 use crate::work::Work;
 
@@ -24,9 +22,7 @@ const HELD: Duration = Duration::from_secs(60);
 const MIB: &str = "96";
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    two_nodes(plan)?;
-    let _balancing = Balancing::off()?;
-    let mut watch = Watch::start()?;
+    let (_balancing, mut watch) = unbalanced(plan)?;
     let cpu = sysfs::node_cpus(0)?[0].to_string();
     let work = Work::start_now("numa_truth", &[&cpu, "50,50", MIB, "interleaved", "uniform"])?;
     let pid = work.pid();

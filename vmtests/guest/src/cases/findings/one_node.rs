@@ -5,10 +5,9 @@ use std::time::Duration;
 use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
-use super::watch::{Watch, finding};
-use super::{LIVES, Loop, SLACK, memory_is_on, two_nodes};
+use super::watch::finding;
+use super::{LIVES, Loop, SLACK, memory_is_on, unbalanced};
 use crate::report::Report;
-use crate::rest::Balancing;
 use crate::work::Work;
 
 pub const CASE: Case = Case {
@@ -24,9 +23,7 @@ const HELD: Duration = Duration::from_secs(60);
 const MIB: &str = "96";
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    two_nodes(plan)?;
-    let _balancing = Balancing::off()?;
-    let mut watch = Watch::start()?;
+    let (_balancing, mut watch) = unbalanced(plan)?;
     let threads = format!("free:{}", all_cpus(plan).len());
     let work = Work::start_now("numa_truth", &[&threads, "100,0", MIB, "touched", "uniform"])?;
     let pid = work.pid();

@@ -8,11 +8,9 @@ use std::time::{Duration, Instant};
 use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
-use super::watch::Watch;
-use super::{LIVES, Loop, SLACK, memory_is_on, shell, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, memory_is_on, shell, unbalanced, undo};
 use crate::procfs;
 use crate::report::Report;
-use crate::rest::Balancing;
 use crate::sysfs;
 use crate::work::Work;
 
@@ -28,9 +26,7 @@ const HELD: Duration = Duration::from_secs(60);
 const MIB: &str = "96";
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    two_nodes(plan)?;
-    let _balancing = Balancing::off()?;
-    let mut watch = Watch::start()?;
+    let (_balancing, mut watch) = unbalanced(plan)?;
     let work = Work::start_now("numa_truth", &["free:1", "0,100", MIB, "touched", "uniform"])?;
     let pid = work.pid();
     let stays = Stays::on_node(0, pid, all_cpus(plan))?;

@@ -5,10 +5,8 @@ use std::time::Duration;
 use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
-use super::watch::Watch;
-use super::{LIVES, Loop, SLACK, memory_is_on, shell, two_nodes};
+use super::{LIVES, Loop, SLACK, memory_is_on, shell, unbalanced};
 use crate::report::Report;
-use crate::rest::Balancing;
 use crate::sysfs;
 use crate::work::Work;
 
@@ -24,10 +22,7 @@ const HELD: Duration = Duration::from_secs(30);
 const MIB: &str = "96";
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    two_nodes(plan)?;
-    // NUMA balancing would move the memory before anything is typed.
-    let _balancing = Balancing::off()?;
-    let mut watch = Watch::start()?;
+    let (_balancing, mut watch) = unbalanced(plan)?;
     let work = Work::start_now("numa_truth", &["free:2", "0,100", MIB, "touched", "uniform"])?;
     let pid = work.pid();
     shell::pin_all(pid, &sysfs::node_cpus(0)?)?;

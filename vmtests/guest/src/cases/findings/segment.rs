@@ -7,7 +7,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::{Watch, findings, holds};
-use super::{LIVES, Loop, SLACK, execute_without, memory_is_on, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, execute_without_nice, memory_is_on, two_nodes, unbalanced, undo};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::work::Work;
@@ -31,38 +31,24 @@ const ID: &str = "memory-on-other-node";
 const HELD: Duration = Duration::from_secs(60);
 const MIB: u64 = 96;
 
-/// Processes that share a segment, by their ids.
-struct Members {
-    work: Work,
-    pids: Vec<i32>,
-}
-
-impl Members {
-    fn start(children: &str, policy: &str) -> Result<Members, Stop> {
-        let work = Work::start_now("segment", &[&MIB.to_string(), "0", children, policy])?;
-        let pids = serde_json::from_value(work.facts["pids"].clone()).map_err(|error| error.to_string())?;
-        Ok(Members { work, pids })
-    }
-
-    fn stop(self) -> Result<(), Stop> {
-        self.work.stop()?;
-        Ok(())
-    }
+/// Starts processes that share a segment; gives their ids.
+fn start(children: &str, policy: &str) -> Result<(Work, Vec<i32>), Stop> {
+    let work = Work::start_now("segment", &[&MIB.to_string(), "0", children, policy])?;
+    let pids = serde_json::from_value(work.facts["pids"].clone()).map_err(|error| error.to_string())?;
+    Ok((work, pids))
 }
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    two_nodes(plan)?;
-    let _balancing = Balancing::off()?;
-    let mut watch = Watch::start()?;
-    let members = Members::start("3", "default")?;
+    let (_balancing, mut watch) = unbalanced(plan)?;
+    let (work, pids) = start("3", "default")?;
     let group = Loop { held: HELD, ..Loop::of(ID) };
     let finding = group.comes(report, &mut watch, LIVES + 3 * HELD + SLACK)?;
     let subject = &finding["subject"];
     report.equal("kind of its subject", "group", subject["kind"].as_str().unwrap_or_default());
     report.equal("processes", 4, subject["processes"].as_u64().unwrap_or(0));
     let named = subject["members"].as_array().into_iter().flatten();
-    let known = named.filter(|member| members.pids.iter().any(|pid| member["pid"] == *pid)).count();
-    report.equal("members that are processes of the segment", members.pids.len(), known);
+    let known = named.filter(|member| pids.iter().any(|pid| member["pid"] == *pid)).count();
+    report.equal("members that are processes of the segment", pids.len(), known);
     let object = &subject["objects"][0];
     report.say(object);
     report.equal("bytes of the segment in memory", MIB << 20, object["resident_bytes"].as_u64().unwrap_or(0));
@@ -72,12 +58,12 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
 
     let lines = finding["commands"].as_array().into_iter().flatten().filter(|line| line["when"] == "now");
     report.equal("lines that move memory", 1, lines.count());
-    execute_without(report, &finding["commands"], "CAP_SYS_NICE")?;
+    execute_without_nice(report, &finding["commands"])?;
     watch.follow(HELD)?;
     let check = &finding["check"][0];
     let open = holds(watch.last(), check) == Some(false);
     report.equal("the check stays open without CAP_SYS_NICE", true, open);
-    let first = members.pids[0];
+    let first = pids[0];
     memory_is_on(0, report, first, "after the command without CAP_SYS_NICE")?;
 
     let finding = group.close(report, &mut watch, SLACK)?;
@@ -86,7 +72,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     memory_is_on(0, report, first, "after the way back")?;
     let alone = watch.seen().iter().filter(|other| other["id"] == ID && is_of_one(other)).count();
     report.equal("findings about one of them", 0, alone);
-    members.stop()?;
+    work.stop()?;
     watch.stop()?;
     Ok(())
 }
@@ -98,9 +84,8 @@ fn is_of_one(finding: &Value) -> bool {
 fn run_quiet(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     two_nodes(plan)?;
     let _balancing = Balancing::off()?;
-    let members = Members::start("5", "default")?;
-    let scope: Vec<String> =
-        members.pids[..4].iter().flat_map(|pid| ["-p".into(), pid.to_string()]).collect();
+    let (work, pids) = start("5", "default")?;
+    let scope: Vec<String> = pids[..4].iter().flat_map(|pid| ["-p".into(), pid.to_string()]).collect();
     let mut watch = Watch::of(&scope.iter().map(String::as_str).collect::<Vec<_>>())?;
     let group = Loop { held: HELD, severity: "info", ..Loop::of(ID) };
     let finding = group.comes(report, &mut watch, LIVES + 3 * HELD + SLACK)?;
@@ -109,16 +94,17 @@ fn run_quiet(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let why = finding["else"][0].as_str().unwrap_or_default();
     report.check(why.starts_with("Others map it, too"), "why it is an info", "the others", why);
     watch.stop()?;
-    members.stop()?;
+    work.stop()?;
 
-    let members = Members::start("3", "interleave")?;
+    let (work, pids) = start("3", "interleave")?;
     let mut watch = Watch::start()?;
     watch.follow(LIVES + 2 * HELD)?;
-    let row = watch.process(members.pids[0]);
+    let row = watch.process(pids[0]);
     report.say(format_args!("it ran by node {}, remote {}", row["run_pct_by_node"], row["remote_pct"]));
-    memory_is_on(0, report, members.pids[0], "with a policy that interleaves it")?;
+    memory_is_on(0, report, pids[0], "with a policy that interleaves it")?;
     let found: Vec<_> = findings(watch.last()).filter(|finding| finding["id"] == ID).collect();
     report.equal("findings about a segment that is interleaved", 0, found.len());
     watch.stop()?;
-    members.stop()
+    work.stop()?;
+    Ok(())
 }

@@ -40,29 +40,6 @@ pub fn execute(text: &str) -> Result<(), String> {
     }
 }
 
-/// Takes CAP_SYS_NICE from the calling thread.
-///
-/// # Errors
-/// It is another capability, or the kernel refuses.
-pub fn give_up(capability: &str) -> Result<(), String> {
-    /// Numbers of linux/capability.h.
-    const VERSION_3: u32 = 0x2008_0522;
-    const CAP_SYS_NICE: u32 = 23;
-    if capability != "CAP_SYS_NICE" {
-        return Err(format!("no number here for {capability}"));
-    }
-    let header = [VERSION_3, 0];
-    // Effective, permitted and inheritable ones, in two words each.
-    let mut sets = [[0u32; 3]; 2];
-    // SAFETY: both places have the layout of the kernel's structures and live through the calls.
-    let failed = unsafe {
-        let got = libc::syscall(libc::SYS_capget, &raw const header, &raw mut sets);
-        sets[0][0] &= !(1 << CAP_SYS_NICE);
-        got != 0 || libc::syscall(libc::SYS_capset, &raw const header, &raw const sets) != 0
-    };
-    if failed { Err(format!("capset: {}", std::io::Error::last_os_error())) } else { Ok(()) }
-}
-
 /// Gives a line to a shell.
 fn by_shell(text: &str) -> Result<(), String> {
     let output = Command::new("/bin/sh").args(["-c", text]).output();

@@ -8,11 +8,9 @@ use std::time::Duration;
 use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
-use super::watch::Watch;
-use super::{LIVES, Loop, SLACK, shell, two_nodes, undo};
+use super::{LIVES, Loop, SLACK, shell, unbalanced, undo};
 use crate::procfs;
 use crate::report::Report;
-use crate::rest::Balancing;
 use crate::sysfs::{self, show_list};
 use crate::work::Work;
 
@@ -29,9 +27,7 @@ const TURN: Duration = Duration::from_millis(500);
 const MIB: &str = "96";
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    two_nodes(plan)?;
-    let _balancing = Balancing::off()?;
-    let mut watch = Watch::start()?;
+    let (_balancing, mut watch) = unbalanced(plan)?;
     let work = Work::start_now("numa_truth", &["free:1", "50,50", MIB, "touched", "uniform"])?;
     let (pid, all) = (work.pid(), all_cpus(plan));
     let end = Arc::new(AtomicBool::new(false));
