@@ -20,9 +20,17 @@ pub fn numatop(words: &[&str]) -> Result<Output> {
 }
 
 pub fn intervals(words: &[&str]) -> Result<Vec<Value>> {
-    let output = numatop(words)?;
+    intervals_of(&numatop(words)?)
+}
+
+/// The last interval of a run that went well.
+pub fn last_interval(output: &Output) -> Result<Value> {
+    intervals_of(output)?.pop().context("no interval")
+}
+
+fn intervals_of(output: &Output) -> Result<Vec<Value>> {
     ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout)?;
+    let text = std::str::from_utf8(&output.stdout)?;
     text.lines().map(|line| serde_json::from_str(line).context("a line is not JSON")).collect()
 }
 

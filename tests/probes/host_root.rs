@@ -12,6 +12,7 @@ use serde_json::Value;
 use numatop_ng::host::cgroups;
 use numatop_ng::model::topology::Topology;
 
+use crate::command::last_interval;
 use crate::containers::{Cgroup, unique};
 use crate::program;
 use crate::workload::{ForEverybody, Workload};
@@ -90,9 +91,7 @@ pub fn files_of_processes_come_from_the_proc_of_the_host() -> Result<()> {
             .stdin(Stdio::null())
             .output()
             .context("starting unshare")?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
-        let interval: Value = serde_json::from_slice(last.context("no interval")?)?;
+        let interval = last_interval(&output)?;
         let tasks = rows(&interval, "tasks")?.iter();
         let most = tasks
             .filter(|task| task["comm"] == "sh")

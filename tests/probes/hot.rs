@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::command::{intervals, numatop};
+use crate::command::{intervals, last_interval, numatop};
 use crate::program;
 use crate::workload::{ForEverybody, Workload};
 
@@ -321,9 +321,7 @@ pub fn functions_are_named_in_a_time_namespace() -> Result<()> {
             .stdin(Stdio::null())
             .output()
             .context("starting unshare")?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let last = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
-        let line: Value = serde_json::from_slice(last.context("no interval")?)?;
+        let line = last_interval(&output)?;
         shares_are_right(&line["hot"], workload.pid()).with_context(|| format!("{offset} s"))?;
     }
     Ok(())
