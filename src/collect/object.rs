@@ -46,7 +46,7 @@ pub(super) fn load<S: OpenSkel<'static>>(name: &str, open: S) -> Result<S::Outpu
 /// Files that libbpf has open at once where it tries what the kernel can do.
 const TRIALS: usize = 4;
 
-/// Opens so many files and closes them. libbpf takes a trial that fails for lack of files as a feature that the kernel lacks, and
+/// Opens this number of files and closes them. libbpf takes a trial that fails for lack of files as a feature that the kernel lacks, and
 /// then loads a program that the kernel refuses with EINVAL (`kernel_supports`, `bpf_object__sanitize_prog` of libbpf.c).
 fn have_room(files: usize) -> io::Result<()> {
     let held: io::Result<Vec<OwnedFd>> = (0..files).map(|_| eventfd(0, EventfdFlags::CLOEXEC)).collect();

@@ -57,7 +57,7 @@ pub fn own_id(root: &Path, id: u32) -> Option<u32> {
     }
 }
 
-/// Why there is no process with this id: it has ended, or `/proc` has it by another id.
+/// Why no process has this id: it has ended, or `/proc` lists it by another id.
 pub fn gone(id: u32) -> String {
     static ELSEWHERE: OnceLock<bool> = OnceLock::new();
     match *ELSEWHERE.get_or_init(|| led().is_none() && is_elsewhere()) {

@@ -161,7 +161,7 @@ pub fn place_kind(args: &DisplayArgs) -> Option<SetKind> {
     }
 }
 
-/// All rows of a kind with `metrics`, of which text has those with the ids in `text`, by `sort` unless another one was typed.
+/// All rows of a kind that has `metrics`. Text output shows the ids in `text`. The order is by `sort` unless `--sort` is typed.
 fn whole<R>(
     args: &DisplayArgs,
     have: &str,

@@ -378,7 +378,7 @@ mod distances_wrong {
         let wrong = found(calibrated(far, truth), 3, ID);
         assert_eq!(
             wrong[0].told.sentence,
-            "The firmware gives 100 as the distance from node 0 to node 2, but calibrate measured 3.3 times the latency of its own \
+            "The firmware gives 100 as the distance from node 0 to node 2, but calibrate measured 3.3 times the latency of local \
              memory, not 10.0."
         );
         assert!(wrong[0].told.or_else[0].contains("calibrate --show"));

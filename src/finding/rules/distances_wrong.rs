@@ -133,7 +133,7 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let (why, or_else) = match wrong(&view.snapshot.host, view.limit("times")).map(|wrong| wrong.why) {
         Some(Why::Measured(ratio)) => (
             format!(
-                "calibrate measured {} times the latency of its own memory, not {}",
+                "calibrate measured {} times the latency of local memory, not {}",
                 number(ratio),
                 number(says / 10.0)
             ),

@@ -1,4 +1,4 @@
-//! More events than counters: groups that are open in turns. Each event of an open group has a counter of its own.
+//! More events than counters: groups that are open in turns. Each event of an open group has its own counter.
 
 use anyhow::{Result, bail};
 

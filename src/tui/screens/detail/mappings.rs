@@ -18,7 +18,7 @@ use crate::tui::widgets::pen::Pen;
 /// Cells of numbers, policies at least, shares by node, a share, and its error or a share without decimals.
 const NUMBER: u16 = 7;
 const POLICY: u16 = 12;
-/// The policy of a mapping that has none of its own (mpol_to_str() of mm/mempolicy.c).
+/// The policy of a mapping without its own policy (mpol_to_str() of mm/mempolicy.c).
 const DEFAULT: &str = "default";
 pub(super) const NODES: u16 = 16;
 pub(super) const SHARE: u16 = 5;
