@@ -158,7 +158,7 @@ impl<S: Rows> Export for Text<S> {
                 Change::Began(finding) => ('+', finding),
                 Change::Ended(finding) => ('-', finding),
             };
-            let words = one_line(&finding.told.sentence);
+            let words = one_line(&finding.advice.sentence);
             writeln!(out, "{mark} {} {}: {words}", finding.key.id, one_line(&finding.identity.label))?;
         }
         out.flush()

@@ -46,7 +46,7 @@ fn memory_is_not_moved_to_a_node_without_room_for_it() {
     let small = found(bound_to_node_1([18 * GIB, 2 * GIB, 18 * GIB, 18 * GIB]), 40, id);
     assert_eq!(small.len(), 1);
     assert_eq!(commands(&small[0]), Vec::<String>::new());
-    assert!(!small[0].told.sentence.contains("45.0 GiB"), "{}", small[0].told.sentence);
+    assert!(!small[0].advice.sentence.contains("45.0 GiB"), "{}", small[0].advice.sentence);
     let large = found(bound_to_node_1([18 * GIB, 2 * GIB, 58 * GIB, 18 * GIB]), 40, id);
     assert_eq!(commands(&large[0]), ["migratepages 900002 1 2"]);
 }
