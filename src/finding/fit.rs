@@ -105,7 +105,7 @@ pub fn cpu_room(view: &View<'_>, of: &SubjectRef<'_>, nodes: &[NodeId]) -> f64 {
     let mut room = 0.0;
     for node in nodes {
         let capacity = near.capacity.get(node).copied().unwrap_or(0.0);
-        let busy = view.node(*node).map_or(0.0, |row| row.busy_ns as f64 / length);
+        let busy = view.node(*node).map_or(0.0, |row| row.on_cpus.busy_ns as f64 / length);
         let own = of.task().and_then(|task| task.delta.run_ns.get(node.index()).copied()).unwrap_or(0);
         room += (capacity - (busy - own as f64 / length).max(0.0)).max(0.0);
     }

@@ -95,11 +95,11 @@ pub struct Seen<F> {
     pub confidence: Confidence,
     /// Every value that the condition used, the most important first.
     pub evidence: Vec<Evidence>,
-    /// What the advice needs beyond the evidence.
+    /// Values for the advice beyond the evidence.
     pub facts: F,
 }
 
-/// A condition, and the advice for those that meet it. `F` is what the condition hands to the advice.
+/// A condition, and the advice for those that meet it. `F` holds the facts from the one for the other.
 pub struct Condition<F> {
     /// The condition. Cheap comparisons come first: most subjects leave in the first one.
     pub look: fn(&View<'_>, &SubjectRef<'_>) -> Result<Seen<F>, Unmet>,
@@ -107,7 +107,7 @@ pub struct Condition<F> {
     pub advise: fn(&View<'_>, &SubjectRef<'_>, &Seen<F>) -> Advice,
 }
 
-/// What a rule concludes about a subject that meets its condition.
+/// The conclusion of a rule about a subject that meets its condition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusion {
     /// Its gravity.

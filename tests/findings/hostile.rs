@@ -256,7 +256,7 @@ fn times_and_counts_without_end_do_no_harm() {
         ("memory of nodes", |snapshot| {
             for node in &mut snapshot.nodes {
                 (node.raw.mem_free_bytes, node.raw.mem_total_bytes) = (u64::MAX, u64::MAX);
-                node.busy_ns = u64::MAX;
+                node.on_cpus.busy_ns = u64::MAX;
             }
         }),
     ];

@@ -85,7 +85,7 @@ fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
             blind += 1;
         }
     }
-    let busy = view.snapshot.share(view.snapshot.busy_ns).unwrap_or(0.0) / 100.0;
+    let busy = view.snapshot.share(view.snapshot.on_cpus.busy_ns).unwrap_or(0.0) / 100.0;
     let enough = away.len() as f64 >= view.limit("processes") || ran * 100.0 >= busy * view.limit("share");
     away.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let Some((_, busiest, remote)) = away.first().filter(|_| enough).cloned() else {

@@ -47,9 +47,10 @@ pub(super) static RULE: Rule = Rule {
 
 /// Pages that each node with such moves took in and gave out, in the order of nodes.
 fn traffic(view: &View<'_>) -> Vec<(NodeId, f64, f64)> {
-    let rows = view.window.nodes.iter().filter(|row| row.pages_in > 0 || row.pages_out > 0);
-    let mut rows: Vec<_> =
-        rows.map(|row| (NodeId(row.raw.id), row.pages_in as f64, row.pages_out as f64)).collect();
+    let rows = view.window.nodes.iter().filter(|row| row.counts.pages_in > 0 || row.counts.pages_out > 0);
+    let mut rows: Vec<_> = rows
+        .map(|row| (NodeId(row.raw.id), row.counts.pages_in as f64, row.counts.pages_out as f64))
+        .collect();
     rows.sort_by_key(|(node, ..)| *node);
     rows
 }
@@ -60,7 +61,7 @@ fn may_move(view: &View<'_>, of: &SubjectRef<'_>, enough: f64) -> bool {
     !view.balancing_is_off() && view.hints(of).remote as f64 * guards::FAULT_BYTES >= enough
 }
 
-/// What moves, and what that costs.
+/// The pages that move, and the cost.
 struct Facts {
     /// Pages that balancing moves per second.
     rate: f64,

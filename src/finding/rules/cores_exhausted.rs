@@ -130,7 +130,7 @@ fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         return Err(Unmet::Quiet);
     }
     let length = view.over_ns().max(1) as f64;
-    let used = view.window.busy_ns as f64 * 100.0 / length;
+    let used = view.window.on_cpus.busy_ns as f64 * 100.0 / length;
     let cpus = view.topology().online_cpus().count() as f64;
     let limit = cpus * view.limit("cores") * view.limit("thread") / 100.0;
     let (speed, promised) = (speed(view), promised(view));

@@ -37,7 +37,7 @@ struct Facts {
 }
 
 fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
-    let Ok(running) = counters::running_pct(&view.window.slots, view.window) else {
+    let Ok(running) = counters::running_pct(&view.window.on_cpus.slots, view.window) else {
         return Err(Unmet::Quiet);
     };
     if running >= view.limit("running") {

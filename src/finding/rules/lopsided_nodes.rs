@@ -119,7 +119,7 @@ struct Facts {
     load: f64,
     /// CPUs there that are free.
     cpus: Vec<u32>,
-    /// What would move.
+    /// The process or container to move.
     mover: Subject,
     /// Its memory that would move, bytes.
     bytes: f64,

@@ -140,13 +140,13 @@ pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
 /// no time is lost by waiting for memory. `None`: the kinds of its pages of files, or pages that are swapped, are not known.
 fn turns_over_cache(view: &View<'_>, node: &Node) -> Option<bool> {
     let holds = cache_share(node)? >= CACHE_PCT;
-    let swapped = view.window.rate(view.window.swapped?.pages_out).ok()?;
+    let swapped = view.window.rate(view.window.counts.swapped?.pages_out).ok()?;
     Some(holds && swapped < SWAPPED_PER_S && pressure_full_pct(view).is_none_or(|pct| pct < FULL_PCT))
 }
 
 /// Share of the window in which all tasks waited for memory, in percent.
 pub(super) fn pressure_full_pct(view: &View<'_>) -> Option<f64> {
-    let pressure = view.window.pressure?;
+    let pressure = view.window.counts.pressure?;
     let length_us = view.over_ns() as f64 / 1e3;
     (length_us > 0.0).then(|| pressure.memory_full_us as f64 * 100.0 / length_us)
 }

@@ -90,7 +90,7 @@ struct Twin<'a> {
 /// CPUs that others use on a node, without a process.
 fn beside(view: &View<'_>, node: NodeId, task: &Task) -> f64 {
     let length = view.over_ns().max(1) as f64;
-    let all = view.node(node).map_or(0.0, |row| row.busy_ns as f64 / length);
+    let all = view.node(node).map_or(0.0, |row| row.on_cpus.busy_ns as f64 / length);
     let own = task.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64 / length;
     (all - own).max(0.0)
 }

@@ -112,7 +112,7 @@ fn contradicts_itself(view: &View<'_>, of: &SubjectRef<'_>, restricted: bool) ->
     named.iter().any(|cpus| *cpus > 1) && view.cpus(of) >= named.len() as f64 * 1.25
 }
 
-/// How it shares cores, and where it could go.
+/// Its busy siblings, and cores that are idle.
 struct Facts {
     /// Share of its time beside a busy sibling, percent.
     busy: f64,
@@ -161,7 +161,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         view.evidence(
             BUSY.id,
             Subject::Host,
-            view.window.busy_ns as f64 * 100.0 / view.over_ns().max(1) as f64,
+            view.window.on_cpus.busy_ns as f64 * 100.0 / view.over_ns().max(1) as f64,
         ),
     ];
     if let Some((beside, alone)) = speeds {

@@ -52,7 +52,8 @@ fn fastest(view: &View<'_>, except: NodeId, busy: f64) -> Option<(NodeId, f64, f
 /// Whether one process makes most of a node's time in the last interval.
 fn is_of_one(view: &View<'_>, node: NodeId) -> bool {
     let ran = |task: &crate::snapshot::Task| task.delta.run_ns.get(node.index()).copied().unwrap_or(0);
-    let all = view.snapshot.nodes.iter().find(|row| row.raw.id == node.0).map_or(0, |row| row.busy_ns);
+    let all =
+        view.snapshot.nodes.iter().find(|row| row.raw.id == node.0).map_or(0, |row| row.on_cpus.busy_ns);
     let most = view.candidates().map(ran).max().unwrap_or(0);
     most as f64 * 100.0 >= all as f64 * ONE_PROCESS_PCT
 }

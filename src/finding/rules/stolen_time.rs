@@ -33,9 +33,10 @@ struct Facts {
 }
 
 fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
-    let steal_ns = input(view.window.steal_ns.get(), "stolen time is not known")?;
+    let steal_ns = input(view.window.on_cpus.steal_ns.get(), "stolen time is not known")?;
     let length = view.over_ns().max(1) as f64;
-    let (steal, busy) = (steal_ns as f64 * 100.0 / length, view.window.busy_ns as f64 * 100.0 / length);
+    let (steal, busy) =
+        (steal_ns as f64 * 100.0 / length, view.window.on_cpus.busy_ns as f64 * 100.0 / length);
     if busy < view.limit("busy") || steal * 100.0 < busy * view.limit("share") {
         return Err(Unmet::Quiet);
     }

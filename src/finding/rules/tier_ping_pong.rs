@@ -92,7 +92,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
 
 /// Whether half of the pages leave because a program asks for it.
 fn is_asked(node: &Node) -> bool {
-    let asked = node.tier_pages.and_then(|pages| Some((pages.demoted_asked?, pages.demoted?)));
+    let asked = node.counts.tier_pages.and_then(|pages| Some((pages.demoted_asked?, pages.demoted?)));
     asked.is_some_and(|(asked, all)| asked > 0 && asked.saturating_mul(2) >= all)
 }
 
