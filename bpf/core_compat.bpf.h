@@ -106,6 +106,54 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 } NT_RELOCATED;
 
+struct blkcg {
+	struct cgroup_subsys_state css;
+} NT_RELOCATED;
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+} NT_RELOCATED;
+
+struct block_device;
+
+struct gendisk {
+	struct block_device *part0;
+} NT_RELOCATED;
+
+struct block_device {
+	__u32 bd_dev;
+	struct gendisk *bd_disk;
+} NT_RELOCATED;
+
+struct bvec_iter {
+	unsigned int bi_size;
+} NT_RELOCATED;
+
+struct bio {
+	struct block_device *bi_bdev;
+	unsigned int bi_opf;
+	struct bvec_iter bi_iter;
+	/* With CONFIG_BLK_CGROUP only. */
+	struct blkcg_gq *bi_blkg;
+} NT_RELOCATED;
+
+/* The number of REQ_OP_ZONE_APPEND is the running kernel's: it changed in 6.11. */
+enum req_op {
+	REQ_OP_READ = 0,
+	REQ_OP_WRITE = 1,
+	REQ_OP_ZONE_APPEND = 7,
+};
+
+#define NT_REQ_OP_MASK 0xff /* include/linux/blk_types.h, the same since 4.10 */
+
+/* Whether the size of a bio is that of data which a disk reads or writes: flushes and discards have none. */
+static inline bool nt_bio_moves_data(struct bio *bio)
+{
+	__u32 op = bio->bi_opf & NT_REQ_OP_MASK;
+
+	return op == REQ_OP_READ || op == REQ_OP_WRITE || op == bpf_core_enum_value(enum req_op, REQ_OP_ZONE_APPEND);
+}
+
 typedef struct {
 	__u32 val;
 } kuid_t;

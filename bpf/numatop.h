@@ -224,6 +224,30 @@ struct nt_cpu_hints {
 };
 
 /* Reclaim on one node since start. */
+#define NT_DISKS_MAX 4096
+#define NT_DISK_USES_MAX 16384
+
+enum nt_disk_kind {
+	NT_DISK_UPPER = 0, /* stands on other disks, which are counted */
+	NT_DISK_LEAF = 1,  /* hardware of its own */
+	NT_DISK_PATH = 2,  /* one of several ways to an NVMe disk */
+};
+
+/* Who sent something to a disk, and from where. */
+struct nt_disk_key {
+	__u64 id;   /* start of the process, ns since boot; of a cgroup its id */
+	__u32 pid;  /* 0: a kernel thread, for a cgroup */
+	__u32 disk; /* device number of the whole disk, as the kernel has it */
+	__u32 node; /* of the CPU */
+	__u32 pad;
+};
+
+/* Since start. */
+struct nt_disk_use {
+	__u64 bytes; /* read and written */
+	__u64 requests;
+};
+
 struct nt_reclaim {
 	__u64 kswapd_pages;  /* freed by kswapd */
 	__u64 direct_pages;  /* freed by any other task */
@@ -466,6 +490,8 @@ _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 64 + 8 * NT_NR_COUNTERS + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
+_Static_assert(sizeof(struct nt_disk_key) == 24, "nt_disk_key");
+_Static_assert(sizeof(struct nt_disk_use) == 16, "nt_disk_use");
 _Static_assert(sizeof(struct nt_policy_row) == 48, "nt_policy_row");
 _Static_assert(sizeof(struct nt_draw) == 24 + 10 * NT_DRAW_PAGES, "nt_draw");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");

@@ -3,7 +3,6 @@
 pub mod asked;
 mod component;
 mod data_roots;
-mod disks;
 mod files;
 pub mod glob;
 pub mod group;

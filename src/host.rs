@@ -4,6 +4,7 @@ pub mod btf;
 pub mod cgroup_walk;
 pub mod cgroups;
 pub mod clock;
+pub mod disks;
 pub mod fact;
 pub mod getent;
 pub mod isolation;

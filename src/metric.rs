@@ -245,6 +245,8 @@ pub struct Traits {
     pub stands: Stands,
     /// The direction in which a change is one for the better.
     pub better: Better,
+    /// The name under which a host says why it is missing: its id, unless rows of another kind measure that otherwise.
+    pub missing_as: Option<&'static str>,
 }
 
 /// Parts of a machine of which there may be one or several.
@@ -282,6 +284,7 @@ impl Traits {
         absent: format::ABSENT,
         stands: Stands::Usual,
         better: Better::Neither,
+        missing_as: None,
     };
 
     #[must_use]
@@ -312,6 +315,11 @@ impl Traits {
     #[must_use]
     const fn better(self, better: Better) -> Traits {
         Traits { better, ..self }
+    }
+
+    #[must_use]
+    const fn missing_as(self, name: &'static str) -> Traits {
+        Traits { missing_as: Some(name), ..self }
     }
 }
 
@@ -361,7 +369,12 @@ impl<R> Metric<R> {
             Some(Several::Nodes) => host.topology.nodes.len() > 1,
             Some(Several::Caches) => host.topology.llcs.len() > 1,
         };
-        enough && !host.missing.contains_key(self.id)
+        enough && !host.missing.contains_key(self.missing_as())
+    }
+
+    /// The name under which a host says why it is missing.
+    pub fn missing_as(&self) -> &'static str {
+        self.traits.missing_as.unwrap_or(self.id)
     }
 
     /// Cells that its column has at least.
@@ -372,7 +385,7 @@ impl<R> Metric<R> {
     /// The sums that the value of a row is a quotient of; `None` where it is no single quotient.
     pub fn quotient(&self, row: &R, snapshot: &Snapshot) -> Option<Reading<Quotient>> {
         let Over::Quotient(of) = self.over else { return None };
-        Some(match snapshot.host_missing(self.id) {
+        Some(match snapshot.host_missing(self.missing_as()) {
             Some(missing) => Err(missing.clone()),
             None => of(row, snapshot),
         })
@@ -383,7 +396,7 @@ impl<R> Metric<R> {
     /// # Errors
     /// Why there is none: the host's reason first when the host cannot measure it at all.
     pub fn read(&self, row: &R, snapshot: &Snapshot) -> Reading<Value> {
-        match snapshot.host_missing(self.id) {
+        match snapshot.host_missing(self.missing_as()) {
             Some(missing) => Err(missing.clone()),
             None => (self.value)(row, snapshot),
         }

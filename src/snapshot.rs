@@ -21,6 +21,7 @@ use std::sync::Arc;
 use crate::access::follow::by_count::{Evidence, by_count};
 use crate::hot::profile::Profile;
 use crate::model::access::MemoryUse;
+use crate::model::disks::{DiskSender, DiskTraffic};
 use crate::model::event::Role;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::DeviceInterrupts;
@@ -89,6 +90,8 @@ pub struct Snapshot {
     pub page_flows: Vec<Flow>,
     /// As of now.
     pub inputs: Inputs,
+    /// In the interval: traffic to disks by sender. Senders without any are left out.
+    pub disk_traffic: BTreeMap<DiskSender, DiskTraffic>,
     /// In the interval, of all CPUs.
     pub on_cpus: OnCpus,
     /// In the interval, of the whole machine.
@@ -134,6 +137,7 @@ impl Snapshot {
             flows: self.flows.clone(),
             page_flows: self.page_flows.clone(),
             inputs: self.inputs.clone(),
+            disk_traffic: self.disk_traffic.clone(),
             cpus: self.cpus.clone(),
             silent: self.silent.clone(),
             open_slots: self.open_slots.clone(),

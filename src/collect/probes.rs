@@ -2,6 +2,7 @@
 //! switches, of the task walk) and those of hot spots are started by name ([`super::sched`], [`super::tasks`],
 //! [`super::hot`]).
 
+mod disk_io;
 mod hint_faults;
 mod misplaced_pages;
 mod numab_time;
@@ -30,11 +31,12 @@ use super::sched::{SchedProbe, SharedMaps};
 use crate::host::btf::Feature;
 use crate::host::types::Types;
 use crate::model::facility::Facility;
+use crate::model::inputs::Inputs;
 use crate::model::sample::{Flow, Hints, Missing, NodeRaw, VmStat};
 use crate::model::topology::Topology;
 
 /// All of them, in the order in which doctor tries them.
-pub static PROBES: [&Probe; 8] = [
+pub static PROBES: [&Probe; 9] = [
     &reclaim::PROBE,
     &page_allocs::PROBE,
     &page_migrations::PROBE,
@@ -43,6 +45,7 @@ pub static PROBES: [&Probe; 8] = [
     &hint_faults::PROBE,
     &numab_time::PROBE,
     &policies::PROBE,
+    &disk_io::PROBE,
 ];
 
 /// One BPF object, and what it is there for.
@@ -204,6 +207,10 @@ pub struct Readings<'a> {
     pub hints: Vec<Hints>,
     /// Pages that NUMA balancing moved from node to node since start.
     pub page_flows: Vec<Flow>,
+    /// Inputs of the sample.
+    pub inputs: &'a mut Inputs,
+    /// Losses by cause, cumulative.
+    pub lost: &'a mut BTreeMap<String, u64>,
     /// Words for the sample.
     pub notes: &'a mut Vec<String>,
 }

@@ -7,8 +7,8 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::disks::Disks;
 use crate::host::cgroups::{Hierarchy, mounts};
+use crate::host::disks::Disks;
 use crate::host::pressure;
 use crate::host::roots::Roots;
 use crate::model::cgroup_path;

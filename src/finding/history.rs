@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::model::counters::Counter;
+use crate::model::disks::{DiskSender, DiskTraffic};
 use crate::model::sample::Counts;
 use crate::model::sums::{KnownSum, Sum};
 use crate::snapshot::{
@@ -206,6 +207,7 @@ pub struct MachineSums {
     /// Busy time and time in interrupts, which is all that rules ask of CPUs.
     cpus: ById<(u64, KnownSum)>,
     flows: BTreeMap<(u32, u32), u64>,
+    disk_traffic: BTreeMap<DiskSender, DiskTraffic>,
 }
 
 impl MachineSums {
@@ -213,6 +215,7 @@ impl MachineSums {
     pub fn add(&mut self, snapshot: &Snapshot) {
         self.on_cpus.add(&snapshot.on_cpus);
         self.counts.add(&snapshot.counts);
+        self.disk_traffic.add(&snapshot.disk_traffic);
         for (at, node) in snapshot.nodes.iter().enumerate() {
             let (on_cpus, counts) = self.nodes.entry(at, node.raw.id);
             on_cpus.add(&node.on_cpus);
@@ -236,7 +239,7 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
     let last_ns = snapshot.interval_ns.unwrap_or(measured_ns).max(1);
     over.room = snapshot.room.over(measured_ns as f64 / last_ns as f64);
     over.interval_ns = Some(measured_ns);
-    (over.on_cpus, over.counts) = Default::default();
+    (over.on_cpus, over.counts, over.disk_traffic) = Default::default();
     for node in &mut over.nodes {
         (node.on_cpus, node.counts) = Default::default();
     }
@@ -247,6 +250,7 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
     for sums in series.since(since_ns).map(|segment| &segment.sums) {
         over.on_cpus.add(&sums.on_cpus);
         over.counts.add(&sums.counts);
+        over.disk_traffic.add(&sums.disk_traffic);
         for (at, node) in over.nodes.iter_mut().enumerate() {
             let Some((on_cpus, counts)) = sums.nodes.get(at, node.raw.id) else { continue };
             node.on_cpus.add(on_cpus);

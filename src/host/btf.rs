@@ -37,6 +37,8 @@ pub enum Feature {
     PageAlloc,
     MigratePages,
     MoveNuma,
+    BioQueue,
+    BioDevice,
 }
 
 /// The proof in BTF that a feature is there.
@@ -60,7 +62,7 @@ struct Entry {
 use Sign::{Constant, Member, Struct as StructNamed, Typedef};
 
 /// Every feature: its name for people, where it comes from, and its sign.
-static FEATURES: [Entry; 17] = [
+static FEATURES: [Entry; 19] = [
     Entry {
         feature: Feature::SchedSwitch,
         name: "the sched_switch tracepoint in BTF",
@@ -165,6 +167,19 @@ static FEATURES: [Entry; 17] = [
         name: "the sched_move_numa tracepoint in BTF",
         origin: "since Linux 5.5, CONFIG_NUMA_BALANCING",
         sign: Typedef("btf_trace_sched_move_numa"),
+    },
+    Entry {
+        feature: Feature::BioQueue,
+        name: "the block_bio_queue tracepoint in BTF",
+        origin: "since Linux 5.5, CONFIG_BLOCK",
+        sign: Typedef("btf_trace_block_bio_queue"),
+    },
+    // Commit 309dca309fc3 put it there in place of bio.bi_disk.
+    Entry {
+        feature: Feature::BioDevice,
+        name: "bio.bi_bdev",
+        origin: "since Linux 5.12",
+        sign: Member("bio", "bi_bdev"),
     },
 ];
 

@@ -1,16 +1,16 @@
-//! The metrics of disks that containers use.
+//! The metrics of disks that processes and containers use.
 
 use std::collections::BTreeMap;
 
 use super::container::delta;
-use super::over::{Better, Over};
+use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
-use crate::model::disks::DiskUse;
+use crate::model::disks::{DiskRoute, DiskUse};
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;
-use crate::snapshot::{Container, GroupDelta};
+use crate::snapshot::{Container, GroupDelta, Snapshot, Task};
 
 pub const DISK_BYTES_PER_S: Metric<Container> = per_second(
     "disk_bytes_per_s",
@@ -53,7 +53,7 @@ const fn per_second(
     id: &'static str,
     title: &'static str,
     help: &'static str,
-    value: fn(&Container, &crate::snapshot::Snapshot) -> Reading<Value>,
+    value: fn(&Container, &Snapshot) -> Reading<Value>,
 ) -> Metric<Container> {
     let (group, unit) = (Group::Running, Unit::PerSecond);
     let (width, order, over) = (8, Order::Descending, Over::Level);
@@ -69,6 +69,104 @@ fn rate(row: &Container, of: fn(&DiskUse) -> u64) -> Reading<Value> {
     Ok(Value::F64(sum as f64 * 1e9 / delta.interval_ns as f64))
 }
 
+pub const PROCESS_BYTES_PER_S: Metric<Task> = of_process(
+    DISK_BYTES_PER_S.id,
+    DISK_BYTES_PER_S.title,
+    "Bytes per second that it reads from and writes to disks, counted as it submits them: direct and synchronous requests, reads, \
+     fsync. Pages that the kernel writes back later are not among them, nor are reads from the page cache.",
+    "process_disk_bytes_per_s",
+    |task, snapshot| per_s(routes(task, snapshot)?, snapshot, |route| route.bytes),
+);
+
+pub const PROCESS_REQUESTS_PER_S: Metric<Task> = of_process(
+    DISK_REQUESTS_PER_S.id,
+    DISK_REQUESTS_PER_S.title,
+    "Its disk requests per second, as it submits them.",
+    "process_disk_requests_per_s",
+    |task, snapshot| per_s(routes(task, snapshot)?, snapshot, |route| route.requests),
+);
+
+pub const PROCESS_FAR_PCT: Metric<Task> = Metric {
+    id: DISK_FAR_PCT.id,
+    title: DISK_FAR_PCT.title,
+    width: DISK_FAR_PCT.width,
+    group: DISK_FAR_PCT.group,
+    unit: DISK_FAR_PCT.unit,
+    order: DISK_FAR_PCT.order,
+    help: "Share of its disk bytes that it submits on another node than the disk's. Disks with an unknown node, such as \
+           network disks, count in the total only.",
+    value: |task, snapshot| far(task, snapshot).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(far),
+    traits: OF_PROCESS.better(Better::Low).missing_as("process_disk_far_pct"),
+};
+
+/// Containers have the same metrics from their files.
+const OF_PROCESS: Traits = Traits::NONE.needs(&[Facility::DiskTraffic]);
+
+const fn of_process(
+    id: &'static str,
+    title: &'static str,
+    help: &'static str,
+    missing_as: &'static str,
+    value: fn(&Task, &Snapshot) -> Reading<Value>,
+) -> Metric<Task> {
+    let kind = (Group::Running, Unit::PerSecond, Order::Descending);
+    Metric::new(id, (title, 8), kind, help, value).with(OF_PROCESS.missing_as(missing_as))
+}
+
+/// Traffic of a process in the interval.
+///
+/// # Errors
+/// It is counted of whole processes that are no kernel threads.
+pub fn routes<'a>(task: &Task, snapshot: &'a Snapshot) -> Reading<&'a [DiskRoute]> {
+    if task.tid.is_some() {
+        return Err(no("counted by process"));
+    }
+    if task.raw.kthread {
+        return Err(no("kernel threads write for others"));
+    }
+    let traffic = snapshot.disk_traffic.get(&task.raw.process().into());
+    Ok(traffic.map_or(&[][..], |traffic| &traffic.routes))
+}
+
+/// Use of disks by a process, by their node; `None` is the node of those whose node is not known.
+///
+/// # Errors
+/// As [`routes`].
+pub fn process_by_node(task: &Task, snapshot: &Snapshot) -> Reading<BTreeMap<Option<NodeId>, DiskUse>> {
+    let mut sums: BTreeMap<Option<NodeId>, DiskUse> = BTreeMap::new();
+    for route in routes(task, snapshot)? {
+        let sum = sums.entry(node_of(&route.disk, &snapshot.host.topology)).or_default();
+        *sum = sum.plus(DiskUse { bytes: route.bytes, requests: route.requests });
+    }
+    Ok(sums)
+}
+
+fn far(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
+    snapshot.rate(0)?;
+    let (mut far, mut all) = (0u64, 0u64);
+    for route in routes(task, snapshot)? {
+        all = all.saturating_add(route.bytes);
+        if node_of(&route.disk, &snapshot.host.topology).is_some_and(|node| node != route.from) {
+            far = far.saturating_add(route.bytes);
+        }
+    }
+    if all == 0 { Err(no("it used no disk")) } else { Ok(Quotient::pct(far as f64, all as f64)) }
+}
+
+fn per_s(routes: &[DiskRoute], snapshot: &Snapshot, of: fn(&DiskRoute) -> u64) -> Reading<Value> {
+    let sum = routes.iter().fold(0u64, |sum, route| sum.saturating_add(of(route)));
+    snapshot.rate(sum).map(Value::F64)
+}
+
+/// The node of a disk by the address of its PCI function; `None` where the firmware does not give it.
+fn node_of(address: &str, topology: &Topology) -> Option<NodeId> {
+    let has = |node: &&crate::model::topology::Node| {
+        node.devices.iter().any(|device| device.pci.as_deref() == Some(address))
+    };
+    topology.nodes.iter().find(has).map(|node| node.id)
+}
+
 /// Use of disks by their node; `None` is the node of those whose node is not known.
 ///
 /// # Errors
@@ -76,10 +174,7 @@ fn rate(row: &Container, of: fn(&DiskUse) -> u64) -> Reading<Value> {
 pub fn by_node(delta: &GroupDelta, topology: &Topology) -> Reading<BTreeMap<Option<NodeId>, DiskUse>> {
     let mut sums: BTreeMap<Option<NodeId>, DiskUse> = BTreeMap::new();
     for (address, used) in delta.disks.as_ref().map_err(Clone::clone)? {
-        let has = |node: &&crate::model::topology::Node| {
-            node.devices.iter().any(|device| device.pci.as_ref() == Some(address))
-        };
-        let sum = sums.entry(topology.nodes.iter().find(has).map(|node| node.id)).or_default();
+        let sum = sums.entry(node_of(address, topology)).or_default();
         *sum = sum.plus(*used);
     }
     Ok(sums)

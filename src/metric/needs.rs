@@ -40,13 +40,13 @@ type Need = (&'static str, &'static [Facility]);
 
 /// All metrics of tasks and nodes: those that a plan judges. Ids that both have are listed twice.
 fn of_tasks_and_nodes() -> impl Iterator<Item = Need> {
-    let tasks = TASK_METRICS.iter().map(|metric| (metric.id, metric.traits.needs));
-    tasks.chain(NODE_METRICS.iter().map(|metric| (metric.id, metric.traits.needs)))
+    let tasks = TASK_METRICS.iter().map(|metric| (metric.missing_as(), metric.traits.needs));
+    tasks.chain(NODE_METRICS.iter().map(|metric| (metric.missing_as(), metric.traits.needs)))
 }
 
 /// All metrics, pairs of nodes by the name under which a host says why they are missing.
 fn all() -> impl Iterator<Item = Need> {
-    let containers = CONTAINER_METRICS.iter().map(|metric| (metric.id, metric.traits.needs));
+    let containers = CONTAINER_METRICS.iter().map(|metric| (metric.missing_as(), metric.traits.needs));
     let hosts = HOST_METRICS.iter().map(|metric| (metric.id, metric.needs));
     let pairs = PAIR_METRICS.iter().map(|metric| (metric.missing_as, metric.needs));
     of_tasks_and_nodes().chain(containers).chain(hosts).chain(pairs)

@@ -3,7 +3,7 @@
 use super::over::{self, Better, Over, Quotient};
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
-    access, allowed, balancing, identity, interference, mempolicy, on_demand, page_migrations, pages,
+    access, allowed, balancing, disks, identity, interference, mempolicy, on_demand, page_migrations, pages,
     placement, resident, smt,
 };
 use crate::model::counters::Counter;
@@ -112,6 +112,9 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     page_migrations::BALANCING,
     page_migrations::ASKED,
     page_migrations::OTHER,
+    disks::PROCESS_BYTES_PER_S,
+    disks::PROCESS_REQUESTS_PER_S,
+    disks::PROCESS_FAR_PCT,
     PREFERRED_NODE,
     SCAN_PERIOD_MS,
     balancing::NUMA_GROUP,

@@ -84,6 +84,8 @@ pub enum Facility {
     HostMemory,
     /// Switches, free swap and pressure of the whole machine.
     HostState,
+    /// Bytes and requests of disks, by the process that sends them.
+    DiskTraffic,
     /// The sched_ext scheduler that is loaded.
     SchedExt,
     /// Names and kinds of containers and other cgroups.

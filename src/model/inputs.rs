@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::coded::varint::Malformed;
 use super::coded::{In, Out, get_changed, put_changed};
+use super::disks::{DiskSender, DiskTraffic};
 use super::facility::Facility;
 use super::free_blocks::FreeBlocks;
 use super::interrupts::DeviceInterrupts;
@@ -14,7 +15,7 @@ use super::tiers::{NodeTier, TierPages};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of recordings and stays
-/// for ever, as the name does; 35 is the next one. The facility, where there is one, is missing in recordings without it.
+/// for ever, as the name does; 36 is the next one. The facility, where there is one, is missing in recordings without it.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
         /// The last reading of each part, shared between samples as long as it is the same.
@@ -55,6 +56,8 @@ inputs! {
     object_nodes: ObjectId => ObjectNodes = 33, None;
     /// On-CPU time of tasks in the scope by CPU id, ns, cumulative. Empty without a scope.
     scope_ns: u32 => u64 = 34, None;
+    /// Traffic to disks since it began to be counted. A sender that rests for long is left out, and begins at 0 when it returns.
+    disk_traffic: DiskSender => DiskTraffic = 35, Some(Facility::DiskTraffic);
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.

@@ -1,5 +1,7 @@
 //! Sums over CPUs, rows and intervals: a struct says once that its fields add up.
 
+use std::collections::BTreeMap;
+
 use super::slots::{Slot, add_slots};
 use super::wire::SLOTS;
 
@@ -26,6 +28,17 @@ impl<T: Sum> Sum for Option<T> {
     fn add(&mut self, more: &Option<T>) {
         if let Some(more) = more {
             self.get_or_insert_default().add(more);
+        }
+    }
+}
+
+impl<K: Ord + Clone, V: Sum> Sum for BTreeMap<K, V> {
+    fn add(&mut self, more: &BTreeMap<K, V>) {
+        for (key, more) in more {
+            match self.get_mut(key) {
+                Some(sum) => sum.add(more),
+                None => self.entry(key.clone()).or_default().add(more),
+            }
         }
     }
 }

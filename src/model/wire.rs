@@ -145,6 +145,41 @@ pub struct ScopeKey {
     pub id: u64,
 }
 
+/// `struct nt_disk_key`: who sent something to a disk, and from where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct DiskKey {
+    /// Start of the process, ns since boot; of a cgroup its id.
+    pub id: u64,
+    /// 0: a kernel thread, for a cgroup.
+    pub pid: u32,
+    /// Device number of the disk: 12 bits of the driver, 20 of the disk.
+    pub disk: u32,
+    /// Node of the CPU.
+    pub node: u32,
+    /// 0.
+    pub pad: u32,
+}
+
+/// `struct nt_disk_use`: traffic since start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct DiskSent {
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Requests of all kinds.
+    pub requests: u64,
+}
+
+/// Entries of the map of disks (`NT_DISKS_MAX`).
+pub const DISKS_MAX: usize = 4096;
+/// Stands on other disks, which are counted. This and the next are kinds of disks (`enum nt_disk_kind`).
+pub const DISK_UPPER: u32 = 0;
+/// Hardware of its own.
+pub const DISK_LEAF: u32 = 1;
+/// One of several ways to an NVMe disk.
+pub const DISK_PATH: u32 = 2;
+
 /// `struct nt_reclaim`: what reclaim did on one node.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]

@@ -101,7 +101,7 @@ impl<R> Columns<R> {
         }
         let Columns { remote, remote_error, ipc, cpu, wait, moves, .. } = self;
         for column in [remote, remote_error, ipc, cpu, wait, moves] {
-            column.is_missing = host.missing.contains_key(column.metric.id);
+            column.is_missing = host.missing.contains_key(column.metric.missing_as());
         }
         self.host = Some(Arc::clone(host));
     }

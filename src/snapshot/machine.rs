@@ -1,12 +1,13 @@
 //! The machine and its nodes in the interval.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::cpu_sets::cpu_sets;
 use super::{
     Accesses, CpuDelta, OnCpus, Own, Remote, Room, RowKind, Snapshot, add, cpus, dead_counters, sum,
 };
+use crate::model::disks::{DiskSender, DiskTraffic};
 use crate::model::event::Event;
 use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample};
 use crate::model::sums::sums;
@@ -122,6 +123,7 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         flows: flows(previous, current, |sample| &sample.flows),
         page_flows: Vec::new(),
         inputs: current.inputs.clone(),
+        disk_traffic: disk_traffic(previous, current),
         accesses: Accesses::default(),
         room: Room::of(current, interval_ns.unwrap_or(0)),
         on_cpus: OnCpus::of(&cpus),
@@ -178,6 +180,12 @@ fn page_flows(previous: Option<&Sample>, current: &Sample, nodes: &mut [Node]) -
 fn tier_pages(previous: Option<&Sample>, current: &Sample, node: NodeId) -> Option<TierPages> {
     let of = |sample: &Sample| sample.inputs.tier_pages.get(&node).map(|pages| **pages);
     Some(of(current)?.since(&of(previous?)?))
+}
+
+fn disk_traffic(previous: Option<&Sample>, current: &Sample) -> BTreeMap<DiskSender, DiskTraffic> {
+    let Some(before) = previous.map(|sample| &sample.inputs.disk_traffic) else { return BTreeMap::new() };
+    let changed = current.inputs.disk_traffic.iter().filter(|(sender, now)| before.get(sender) != Some(now));
+    changed.map(|(sender, now)| (*sender, now.since(before.get(sender).map(|old| &**old)))).collect()
 }
 
 fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<Swapped> {

@@ -19,6 +19,7 @@ pub use self::actor::Actor;
 use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
 use crate::model::counters::Counter;
+use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic};
 use crate::model::free_blocks::FreeBlocks;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::Interrupts;
@@ -81,6 +82,8 @@ pub struct Machine {
     pub tiers: BTreeMap<NodeId, NodeTier>,
     pub tier_pages: BTreeMap<NodeId, TierPages>,
     pub tier_switches: BTreeMap<String, u64>,
+    /// Traffic to disks per second: the process, the address of the disk, the node of the CPUs, bytes, requests.
+    pub disk_rates: Vec<(u32, String, NodeId, u64, u64)>,
     /// Nodes of objects of shared memory, drawn each 30 s.
     pub object_nodes: BTreeMap<ObjectId, ObjectNodes>,
     /// The sched_ext scheduler that is loaded, by its name.
@@ -151,6 +154,7 @@ impl Machine {
             irq_rates: BTreeMap::new(),
             tiers: host.topology.nodes.iter().map(|node| (node.id, tier(&host.topology, node))).collect(),
             tier_pages: BTreeMap::new(),
+            disk_rates: Vec::new(),
             tier_switches: [(DEMOTION.to_owned(), 0), (PROMOTE_LIMIT.to_owned(), 65_536)].into(),
             object_nodes: BTreeMap::new(),
             scheduler: None,
@@ -219,6 +223,7 @@ impl Machine {
                 scope_ns: Arc::default(),
                 tier_switches: Arc::new(shared(&self.tier_switches)),
                 object_nodes: Arc::new(self.object_nodes(to_ns)),
+                disk_traffic: Arc::new(self.disk_traffic(to_ns)),
             },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
@@ -232,6 +237,18 @@ impl Machine {
             hot: None,
             notes: std::mem::take(&mut self.notes),
         }
+    }
+
+    /// Traffic of processes at constant rates.
+    fn disk_traffic(&self, to_ns: u64) -> BTreeMap<DiskSender, Arc<DiskTraffic>> {
+        let mut senders: BTreeMap<DiskSender, DiskTraffic> = BTreeMap::new();
+        for (pid, disk, from, bytes, requests) in &self.disk_rates {
+            let Some(row) = self.rows.values().find(|row| row.pid == *pid) else { continue };
+            let (bytes, requests) = (grown(*bytes, 0, to_ns), grown(*requests, 0, to_ns));
+            let route = DiskRoute { disk: disk.clone(), from: *from, bytes, requests };
+            senders.entry(row.process().into()).or_default().routes.push(route);
+        }
+        senders.into_iter().map(|(sender, traffic)| (sender, Arc::new(traffic))).collect()
     }
 
     /// The node with the kinds of its pages of files, unless a plan has said them.

@@ -24,7 +24,7 @@ impl NodeRow {
     fn amount(&self, at: usize) -> Option<i64> {
         let snapshot = &self.interval.snapshot;
         let (_, metric) = NODE_AMOUNTS[at].column?;
-        if metric.is_some_and(|metric| snapshot.host_missing(metric.id).is_some()) {
+        if metric.is_some_and(|metric| snapshot.host_missing(metric.missing_as()).is_some()) {
             return None;
         }
         let now = NodeNow { node: &snapshot.nodes[self.at], snapshot, located: self.located, cpu_s: None };

@@ -7,8 +7,9 @@ use super::cells::RowGroup;
 use super::column::{Cell, Column, Get, columns};
 use super::interval::Interval;
 use crate::metric::located::Located;
-use crate::metric::{Value, events, identity, placement};
+use crate::metric::{Value, disks, events, identity, placement};
 use crate::model::counters::{COUNTERS, Counter};
+use crate::model::disks::DiskRoute;
 use crate::model::event::Role;
 use crate::model::group::Group;
 use crate::model::sample::Slot;
@@ -49,6 +50,14 @@ impl TaskRow {
         let located = self.located?;
         let best = placement::REMOTE_BEST_PCT.read(self.task(), &self.interval.snapshot).ok()?.number()?;
         Some((best / 100.0 * located.run_ns).min(located.remote_ns))
+    }
+
+    /// A sum over all disks; empty of threads, and where it is not counted.
+    fn disk(&self, of: fn(&DiskRoute) -> u64) -> Option<u64> {
+        let snapshot = &self.interval.snapshot;
+        disks::PROCESS_BYTES_PER_S.read(self.task(), snapshot).ok()?;
+        let routes = disks::routes(self.task(), snapshot).ok()?;
+        Some(routes.iter().fold(0, |sum: u64, route| sum.saturating_add(of(route))))
     }
 
     fn remote_source(&self) -> Option<String> {
@@ -122,6 +131,8 @@ columns! {
     LAST of TaskRow: row => {
         "rss_bytes" Int (!row.task().exited).then_some(row.task().rss_bytes);
         "home_node" Int row.task().home_node().map(|node| node.0);
+        "disk_bytes" Int row.disk(|used| used.bytes);
+        "disk_requests" Int row.disk(|used| used.requests);
         "exited" Flag row.task().ended();
     }
 }

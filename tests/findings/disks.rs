@@ -142,6 +142,38 @@ pub mod far_device {
         assert_eq!(why, "not_collected: it was not kept");
     }
 
+    /// The same process in no container, whose own traffic is counted.
+    fn process_world() -> Machine {
+        let mut world = world_in(1, &[]);
+        world.groups.clear();
+        world.disk_rates =
+            vec![(4242, FAR.into(), NodeId(0), 95 * MB, 900), (4242, NEAR.into(), NodeId(0), 5 * MB, 100)];
+        world
+    }
+
+    #[test]
+    fn a_process_in_no_container_is_one_by_itself() {
+        let found = it(process_world());
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
+        assert_eq!(
+            found[0].advice.sentence,
+            "mysqld runs on node 0, and 95.0 % of the 95.4 MiB/s that it reads and writes are on disks of node 1 (nvme1)."
+        );
+        assert_eq!(found[0].evidence[0].value, 95.0);
+        let lines = commands(&found[0]);
+        assert!(lines[0].contains("8-15,24-31") && lines[0].ends_with("4242"), "{lines:?}");
+        let mut few = process_world();
+        few.disk_rates[0].3 = 40 * MB;
+        assert!(it(few).is_empty());
+    }
+
+    #[test]
+    fn not_in_container() {
+        let mut world = world_in(DOCKER, &[(NEAR, 95 * MB, 900)]);
+        world.disk_rates = vec![(4242, FAR.into(), NodeId(0), 95 * MB, 900)];
+        assert!(it(world).is_empty());
+    }
+
     #[test]
     fn not_nodeless() {
         let mut unplaced = world();

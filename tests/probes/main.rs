@@ -13,6 +13,7 @@ mod command;
 mod containerd;
 mod containers;
 mod contended_lines;
+mod disk_io;
 mod docker;
 mod engine;
 mod first_touches;
@@ -306,6 +307,8 @@ fn main() -> ExitCode {
         screen::a_locked_process_is_looked_at_closely_and_the_screen_goes_on,
         smt::counts_by_sibling_follow_what_it_does,
         reclaim::reclaimed_pages_are_counted_on_their_node,
+        disk_io::direct_writes_are_counted_to_the_byte,
+        disk_io::a_process_that_ends_keeps_its_traffic,
         containers::the_root_of_v1_has_the_memory_of_the_kernel,
         hugetlb::pages_of_hugetlbfs_are_found_and_weigh_what_they_hold,
         docker::a_container_of_docker_is_found_below_another_data_root,

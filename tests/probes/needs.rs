@@ -15,7 +15,8 @@ use numatop_ng::model::topology::Topology;
 use numatop_ng::model::wire::Scoped;
 
 use crate::{
-    containerd, containers, docker, engine, hot, hugetlb, locking, lxc, policies, program, reclaim, smt,
+    containerd, containers, disk_io, docker, engine, hot, hugetlb, locking, lxc, policies, program, reclaim,
+    smt,
 };
 
 /// A need, and the tests that have it.
@@ -53,6 +54,14 @@ const NEEDS: &[Need] = &[
     Need {
         obstacle: || reclaim::obstacle().map(Into::into),
         tests: &["reclaimed_pages_are_counted_on_their_node"],
+    },
+    Need {
+        obstacle: disk_io::obstacle,
+        tests: &["direct_writes_are_counted_to_the_byte", "a_process_that_ends_keeps_its_traffic"],
+    },
+    Need {
+        obstacle: || refused(probe(Facility::DiskTraffic)),
+        tests: &["direct_writes_are_counted_to_the_byte", "a_process_that_ends_keeps_its_traffic"],
     },
     Need {
         obstacle: || refused(probe(Facility::Reclaim)),

@@ -1,4 +1,6 @@
-//! The disks that a container uses are on another node than the one where it runs.
+//! The disks that a container or a process uses are on another node than the one where it runs.
+
+use std::collections::BTreeMap;
 
 use super::super::command::{Command, Scope, When};
 use super::super::fit::fits;
@@ -9,8 +11,12 @@ use super::super::{Advice, Check, Confidence, Kind, Note, Severity, cores, env, 
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::spread_containers::LINES;
 use crate::metric::Metric;
-use crate::metric::disks::{DISK_BYTES_PER_S, DISK_FAR_PCT, DISK_REQUESTS_PER_S, by_node};
+use crate::metric::disks::{
+    DISK_BYTES_PER_S, DISK_FAR_PCT, DISK_REQUESTS_PER_S, PROCESS_BYTES_PER_S, PROCESS_FAR_PCT,
+    PROCESS_REQUESTS_PER_S, by_node, process_by_node,
+};
 use crate::metric::task::RUNQ_WAIT_PCT;
+use crate::model::disks::DiskUse;
 use crate::model::sample::CgroupMode;
 use crate::model::topology::DeviceClass;
 use crate::model::units::NodeId;
@@ -19,8 +25,8 @@ use crate::snapshot::Container;
 pub(super) static RULE: Rule = Rule {
     id: "far-device",
     title: "Its disks are on another node",
-    about: "A container or unit runs on one node, and four fifths of its disk traffic goes to disks of another node. The \
-            cost is not measured.",
+    about: "A container, unit or process runs on one node, and four fifths of its disk traffic goes to disks of another node. \
+            The cost is not measured.",
     not_when: &[
         ("nodeless", "the firmware does not give the node of its disks, or they are network disks"),
         (
@@ -30,11 +36,12 @@ pub(super) static RULE: Rule = Rule {
         ("several-nodes", "a fifth of its time or more is on other nodes"),
         ("near", "a fifth of its bytes or more come from disks of its own node or a third one"),
         ("group", "it is no container, unit or machine, or only contains others that have the finding"),
+        ("in-container", "it is a process of a container whose own disk traffic is known"),
     ],
-    of: &[Kind::Container],
+    of: &[Kind::Container, Kind::Process],
     group: Group::Devices,
     gravest: Severity::Info,
-    needs: &[DISK_BYTES_PER_S.id],
+    needs: &[],
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("share", 80.0, "reasoned: less is no reason to move"),
@@ -50,9 +57,54 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// The value of a metric of its files.
-fn number(view: &View<'_>, metric: &Metric<Container>, row: &Container) -> Result<f64, Unmet> {
-    need((metric.value)(row, view.window))?.number().ok_or(Unmet::Quiet)
+/// Disk traffic of a subject.
+struct Traffic {
+    bytes_per_s: f64,
+    requests_per_s: f64,
+    by_node: BTreeMap<Option<NodeId>, DiskUse>,
+}
+
+impl Traffic {
+    /// Counted of the files of a container, or of a process in none whose files are known.
+    fn of(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Traffic, Unmet> {
+        match of {
+            SubjectRef::Container(row) if cores::is_container(of) => {
+                let delta = row.raw_delta().ok_or(Unmet::Quiet)?;
+                let number = |metric: &Metric<Container>| {
+                    need((metric.value)(row, view.window))?.number().ok_or(Unmet::Quiet)
+                };
+                Ok(Traffic {
+                    bytes_per_s: number(&DISK_BYTES_PER_S)?,
+                    requests_per_s: number(&DISK_REQUESTS_PER_S)?,
+                    by_node: need(by_node(delta, view.topology()))?,
+                })
+            }
+            SubjectRef::Process(task) => {
+                let container = view.container_of(of);
+                let counts = |row: &Container| row.raw_delta().is_some_and(|delta| delta.disks.is_ok());
+                if container
+                    .is_some_and(|row| cores::is_container(&SubjectRef::Container(row)) && counts(row))
+                {
+                    return Err(Unmet::Excused("in-container"));
+                }
+                Ok(Traffic {
+                    bytes_per_s: need(view.number(&PROCESS_BYTES_PER_S, of))?,
+                    requests_per_s: need(view.number(&PROCESS_REQUESTS_PER_S, of))?,
+                    by_node: need(process_by_node(task, view.window))?,
+                })
+            }
+            _ => Err(Unmet::Quiet),
+        }
+    }
+
+    /// The other node whose disks have most of its bytes, with their share in percent.
+    fn farthest(&self, home: NodeId) -> Option<(NodeId, f64)> {
+        let all = self.by_node.values().fold(0u64, |sum, used| sum.saturating_add(used.bytes));
+        let others = self.by_node.iter().filter_map(|(node, used)| Some(((*node)?, used.bytes)));
+        let others = others.filter(|(node, _)| *node != home);
+        let (node, most) = others.max_by_key(|(node, bytes)| (*bytes, std::cmp::Reverse(*node)))?;
+        (all > 0).then(|| (node, most as f64 * 100.0 / all as f64))
+    }
 }
 
 /// The disks' node, the node that it runs on, and its traffic.
@@ -70,23 +122,25 @@ struct Facts {
 }
 
 fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
-    let SubjectRef::Container(row) = of else { return Err(Unmet::Quiet) };
-    if !cores::is_container(of) || view.whole_nodes().len() < 2 {
-        return Err(Unmet::Quiet);
-    }
-    let moved = number(view, &DISK_BYTES_PER_S, row)?;
-    let requests = number(view, &DISK_REQUESTS_PER_S, row)?;
+    let Some(task) = of.task().filter(|_| view.whole_nodes().len() >= 2) else { return Err(Unmet::Quiet) };
+    let traffic = Traffic::of(view, of)?;
+    let (moved, requests) = (traffic.bytes_per_s, traffic.requests_per_s);
     if moved < view.limit("bytes") && requests < view.limit("requests") {
         return Err(Unmet::Quiet);
     }
-    let ran = row.sum.run_ns();
-    let on = |node: &NodeId| row.sum.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64;
-    let Some(home) = row.sum.home_node().filter(|home| on(home) * 100.0 >= ran as f64 * view.limit("home"))
+    let ran = task.run_ns();
+    let on = |node: &NodeId| task.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64;
+    let Some(home) = task.home_node().filter(|home| on(home) * 100.0 >= ran as f64 * view.limit("home"))
     else {
         return Err(Unmet::Quiet);
     };
-    let far = number(view, &DISK_FAR_PCT, row)?;
-    let Some((node, share)) = farthest(view, row, home).filter(|(_, share)| *share >= view.limit("share"))
+    let far = match of {
+        SubjectRef::Container(row) => {
+            need((DISK_FAR_PCT.value)(row, view.window))?.number().ok_or(Unmet::Quiet)?
+        }
+        _ => need(view.number(&PROCESS_FAR_PCT, of))?,
+    };
+    let Some((node, share)) = traffic.farthest(home).filter(|(_, share)| *share >= view.limit("share"))
     else {
         return Err(Unmet::Quiet);
     };
@@ -112,16 +166,6 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     })
 }
 
-/// The other node whose disks have most of its bytes, with their share in percent.
-fn farthest(view: &View<'_>, row: &Container, home: NodeId) -> Option<(NodeId, f64)> {
-    let sums = by_node(row.raw_delta()?, view.topology()).ok()?;
-    let all = sums.values().fold(0u64, |sum, used| sum.saturating_add(used.bytes));
-    let others =
-        sums.iter().filter_map(|(node, used)| Some(((*node)?, used.bytes))).filter(|(node, _)| *node != home);
-    let (node, most) = others.max_by_key(|(node, bytes)| (*bytes, std::cmp::Reverse(*node)))?;
-    (all > 0).then(|| (node, most as f64 * 100.0 / all as f64))
-}
-
 /// Disks of a node by name.
 fn disks(view: &View<'_>, node: NodeId) -> Vec<String> {
     let devices = view.topology().node(node).map_or(&[][..], |node| &node.devices);
@@ -134,7 +178,6 @@ fn disks(view: &View<'_>, node: NodeId) -> Vec<String> {
 }
 
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
-    let SubjectRef::Container(row) = of else { return Advice::default() };
     let Facts { node, home, share, bytes_per_s, far } = seen.facts;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid) = (view.env(of), cores::pid(view, of));
@@ -154,7 +197,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             if !env::memory_follows(&environment, unified) {
                 let from = placed.sources(&[node]);
                 let words = format!("moves {} to {} in all", bytes(placed.outside(&[node])), nodes(&[node]));
-                let each = view.members(row.id).into_iter().take(LINES);
+                let each = view.processes_of(of).into_iter().take(LINES);
                 commands.extend(
                     each.filter_map(|task| env::move_memory(task.raw.pid, &from, &[node], words.clone())),
                 );
@@ -185,7 +228,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     Advice {
         sentence: sentence(format!(
             "{} runs on node {home}, and {} of the {}/s that it reads and writes are on disks of node {node}{used}.",
-            view.identity(of).label,
+            cores::name(view, of),
             pct(share),
             bytes(bytes_per_s)
         )),

@@ -49,6 +49,8 @@ impl LiveSource {
         self.spared.charge(rows, &mut cpus, (mono_ns, self.multiplexed), |cpu| host.node_of(cpu));
         // At once: what moves between this and the walk is in the matrix and not yet in a row.
         let flows = self.sched.moves().flows(&self.host.topology);
+        let (mut inputs, mut lost_by_cause) =
+            (self.turns.inputs(), self.sched.states().lost(&self.host.topology));
         let mut readings = Readings {
             mono_ns,
             topology: &self.host.topology,
@@ -56,6 +58,8 @@ impl LiveSource {
             nodes: &mut machine.nodes,
             hints: Vec::new(),
             page_flows: Vec::new(),
+            inputs: &mut inputs,
+            lost: &mut lost_by_cause,
             notes: &mut self.notes,
         };
         self.probes.read(&mut readings);
@@ -75,7 +79,6 @@ impl LiveSource {
             false => BTreeMap::new(),
         };
         let (placement, about) = self.look_at_memory(&tasks, mono_ns);
-        let mut inputs = self.turns.inputs();
         self.placements.add_to(&mut inputs);
         inputs.scope_ns = scope_ns;
         self.follow_wishes();
@@ -104,7 +107,7 @@ impl LiveSource {
             flows,
             page_flows,
             inputs,
-            lost: self.sched.states().lost(&self.host.topology),
+            lost: lost_by_cause,
             exit_lost_ns: self.table.in_no_row(self.tasks.exit_lost_ns()?),
             own,
             names,

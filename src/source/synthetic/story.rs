@@ -8,6 +8,7 @@ use super::{Actor, BOOT_NS, Machine, SECOND};
 use crate::model::counters::Counter;
 use crate::model::object_nodes::{ObjectId, ObjectNodes};
 use crate::model::sample::{Comm, Counts, MemPolicy, PagesByPolicy, SharedObject};
+use crate::model::units::NodeId;
 
 /// MPOL_BIND and MPOL_INTERLEAVE of include/uapi/linux/mempolicy.h.
 const BIND: u16 = 2;
@@ -32,6 +33,11 @@ const COMPILER: u32 = 9100;
 const INTERRUPTS: [(&str, u32, u64); 3] =
     [(hardware::ETH0, 0, 11_400), (hardware::ETH0, 1, 600), (hardware::NVME0, 2, 3_100)];
 
+/// Traffic to the disk on node 2: the log of the database from there, and the backup from node 3. Process, node, bytes and requests
+/// per second.
+const DISK_TRAFFIC: [(u32, u32, u64, u64); 2] =
+    [(DATABASE, 2, 24_000_000, 2_900), (2710, 3, 96_000_000, 370)];
+
 /// Memory of the kernel on each node: slab, and what files have in the page cache.
 const SLAB: u64 = 2 << 30;
 const FILES: u64 = 9 << 30;
@@ -51,6 +57,9 @@ pub fn machine() -> Machine {
     };
     machine.object_nodes = [(ObjectId { device: 1, inode: 32_768, generation: 7 }, nodes)].into();
     machine.irq_rates = INTERRUPTS.map(|(at, node, per_s)| ((at.into(), node), per_s)).into();
+    machine.disk_rates = DISK_TRAFFIC
+        .map(|(pid, node, bytes, requests)| (pid, hardware::NVME0.into(), NodeId(node), bytes, requests))
+        .into();
     machine.plan = Some(Box::new(live));
     machine.state.load_hundredths = Some([1512, 1487, 1390]);
     machine

@@ -77,7 +77,8 @@ impl<R: Row> Tabular for List<R> {
     }
 
     fn metrics(&self, snapshot: &Snapshot) -> Vec<Line> {
-        let lines = R::metrics().iter().map(|metric| line(metric, None, snapshot.host_missing(metric.id)));
+        let lines =
+            R::metrics().iter().map(|metric| line(metric, None, snapshot.host_missing(metric.missing_as())));
         unavailable_last(lines.collect())
     }
 
@@ -85,7 +86,8 @@ impl<R: Row> Tabular for List<R> {
         let placed = || self.columns_at(width, snapshot).placed.iter().map(|column| column.metric).collect();
         let shown: Vec<&'static Metric<R>> = self.columns.clone().unwrap_or_else(placed);
         let others = R::metrics().iter().filter(|metric| !shown.iter().any(|other| other.id == metric.id));
-        let line = |metric: &Metric<R>, shown| line(metric, Some(shown), snapshot.host_missing(metric.id));
+        let line =
+            |metric: &Metric<R>, shown| line(metric, Some(shown), snapshot.host_missing(metric.missing_as()));
         let mut all: Vec<Line> = shown.iter().map(|metric| line(metric, true)).collect();
         all.extend(unavailable_last(others.map(|metric| line(metric, false)).collect()));
         all

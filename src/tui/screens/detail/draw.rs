@@ -409,7 +409,7 @@ fn line_of_history(
     pen: &mut Pen<'_>,
 ) {
     label_of(pen, label, theme);
-    if let Some(why) = snapshot.host_missing(metric.id) {
+    if let Some(why) = snapshot.host_missing(metric.missing_as()) {
         let why = crate::text::clean_str(&why.to_string());
         let why = crate::text::without_attempt(&why);
         pen.write("n/a: ", theme.style(Role::Dim)).write(why, theme.style(Role::Dim));

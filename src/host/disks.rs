@@ -5,23 +5,23 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::host::topology::pci_address;
+use super::topology::pci_address;
 use crate::model::disks::{DiskUse, DisksUsed};
 
 /// The disks below a root.
-pub(super) struct Disks {
+pub struct Disks {
     root: PathBuf,
 }
 
 impl Disks {
     /// Below `root` ("/" for this machine). Nothing is read yet.
-    pub(super) fn new(root: &Path) -> Disks {
+    pub fn new(root: &Path) -> Disks {
         Disks { root: root.to_owned() }
     }
 
     /// The lines of io.stat: `259:0 rbytes=90430464 wbytes=0 rios=8950 wios=0 dbytes=0 dios=0` (Documentation/admin-guide/cgroup-v2.rst).
     /// Device mapper and RAID have lines beside those of the disks below them, and are left out: they would count twice.
-    pub(super) fn used(&self, text: &str) -> DisksUsed {
+    pub fn used(&self, text: &str) -> DisksUsed {
         let mut sums = DisksUsed::new();
         for line in text.lines() {
             let mut words = line.split(' ');
@@ -48,7 +48,7 @@ impl Disks {
     }
 
     /// The PCI function that a disk hangs on. The link of an NVMe disk with several paths names none: its paths do.
-    fn address(&self, device: &Path) -> Option<String> {
+    pub fn address(&self, device: &Path) -> Option<String> {
         let link = fs::read_link(device).ok()?;
         if let Some(address) = pci_address(&link) {
             return Some(address);

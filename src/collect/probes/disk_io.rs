@@ -1,0 +1,242 @@
+//! Bytes and requests that processes send to disks (`disk_io.bpf.c`).
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use bytemuck::{bytes_of, pod_read_unaligned};
+use libbpf_rs::{MapCore, MapFlags, Object};
+
+use super::{Attached, Probe, Readings, Running, Shared};
+use crate::collect::object;
+use crate::collect::skel::disk_io::{DiskIoSkel, DiskIoSkelBuilder};
+use crate::host::btf::Feature;
+use crate::host::disks::Disks;
+use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic};
+use crate::model::facility::Facility;
+use crate::model::sample::Missing;
+use crate::model::units::NodeId;
+use crate::model::wire::{DISK_LEAF, DISK_PATH, DISK_UPPER, DISKS_MAX, DiskKey, DiskSent};
+use crate::sys;
+
+pub(super) static PROBE: Probe = Probe {
+    features: &[Feature::BioQueue, Feature::BioDevice, Feature::CurrentTask],
+    ..Probe::new("disk traffic by process", Facility::DiskTraffic, start)
+};
+
+/// Disks are listed again after this time, ns.
+const LISTED_NS: u64 = 5_000_000_000;
+
+/// An entry that has not changed for so long is dropped, ns: its process has ended or rests.
+const RESTS_NS: u64 = 60_000_000_000;
+
+/// Entries that one call reads.
+const BATCH: u32 = 1024;
+
+struct DiskProbe {
+    programs: Attached<DiskIoSkel<'static>>,
+    state: RefCell<State>,
+}
+
+/// The list of disks, and the entries of the kernel's table.
+struct State {
+    root: PathBuf,
+    listed_ns: u64,
+    /// By device number: the kind, and the address of the PCI function, empty where there is none.
+    disks: BTreeMap<u32, (u32, String)>,
+    entries: BTreeMap<DiskKey, Entry>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    sent: DiskSent,
+    /// Sent while the entry was dropped.
+    carried: DiskSent,
+    changed_ns: u64,
+    read_ns: u64,
+}
+
+fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
+    let skel = object::load("disk_io", object::open("disk_io", DiskIoSkelBuilder::default())?)?;
+    let mut state = State {
+        root: shared.root.to_owned(),
+        listed_ns: 0,
+        disks: BTreeMap::new(),
+        entries: BTreeMap::new(),
+    };
+    // Before the programs run: they count requests to known disks.
+    state.list(&skel.maps.disks)?;
+    let programs = Attached::all(skel, "loaded, attached to block_bio_queue and block_bio_remap")?;
+    Ok(Box::new(DiskProbe { programs, state: RefCell::new(state) }))
+}
+
+impl State {
+    /// Lists the disks, and tells the programs.
+    fn list(&mut self, map: &impl MapCore) -> Result<()> {
+        let found = found(&self.root);
+        for (number, (kind, _)) in &found {
+            if self.disks.get(number).is_none_or(|(before, _)| before != kind) {
+                map.update(&number.to_ne_bytes(), &kind.to_ne_bytes(), MapFlags::ANY)
+                    .context("writing the list of disks")?;
+            }
+        }
+        for number in self.disks.keys().filter(|number| !found.contains_key(number)) {
+            // It may be gone already.
+            let _ = map.delete(&number.to_ne_bytes());
+        }
+        self.disks = found;
+        Ok(())
+    }
+
+    /// Reads all entries, and drops those that rest.
+    fn read(&mut self, map: &impl MapCore, now_ns: u64) -> Result<()> {
+        let all = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).context("reading disk traffic")?;
+        for (key, sent) in all {
+            let entry = self.entries.entry(pod_read_unaligned(&key)).or_default();
+            let sent: DiskSent = pod_read_unaligned(&sent);
+            if entry.sent != sent || entry.read_ns == 0 {
+                entry.changed_ns = now_ns;
+            }
+            (entry.sent, entry.read_ns) = (sent, now_ns);
+        }
+        self.entries.retain(|key, entry| {
+            if now_ns.saturating_sub(entry.changed_ns) < RESTS_NS {
+                return true;
+            }
+            match map.lookup_and_delete(bytes_of(key)) {
+                // It was used again just now.
+                Ok(Some(last)) if pod_read_unaligned::<DiskSent>(&last) != entry.sent => {
+                    let last: DiskSent = pod_read_unaligned(&last);
+                    entry.carried.bytes += last.bytes;
+                    entry.carried.requests += last.requests;
+                    (entry.sent, entry.changed_ns) = (DiskSent::default(), now_ns);
+                    true
+                }
+                _ => false,
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Running for DiskProbe {
+    fn object(&self) -> &Object {
+        self.programs.object()
+    }
+
+    fn words(&self) -> String {
+        self.programs.words()
+    }
+
+    fn read(&self, readings: &mut Readings<'_>) -> Result<(), Missing> {
+        let lost = |error: anyhow::Error| Missing::Lost(format!("{error:#}"));
+        let mut state = self.state.borrow_mut();
+        let now_ns = readings.mono_ns;
+        let maps = &self.programs.skel.maps;
+        if now_ns.saturating_sub(state.listed_ns) >= LISTED_NS {
+            state.list(&maps.disks).map_err(lost)?;
+            state.listed_ns = now_ns;
+        }
+        state.read(&maps.disk_uses, now_ns).map_err(lost)?;
+        readings.inputs.disk_traffic = Arc::new(by_sender(&state, &readings.inputs.disk_traffic));
+        if let Some(bss) = maps.bss_data.as_deref() {
+            readings.lost.insert("requests_to_unknown_disks".into(), sys::read_variable(&bss.unknown_disk));
+            readings.lost.insert("requests_of_uncounted_senders".into(), sys::read_variable(&bss.uses_full));
+        }
+        Ok(())
+    }
+}
+
+/// Traffic by sender; a sender that sent nothing new shares its entry with the sample before.
+fn by_sender(
+    state: &State,
+    before: &BTreeMap<DiskSender, Arc<DiskTraffic>>,
+) -> BTreeMap<DiskSender, Arc<DiskTraffic>> {
+    let mut senders: BTreeMap<DiskSender, BTreeMap<(String, NodeId), DiskSent>> = BTreeMap::new();
+    for (key, entry) in &state.entries {
+        let sender = DiskSender { pid: key.pid, id: key.id };
+        let disk = state.disks.get(&key.disk).map(|(_, address)| address.clone()).unwrap_or_default();
+        let route = senders.entry(sender).or_default().entry((disk, NodeId(key.node))).or_default();
+        route.bytes += entry.sent.bytes + entry.carried.bytes;
+        route.requests += entry.sent.requests + entry.carried.requests;
+    }
+    let shared = |sender: DiskSender, routes: BTreeMap<(String, NodeId), DiskSent>| {
+        let route = |((disk, from), DiskSent { bytes, requests })| DiskRoute { disk, from, bytes, requests };
+        let traffic = DiskTraffic { routes: routes.into_iter().map(route).collect() };
+        let same = before.get(&sender).filter(|old| ***old == traffic).map(Arc::clone);
+        (sender, same.unwrap_or_else(|| Arc::new(traffic)))
+    };
+    senders.into_iter().map(|(sender, routes)| shared(sender, routes)).collect()
+}
+
+/// All disks by device number, with their kinds and addresses.
+fn found(root: &Path) -> BTreeMap<u32, (u32, String)> {
+    let disks = Disks::new(root);
+    let mut found = BTreeMap::new();
+    // Paths of NVMe disks are hidden: they have a number here only. Partitions have no folder in /sys/block.
+    let text = fs::read_to_string(root.join("proc/diskstats")).unwrap_or_default();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(major), Some(minor), Some(name)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        let number = major.parse::<u32>().ok().zip(minor.parse::<u32>().ok());
+        let Some(number) = number.filter(|(major, minor)| *major < 1 << 12 && *minor < 1 << 20) else {
+            continue;
+        };
+        let device = root.join("sys/block").join(name);
+        let Ok(link) = fs::read_link(&device) else { continue };
+        let kind = match () {
+            () if link.components().any(|part| part.as_os_str() == "virtual") => DISK_UPPER,
+            () if fs::read_to_string(device.join("hidden")).is_ok_and(|text| text.trim() == "1") => DISK_PATH,
+            () => DISK_LEAF,
+        };
+        if found.len() < DISKS_MAX {
+            found.insert(number.0 << 20 | number.1, (kind, disks.address(&device).unwrap_or_default()));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that is removed with the value.
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn disks_are_hardware_paths_and_what_stands_on_them() {
+        let root = Folder(std::env::temp_dir().join(format!("numatop-ng-disk-io-{}", std::process::id())));
+        let disk = |name: &str, folder: &str, hidden: &str| {
+            let below = root.0.join("sys/devices").join(folder).join("block").join(name);
+            fs::create_dir_all(&below).unwrap();
+            fs::create_dir_all(root.0.join("sys/block")).unwrap();
+            fs::write(below.join("hidden"), hidden).unwrap();
+            let link = format!("../devices/{folder}/block/{name}");
+            std::os::unix::fs::symlink(link, root.0.join("sys/block").join(name)).unwrap();
+        };
+        disk("sda", "pci0000:00/0000:00:1f.2/ata1/host0", "0\n");
+        disk("nvme1c0n1", "pci0000:17/0000:18:00.0/nvme/nvme1", "1\n");
+        disk("dm-0", "virtual", "0\n");
+        fs::create_dir_all(root.0.join("proc")).unwrap();
+        let lines = "   8       0 sda 1 2\n   8       1 sda1 1 2\n 259       7 nvme1c0n1 0 0\n 253       0 dm-0 0 0\nx\n 9 9\n";
+        fs::write(root.0.join("proc/diskstats"), lines).unwrap();
+        let expected = [
+            (8 << 20, (DISK_LEAF, "0000:00:1f.2".to_owned())),
+            (253 << 20, (DISK_UPPER, String::new())),
+            (259 << 20 | 7, (DISK_PATH, "0000:18:00.0".to_owned())),
+        ];
+        assert_eq!(found(&root.0), expected.into());
+        assert_eq!(found(Path::new("/nonexistent")), BTreeMap::new());
+    }
+}

@@ -1,0 +1,109 @@
+//! Traffic to disks is counted of the process that sends it: direct writes, to the byte.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, id};
+
+use anyhow::{Context, Error, Result, ensure};
+
+use numatop_ng::metric::Value;
+use numatop_ng::metric::disks::{PROCESS_BYTES_PER_S, PROCESS_REQUESTS_PER_S, routes};
+use numatop_ng::model::sample::Sample;
+use numatop_ng::snapshot::{RowKind, derive};
+use numatop_ng::source::Source;
+use numatop_ng::source::live::{LiveOptions, LiveSource};
+
+/// Each request has this size, in bytes.
+const BLOCK: usize = 64 << 10;
+const BLOCKS: usize = 200;
+
+/// A file beside the tests, which is removed with the value.
+struct Scratch(std::path::PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn scratch(name: &str) -> Scratch {
+    Scratch(std::env::temp_dir().join(format!("numatop-ng-{name}-{}", id())))
+}
+
+fn direct(path: &Path) -> std::io::Result<File> {
+    File::options().write(true).create(true).truncate(true).custom_flags(libc::O_DIRECT).open(path)
+}
+
+/// Why nothing can be written to a disk here.
+pub fn obstacle() -> Option<String> {
+    let file = scratch("no-disk");
+    match direct(&file.0).and_then(|opened| opened.metadata()) {
+        Err(error) => Some(format!("{} takes no direct writes: {error}", std::env::temp_dir().display())),
+        Ok(metadata) => {
+            let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+            let device = fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+            let is_hardware = device.is_ok_and(|link| link.iter().all(|part| part != "virtual"));
+            (!is_hardware).then(|| format!("{} is on no disk of its own", std::env::temp_dir().display()))
+        }
+    }
+}
+
+fn sample(source: &mut LiveSource) -> Result<Sample> {
+    source.next()?.context("a live source does not end")
+}
+
+pub fn direct_writes_are_counted_to_the_byte() -> Result<()> {
+    let mut source = LiveSource::start(LiveOptions::default())?;
+    let file = scratch("direct");
+    let mut opened = direct(&file.0)?;
+    // Aligned to a page, as direct writes want it.
+    let buffer = vec![1u8; 2 * BLOCK];
+    let start = buffer.as_ptr().align_offset(4096);
+    let before = sample(&mut source)?;
+    for _ in 0..BLOCKS {
+        opened.write_all(&buffer[start..start + BLOCK])?;
+    }
+    let after = sample(&mut source)?;
+    let snapshot = derive(&source.host(), Some(&before), &after, RowKind::Processes);
+    let own = snapshot.tasks.iter().find(|task| task.raw.pid == id()).context("no row of the test")?;
+    let routes = routes(own, &snapshot).map_err(Error::msg)?;
+    let (bytes, requests) = routes
+        .iter()
+        .fold((0, 0), |(bytes, requests), route| (bytes + route.bytes, requests + route.requests));
+    println!("{bytes} bytes in {requests} requests, {routes:?}");
+    let written = (BLOCK * BLOCKS) as u64;
+    // The file system may write a block of its own in between.
+    ensure!(bytes >= written && bytes - written <= 64 << 10, "{written} bytes were written, {bytes} counted");
+    ensure!(requests >= BLOCKS as u64, "{BLOCKS} requests were made, {requests} counted");
+    for metric in [&PROCESS_BYTES_PER_S, &PROCESS_REQUESTS_PER_S] {
+        let value = metric.read(own, &snapshot).map_err(Error::msg)?;
+        ensure!(matches!(value, Value::F64(rate) if rate > 0.0), "{}: {value:?}", metric.id);
+    }
+    ensure!(after.lost.get("requests_to_unknown_disks") == Some(&0), "{:?}", after.lost);
+    Ok(())
+}
+
+/// A process that ends keeps what it sent in its last row.
+pub fn a_process_that_ends_keeps_its_traffic() -> Result<()> {
+    let mut source = LiveSource::start(LiveOptions::default())?;
+    let file = scratch("ends");
+    let before = sample(&mut source)?;
+    let child = Command::new("dd")
+        .args(["if=/dev/zero", "bs=64k", "count=200", "oflag=direct", "status=none"])
+        .arg(format!("of={}", file.0.display()))
+        .spawn()?;
+    let pid = child.id();
+    ensure!({ child }.wait()?.success(), "dd failed");
+    let after = sample(&mut source)?;
+    let snapshot = derive(&source.host(), Some(&before), &after, RowKind::Processes);
+    let row = snapshot.tasks.iter().find(|task| task.raw.pid == pid).context("no row of dd")?;
+    let routes = routes(row, &snapshot).map_err(Error::msg)?;
+    let bytes: u64 = routes.iter().map(|route| route.bytes).sum();
+    ensure!(
+        (13_107_200..=13_107_200 + (256 << 10)).contains(&bytes),
+        "dd wrote 13107200 bytes, {bytes} counted"
+    );
+    Ok(())
+}
