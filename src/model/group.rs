@@ -28,7 +28,7 @@ pub enum Engine {
     Qemu,
     /// Garden of Cloud Foundry.
     Garden,
-    /// An id as engines make them, in a place that says no more.
+    /// An id in the form of container engines, at a path that names no engine.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// True for what has an operating system of its own and a name instead of an id: `--machine`.
+    /// True for a group with an operating system and a name instead of an id: `--machine`.
     pub fn is_machine(self) -> bool {
         matches!(self, Engine::Lxc | Engine::Nspawn | Engine::Qemu)
     }
@@ -69,7 +69,7 @@ pub const DEPTH_MAX: usize = 64;
 pub enum Kind {
     /// A container of an engine.
     Container,
-    /// It has an operating system of its own: LXC, nspawn, virtual machines.
+    /// It runs a whole operating system: LXC, nspawn, virtual machines.
     Machine,
     /// A pod of Kubernetes or Podman.
     Pod,
@@ -139,7 +139,7 @@ pub fn named(name: &str, user: Option<&str>) -> String {
     }
 }
 
-/// The first characters of an id of 64 digits; a name as it is.
+/// The first characters of an id of 64 digits; a name in full.
 pub fn short(id: &str) -> String {
     if is_id(id) { id[..SHORT_ID].to_string() } else { id.to_string() }
 }

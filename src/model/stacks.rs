@@ -10,7 +10,7 @@ use super::coded::{Numbered, coded};
 use super::process::ProcessId;
 use super::sample::Comm;
 
-/// The GNU build id, by which a linker tells a file from all others, shorter ones filled with zeros.
+/// The GNU build id, by which a linker identifies a file; shorter ones are filled with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BuildId(pub [u8; 20]);
 
@@ -69,7 +69,7 @@ pub enum Place {
 /// The name of a place. Texts are clean: they can be shown as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Function {
-    /// `None`: nothing says what is there.
+    /// `None`: the name is unknown.
     pub name: Option<String>,
     /// The file, "kernel", or a word in brackets for what is neither.
     pub module: String,

@@ -62,7 +62,7 @@ pub const MARKS_MAX: usize = 1024;
 /// Threads that a short walk lists at a time (`NT_LIST_MAX`).
 pub const LIST_MAX: usize = 256;
 
-/// Each task is looked at in one of so many walks, whatever it does (`NT_LOOK_EVERY`).
+/// Each task is visited in one of this many walks, whatever it does (`NT_LOOK_EVERY`).
 pub const LOOK_EVERY: u32 = 8;
 
 /// Room for causes in [`CpuState::lost`] (`NT_LOSSES_MAX`).
@@ -176,7 +176,7 @@ pub const POLICY_SHARED: u16 = 1 << 1;
 pub const POLICY_SHMEM: u16 = 1 << 2;
 /// Memory of hugetlbfs.
 pub const POLICY_HUGETLB: u16 = 1 << 3;
-/// The object of the mapping has more policies than are told.
+/// The object of the mapping has more policies than the row holds.
 pub const POLICY_CUT: u16 = 1 << 4;
 
 /// `struct nt_policy_row`: a mapping, the object behind it, or the policy of a part of that object.
@@ -217,7 +217,7 @@ pub struct CpuHints {
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct AllocPace {
-    /// Allocations of user pages since start, those that will be left out next included.
+    /// Allocations of user pages since start, including those that will be left out next.
     pub allocs: u64,
     /// State of the random numbers.
     pub dice: u64,
@@ -239,7 +239,7 @@ pub struct Place {
     pub core: u32,
     /// Bit i: counter slot i is open on this CPU.
     pub slots: u32,
-    /// Changes whenever the counters are opened anew: they start from zero.
+    /// Changes whenever the counters are reopened: they start from zero.
     pub opened: u32,
     /// Bit i: counter slot i is wanted on this CPU, and is not open because it is the turn of others.
     pub waits: u32,
@@ -273,7 +273,7 @@ pub struct CpuState {
     pub pad: u32,
     /// Losses since start, by [`Loss`].
     pub lost: [u64; LOSSES_MAX],
-    /// On-CPU time of tasks in the scope, ns since start; 0 where there is no scope.
+    /// On-CPU time of tasks in the scope, ns since start; 0 without a scope.
     pub scope_ns: u64,
     /// Counts at the last switch.
     pub slot_last: [u64; SLOTS],
@@ -331,7 +331,7 @@ pub struct Rec {
     pub moves_from: u16,
     /// Node that it moves the page to, counted from 1; 0: not known.
     pub moves_to: u16,
-    /// 1: `hint_window` is not the task's any more.
+    /// 1: the task has left `hint_window`.
     pub hint_changed: u32,
     /// Counts by slot, since the record was made.
     pub slot: [u64; SLOTS],
@@ -359,7 +359,7 @@ pub struct TaskRow {
     pub uid: u32,
     /// Start of the task, CLOCK_BOOTTIME, ns.
     pub start_ns: u64,
-    /// Start of the leader: with `pid` this says which process it is.
+    /// Start of the leader: identifies the process together with `pid`.
     pub leader_start_ns: u64,
     /// Id of its cgroup.
     pub cgroup_id: u64,
@@ -484,20 +484,20 @@ impl<'a> Row<'a> {
         self.run_ns.chunks_exact(size_of::<u64>()).filter_map(u64::from_bytes)
     }
 
-    /// Pages it was given for user space by node; none when nobody asked for them.
+    /// Pages it was given for user space by node; none unless requested.
     pub fn pages(&self) -> impl Iterator<Item = u64> + 'a {
         self.pages.chunks_exact(size_of::<u64>()).filter_map(u64::from_bytes)
     }
 
-    /// Counts by node; none when nobody asked for them.
+    /// Counts by node; none unless requested.
     pub fn node_counts(&self) -> impl Iterator<Item = NodeCounts> + 'a {
         self.node_counts.chunks_exact(size_of::<NodeCounts>()).filter_map(NodeCounts::from_bytes)
     }
 }
 
 impl Row<'_> {
-    /// Counts of stretches in which the SMT siblings were idle, and in which one was busy; `None` without SMT, or
-    /// when nobody asked for them.
+    /// Counts of stretches in which the SMT siblings were idle, and in which one was busy; `None` without
+    /// SMT, or unless requested.
     pub fn sibling_counts(&self) -> Option<[NodeCounts; SIBLINGS]> {
         let (idle, busy) = self.sibling_counts.split_at_checked(size_of::<NodeCounts>())?;
         Some([NodeCounts::from_bytes(idle)?, NodeCounts::from_bytes(busy)?])

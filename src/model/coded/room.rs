@@ -1,10 +1,10 @@
-//! Memory that a payload takes while it is read, in proportion to the bytes that it has in the file: two kilobytes cannot become two
-//! gigabytes.
+//! Memory that a payload takes while it is read, in proportion to its bytes in the file. So two kilobytes
+//! cannot become two gigabytes.
 
 use super::varint::Malformed;
 
-/// Bytes of memory for what is in one payload, however many bytes of the file it has: they may be nothing but room.
-/// 100,000 tasks on 256 nodes take 244 MiB.
+/// Bytes of memory for the content of one payload, whatever its size in the file: padding could claim any
+/// amount. 100,000 tasks on 256 nodes take 244 MiB.
 const MEMORY_MAX: usize = 256 << 20;
 /// Bytes of memory that every payload may have, and beyond that for each byte in the file. Samples of real machines take some sixty.
 const MEMORY_FREE: usize = 1 << 20;
@@ -46,7 +46,7 @@ impl Room {
         Ok(room)
     }
 
-    /// As much as there is: for payloads that are not from a file.
+    /// No limit: for payloads that are not from a file.
     pub fn endless() -> Room {
         Room(usize::MAX)
     }
@@ -67,7 +67,7 @@ pub fn fits(needed: usize, raw: usize) -> bool {
     needed - raw * PER_BYTE <= MEMORY_MAX
 }
 
-/// A map of so many small entries.
+/// A map with `entries` small entries.
 pub(super) const fn of_map(entries: usize) -> usize {
     if entries == 0 { 0 } else { MAP + entries * ENTRY }
 }

@@ -108,7 +108,7 @@ pub fn put_since<'v, K: Key, V: Copied>(
 /// A map that is `base`, changed by what [`put_since`] wrote.
 ///
 /// # Errors
-/// The bytes are something else, or there is no room.
+/// The bytes are something else, or memory runs out.
 pub fn get_since<'b, 'r, K: Key, V: Copied + Clone>(
     input: &mut In<'b, 'r>,
     base: Option<&BTreeMap<K, V>>,
@@ -146,7 +146,7 @@ pub fn change<'b, 'r, K: Key, V>(
     Ok(())
 }
 
-/// Entries of a map in a section of its own, at most.
+/// Maximum entries of a map in a separate section.
 const MOST: (usize, &str) = (MAX_NAMES, "names");
 
 /// Writes what differs from `base`, and nothing where nothing does.
