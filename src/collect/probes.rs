@@ -45,13 +45,13 @@ pub static PROBES: [&Probe; 8] = [
     &policies::PROBE,
 ];
 
-/// One BPF object, and what it is there for.
+/// One BPF object, and its purpose.
 pub struct Probe {
     /// Its name in doctor.
     pub name: &'static str,
     /// Measured with it.
     pub facility: Facility,
-    /// The parts of the kernel that it stands on. Without any listed, whether it works is seen when it is tried.
+    /// The kernel features that it needs. If none is listed, only trying it shows whether it works.
     pub features: &'static [Feature],
     /// The substitute where the kernel refuses it.
     pub otherwise: Otherwise,
@@ -92,7 +92,7 @@ impl Probe {
         }
     }
 
-    /// Starts it, takes it down again, and says what was seen.
+    /// Starts it, stops it again, and describes the result.
     ///
     /// # Errors
     /// It did not start, and that is a failure.
@@ -241,8 +241,8 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Starts those probes that `wanted` says yes to and that were not tried before. One that does not start is a reason in
-    /// [`Probes::missing`], unless the same is told from something else.
+    /// Starts those probes that `wanted` accepts and that were not tried yet. The reason of a failure goes
+    /// into [`Probes::missing`], unless another source has the same data.
     pub fn start(&mut self, shared: &Shared<'_>, wanted: impl Fn(Facility) -> bool) {
         for probe in PROBES {
             let facility = probe.facility;

@@ -1,8 +1,8 @@
 //! The task-storage map whose values are as long as the machine has nodes.
 //!
-//! Task storage must be created with BTF that describes a value of exactly its size, and libbpf
-//! takes that from the object file, where the size is fixed. So the map is made here, with a BTF of
-//! two types, and the objects reuse it.
+//! Task storage must be created with BTF that describes a value of exactly its size, and libbpf takes that
+//! from the object file, where the size is fixed. So this module creates the map, with a BTF of two types,
+//! and the objects reuse it.
 
 use std::mem::size_of;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ pub struct Layout {
     pub smt: bool,
     /// Records have room for pages by node.
     pub pages: bool,
-    /// Hinting faults are told from the task structure, because no function can be hooked.
+    /// Hinting faults are read from the task structure, because no function can be hooked.
     pub hints_from_task: bool,
 }
 

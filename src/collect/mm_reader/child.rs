@@ -31,7 +31,7 @@ pub const NAME: &str = "numatop-ng-pages";
 /// Bytes of answers that are kept back: one more fits the packet with them.
 const KEPT_MAX: usize = 48 << 10;
 
-/// Answers questions until no more come.
+/// Answers questions until the input ends.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-pages");
     let root = processes::root();
@@ -163,7 +163,7 @@ impl Reads {
         let iterators: HashMap<ProcessId, File> = processes.zip(iterators).collect();
         let began = Instant::now();
         let deadline = began + turn.budget;
-        // One that is not asked for any more has ended, or is large and was not worth it.
+        // A process that is not requested again has ended, or is large and was not worth it.
         self.walking.take_if(|(process, _)| !turn.jobs.iter().any(|job| job.process == *process));
         for (at, job) in turn.jobs.iter().enumerate() {
             if Instant::now() + DRAW > deadline {
@@ -270,7 +270,7 @@ impl Reads {
         Ok([debt, used.saturating_sub(for_others)])
     }
 
-    /// Reads about `jobs` until `budget` is used, of which `debt` was used before; gives what is used now.
+    /// Reads about `jobs` until `budget` is used, `debt` included; returns the time used now.
     fn spend(
         &mut self,
         turn: &AboutTurn,

@@ -109,7 +109,8 @@ impl Draws {
         &self.wanted
     }
 
-    /// Takes the answers to these questions. An object without an answer has `None`; all are `None` where the kernel tells no nodes.
+    /// Takes the answers to these questions. An object without an answer has `None`; all are `None` where the
+    /// kernel does not report nodes.
     pub fn end(&mut self, drawn: Option<Vec<Option<Vec<Drawn>>>>, now_ns: u64) {
         let wanted = std::mem::take(&mut self.wanted);
         let Some(drawn) = drawn else {
@@ -135,7 +136,7 @@ impl Draws {
         }
     }
 
-    /// No answer comes any more.
+    /// No answer will come.
     pub fn give_up(&mut self) {
         self.wanted.clear();
     }
