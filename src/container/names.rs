@@ -1,5 +1,5 @@
-//! Names of containers and pods: from the files that engines leave behind, and from an engine itself only when the user
-//! has named its socket. All of it is written by strangers: sizes are limited and text is cleaned.
+//! Names of containers and pods: from the files that engines leave behind, and from an engine itself only
+//! when the user has named its socket. The content is untrusted: sizes are limited and text is cleaned.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -357,7 +357,7 @@ fn annotations(dir: &Path, name: &str) -> Option<HashMap<String, String>> {
     parse::<Config>(dir, name, ONE_MAX).map(|config| config.annotations)
 }
 
-/// A sandbox has no name of its own: it is the pod.
+/// A sandbox has no separate name: it is the pod.
 fn of_annotations(found: &HashMap<String, String>, name: &str, pod: &str, namespace: &str) -> Option<Name> {
     let text = |key: &str| found.get(key).filter(|text| !text.is_empty()).map(|text| capped(text));
     let pod = text(pod);

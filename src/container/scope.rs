@@ -18,7 +18,7 @@ pub struct Scope {
     pub cgroups: BTreeSet<u64>,
     /// Cgroup ids whose tasks, and those below, are not wanted.
     pub outside: BTreeSet<u64>,
-    /// Only tasks of `cgroups` are wanted, also while there is none: one is waited for.
+    /// Only tasks of `cgroups` are wanted, also while the list is empty: the cgroup may still appear.
     pub by_cgroup: bool,
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-/// A fact about the host, or why nobody can tell. In JSON the value itself, or `{"unknown": "why"}`.
+/// A fact about the host, or why it is unknown. In JSON the value itself, or `{"unknown": "why"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Fact<T> {

@@ -1,5 +1,5 @@
-//! Users that a directory service knows and /etc/passwd does not (sssd, LDAP, DynamicUser= of systemd): getent(1), a process of its
-//! own, because a static binary cannot load NSS modules.
+//! Users that a directory service knows and /etc/passwd does not (sssd, LDAP, DynamicUser= of systemd). Uses
+//! the program getent(1), because a static binary cannot load NSS modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read};
@@ -110,7 +110,7 @@ impl Drop for Getent {
     }
 }
 
-/// `getent passwd KEY...`; none where there is no such program.
+/// `getent passwd KEY...`; none if the program is missing.
 fn start(program: &Path, keys: &[String]) -> Option<Child> {
     let mut command = Command::new(program);
     // A key is no option.

@@ -36,8 +36,8 @@ impl Device {
         names.iter().filter_map(|name| Device::read(root, name)).collect()
     }
 
-    /// `None` when it is no PMU of cores. PMUs of cores have a list of `cpus`, or the name that x86 gives to the
-    /// only one; others (memory controllers, caches, SPE) have a `cpumask` that says where to open them.
+    /// `None` if it is not a PMU of cores. PMUs of cores have a list of `cpus`, or the name of the only one
+    /// on x86. Others (memory controllers, caches, SPE) have a `cpumask` with the CPUs to open them on.
     fn read(root: &Path, name: &str) -> Option<Device> {
         let path = format!("{DEVICES}/{name}");
         let cpus = fact::text(root, &format!("{path}/cpus")).ok();

@@ -1,4 +1,4 @@
-//! One packet of an SPE record: a header, and as many bytes as it says.
+//! One packet of an SPE record: a header, and the number of bytes it gives.
 
 #![warn(missing_docs)]
 
