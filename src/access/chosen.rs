@@ -1,4 +1,5 @@
-//! The processes that are sampled where not all are: as many as there is room for, and none only for a moment.
+//! The processes that are sampled when there are too many for all: as many as there is room for, and none
+//! only for a moment.
 
 #![warn(missing_docs)]
 

@@ -24,7 +24,7 @@ pub const WINDOW_NS: u64 = 10_000_000_000;
 /// Mappings of a process that are kept in one result: the most used ones.
 const MAPPINGS_MAX: usize = 1000;
 
-/// Samples of one process, of which pages are not yet looked up.
+/// Samples of one process whose pages are not looked up yet.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     counts: MemoryUse,
@@ -239,7 +239,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Adds an interval that lasted from `from_ns` to `to_ns`, and forgets those that ended ten seconds before.
+    /// Adds an interval that lasted from `from_ns` to `to_ns`, and forgets the intervals that ended ten
+    /// seconds earlier.
     pub fn add(&mut self, from_ns: u64, to_ns: u64, uses: BTreeMap<ProcessId, MemoryUse>, lost: Losses) {
         self.intervals.push_back((from_ns, to_ns, uses, lost));
         // The newest one stays, however long it is.
@@ -383,7 +384,7 @@ mod tests {
             class: AccessClass::Dram { remote: false },
             cycles: Some(300),
         };
-        // Page 2 is on node 1, unless the physical address says otherwise.
+        // Page 2 is on node 1, unless the physical address contradicts.
         tally.add_event(event);
         tally.add_event(EventAt { page_node: Some(NodeId(0)), cycles: None, ..event });
         // Without an address the class is all that is known.

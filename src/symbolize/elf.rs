@@ -68,7 +68,7 @@ impl Elf {
         Some(elf)
     }
 
-    /// The address, as the file's symbols have it, of what lies at `offset` in the file.
+    /// The address, in terms of the file's symbols, of the byte at `offset` in the file.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         let load = self
             .loads
