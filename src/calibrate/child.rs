@@ -39,7 +39,7 @@ const THREAD: &std::ffi::CStr = c"known-load";
 /// Orders of walks are the same in every run.
 const SEED: u64 = 21;
 
-/// Does jobs until no more come.
+/// Does jobs until the input ends.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(THREAD);
     // The end of the pipe is read between two jobs; this ends us in the middle of one.

@@ -106,7 +106,7 @@ pub fn text_of(path: &Path) -> Result<String> {
 pub struct Stored {
     pub path: PathBuf,
     pub profile: Profile,
-    /// Why it says nothing about this machine now; `None` if it does.
+    /// The reason why it does not apply to this machine now; `None` if it does.
     pub inapplicable: Option<String>,
 }
 
@@ -122,8 +122,8 @@ pub enum Wanted {
     File(PathBuf),
 }
 
-/// The first profile that is about this machine, or else the first there is, and a word on each file that could not be read. A
-/// damaged one is no error.
+/// The first profile about this machine, or else the first one, and a note on each file that could not be
+/// read. A damaged file is not an error.
 pub fn find(wanted: &Wanted, topology: &Topology) -> (Option<Stored>, Vec<String>) {
     match wanted {
         Wanted::Stored => find_in(&places(), topology),
@@ -157,7 +157,7 @@ fn find_in(places: &[PathBuf], topology: &Topology) -> (Option<Stored>, Vec<Stri
     (other, notes)
 }
 
-/// The topology of this machine, with the costs of its nodes if they were measured.
+/// The topology of this machine, with the measured costs of its nodes, if any.
 pub fn with_costs(wanted: &Wanted, mut topology: Topology) -> Topology {
     let (found, _) = find(wanted, &topology);
     let Some(stored) = found else { return topology };
@@ -176,8 +176,8 @@ pub fn boot_id() -> String {
     read_trimmed("/proc/sys/kernel/random/boot_id")
 }
 
-/// Makes the folder of a file if it is not there, and finds out whether a profile can be stored in it: before minutes of
-/// measuring are spent on it.
+/// Creates the folder of a file if it is missing, and checks whether a profile can be stored there: before
+/// minutes are spent on measuring.
 ///
 /// # Errors
 /// As those of [`write()`].
@@ -241,7 +241,7 @@ impl Lock {
     /// who is not root has is not believed: anybody can make it.
     ///
     /// # Errors
-    /// Another process of this user or of root has it: [`io::ErrorKind::AddrInUse`].
+    /// Another process of this user or of root holds it: [`io::ErrorKind::AddrInUse`].
     pub fn take() -> io::Result<Lock> {
         const NAME: &str = "numatop-ng-known-load";
         match UnixListener::bind_addr(&SocketAddr::from_abstract_name(NAME)?) {

@@ -25,11 +25,11 @@ pub struct Container {
     pub group: Option<Arc<Group>>,
     /// The row that it is a part of, as an index into the same list.
     pub parent: Option<usize>,
-    /// It has tasks of its own, or of cgroups that have no row.
+    /// It has tasks itself, or of cgroups without a row.
     pub own_tasks: bool,
     pub processes: u32,
-    /// The sum of its tasks, of those that ended in the interval, and of all rows below it. Values that only a
-    /// single task has (ids, state, owner) mean nothing here.
+    /// The sum of its tasks, of tasks that ended in the interval, and of all rows below it. Values that only
+    /// a single task has (ids, state, owner) are meaningless here.
     pub sum: Task,
     /// Of what ran in it.
     pub remote: Remote,
@@ -85,7 +85,7 @@ impl GroupDelta {
     }
 }
 
-/// Use of disks between the last two readings. A disk that the group had not used before has no line there.
+/// Use of disks between the last two readings. A disk that the group had not used by then has no line there.
 fn disks(raw: &GroupRaw) -> Reading<DisksUsed> {
     let now = raw.disks.clone()?;
     let before = raw.disks_before.as_ref().ok_or(Missing::FirstInterval)?;
@@ -124,7 +124,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// From processes before those outside the scope are left out of them, and from those that ended.
+    /// Sums from the processes, and from those that ended. Processes outside the scope were left out earlier.
     pub(super) fn of(
         topology: &Topology,
         previous: Option<&Sample>,
@@ -349,7 +349,7 @@ impl Total {
 }
 
 impl List<'_> {
-    /// Rows are large: there is room for all at once.
+    /// Rows are large: room for all is allocated at once.
     fn new(current: &Sample) -> List<'_> {
         let most = current.names.groups.len().min(current.tasks.len());
         let at = IdMap::with_capacity_and_hasher(most, Default::default());

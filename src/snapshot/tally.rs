@@ -7,11 +7,11 @@ use crate::model::sample::{Counts, TaskRaw, TaskRows};
 
 static NOTHING: LazyLock<Counts> = LazyLock::new(Counts::default);
 
-/// Sums of sums are added up at once beyond so many levels, and not when they are read: a hostile recording may have
-/// cgroups of any depth.
+/// Beyond this many levels, sums of sums are computed at once and not on reading: a hostile recording may
+/// have cgroups of any depth.
 const LEVELS_MAX: u32 = 32;
 
-/// Reads as [`Counts`]. Becomes a copy of its own when it is added to.
+/// Reads as [`Counts`]. Becomes a separate copy when it is added to.
 #[derive(Clone, Debug, Default)]
 pub enum Tally {
     /// All zero.
@@ -44,8 +44,8 @@ impl Parts {
     }
 }
 
-/// Tasks in teams, such as the processes of a sample, in one list for all of them: a list for each would be most of what is
-/// allocated for an interval. Sums are kept once they were read.
+/// Tasks in teams, such as the processes of a sample, in one list for all of them. A list for each would be
+/// most of the allocations of an interval. Sums are kept once they were read.
 #[derive(Debug)]
 pub struct Teams {
     tasks: TaskRows,

@@ -31,7 +31,7 @@ fn painted(cell: String, shade: Option<Shade>, colour: bool) -> String {
     }
 }
 
-/// The latencies, with the SLIT beside them where there is room.
+/// The latencies, with the SLIT beside them if it fits.
 pub(super) fn latency(profile: &Profile, classes: &[Class], width: usize, colour: bool) -> String {
     if !profile.latency_ns.iter().flatten().any(Option::is_some) {
         return String::new();

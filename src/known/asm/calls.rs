@@ -1,4 +1,4 @@
-//! Calls of functions of one instruction, each on a page of its own.
+//! Calls of one-instruction functions, each on a separate page.
 
 use std::io;
 

@@ -171,7 +171,7 @@ pub fn copy(from: &[u64], to: &mut [u64]) {
     if rounds == 0 {
         return;
     }
-    // SAFETY: so many half blocks are inside of both slices, which do not overlap.
+    // SAFETY: this number of half blocks is inside both slices, which do not overlap.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
@@ -224,7 +224,8 @@ pub fn triad(left: &[u64], right: &[u64], to: &mut [u64]) {
         return;
     }
     let factor = 3.0f64;
-    // SAFETY: so many half blocks are inside of all slices, and the one that is written overlaps with no other.
+    // SAFETY: this number of half blocks is inside all slices, and the written slice does not overlap with
+    // the others.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
