@@ -1,4 +1,4 @@
-//! The facts of a host as lines: each says what is there, and whether that is good.
+//! The facts of a host as lines: each with its value, and whether that is good.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::selftest::trust::{Trust, Trusted};
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
     Ok,
-    /// Works, but less than it could; or nobody can tell.
+    /// Works, but less than it could; or it is unknown.
     Warn,
     No,
 }

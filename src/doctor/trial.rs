@@ -47,7 +47,7 @@ pub(super) fn run(check: &HostCheck) -> Vec<Trial> {
     libbpf_log::keep();
     libbpf_log::take();
     let mut trials = Vec::new();
-    // The first failure is in `trials`; there is nothing else to do about it.
+    // The first failure is in `trials`; nothing else needs to be done about it.
     let _stopped = steps(check, topology, &mut trials);
     trials
 }

@@ -62,7 +62,8 @@ pub const COUNTERS_RUNNING_PCT: Metric<Node> = Metric {
     traits: task::COUNTERS_RUNNING_PCT.traits,
 };
 
-/// Every metric of this kind for the whole host, by id: with those that [`super::node`] has a formula of its own for.
+/// Every metric of this kind for the whole host, by id, including those for which [`super::node`] has a
+/// separate formula.
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> {
     let slots = &snapshot.slots;
     let quotient = |formula: Formula| formula(slots, snapshot.busy_ns, snapshot).map(Quotient::value);

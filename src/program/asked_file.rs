@@ -1,5 +1,5 @@
-//! Small files that are read and replaced by a helper process: their file system may not answer, and then there is a reason
-//! instead of them.
+//! Small files that a helper process reads and replaces: their file system may hang, and then the result is a
+//! reason.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ enum Question {
 /// The text of the file and the place that it is at, or an errno and what is wrong.
 type Answer = Result<(String, PathBuf), (Option<i32>, String)>;
 
-/// Answers until no more is asked.
+/// Answers until the input ends.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-files");
     guard::wait_for_all();

@@ -2,7 +2,7 @@
 
 #![warn(missing_docs)]
 
-/// Names are offered at most so many at a time.
+/// Maximum names offered at a time.
 const MOST: usize = 3;
 /// Names less alike than this are none that was meant; 1 is the same name.
 const ALIKE: f64 = 0.75;
