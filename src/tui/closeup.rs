@@ -57,7 +57,7 @@ fn answer(asked: &Receiver<Asked>, mail: &Mail) {
     }
 }
 
-/// Of each kind the last: what was asked before it is not shown any more.
+/// The last one of each kind: earlier requests are not on the screen.
 fn newest(asked: impl Iterator<Item = Asked>) -> impl Iterator<Item = Asked> {
     let (mut inspect, mut map) = (None, None);
     for one in asked {

@@ -48,7 +48,7 @@ pub enum Action {
     /// Memory of the process by the code that touched it first instead of its threads.
     Objects,
     MemoryUse,
-    /// Sample accesses of processes that matter on the screen, or no longer.
+    /// Turn sampling accesses of processes that matter on the screen on or off.
     Sampling,
     Tree,
     /// Hide rows of a kind, or show them again.
@@ -158,7 +158,7 @@ pub enum Seek {
     End,
     /// The last sample at or before this wall clock, ns since 1970.
     To(i64),
-    /// Go on by itself at so many times its own speed, or stand still.
+    /// Play at this many times the original speed, or stop.
     Play(Option<u32>),
 }
 
@@ -182,7 +182,7 @@ pub enum Effect {
     Quit,
     /// Give the terminal back and stop, as Ctrl-Z does.
     Suspend,
-    /// Draw every cell anew.
+    /// Draw every cell again.
     Redraw,
     /// Write what was chosen to the file of settings.
     Keep,
@@ -192,7 +192,7 @@ pub enum Effect {
     /// Watch the cgroup of this id only; `None`: what the command line asked for.
     SetScope(Option<u64>),
     Seek(Seek),
-    /// Read what /proc says about this process: id and start time in ns since boot.
+    /// Read the facts of this process from /proc: id and start time in ns since boot.
     Inspect(u32, u64),
     /// Count this set of events.
     SetEvents(&'static str),

@@ -1,4 +1,5 @@
-//! One process, or one thread of it, looked at closely: its threads, mappings, contended lines or objects, what it did lately, and what /proc says about it.
+//! One process or one of its threads in detail: threads, mappings, contended lines or objects, recent
+//! history, and the facts from /proc.
 
 mod balancing;
 mod draw;
@@ -77,7 +78,7 @@ impl Detail {
         self.thread.unwrap_or(self.process)
     }
 
-    /// Takes what /proc said about a process or a thread.
+    /// Takes the facts of a process or a thread from /proc.
     pub fn inspected(&mut self, id: u32, found: Result<Details, String>) {
         if self.asked().0 == id {
             self.details = Some(found);

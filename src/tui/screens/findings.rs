@@ -60,7 +60,7 @@ impl Order {
     }
 }
 
-/// A finding that was put aside comes back when its first value is so many times as large.
+/// A snoozed finding comes back when its first value is this many times as large.
 const TWICE: f64 = 2.0;
 
 #[derive(Default)]

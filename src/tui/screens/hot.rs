@@ -61,7 +61,7 @@ pub struct Hot {
 }
 
 impl Hot {
-    /// Works out the rows from the profile; `groups` says which cgroup is below which.
+    /// Computes the rows from the profile; `groups` has the tree of cgroups.
     fn work_out(&mut self, snapshot: Option<&Snapshot>, height: usize) {
         let target = self.target.clone();
         let wanted = |id: ProcessId, process: &Process| match target {
@@ -180,7 +180,7 @@ impl Screen for Hot {
         Ok(Some(Effect::SetHot(true)))
     }
 
-    /// Nothing is sampled any more.
+    /// Sampling ends.
     fn close(&mut self) -> Option<Effect> {
         *self = Hot::default();
         Some(Effect::SetHot(false))

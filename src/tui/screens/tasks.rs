@@ -71,7 +71,7 @@ impl Tasks {
         self.list.selected(snapshot)
     }
 
-    /// Filters in the words of the header, and the order if no column says it.
+    /// Filters in the words of the header, and the order unless a column shows it.
     pub fn facts(&self, snapshot: &Snapshot, width: u16) -> Vec<String> {
         let (choice, sorted) = (&self.choice, self.list.sort.metric);
         let columns = self.list.columns_at(width, snapshot);
@@ -123,7 +123,7 @@ impl Tasks {
         self.choice.node.take().map(|_| ScreenId::Nodes)
     }
 
-    /// Follows the selected task, or no longer.
+    /// Follows the selected task, or stops following.
     fn toggle_follow(&mut self, height: usize) {
         self.follow = !self.follow;
         if self.follow {

@@ -80,7 +80,7 @@ impl State {
         effect
     }
 
-    /// Goes where `text` says: to a time, or `ahead` by so long or back.
+    /// Goes to the place that `text` names: to a time, or ahead (`ahead`) or back by a length of time.
     ///
     /// # Errors
     /// It is neither a time nor a length of time; what would do is in the question.

@@ -138,7 +138,7 @@ impl App {
         None
     }
 
-    /// Whether a view is a table, which lies below all others.
+    /// Whether a view is a table, which is below all others.
     fn is_table(&self, id: ScreenId) -> bool {
         self.screens.get(id).context() & context::TABLES != 0
     }

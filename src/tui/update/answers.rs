@@ -26,7 +26,7 @@ impl App {
         self.stack().find_map(|id| self.screens.get(id).at_interval())
     }
 
-    /// Takes what /proc said about the process in the detail view.
+    /// Takes the facts from /proc about the process in the detail view.
     pub fn inspected(&mut self, pid: u32, found: Result<Details, String>) {
         self.screens.detail.inspected(pid, found);
     }
@@ -59,7 +59,7 @@ impl App {
         }
     }
 
-    /// Says where the report is, or why there is none.
+    /// Shows the place of the report, or the reason why it was not written.
     pub fn page_written(&mut self, written: &Result<String, String>) {
         self.state.message = Some(match written {
             Ok(name) => format!("report saved: {}", text::clean_str(name)),

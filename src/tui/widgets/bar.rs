@@ -33,7 +33,7 @@ pub fn shade(share: f64, theme: &Theme) -> char {
     shades[((share * (shades.len() - 1) as f64).ceil() as usize).min(shades.len() - 1)]
 }
 
-/// Shares (0.0..=1.0) as levels, each in one cell; a gap where there is none.
+/// Shares (0.0..=1.0) as levels, each in one cell; a gap for a missing one.
 pub fn curve(pen: &mut Pen<'_>, shares: &[Option<f64>], role: Role, theme: &Theme) {
     for share in shares {
         match share {

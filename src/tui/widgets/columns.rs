@@ -48,7 +48,7 @@ pub fn tasks_for(width: u16, host: &HostFacts, threads: bool, sorted: &str) -> V
     let mut metrics: Vec<_> = chosen.into_iter().filter_map(find).collect();
     metrics.sort_by_key(|metric| {
         TASK_ORDER.iter().position(|id| *id == metric.id).unwrap_or_else(|| {
-            // A metric that is only here because the table is sorted by it stands before the name.
+            // A metric that is only here because the table is sorted by it is placed before the name.
             TASK_ORDER.len() - 2
         })
     });
@@ -119,7 +119,8 @@ fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>)
     chosen
 }
 
-/// The metrics of `all` that fit into `width` when so many of them were scrolled past: the `fixed` ones stay where they are.
+/// The metrics of `all` that fit into `width` after scrolling past `scrolled` of them: the `fixed` ones do
+/// not move.
 pub fn scroll<R>(
     all: &[&'static Metric<R>],
     fixed: &[&str],

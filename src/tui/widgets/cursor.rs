@@ -66,7 +66,7 @@ impl<K: Copy + PartialEq> Cursor<K> {
         }
     }
 
-    /// Selects the row at `at`, if there is one, and brings it into view.
+    /// Selects the row at `at`, if it exists, and brings it into view.
     pub fn select(&mut self, at: usize, keys: &[K], height: usize) {
         if let Some(key) = keys.get(at) {
             self.at = at;

@@ -20,7 +20,7 @@ use crate::tui::widgets::bar::{bar, curve, level};
 use crate::tui::widgets::layout::{LABEL, NodeStyle, Parts, node_style};
 use crate::tui::widgets::pen::Pen;
 
-/// Bars longer than this say no more.
+/// Bars longer than this add no information.
 const BAR_MAX: u16 = 40;
 
 /// Busy share of the CPUs, and share of the time in which some task waited for one, from which on CPUs are short.
@@ -29,7 +29,7 @@ const SHORT_WAITED_PCT: f64 = 20.0;
 
 /// Facts about the rows of tasks.
 pub struct Rows {
-    /// Filters, and the order if no column says it.
+    /// Filters, and the order unless a column shows it.
     pub facts: Vec<String>,
     /// Rows that are shown.
     pub shown: usize,
@@ -374,7 +374,7 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
                 _ => pen,
             }
         }
-        // Help says why.
+        // Help has the reason.
         Err(_) => pen.write("IPC n/a", dim),
     };
     let own = snapshot.share(snapshot.own.cpu_ns).map_or("-".into(), |pct| format!("{}%", percent(pct)));

@@ -1,4 +1,4 @@
-//! Writing on one row of the screen, never outside of it.
+//! Writing on one row of the screen, never outside the row.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

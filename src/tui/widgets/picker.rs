@@ -11,7 +11,7 @@ use super::pen::Pen;
 use crate::tui::input::action::Motion;
 use crate::tui::theme::{Role, Theme};
 
-/// Something that a line stands for.
+/// Something that a line represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pickable {
     /// The id of a metric.
@@ -32,11 +32,11 @@ impl Pickable {
     }
 }
 
-/// One line as it is drawn.
+/// One line of the picker.
 pub struct Line {
     /// Whether the column is shown; `None` where one line is chosen.
     pub checked: Option<bool>,
-    /// There is something to show here.
+    /// It can be shown here.
     pub is_available: bool,
     pub name: String,
     pub note: String,
@@ -104,7 +104,7 @@ impl Picker {
         self.lines.get(*self.matches.get(at)?)
     }
 
-    /// The selected line stands for this.
+    /// The choice on the selected line.
     pub fn chosen(&self) -> Option<Pickable> {
         self.line(self.at).map(|line| line.what)
     }

@@ -11,7 +11,7 @@ pub struct Branch {
     pub at: usize,
     /// Depth in the tree; 0 for a root, and everywhere without a tree.
     depth: u16,
-    /// Bit d is set when the line of depth d goes on below this row.
+    /// Bit d is set if the line of depth d continues below this row.
     lines: u64,
     /// Descendants that are folded away.
     pub folded: usize,

@@ -18,7 +18,7 @@ pub(super) struct Maps {
     pub found: Option<Result<Mappings, String>>,
     /// First mapping in view.
     pub offset: usize,
-    /// The cost of counting every page was said: the next time it is done.
+    /// The cost of counting every page was shown: the next request does it.
     asked: bool,
 }
 
@@ -35,7 +35,7 @@ impl Maps {
         Maps { recorded: true, found: Some(Ok(none)), ..Maps::default() }
     }
 
-    /// Moves the view over so many rows.
+    /// Moves the view over `rows` rows.
     pub(super) fn go(&mut self, motion: Motion, rows: usize, height: usize) {
         self.offset = motion.of_view(self.offset, rows, height);
     }
@@ -82,7 +82,7 @@ impl Detail {
         Some(Effect::SetAccess(self.samples))
     }
 
-    /// Says what counting every page costs; asked again, has it done.
+    /// Shows the cost of counting every page; the second request does it.
     pub(super) fn walk_maps(&mut self, state: &mut State) -> Option<Effect> {
         let rss_bytes = self.live_bytes(state)?;
         let Some(maps) = self.maps.as_mut().filter(|maps| !maps.recorded) else {

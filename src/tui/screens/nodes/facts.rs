@@ -58,7 +58,7 @@ const RECLAIM: [Named; 3] = [
     ("node reclaims", &node::NODE_RECLAIM_PER_S),
 ];
 
-/// As many lines as there is room for. The machine may have changed since: then less is known.
+/// As many lines as fit. The machine may have changed since: then less is known.
 pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let (topology, id) = (&snapshot.host.topology, NodeId(node.raw.id));
     let Some(facts) = topology.node(id) else { return };

@@ -98,7 +98,7 @@ pub(super) fn render(
     );
 }
 
-/// The costs of the selected node, the meaning of row and column, or why there is nothing; as much as fits.
+/// The costs of the selected node, the meaning of row and column, or why nothing is shown; as much as fits.
 fn legend(
     snapshot: &Snapshot,
     metric: &PairMetric,
@@ -131,8 +131,8 @@ fn legend(
     }
 }
 
-/// The costs of all memory on CPUs of a node: latency and reads as they were measured, with half the range of their rounds,
-/// beside the firmware's distance. Nothing where nothing was measured.
+/// The costs of all memory on CPUs of a node: measured latency and reads with half the range of their rounds,
+/// beside the firmware's distance. Empty without a measurement.
 fn costs(topology: &Topology, from: NodeId) -> Vec<(String, Role)> {
     let costs = matrix::costs(topology, from);
     if costs.is_empty() {
