@@ -46,14 +46,14 @@ impl Stat {
     }
 }
 
-/// A cgroup of our own. It is removed when this goes away; until then nothing may be left in it.
+/// A new cgroup. Dropping this removes it; it must be empty by then.
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
     /// Where the kernel sums up CPU time: the cpuacct controller, or any cgroup v2.
     ///
     /// # Errors
-    /// There is neither, or no permission.
+    /// No hierarchy is usable, or permission is denied.
     pub fn create() -> Result<Cgroup> {
         let roots = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"];
         let there = |root: &&&str| {
