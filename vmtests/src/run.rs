@@ -45,7 +45,7 @@ pub fn all(jobs: &[Job], options: &Options) -> Result<u8, String> {
         ends.filter_map(Result::err).next()
     });
     let sum = run.sum.into_inner().expect("no worker panicked");
-    // Also when it was broken off: what the guests said until then.
+    // Also after an interruption: the results of the guests so far.
     report::print(sum.text(jobs.len(), started.elapsed()));
     match broken_off {
         Some(why) => Err(why),
@@ -155,7 +155,7 @@ impl Teller {
         }
     }
 
-    /// Nobody else writes in between: standard output is locked for one call.
+    /// No other output comes in between: standard output is locked for one call.
     fn end(self) {
         if let Some(text) = self.held {
             report::print(text);
@@ -164,7 +164,7 @@ impl Teller {
 }
 
 impl Run<'_> {
-    /// Boots it, once more if it does not come up, and follows what it says.
+    /// Boots it, a second time if it does not come up, and follows its output.
     fn boot(
         &self,
         job: &Job,

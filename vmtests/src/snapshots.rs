@@ -23,7 +23,7 @@ const HOT_TOLERANCE: f64 = 0.05;
 pub const CASE: &str = "snapshot";
 pub const SEEN_BY: &str = "load";
 
-/// The comparison of a snapshot with what was seen.
+/// The comparison of a snapshot with the result.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
     Same,
@@ -36,8 +36,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The snapshot is a case of its own: what a kernel takes may change only by a reviewed commit. One that was just
-    /// written was compared with nothing.
+    /// The snapshot is a separate case: the set of programs that a kernel accepts may change only by a
+    /// reviewed commit. A new snapshot was compared with nothing.
     pub fn end(&self) -> Option<Event> {
         let reason = match self {
             Verdict::Same => None,
@@ -68,7 +68,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Takes what is its of what the guest says.
+    /// Takes its part of the guest's output.
     pub fn follow(&mut self, event: &Event) {
         match event {
             Event::Data { key, value, .. } if key == "load" => self.data = Some(value.clone()),
@@ -77,8 +77,8 @@ impl Seen {
         }
     }
 
-    /// The comparison with its snapshot, which it becomes with `accept`, if the case passed. None where the case was
-    /// not asked for, or failed before it had seen anything.
+    /// The comparison with its snapshot if the case passed; with `accept`, the result becomes the snapshot.
+    /// None if the case was not requested, or failed before it had a result.
     ///
     /// # Errors
     /// The snapshot cannot be written.

@@ -42,7 +42,7 @@ pub fn pair(rows: u16, cols: u16) -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Makes the calling process a session of its own with this line as its terminal and standard streams.
+/// Makes the calling process a new session with this line as its terminal and standard streams.
 pub fn become_session_on(path: &str, rows: u16, cols: u16) -> io::Result<()> {
     let line = open(path)?;
     take_as_terminal(line.as_raw_fd())?;

@@ -23,7 +23,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     batch.follow(&mut totals, 2)?;
     let done = work.stop()?;
     batch.follow_to_end(&mut totals, pid)?;
-    // Not once more.
+    // Not a second time.
     batch.follow(&mut totals, 1)?;
     batch.stop()?;
     each_ended_once(report, &totals, pid, &done)?;

@@ -40,7 +40,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     if output.code != Some(0) {
         return Err(Stop::fail(output.brief()));
     }
-    // Stacks are sampled only where somebody asks for them, by a program of its own.
+    // Stacks are sampled only on request, by a separate program.
     let mut batch = Batch::start(&["-d", "0.3", "--hot"])?;
     let mut interval = batch.next()?;
     // Memory is looked at within a budget, which a slow host can have spent before the first row.
@@ -89,7 +89,7 @@ const OF_ROWS: [&str; 7] = [
 /// Intervals that the first look at memory may take.
 const MOST_LOOKS: usize = 60;
 
-/// Whether a reason says that memory has not been located in this interval.
+/// Whether the reason is that memory has not been located in this interval.
 fn waits_for_a_look(reason: &Value) -> bool {
     reason.as_str().is_some_and(|reason| reason.contains("not located"))
 }

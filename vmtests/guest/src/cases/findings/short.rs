@@ -77,7 +77,8 @@ struct World {
 }
 
 impl World {
-    /// Two processes need more than node 0 has: one whose memory is there and may go, and one that uses more than the rest.
+    /// Two processes need more than node 0 has: one whose memory on it may leave, and one that uses more than
+    /// the rest.
     fn begin(report: &mut Report, plan: &Plan, program: &str) -> Result<World, Stop> {
         two_nodes(plan)?;
         Disk::find(plan)?;
