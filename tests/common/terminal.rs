@@ -119,7 +119,7 @@ impl Terminal {
         (0..rows.get()).rfind(is_reverse).map(|row| screen.contents_between(row, 0, row, cols.get()))
     }
 
-    /// Presses a key until the selected row is a wanted one, and gives up where the selection does not move any more.
+    /// Presses a key until the selected row is a wanted one, and gives up when the selection stops moving.
     pub fn select(&mut self, key: &str, wanted: impl Fn(&str) -> bool) -> Result<bool> {
         loop {
             let before = self.selected();
@@ -161,7 +161,7 @@ impl Terminal {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its end, and takes in all that it wrote until then.
+    /// Waits for its end, and collects all of its output up to it.
     pub fn ended(&mut self) -> Result<ExitStatus> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {

@@ -14,7 +14,8 @@ pub mod larger_than_node {
 
     const ID: &str = "larger-than-node";
 
-    /// A database of so many GiB on node 0 of 64, with this share of its memory on node 1. No more than 1 GiB may come to node 0.
+    /// A database of `gib` GiB on node 0 of 64, with this share of its memory on node 1. At most 1 GiB may
+    /// come to node 0.
     fn database(gib: u64, remote: u32) -> Actor {
         let actor = Actor {
             rss: gib * GIB,

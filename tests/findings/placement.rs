@@ -77,7 +77,7 @@ mod remote_after_pin {
         assert!((finding.told.gain.at_most.unwrap() - 4.0 * 0.2957).abs() < 0.01, "{:?}", finding.told.gain);
     }
 
-    /// Backends of a container on node 0 that share a buffer, this share of which is on node 1.
+    /// Backends of a container on node 0 that share a buffer with this share on node 1.
     fn backends(remote: u32) -> Machine {
         let backend = |pid| Actor {
             cgroup: DOCKER,

@@ -1,5 +1,5 @@
-//! Promises of the engine: the same findings whatever the interval and the order of rows is, live and in replay; nothing from
-//! values that are missing; commands that a shell can read.
+//! Promises of the engine. Findings are the same for all intervals and orders of rows, live and in replay.
+//! Missing values give none. A shell can read the commands.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub fn sick() -> Machine {
     sick_at(1000)
 }
 
-/// The same in steps of so many milliseconds.
+/// The same in steps of `step_ms` milliseconds.
 pub fn sick_at(step_ms: u64) -> Machine {
     let pinned = Actor {
         cgroup: SERVICE,

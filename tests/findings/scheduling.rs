@@ -313,7 +313,7 @@ mod cores_exhausted {
         );
     }
 
-    /// Case 1 with quotas of so many CPUs for each of 16 containers.
+    /// Case 1 with quotas of this many CPUs for each of 16 containers.
     fn promised(milli: u64) -> Vec<numatop_ng::finding::Finding> {
         let mut world = crate::sick_worlds::full_of_containers();
         for raw in world.groups.values_mut() {

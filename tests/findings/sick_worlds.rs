@@ -95,7 +95,7 @@ pub fn page_cache() -> Machine {
 /// The container whose files fill node 0 in [`owned_page_cache`].
 pub const BACKUP: u64 = DOCKER;
 
-/// The same where a container has read the files that fill the node, and the process has a few of its own.
+/// The same with a container that has read the files that fill the node, while the process has read a few.
 pub fn owned_page_cache() -> Machine {
     let mut world = page_cache();
     let host = Arc::make_mut(&mut world.host);
@@ -297,7 +297,7 @@ pub fn many_events() -> Machine {
     world
 }
 
-/// Case 15: pinned after its start, with the memory that it had before.
+/// Case 15: pinned after its start, with the memory from before that.
 pub fn pinned_late() -> Machine {
     let actor = Actor {
         cgroup: SERVICE,

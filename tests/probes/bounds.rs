@@ -1,7 +1,7 @@
-//! Two bounds of the count in a sample, when the truth goes on while the sample is taken.
+//! Two bounds of the count in a sample, while the truth changes during the sample.
 //!
-//! The truth is read before and after each of two samples. However long a sample has to wait for its turn, what it
-//! counts lies between the shortest and the longest way from one reading to another.
+//! The truth is read before and after each of two samples. However long a sample has to wait, its count is
+//! between the shortest and the longest span between readings.
 
 use anyhow::{Result, ensure};
 

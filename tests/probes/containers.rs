@@ -285,7 +285,7 @@ pub fn totals_of_a_task_that_leaves_and_comes_back_never_fall() -> Result<()> {
         ensure!(look(&watch.step()?)?, "round {round}: it is in the cgroup and not listed");
         leave()?;
         ensure!(look(&watch.step()?)?, "round {round}: that it left is not said");
-        // It may have had to be seen on its CPU before.
+        // It may first have to be seen on its CPU.
         look(&watch.step()?)?;
         until_it_ran(pid, Duration::from_millis(20))?;
         ensure!(!look(&watch.step()?)?, "round {round}: it is outside and listed");
@@ -426,7 +426,7 @@ pub fn cgroups_whose_names_are_no_text_stay_apart() -> Result<()> {
     all.sort();
     let found = rows(OsStr::new(&format!("/{parent}")))?;
     ensure!(found == all, "{found:?} instead of {all:?}");
-    // As it is, below the root of the hierarchy and in the file system, and as it is shown.
+    // The raw path, below the root of the hierarchy and in the file system, and the form on screen.
     let path = |at: usize| [b"/", parent.as_bytes(), b"/", names[at]].concat();
     let escaped = |name: &str| format!("/{parent}/{name}").into_bytes();
     for (typed, at) in [

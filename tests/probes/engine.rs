@@ -14,7 +14,7 @@ use crate::terminal::Terminal;
 use crate::until::until;
 
 const IMAGE: &str = "localhost/numatop-ng-test";
-/// Flags with which podman runs where there is no systemd, no network and no right to raise limits.
+/// Flags with which podman runs without systemd, network and permission to raise limits.
 const RUN: [&str; 6] = [
     "--cgroup-manager=cgroupfs",
     "--runtime=runc",
@@ -60,7 +60,7 @@ pub fn no_busybox() -> Option<&'static str> {
         .then_some("there is no /bin/busybox (package busybox-static) to make an image of")
 }
 
-/// Whether a program is there and runs.
+/// Whether a program exists and runs.
 pub fn works(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }

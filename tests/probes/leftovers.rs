@@ -49,7 +49,7 @@ impl Held {
         Ok(held)
     }
 
-    /// The part of it that the kernel still has.
+    /// The part that the kernel still has.
     fn left(&self) -> Held {
         Held {
             programs: ProgInfoIter::default()

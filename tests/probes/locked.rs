@@ -137,8 +137,8 @@ pub fn memory_of_others_is_placed_beside_locked_processes() -> Result<()> {
     all.push((other, 0));
     let mut reader = MmReader::new(PathBuf::from(program::path()));
     let (mut found, mut reasons) = (0, Vec::new());
-    // Once one of them is known to be locked, others do not wait for the rest: each turn has a number for them, and
-    // only then the next one that hangs.
+    // Once one of them is known to be locked, others do not wait for the rest. Each turn has a number for
+    // them, and only then the next one that hangs.
     until("all have a reason, and the other process numbers between", || {
         std::thread::sleep(Duration::from_millis(100));
         let came = turn(&mut reader, &all)?;

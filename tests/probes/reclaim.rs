@@ -17,7 +17,7 @@ const ASKED: &str = "32M";
 /// A quarter of what is asked for, in pages of 4 KiB: the kernel may find less.
 const ENOUGH: u64 = 2048;
 
-/// Why there is nothing to ask for reclaim here.
+/// The reason why reclaim cannot be triggered here.
 pub fn obstacle() -> Option<&'static str> {
     (!Path::new(ASK).exists()).then_some("the kernel cannot be asked for reclaim (before 6.17)")
 }

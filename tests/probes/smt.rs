@@ -52,7 +52,7 @@ pub fn obstacle() -> Option<&'static str> {
     (allowed_cpus().len() < 2).then_some("there is one CPU, or we may use no other")
 }
 
-/// A CPU that was busy before anybody said where it is.
+/// A CPU that was busy before its place was set.
 pub fn a_cpu_that_was_not_placed_yet_is_on_no_core() -> Result<()> {
     let topology = machine(cores_of_one)?;
     let hogs = allowed_cpus().into_iter().take(2).map(pinned).collect::<Result<Vec<_>>>()?;
@@ -73,7 +73,7 @@ fn pinned(cpu: usize) -> Result<Workload> {
     Workload::start_with("pinned", |command| _ = command.env("NUMATOP_NG_TEST_CPU", cpu.to_string()))
 }
 
-/// Two CPUs are threads of one core here, whatever they are: the probe believes what it is told.
+/// Two CPUs count as threads of one core here, whatever they are: the probe uses the places it is given.
 pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
     let cpus = allowed_cpus();
     let topology = machine(|topology| {
@@ -94,7 +94,7 @@ pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
         let ([idle, busy], whole) = (counts.by_sibling, counts.slots[0].count);
         println!("idle {}, busy {}, of {whole}", idle.cycles, busy.cycles);
         ensure!(idle.cycles + busy.cycles <= whole, "the parts are more than the whole");
-        // The other one always runs, but for the moments in which its CPU was somebody else's.
+        // The other one always runs, except for the moments in which its CPU ran another task.
         ensure!(busy.cycles * 10 > whole * 9 && idle.cycles * 20 < whole, "{idle:?} {busy:?} of {whole}");
         ensure!(busy.instructions.abs_diff(busy.cycles) * 20 < whole, "two clocks differ: {busy:?}");
     }

@@ -141,7 +141,7 @@ fn a_small_stack_is_enough() {
     assert_eq!(status.code(), Some(0), "{status}");
 }
 
-/// `record` has flags of its own that the live view has beside `--record`: a release build once refused them.
+/// `record` has flags that the live view has only beside `--record`; a release build once refused them.
 #[test]
 fn record_takes_the_limits_of_a_recording() {
     for words in [
@@ -173,7 +173,7 @@ fn limits_of_a_directory_are_refused_for_one_file() {
     }
 }
 
-/// The released build is without Parquet, the build beside the tests has it.
+/// The released build is without Parquet, the build beside the tests has Parquet.
 #[test]
 fn a_build_without_parquet_says_how_to_get_it() {
     let has_parquet = program::path() == program::beside_tests() && cfg!(feature = "parquet");

@@ -200,7 +200,7 @@ fn everybody_may_run_it() {
     let mut command = Command::new(program::path());
     command.args(["--demo", "-b", "-n", "2"]).stdin(Stdio::null());
     if rustix::process::geteuid().is_root() {
-        // "nobody" on all distributions.
+        // The user "nobody" on all distributions.
         command.uid(65534).gid(65534);
     }
     let output = command.output().unwrap();

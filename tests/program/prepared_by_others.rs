@@ -58,7 +58,7 @@ fn ran(words: &[&str]) -> Output {
     Command::new(program::path()).args(words).stdin(Stdio::null()).output().unwrap()
 }
 
-/// The address that an exporter says it serves.
+/// The address that an exporter reports.
 fn address(run: &mut Run) -> SocketAddr {
     let mut said = String::new();
     let stderr = run.0.stderr.as_mut().unwrap();

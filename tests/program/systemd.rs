@@ -94,7 +94,7 @@ fn the_page_is_served_at_sockets_that_were_handed_over_and_they_stay() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains(&format!("serving http://{address}/metrics")), "{said}");
     assert!(!said.contains("anyone who can connect"), "{said}");
-    // The manager listens on: both are there, and queue readers for the next start.
+    // The manager listens on: both exist, and queue readers for the next start.
     assert!(path.exists());
     TcpStream::connect(address).unwrap();
     UnixStream::connect(&path).unwrap();

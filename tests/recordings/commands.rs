@@ -114,7 +114,7 @@ impl Follower {
         self.errors.next().expect("it says something").unwrap()
     }
 
-    /// Its exit code, and what it said until then.
+    /// Its exit code, and its output up to that point.
     fn end(mut self) -> (Option<i32>, Vec<String>) {
         let rest: Vec<String> = self.errors.by_ref().map(Result::unwrap).collect();
         assert_eq!(self.out.next().map(Result::unwrap), None);

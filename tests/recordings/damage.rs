@@ -145,7 +145,7 @@ fn open(path: &Path) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-/// Zeros sectors of recordings one by one: each of them, or so many of each recording.
+/// Zeros sectors of recordings one by one: all of them, or this many of each recording.
 fn zero_sectors(most: usize) {
     let scratch = Scratch::new();
     for (name, mut machine, count) in shapes() {
@@ -188,7 +188,7 @@ fn any_sector_of_zeros_costs_at_most_eight_samples() {
     zero_sectors(usize::MAX);
 }
 
-/// Takes four frames in a row out of recordings, everywhere or at so many places of each.
+/// Takes four frames in a row out of recordings, everywhere or at this many places of each.
 fn lose_four_frames(most: usize) {
     let scratch = Scratch::new();
     // The last shape takes a second for each.

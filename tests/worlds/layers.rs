@@ -222,8 +222,8 @@ fn files_are_opened_in_few_rooms() {
     assert!(wrong.is_empty(), "files are opened in:\n{}", wrong.join("\n"));
 }
 
-/// Rooms with ways of their own to open what they read: files of the kernel, files of users in a helper process or with more care
-/// still, and the guard itself.
+/// Rooms with their own ways to open files: files of the kernel, files of users in a helper process or with
+/// even more care, and the guard itself.
 const OPENS: &[&str] = &[
     "calibrate/child",
     "calibrate/machine",

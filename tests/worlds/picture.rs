@@ -1,5 +1,5 @@
-//! The pictures of screens in the README and in docs/tour.md, drawn by the code that draws the screen, and the page of a report in
-//! docs/: all of the demo machine.
+//! The pictures of screens in the README and in docs/tour.md, drawn by the code that draws the screen. Also
+//! the page of a report in docs/. All are of the demo machine.
 
 use std::fmt::Write as _;
 use std::fs;

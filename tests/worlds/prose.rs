@@ -1,5 +1,5 @@
-//! Comments and module documents begin with their subject: the first word of a sentence is none of a few that make a
-//! reader parse it twice.
+//! Comments and module documents begin with their subject: no sentence begins with one of a few words that
+//! force a second reading.
 
 use std::path::{Path, PathBuf};
 

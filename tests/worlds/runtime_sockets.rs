@@ -1,4 +1,5 @@
-//! Names that a runtime gives over its socket: one that answers, and those that hang, lie or never stop.
+//! Names that a runtime gives over its socket: one that answers, and others that hang, misbehave or never
+//! stop.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -103,7 +104,7 @@ fn a_runtime_that_hangs_is_left_alone() {
     for _ in 0..5 {
         assert_eq!(book.container(Engine::Docker, ID, None), None);
     }
-    // Each time that it is waited for in vain is said.
+    // Each timeout is reported.
     let said = book.take_troubles();
     let limit = format!("no answer within {} s", DEADLINE.as_secs());
     assert!(said.len() == 1 && said[0].contains("hang") && said[0].contains(&limit), "{said:?}");

@@ -92,7 +92,7 @@ fn check_tasks(tasks: &[Row], both: &Both) {
         ] {
             if let (Some(quotient), Some(mut expected)) = (quotient(num, den), task[key].as_f64()) {
                 if key == "remote_best_pct" {
-                    // Placement may leave more than was counted: never more than all of it.
+                    // Placement may leave more than was counted, but never more than the total.
                     expected = expected.min(task["remote_pct"].as_f64().unwrap());
                 }
                 assert!(
