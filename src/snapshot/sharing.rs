@@ -13,8 +13,8 @@ use crate::model::topology::Topology;
 
 /// The least share of an object in the memory of all that map it.
 const SHARE: f64 = 0.2;
-/// Pages drawn from the page cache are used in any case if their error is at most this, in points. Those of
-/// page tables may be few of all pages, which their error does not reflect.
+/// Pages drawn from the page cache are used in any case if their error is at most this, in points. Pages from
+/// page tables may be a small part, which their error does not reflect.
 const DRAWN_ERROR: f64 = 10.0;
 /// The share of mappings of an object that the members may not explain.
 const UNKNOWN: f64 = 0.1;

@@ -1,4 +1,4 @@
-//! Commands of the documents. Each one is parsed by the program's own command line. Those that need no
+//! Commands of the documents. Each one is parsed by the program's own command line. Commands that need no
 //! privilege run as pasted, on recordings of the demo machine.
 
 use std::collections::BTreeSet;
