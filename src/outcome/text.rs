@@ -54,7 +54,7 @@ fn page(command: &str, runs: &[Outcome]) -> String {
 struct Notes(Vec<String>);
 
 impl Notes {
-    /// Stands in place of a value.
+    /// Text for a missing value.
     fn absent(&mut self, why: &str) -> String {
         let at = self.0.iter().position(|known| known == why).unwrap_or_else(|| {
             self.0.push(why.to_owned());

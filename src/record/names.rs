@@ -43,7 +43,7 @@ fn changed<'v>(base: Option<&'v Sample>, sample: &'v Sample) -> Option<(Option<&
 /// Begins with a copy of the names of the keyframe, where any bytes say what differs, and with those themselves otherwise.
 ///
 /// # Errors
-/// There is no keyframe, or no room.
+/// The keyframe is missing, or memory runs out.
 pub(super) fn begin(
     input: &mut In<'_, '_>,
     base: Option<&Sample>,
@@ -112,7 +112,7 @@ impl Entry for GroupRaw {
     }
 }
 
-/// Writes ids that are gone since `base`, then those that are new or different.
+/// Writes ids that are gone since `base`, then new or changed ones.
 pub(super) fn put_entries<'v, T: Entry>(
     out: &mut Out<'v>,
     base: Option<&'v BTreeMap<u64, Arc<T>>>,

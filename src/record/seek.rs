@@ -8,8 +8,8 @@ use super::reader::{Found, Frame, Reader};
 const NEAR: u64 = 256 << 10;
 
 impl Reader {
-    /// The last sample at or before `wall_ns`; the first of all if there is none before. `None` without
-    /// samples. Where the clock was set back it is one of those it fits.
+    /// The last sample at or before `wall_ns`; the first of all if none is earlier. `None` without samples.
+    /// If the clock was set back, it is one of those that match.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -1,4 +1,4 @@
-//! The moment of a recording that is meant by a time as it is typed. Pure.
+//! The moment of a recording that a typed time means. Pure.
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
@@ -21,9 +21,9 @@ pub enum TimeError {
     NoLastDay { text: String, last_ns: i64 },
 }
 
-/// The wall clock in ns since 1970 that `text` means in a recording from `first` to `last`; the first or the last that there
-/// is for a time beyond. Times without a zone are in `zone`; a time without a date is its last occurrence in the
-/// recording, or else on its last day.
+/// The wall clock in ns since 1970 that `text` means in a recording from `first` to `last`; one of these for
+/// a time beyond them. Times without a zone are in `zone`. A time without a date is its last occurrence in
+/// the recording, or else on its last day.
 ///
 /// # Errors
 /// It is none of [`FORMS`], or a time of the last day of a recording whose clock was wrong.

@@ -1,8 +1,8 @@
 //! A made-up machine: samples that follow from what made-up threads do, the same every time.
 //!
-//! All numbers of a sample come from the same [`Actor`]s, so that they agree: the time of a node is that of the threads
-//! on it, and remote accesses follow from where a thread ran and where its memory is. Time is that of the machine; no
-//! clock is read.
+//! All numbers of a sample come from the same [`Actor`]s, so that they agree. The time of a node is that of
+//! the threads on it, and remote accesses follow from where a thread ran and where its memory is. Time is
+//! that of the machine; no clock is read.
 
 mod actor;
 mod containers;

@@ -53,7 +53,7 @@ impl Objects {
         self.touches.get(&process)
     }
 
-    /// Takes the samples of an interval that ended at `to_ns`, and says which objects are used.
+    /// Takes the samples of an interval that ended at `to_ns`, and returns the used objects.
     pub(super) fn finish(
         &mut self,
         to_ns: u64,

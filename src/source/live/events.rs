@@ -1,4 +1,4 @@
-//! Another set of events while the machine is watched: counters are opened anew, and nothing that was counted is lost.
+//! Another set of events in the live view: counters are reopened, and no counts are lost.
 
 use std::sync::Arc;
 

@@ -51,10 +51,10 @@ pub struct Actor {
     pub switches: u64,
     /// Switches on each CPU that it runs on; `None`: its own, divided among them.
     pub cpu_switches: Option<u64>,
-    /// Resident memory of its process, and how many parts of it are on each node; no parts: not known.
+    /// Resident memory of its process, and the number of its parts on each node; no parts: not known.
     pub rss: u64,
     pub memory: Vec<u32>,
-    /// Bytes of it that are in swap.
+    /// Bytes of its memory in swap.
     pub swapped: u64,
     /// Share of `rss` in mappings with a policy of their own, in percent; `None`: not known.
     pub own_policy_pct: Option<u8>,
@@ -78,9 +78,9 @@ pub struct Actor {
     pub nice: i32,
     /// Counts per second that do not follow from the fields above.
     pub per_second: Counts,
-    /// Its row stays as it is.
+    /// Its row does not change.
     pub asleep: bool,
-    /// Start in ns since boot; `None`: as many ms after boot as its id says.
+    /// Start in ns since boot; `None`: its id in ms after boot.
     pub start_ns: Option<u64>,
     /// The second at which it ends, with its process when it is the leader.
     pub ends: Option<u64>,
@@ -150,7 +150,7 @@ impl Actor {
         self
     }
 
-    /// Share of its memory that is not on `node`, 0 to 1; 0 where nothing is known of it.
+    /// Share of its memory that is not on `node`, 0 to 1; 0 if placement is unknown.
     pub(super) fn remote_from(&self, node: u32) -> f64 {
         let all: u32 = self.memory.iter().sum();
         let here = self.memory.get(node as usize).copied().unwrap_or(0);

@@ -67,7 +67,7 @@ const CGROUPS: [Cgroup; 19] = [
 /// Milliseconds of throttling in each second of the container with too small a quota.
 const THROTTLED_MS: u64 = 640;
 const REPORT_QUOTA_MILLI: u64 = 1500;
-/// `cpu.max` has this period unless it is told another.
+/// The default period of `cpu.max`.
 const PERIOD_NS: u64 = SECOND / 10;
 
 /// Names of users and cgroups.

@@ -35,7 +35,7 @@ pub struct Demo {
     /// Accesses are sampled because the screen asks for them.
     focused: bool,
     news: Option<StackBatch>,
-    /// Each sample is so much after the one before, whenever it is asked for.
+    /// Time between samples on the machine, whenever they are asked for.
     every: Option<Duration>,
 }
 

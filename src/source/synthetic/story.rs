@@ -15,16 +15,16 @@ const INTERLEAVE: u16 = 3;
 /// Parts of memory, as many as pages are asked for to find out where it is.
 const PARTS: u32 = super::ASKED;
 
-/// The training job changes its node after so many seconds; its memory follows over most of them.
+/// The training job changes its node after this many seconds; its memory follows over most of them.
 const STAY: u64 = 60;
 const FOLLOW: u64 = 48;
 const TRAINER: u32 = 6200;
 const TRAINER_BYTES: u64 = 6 << 30;
-/// Threads of the shop, which has no node of its own.
+/// Threads of the shop, which has no fixed node.
 const SHOP: u32 = 5100;
 const SHOP_MOVES: [(u32, u32); 3] = [(0, 2), (2, 3), (3, 0)];
 const DATABASE: u32 = 4200;
-/// A file is compiled for so many seconds.
+/// Seconds that compiling a file takes.
 const COMPILES: u64 = 3;
 const COMPILER: u32 = 9100;
 
@@ -217,7 +217,7 @@ fn shop() -> Vec<Actor> {
     std::iter::once(leader).chain(work).collect()
 }
 
-/// Memory interleaved over all nodes: three quarters of it are elsewhere, whichever node a thread runs on.
+/// Memory interleaved over all nodes: three quarters are elsewhere, whichever node a thread runs on.
 fn cache() -> Vec<Actor> {
     let leader = Actor {
         uid: 112,
@@ -398,7 +398,7 @@ fn wander(actor: &mut Actor, second: u64) {
     actor.runs = (0..3).map(|at| (SHOP_MOVES[(turn + at) % 3].0, share[at])).collect();
 }
 
-/// The node of the training job until the end of `second`, the one it was on before, and for how long.
+/// The node of the training job until the end of `second`, its previous node, and the time since the change.
 fn stay(second: u64) -> (u32, u32, u64) {
     let (turn, since) = (second.saturating_sub(1) / STAY, second.saturating_sub(1) % STAY);
     if turn.is_multiple_of(2) { (2, 3, since) } else { (3, 2, since) }
