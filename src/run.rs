@@ -125,7 +125,7 @@ fn ended(ended: Ended) -> Result<ExitCode> {
     }
 }
 
-/// The exit code of a run without a screen: that of a run that went well, unless a signal ended it that is not there to
+/// The exit code of a run without a screen: that of success, unless a signal ended it that is not meant to
 /// end programs.
 fn ran() -> ExitCode {
     match signals::ended_by() {

@@ -21,7 +21,7 @@ pub enum Verdict {
     Worse,
     /// It differs, and neither direction is better.
     Changed,
-    /// The error is too large; a recording so many times as long halves it to what matters.
+    /// The error is too large; a recording this many times as long halves it to a useful size.
     Unclear {
         times: f64,
     },

@@ -18,9 +18,10 @@ use super::top::Top;
 /// Parts of the page in the order in which they are left out.
 const LEFT_OUT_FIRST: [usize; 4] = [6, 5, 4, 3];
 
-/// The families, and the number of series that were left out to keep within `most`: memory of containers by node first, then
-/// their CPU time by node, which becomes one series each, then programs, then pairs of nodes. `left_out` is the number of
-/// these parts that are left out, and never goes down: series that come and go would be added to those that replace them.
+/// The families, and the number of series left out to stay within `most`. Left out first is memory of
+/// containers by node, then their CPU time by node, which becomes one series each. Then come programs, then
+/// pairs of nodes. `left_out` is the number of these parts that are left out, and never goes down: returning
+/// series would be added to their replacements.
 pub(super) fn bounded(
     ledger: &Ledger,
     engine: &Engine,

@@ -7,7 +7,7 @@ use super::page::Form;
 pub(super) const REQUEST_MAX: usize = 8 << 10;
 /// Headers of a request at most.
 const HEADERS_MAX: usize = 64;
-/// A page that is older than so many intervals is not healthy.
+/// A page older than this many intervals is unhealthy.
 const STALE: u64 = 3;
 
 const HOME: &str = "numatop-ng: the page of metrics is /metrics, its health /-/healthy\n";

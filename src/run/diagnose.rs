@@ -1,4 +1,4 @@
-//! Watching for findings: this machine for a while, or a recording; what was found, and an exit code that says it.
+//! Watching for findings: this machine for a while, or a recording. The result is a list, and an exit code.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -185,7 +185,7 @@ fn fold_recording(path: &Path, args: &DiagnoseArgs, folded: &mut Folded, stop: B
     Ok(())
 }
 
-/// Folds so many seconds of the made-up machine, which waits for nothing.
+/// Folds `seconds` seconds of the made-up machine, without waiting.
 fn fold_demo(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded) -> Result<()> {
     let interval = args.measure.interval();
     let mut source = Demo::at_once(interval);
@@ -200,7 +200,7 @@ fn fold_demo(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded) -> Result<(
     Ok(())
 }
 
-/// Begins the page, where one is asked for and there is none.
+/// Begins the page, if one is requested and not begun.
 fn begin_page(
     args: &DiagnoseArgs,
     folded: &mut Folded,
@@ -264,7 +264,7 @@ fn needs(chosen: &Options, least: Severity) -> impl Iterator<Item = u64> {
     chosen.rules().filter(move |rule| rule.gravest >= least).map(|rule| rule.hold.on_s.ceil() as u64)
 }
 
-/// Seconds beside those that a rule needs: samples before the first interval, and one that comes late.
+/// Seconds in addition to the need of a rule: samples before the first interval, and a late one.
 const MARGIN_S: u64 = 5;
 
 /// Seconds to watch for.
@@ -274,7 +274,7 @@ fn seconds(args: &DiagnoseArgs, chosen: &Options) -> u64 {
     args.seconds.unwrap_or(longest.max(MARGIN_S) + MARGIN_S)
 }
 
-/// Says of how many rules it cannot be decided whether they are right.
+/// Reports how many rules need a longer time.
 fn warn_of_short(chosen: &Options, least: Severity, seconds: u64, what: &str) {
     let short: Vec<u64> = needs(chosen, least).filter(|needs| *needs > seconds).collect();
     let (Some(from), Some(to)) = (short.iter().min(), short.iter().max()) else { return };

@@ -1,4 +1,5 @@
-//! Comparing recordings: each is read twice, first for its rows and then for the series of those that are shown.
+//! Comparing recordings: each is read twice, first for its rows and then for the series of the rows that are
+//! shown.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -187,7 +188,7 @@ fn of_run(totals: Totals, host: &Arc<HostFacts>, elapsed_ns: u64) -> Option<Run>
 /// Nodes at most: a recording may name any.
 const NODES_MAX: usize = 1024;
 
-/// Reads the intervals of a stretch, without those that begin in its first `skip_ns`.
+/// Reads the intervals of a stretch, except those that begin in its first `skip_ns`.
 fn read(
     stretch: &Stretch,
     skip_ns: i64,

@@ -87,7 +87,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
             write(args.output.as_deref(), &text, Form::Json)?;
         }
     }
-    // The numbers of events are there all the same.
+    // The numbers of events are still available.
     if let Some(error) = unwatched {
         return Err(error);
     }

@@ -17,7 +17,7 @@ use crate::text::clean_str;
 #[derive(Clone, Debug, Default)]
 pub struct Losses(BTreeMap<String, u64>);
 
-/// The cause of CPU time that is in no row, as JSON has it; its count is nanoseconds.
+/// The cause of CPU time that is in no row, named as in JSON; its count is nanoseconds.
 const NOT_ITEMISED: &str = "exits_not_itemised_cpu_ns";
 
 impl Losses {

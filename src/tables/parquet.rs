@@ -101,7 +101,7 @@ fn put<T: DataType>(column: &mut SerializedColumnWriter<'_>, values: &[T::T], le
     Ok(())
 }
 
-/// Definition levels: 1 where there is a value.
+/// Definition levels: 1 for a value.
 fn levels(present: &[bool]) -> Vec<i16> {
     present.iter().map(|present| i16::from(*present)).collect()
 }

@@ -263,7 +263,7 @@ struct Split<'a> {
     parts: &'a [NodeCounts],
     of: fn(&NodeCounts) -> u64,
     sum: f64,
-    /// All of it is of the node that it ran on.
+    /// All of its time is on one node.
     only_one: bool,
 }
 

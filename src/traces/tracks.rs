@@ -189,7 +189,7 @@ struct Sums {
     ipc: Quotient,
 }
 
-/// Processes of one name in one container, added up: a quotient of sums, as their container has it.
+/// Processes of one name in one container, added up: a quotient of sums, as for their container.
 fn programs(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
     let mut sums: HashMap<Program, Sums> = HashMap::new();
     for task in &snapshot.tasks {
