@@ -243,14 +243,7 @@ impl Machine {
         };
         let leaders = self.actors.iter().filter(|actor| actor.pid == actor.tid);
         let shmem_bytes = leaders.map(shared).sum::<u64>().min(node.mem_file_bytes);
-        let of_files = node.mem_file_bytes - shmem_bytes;
-        let inactive_bytes = of_files / 3 * 2;
-        let pages = FilePages {
-            active_bytes: of_files - inactive_bytes,
-            inactive_bytes,
-            shmem_bytes,
-            dirty_bytes: inactive_bytes / 100,
-        };
+        let pages = file_pages(node.mem_file_bytes - shmem_bytes, shmem_bytes);
         NodeRaw { file_pages: Some(node.file_pages.unwrap_or(pages)), ..node.clone() }
     }
 
@@ -348,6 +341,13 @@ impl Machine {
         };
         self.placement.iter().map(|(pid, raw)| (*pid, Arc::clone(raw))).chain(leaders.map(look)).collect()
     }
+}
+
+/// The kinds of a node's pages of files: `of_files` bytes, and shared memory. Most have not been used lately.
+fn file_pages(of_files: u64, shmem_bytes: u64) -> FilePages {
+    let inactive_bytes = of_files / 3 * 2;
+    let active_bytes = of_files - inactive_bytes;
+    FilePages { active_bytes, inactive_bytes, shmem_bytes, dirty_bytes: inactive_bytes / 100 }
 }
 
 /// The tier of DRAM, and a slower one for memory without CPUs.

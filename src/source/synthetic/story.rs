@@ -439,22 +439,38 @@ fn follow(actor: &mut Actor, second: u64) {
     ]);
 }
 
-/// True for one row of each process, but for backends, which share the memory of their server.
-pub(super) fn owns_memory(actor: &Actor) -> bool {
-    actor.pid == actor.tid && (actor.cgroup != POSTGRES || actor.pid == DATABASE)
+/// Memory of a process on `node` in bytes: its own, and shared memory. The shared segment counts with the server only, and
+/// threads have no memory.
+pub(super) fn memory_on(actor: &Actor, node: u32) -> (u64, u64) {
+    if actor.pid != actor.tid {
+        return (0, 0);
+    }
+    let part = |parts: &[u32]| parts.get(node as usize).map_or(0, |part| u64::from(*part));
+    let shared = actor.by_policy.as_ref().map_or(0, |pages| part(&pages.shared));
+    let bytes = actor.rss / u64::from(actor.memory.iter().sum::<u32>().max(1));
+    let is_backend = actor.ppid == DATABASE;
+    (bytes * (part(&actor.memory) - shared), if is_backend { 0 } else { bytes * shared })
 }
 
-/// Sets the memory of nodes to the sum of processes, page cache and kernel.
+/// Pages of files in its own memory, bytes: as in its row.
+pub(super) fn file_bytes(actor: &Actor, own: u64) -> u64 {
+    own * actor.file_pct / 100
+}
+
+/// Sets the memory of nodes to the sum of processes, page cache and kernel. The page cache has the files of processes.
 fn fill_nodes(machine: &mut Machine) {
     for node in &mut machine.nodes {
-        let on_node = |actor: &Actor| {
-            let part = actor.memory.get(node.id as usize).copied().unwrap_or(0);
-            actor.rss / u64::from(PARTS) * u64::from(part)
-        };
-        node.mem_anon_bytes = machine.actors.iter().filter(|actor| owns_memory(actor)).map(on_node).sum();
-        node.mem_file_bytes = FILES;
+        let (mut anon_bytes, mut shmem_bytes) = (0, 0);
+        for actor in &machine.actors {
+            let (own, shared) = memory_on(actor, node.id);
+            anon_bytes += own - file_bytes(actor, own);
+            shmem_bytes += shared;
+        }
+        node.mem_anon_bytes = anon_bytes;
+        node.mem_file_bytes = FILES + shmem_bytes;
+        node.file_pages = Some(super::file_pages(FILES, shmem_bytes));
         node.mem_slab_bytes = SLAB;
-        node.mem_free_bytes = MEMORY - node.mem_anon_bytes - FILES - SLAB;
+        node.mem_free_bytes = MEMORY - anon_bytes - node.mem_file_bytes - SLAB;
     }
     for cpu in machine.cpus.iter_mut().filter(|cpu| cpu.id.is_multiple_of(8)) {
         cpu.irq_ns = Some(machine.elapsed_ns / SECOND * 10 * super::MS);

@@ -288,17 +288,22 @@ fn busy_role(share: f64) -> Role {
     if share >= 0.9 { Role::Warn } else { Role::Local }
 }
 
-/// Shares of the node's memory: what programs and the kernel use, then page cache.
+/// Shares of the node's memory: in use by programs and the kernel, then page cache.
 fn memory(node: &Node) -> [(f64, Role); 2] {
-    let raw = &node.raw;
-    let total = raw.mem_total_bytes.max(1) as f64;
-    [(used_bytes(node) as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
+    let total = node.raw.mem_total_bytes.max(1) as f64;
+    [(used_bytes(node) as f64 / total, Role::Local), (cache_bytes(node) as f64 / total, Role::Cache)]
 }
 
 /// Memory that programs and the kernel use: neither free nor page cache.
 fn used_bytes(node: &Node) -> u64 {
     let raw = &node.raw;
-    raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(raw.mem_file_bytes))
+    raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(cache_bytes(node)))
+}
+
+/// Page cache without shared memory and tmpfs, which the kernel cannot drop.
+fn cache_bytes(node: &Node) -> u64 {
+    let shmem_bytes = node.raw.file_pages.map_or(0, |pages| pages.shmem_bytes);
+    node.raw.mem_file_bytes.saturating_sub(shmem_bytes)
 }
 
 /// Losses first: what is not shown must not be believed complete. Then what makes everything else slow.
