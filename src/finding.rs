@@ -31,7 +31,7 @@ use std::fmt;
 pub use command::{Command, Scope, ShellLine, When};
 pub use engine::{Change, Engine, Options, Summary};
 pub use gain::{Arithmetic, Assumption, Gain};
-pub use rule::{Blindness, Hold, Limit, Look, Reason, Rule, Seen};
+pub use rule::{Blindness, Conclusion, Condition, Hold, Judge, Limit, Reason, Rule, Seen, Unmet};
 
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;
@@ -346,7 +346,7 @@ pub struct Check {
 
 /// The text and the numbers of a finding, made for what is shown.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct Advice {
     /// At most 160 characters, present tense, subject first, one number, one cause.
     pub sentence: String,
     /// CPU time that can be won.
@@ -416,7 +416,7 @@ pub struct Finding {
     /// Values that the condition used.
     pub evidence: Vec<Evidence>,
     /// Text and numbers.
-    pub told: Told,
+    pub advice: Advice,
     /// The finding that explains this one.
     pub because_of: Option<Key>,
     /// Place among the causes, from 1; `None` for symptoms and what has ended.
@@ -470,7 +470,7 @@ impl Finding {
             held_ns: 0,
             times: 1,
             evidence: Vec::new(),
-            told: Told::default(),
+            advice: Advice::default(),
             because_of: None,
             rank: None,
             peak: None,

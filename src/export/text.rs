@@ -35,7 +35,7 @@ fn busy(snapshot: &Snapshot, node: &Node) -> String {
     if node.cpus == 0 {
         return "no CPUs".into();
     }
-    let share = snapshot.share(node.busy_ns);
+    let share = snapshot.share(node.on_cpus.busy_ns);
     let pct = share.map_or_else(|_| format::ABSENT.into(), |pct| percent(pct / f64::from(node.cpus)));
     format!("{} {pct}% busy", plural(node.cpus as usize, "CPU"))
 }
@@ -158,7 +158,7 @@ impl<S: Rows> Export for Text<S> {
                 Change::Began(finding) => ('+', finding),
                 Change::Ended(finding) => ('-', finding),
             };
-            let words = one_line(&finding.told.sentence);
+            let words = one_line(&finding.advice.sentence);
             writeln!(out, "{mark} {} {}: {words}", finding.key.id, one_line(&finding.identity.label))?;
         }
         out.flush()

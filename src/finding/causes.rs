@@ -180,14 +180,14 @@ pub fn order(findings: Vec<Finding>, place: impl Fn(&str) -> usize) -> Vec<Findi
         let mut tree = vec![root];
         hang(&mut tree, &mut below, 1);
         let gravest = tree.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Info);
-        let weight = tree.iter().map(|finding| finding.told.gain.weight()).fold(0.0, f64::max);
+        let weight = tree.iter().map(|finding| finding.advice.gain.weight()).fold(0.0, f64::max);
         tree[0].severity = gravest;
         roots.push((weight, tree));
     }
     // Circles cannot come from the table; were they in it, nothing would be lost.
     let rest = std::mem::take(&mut below).into_values().flatten();
     roots.extend(
-        rest.map(|finding| (finding.told.gain.weight(), vec![Finding { because_of: None, ..finding }])),
+        rest.map(|finding| (finding.advice.gain.weight(), vec![Finding { because_of: None, ..finding }])),
     );
     roots.sort_by(|(a_weight, a), (b_weight, b)| {
         let order = b[0].severity.cmp(&a[0].severity).then(b_weight.total_cmp(a_weight));
@@ -234,7 +234,7 @@ mod tests {
     fn symptoms_go_below_their_cause_and_lend_it_their_weight() {
         let of = |id: &'static str, subject, severity, at_most| {
             let mut finding = Finding::example(Key { id, subject }, severity);
-            finding.told.gain = Gain { at_most, ..Gain::default() };
+            finding.advice.gain = Gain { at_most, ..Gain::default() };
             finding
         };
         let mut swap = of("swap-while-memory-free", Subject::Host, Severity::Critical, None);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::text;
-use super::view::{Of, View, cpus_of_files, mems_of_files};
+use super::view::{SubjectRef, View, cpus_of_files, mems_of_files};
 use crate::model::group::Kind;
 use crate::model::topology::parse_cpulist;
 use crate::model::units::NodeId;
@@ -88,9 +88,9 @@ pub fn named_cpus(view: &View<'_>) -> BTreeSet<u32> {
 }
 
 /// The CPUs that a subject may use, as far as the list is known: the cpuset of a container, or the affinity of a process.
-pub fn own_cpus(view: &View<'_>, of: &Of<'_>) -> Option<Vec<u32>> {
+pub fn own_cpus(view: &View<'_>, of: &SubjectRef<'_>) -> Option<Vec<u32>> {
     let of_group = view.files_of(of).and_then(cpus_of_files);
-    let Of::Process(task) = of else { return of_group };
+    let SubjectRef::Process(task) = of else { return of_group };
     if let Some(Ok(about)) = task.about()
         && let Ok(texts) = &about.texts
         && let Ok(list) = &texts.cpus_allowed
@@ -103,10 +103,12 @@ pub fn own_cpus(view: &View<'_>, of: &Of<'_>) -> Option<Vec<u32>> {
 }
 
 /// Whether it may use fewer CPUs than are online; `None` where that is not known.
-pub fn is_restricted(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
+pub fn is_restricted(view: &View<'_>, of: &SubjectRef<'_>) -> Option<bool> {
     let online = view.topology().online_cpus().count();
     match of {
-        Of::Process(task) => (task.raw.cpus_allowed > 0).then_some((task.raw.cpus_allowed as usize) < online),
+        SubjectRef::Process(task) => {
+            (task.raw.cpus_allowed > 0).then_some((task.raw.cpus_allowed as usize) < online)
+        }
         _ => own_cpus(view, of).map(|list| list.len() < online),
     }
 }
@@ -118,7 +120,7 @@ pub fn is_whole_cores(view: &View<'_>, list: &[u32]) -> bool {
 }
 
 /// Nodes that it ran on for a twentieth of its time or more, the one with most of it first.
-pub fn nodes_in_use(of: &Of<'_>) -> Vec<NodeId> {
+pub fn nodes_in_use(of: &SubjectRef<'_>) -> Vec<NodeId> {
     let Some(task) = of.task() else { return Vec::new() };
     let all = task.run_ns();
     let mut ran: Vec<(u64, NodeId)> = (0..)
@@ -132,13 +134,13 @@ pub fn nodes_in_use(of: &Of<'_>) -> Vec<NodeId> {
 }
 
 /// Whether it is a container, pod, machine or unit with tasks of its own, not a group that only holds others.
-pub fn is_container(of: &Of<'_>) -> bool {
-    matches!(of, Of::Container(row) if row.own_tasks && row.kind() != Kind::Group)
+pub fn is_container(of: &SubjectRef<'_>) -> bool {
+    matches!(of, SubjectRef::Container(row) if row.own_tasks && row.kind() != Kind::Group)
 }
 
 /// Nodes that a subject takes memory from by its cpuset, or all whole nodes where that is not known: the lists with which a
 /// change of CPUs leaves memory alone.
-pub fn own_mems(view: &View<'_>, of: &Of<'_>) -> Vec<NodeId> {
+pub fn own_mems(view: &View<'_>, of: &SubjectRef<'_>) -> Vec<NodeId> {
     view.files_of(of)
         .and_then(mems_of_files)
         .filter(|nodes| !nodes.is_empty())
@@ -146,18 +148,18 @@ pub fn own_mems(view: &View<'_>, of: &Of<'_>) -> Vec<NodeId> {
 }
 
 /// The name of a process, or the label of a container, for sentences.
-pub fn name(view: &View<'_>, of: &Of<'_>) -> String {
+pub fn name(view: &View<'_>, of: &SubjectRef<'_>) -> String {
     match of {
-        Of::Process(task) => text::comm(task.raw.comm),
+        SubjectRef::Process(task) => text::comm(task.raw.comm),
         _ => view.identity(of).label,
     }
 }
 
 /// A process of the subject that a command may name.
-pub fn pid(view: &View<'_>, of: &Of<'_>) -> Option<u32> {
+pub fn pid(view: &View<'_>, of: &SubjectRef<'_>) -> Option<u32> {
     match of {
-        Of::Process(task) => Some(task.raw.pid),
-        Of::Container(row) => view.members(row.id).first().map(|task| task.raw.pid),
+        SubjectRef::Process(task) => Some(task.raw.pid),
+        SubjectRef::Container(row) => view.members(row.id).first().map(|task| task.raw.pid),
         _ => None,
     }
 }

@@ -69,7 +69,7 @@ fn push(out: &mut String, engine: &Engine, finding: &Finding, all: bool, width: 
         words(&format!("{rank}{severity}  {}  {whose}  {confidence}, {held}", finding.key.id)),
         width,
     );
-    *out += &hanging("  ", words(&one_line(&finding.told.sentence)), width);
+    *out += &hanging("  ", words(&one_line(&finding.advice.sentence)), width);
     let paragraphs = if all { details(finding) } else { short(finding) };
     let mut before = None;
     for Paragraph { section, content } in &paragraphs {
@@ -128,7 +128,7 @@ fn summary(engine: &Engine, all: bool, width: usize) -> String {
             let text = format!(
                 "{whose}  held {}{until}: {}",
                 text::duration(finding.held_ns),
-                finding.told.sentence
+                finding.advice.sentence
             );
             out += &hanging("  ", words(&one_line(&text)), width);
         }

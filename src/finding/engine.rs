@@ -16,10 +16,10 @@ use self::over::{look_over, trend};
 pub(super) use self::rows::{Rare, Uses};
 use self::state::{Episode, Past};
 use self::undecided::{Asked, Stretch};
-use super::fit::Near;
+use super::fit::NodeDistances;
 use super::history::{Limits, MachineSums, RowSums, Series, machine_over};
 use super::hold;
-use super::rule::{Blindness, Look, Rule};
+use super::rule::{Blindness, Rule, Unmet};
 use super::verdict::Doubt;
 use super::view::{Rows, View};
 use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, causes, rollup, rules};
@@ -108,7 +108,7 @@ pub struct Engine {
     /// Shared with the rows of an interval while rules look at them.
     uses: Arc<Uses>,
     /// Facts of the nodes of a host.
-    near: (Option<Arc<HostFacts>>, Arc<OnceLock<Near>>),
+    near: (Option<Arc<HostFacts>>, Arc<OnceLock<NodeDistances>>),
     /// Why rules can look at nothing there.
     reasons: Option<look::Reasons>,
     /// By the place of the rule.
@@ -330,7 +330,7 @@ impl Engine {
     }
 
     /// Facts of the nodes of this host: those of before, as long as the host is the same.
-    fn near_of(&mut self, host: &Arc<HostFacts>) -> Arc<OnceLock<Near>> {
+    fn near_of(&mut self, host: &Arc<HostFacts>) -> Arc<OnceLock<NodeDistances>> {
         if !self.near.0.as_ref().is_some_and(|before| Arc::ptr_eq(before, host)) {
             self.near = (Some(Arc::clone(host)), Arc::default());
         }
@@ -351,21 +351,21 @@ impl Engine {
         &mut self,
         snapshot: &Snapshot,
         rows: &Rows,
-        looks: Vec<(usize, Subject, Look)>,
+        looks: Vec<(usize, Subject, Result<(), Unmet>)>,
         interval: Interval,
     ) {
         let length = interval.to_ns - interval.from_ns;
         for (at, subject, look) in looks {
             let so = match look {
-                Look::Blind(_) => {
+                Err(Unmet::Blind(_)) => {
                     if let Some(episode) = self.states[at].get_mut(&subject) {
                         episode.asked_ns = interval.to_ns;
                         episode.blind_ns = episode.blind_ns.saturating_add(length);
                     }
                     continue;
                 }
-                Look::Quiet | Look::Excused(_) => false,
-                Look::Seen(_) => true,
+                Err(Unmet::Quiet | Unmet::Excused(_)) => false,
+                Ok(()) => true,
             };
             let episode = self.states[at].entry(subject).or_insert_with(|| Episode::new(interval.from_ns));
             episode.asked_ns = interval.to_ns;
@@ -469,7 +469,7 @@ impl Engine {
                 let view = View { snapshot, window, rows, rule, over: false, trend };
                 // Between the two limits it goes on as it was.
                 let whole = look_over(&view, subject, &self.sums, since);
-                let (mut seen, told, identity) = match (whole, over) {
+                let mut seen = match (whole, over) {
                     (Ok(conclusion), _) => conclusion,
                     (Err(why), false) => {
                         late.extend(why);
@@ -497,7 +497,7 @@ impl Engine {
                 if seen.confidence == Confidence::Suspected {
                     seen.severity = Severity::Info;
                 }
-                if seen.severity == Severity::Warning && told.gain.is_too_small(over) {
+                if seen.severity == Severity::Warning && seen.advice.gain.is_too_small(over) {
                     // A gain that is not worth it any more ends it.
                     let ended = episode.deny(now, off_ns) && over;
                     if ended {
@@ -508,7 +508,7 @@ impl Engine {
                 let key = Key { id: rule.id, subject: subject.clone() };
                 let past =
                     self.past.get(&key).filter(|past| now.saturating_sub(past.ended_ns) <= SAME_NS).copied();
-                episode.take(seen, told, identity);
+                episode.take(seen);
                 if due {
                     episode.begin(past, interval.wall_ns, now);
                 }

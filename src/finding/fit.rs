@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::gain::{self, Costs};
 use super::guards::Placed;
-use super::view::{Of, View, above_watermark};
+use super::view::{SubjectRef, View, above_watermark};
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 
@@ -19,7 +19,7 @@ const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// Facts of the machine's nodes, which stay as they are: they take the cube of the number of nodes to find out.
 #[derive(Debug, Default)]
-pub struct Near {
+pub struct NodeDistances {
     /// CPUs that each node is worth, those that are isolated left out.
     capacity: BTreeMap<NodeId, f64>,
     /// Nodes with CPUs and memory by their distance from each of them.
@@ -38,9 +38,9 @@ struct Order {
     costs: Vec<f64>,
 }
 
-impl Near {
+impl NodeDistances {
     /// From the topology, and the CPUs that the scheduler leaves alone.
-    pub fn of(topology: &Topology, isolated: &[u32]) -> Near {
+    pub fn of(topology: &Topology, isolated: &[u32]) -> NodeDistances {
         let whole: Vec<NodeId> = whole_nodes(topology).collect();
         let costs = Costs::of(topology);
         let orders = whole.iter().map(|start| {
@@ -64,7 +64,7 @@ impl Near {
         };
         let caches =
             topology.llcs.iter().filter_map(|llc| Some((llc.nodes(topology), llc.size_bytes? as f64)));
-        Near {
+        NodeDistances {
             orders: orders.collect(),
             capacity: cpus.into_iter().map(|(node, cpus)| (node, worth(cpus))).collect(),
             costs,
@@ -99,13 +99,13 @@ pub fn whole_nodes(topology: &Topology) -> impl Iterator<Item = NodeId> {
 }
 
 /// CPU time that a subject may use on these nodes beside all others, in cores.
-pub fn cpu_room(view: &View<'_>, of: &Of<'_>, nodes: &[NodeId]) -> f64 {
+pub fn cpu_room(view: &View<'_>, of: &SubjectRef<'_>, nodes: &[NodeId]) -> f64 {
     let length = view.over_ns().max(1) as f64;
     let near = view.rows.near(view.snapshot);
     let mut room = 0.0;
     for node in nodes {
         let capacity = near.capacity.get(node).copied().unwrap_or(0.0);
-        let busy = view.node(*node).map_or(0.0, |row| row.busy_ns as f64 / length);
+        let busy = view.node(*node).map_or(0.0, |row| row.on_cpus.busy_ns as f64 / length);
         let own = of.task().and_then(|task| task.delta.run_ns.get(node.index()).copied()).unwrap_or(0);
         room += (capacity - (busy - own as f64 / length).max(0.0)).max(0.0);
     }
@@ -121,7 +121,7 @@ pub fn memory_room(view: &View<'_>, nodes: &[NodeId]) -> f64 {
 }
 
 /// Whether the work and the memory of a subject fit on these nodes.
-pub fn fits(view: &View<'_>, of: &Of<'_>, placed: &Placed, nodes: &[NodeId]) -> bool {
+pub fn fits(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed, nodes: &[NodeId]) -> bool {
     let room = cpu_room(view, of, nodes);
     let quota = view.quota(of).is_some_and(|quota| quota <= room);
     (quota || view.need(of) <= TARGET * room) && placed.outside(nodes) <= memory_room(view, nodes)
@@ -156,7 +156,7 @@ fn outside(placed: &Placed, all: f64, nodes: &[NodeId]) -> f64 {
 /// The smallest set of nodes that it fits on, fewer than it uses, of those that it may use; the one with the least mean cost.
 pub fn best_set(
     view: &View<'_>,
-    of: &Of<'_>,
+    of: &SubjectRef<'_>,
     placed: &Placed,
     used: usize,
     may: &[NodeId],

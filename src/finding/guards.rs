@@ -1,7 +1,7 @@
 //! Guards that rules about placement share: whether it is known, used, settled, large, and meant so.
 
-use super::rule::{Blindness, Look, Reason};
-use super::view::{Of, View};
+use super::rule::{Blindness, Reason, Unmet};
+use super::view::{SubjectRef, View};
 use super::{Evidence, Note};
 use crate::metric::Value;
 use crate::metric::access::MEM_TIME_REMOTE_PCT;
@@ -139,15 +139,15 @@ fn share(amounts: &[f64], nodes: &[NodeId]) -> f64 {
 ///
 /// # Errors
 /// That is not known well enough.
-pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
-    let unknown = |words: &'static str| Look::Blind(Blindness::new(Reason::PlacementUnknown, words));
+pub fn placed(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Placed, Unmet> {
+    let unknown = |words: &'static str| Unmet::Blind(Blindness::new(Reason::PlacementUnknown, words));
     match of {
-        Of::Process(task) | Of::Group(task, _) => {
+        SubjectRef::Process(task) | SubjectRef::Group(task, _) => {
             let (bytes, error) = known(view, task).map_err(unknown)?;
             let run = task.delta.run_ns.iter().map(|ns| *ns as f64).collect();
             Ok(Placed { run, bytes: bytes.to_vec(), error })
         }
-        Of::Container(row) => {
+        SubjectRef::Container(row) => {
             let (mut sum, mut time, mut lost) = (Placed::default(), 0.0, 0.0);
             for task in view.members(row.id) {
                 let ran = task.run_ns() as f64;
@@ -173,7 +173,7 @@ pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
             sum.run = row.sum.delta.run_ns.iter().map(|ns| *ns as f64).collect();
             Ok(sum)
         }
-        _ => Err(Look::Quiet),
+        _ => Err(Unmet::Quiet),
     }
 }
 
@@ -203,7 +203,7 @@ pub fn is_large(view: &View<'_>, placed: &Placed) -> bool {
 }
 
 /// Whether its placement changes: its remote share falls, or more than a hundredth of its memory was moved.
-pub fn is_moving(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
+pub fn is_moving(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> bool {
     const PAGE: f64 = 4096.0;
     let fell = view.trend.is_some_and(|(first, last)| first - last >= 5.0);
     let seconds = view.over_ns() as f64 / 1e9;
@@ -238,11 +238,11 @@ pub fn shared_pct(task: &Task) -> Option<f64> {
 }
 
 /// Whether little of its memory is shared with processes that are not looked at with it; `None` where that is not known.
-pub fn is_own_memory(of: &Of<'_>) -> Option<bool> {
+pub fn is_own_memory(of: &SubjectRef<'_>) -> Option<bool> {
     match of {
         // All processes that share are in it.
-        Of::Container(_) | Of::Group(..) => Some(true),
-        Of::Process(task) => match task.by_policy() {
+        SubjectRef::Container(_) | SubjectRef::Group(..) => Some(true),
+        SubjectRef::Process(task) => match task.by_policy() {
             Some(pages) => pages.shared_pct(),
             None => shared_pct(task),
         }
@@ -274,7 +274,12 @@ impl Elsewhere {
 const MEANT_MAX: f64 = 20.0;
 
 /// Memory of a process or a group on other nodes than these, by policy; `None` where policies are not known.
-pub fn elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed, here: &[NodeId]) -> Option<Elsewhere> {
+pub fn elsewhere(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    placed: &Placed,
+    here: &[NodeId],
+) -> Option<Elsewhere> {
     let outside = |by_node: &[f64]| -> f64 {
         (0..).map(NodeId).zip(by_node).filter(|(node, _)| !here.contains(node)).map(|(_, on)| on).sum()
     };
@@ -284,11 +289,11 @@ pub fn elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed, here: &[NodeId])
         error,
     };
     match of {
-        Of::Group(_, group) => {
+        SubjectRef::Group(_, group) => {
             let (all, meant) = (placed.memory(), outside(&group.meant));
             Some(split(all, placed.outside(here), meant, placed.error))
         }
-        Of::Process(task) => {
+        SubjectRef::Process(task) => {
             if let Some(pages) = task.by_policy().filter(|pages| pages.explicit_pct().is_ok()) {
                 let counts = |list: &[u32]| list.iter().map(|pages| f64::from(*pages)).collect::<Vec<f64>>();
                 let [all, meant] = [counts(&pages.by_node), counts(&pages.meant)];
@@ -305,12 +310,18 @@ pub fn elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed, here: &[NodeId])
 }
 
 /// Memory accesses that are counted, per second; 0 where none are.
-pub fn accesses_per_s(view: &View<'_>, of: &Of<'_>) -> f64 {
+pub fn accesses_per_s(view: &View<'_>, of: &SubjectRef<'_>) -> f64 {
     [&LMA_PER_S, &RMA_PER_S].into_iter().map(|metric| view.number(metric, of).unwrap_or(0.0)).sum()
 }
 
 /// Whether memory elsewhere is known to be the kernel's choice in so large a part that it is worth a warning.
-pub fn is_misplaced(view: &View<'_>, of: &Of<'_>, elsewhere: &Elsewhere, best: f64, least: f64) -> bool {
+pub fn is_misplaced(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    elsewhere: &Elsewhere,
+    best: f64,
+    least: f64,
+) -> bool {
     if elsewhere.meant >= MEANT_MAX || elsewhere.kernel < least {
         return false;
     }
@@ -327,7 +338,7 @@ pub const OWN_POLICY_MAX: f64 = 20.0;
 
 /// That so little of its memory is in mappings with a policy of their own, which may be meant so, that its placement is the
 /// kernel's; `None` where it is more, or where that is not known.
-pub fn kernel_places(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
+pub fn kernel_places(view: &View<'_>, of: &SubjectRef<'_>) -> Option<Evidence> {
     let pct = view.number(&OWN_POLICY_PCT, of).ok().filter(|pct| *pct < OWN_POLICY_MAX)?;
     let own = view.evidence(OWN_POLICY_PCT.id, of.subject(), pct);
     Some(own.limit(OWN_POLICY_MAX).note(Note::AtMost))
@@ -337,8 +348,8 @@ pub fn kernel_places(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
 const HINTS_LEAST: u64 = 100;
 
 /// The share of remote accesses of a process in percent, with its error in points, where accesses were counted or sampled.
-pub fn remote_accesses(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
-    let (Of::Process(task) | Of::Group(task, _)) = of else { return None };
+pub fn remote_accesses(view: &View<'_>, of: &SubjectRef<'_>) -> Option<(f64, f64)> {
+    let (SubjectRef::Process(task) | SubjectRef::Group(task, _)) = of else { return None };
     let source = REMOTE_SOURCE.read(task, view.window);
     if !matches!(&source, Ok(Value::Text(source)) if matches!(source.as_str(), "counted" | "sampled")) {
         return None;
@@ -372,8 +383,8 @@ impl TimeElsewhere {
 const SAMPLES_LEAST: u64 = 400;
 
 /// Time at memory of other nodes of a process, or of all members of a group; `None` where it is not sampled, or too little.
-pub fn time_elsewhere(view: &View<'_>, of: &Of<'_>) -> Option<TimeElsewhere> {
-    if !matches!(of, Of::Process(_) | Of::Group(..)) || view.topology().nodes.len() < 2 {
+pub fn time_elsewhere(view: &View<'_>, of: &SubjectRef<'_>) -> Option<TimeElsewhere> {
+    if !matches!(of, SubjectRef::Process(_) | SubjectRef::Group(..)) || view.topology().nodes.len() < 2 {
         return None;
     }
     let (mut samples, mut at_memory, mut remote, mut known) = (0, 0, 0.0, 0.0);
@@ -397,8 +408,8 @@ pub fn time_elsewhere(view: &View<'_>, of: &Of<'_>) -> Option<TimeElsewhere> {
 }
 
 /// Counted, sampled or faulted accesses that show that memory on other nodes is used.
-pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
-    if !matches!(of, Of::Process(_) | Of::Group(..) | Of::Container(_)) {
+pub fn witness_of_use(view: &View<'_>, of: &SubjectRef<'_>) -> Option<Evidence> {
+    if !matches!(of, SubjectRef::Process(_) | SubjectRef::Group(..) | SubjectRef::Container(_)) {
         return None;
     }
     let subject = of.subject();
@@ -423,7 +434,7 @@ const WORKS_PCT: f64 = 20.0;
 
 /// Something that shows that memory on other nodes is used: its use itself, threads that move, nodes that work and have none of
 /// it, or one place for all of its time.
-pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence> {
+pub fn witness(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> Option<Evidence> {
     if let Some(used) = witness_of_use(view, of) {
         return Some(used);
     }
@@ -468,8 +479,8 @@ const COLD_CPU_PCT: f64 = 5.0;
 const FAULTS: f64 = 100.0;
 
 /// The answer about memory on other nodes.
-pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewhere {
-    let (Of::Process(task) | Of::Group(task, _)) = of else { return UseElsewhere::NotCold };
+pub fn use_elsewhere(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> UseElsewhere {
+    let (SubjectRef::Process(task) | SubjectRef::Group(task, _)) = of else { return UseElsewhere::NotCold };
     if remote_accesses(view, of).is_some_and(|(pct, error)| pct + error < USED_PCT) {
         return UseElsewhere::Cold;
     }
@@ -501,17 +512,17 @@ pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewh
 }
 
 /// Whether next to nothing uses the memory on other nodes, by accesses or by the kernel's own scans.
-pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
+pub fn is_cold(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> bool {
     use_elsewhere(view, of, placed) == UseElsewhere::Cold
 }
 
 /// Whether fewer than a tenth of the hinting faults in two minutes found their page on another node; false with too few faults.
-pub fn faults_are_local(view: &View<'_>, of: &Of<'_>) -> bool {
+pub fn faults_are_local(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
     let hints = view.hints(of);
     hints.faults >= HINTS_LEAST && (hints.remote as f64) < hints.faults as f64 * USED_PCT / 100.0
 }
 
 /// Blindness about memory that nothing uses.
-pub fn cold() -> Look {
-    Look::Blind(Blindness::new(Reason::Cold, "nothing uses its memory on other nodes"))
+pub fn cold() -> Unmet {
+    Unmet::Blind(Blindness::new(Reason::Cold, "nothing uses its memory on other nodes"))
 }

@@ -3,7 +3,7 @@
 use super::fit::remote_cost;
 use super::gain::{self, Gain};
 use super::guards::{self, Elsewhere, Placed};
-use super::view::{Of, View, process};
+use super::view::{SubjectRef, View, process};
 use super::{Command, Scope, Subject, When, env, text};
 use crate::metric::task::STALL_BACKEND_PCT;
 use crate::model::units::NodeId;
@@ -29,20 +29,20 @@ fn owners<'a>(view: &View<'a>, group: &ProcessGroup) -> Vec<&'a Task> {
 const STAYS_PCT: f64 = 5.0;
 
 /// The gain of bringing the mean cost of its accesses from `now` to `then`, in local ones.
-pub fn gain_by_cost(view: &View<'_>, of: &Of<'_>, now: f64, then: f64) -> Gain {
+pub fn gain_by_cost(view: &View<'_>, of: &SubjectRef<'_>, now: f64, then: f64) -> Gain {
     gain::placement(view.cpus(of), now, then, waits(view, of), gain::distances(view.topology()))
 }
 
 /// The gain of bringing its memory to one node, where its accesses are known: the part `stays` of those that are remote, 0 to 1,
 /// stays remote.
-pub fn gain_by_accesses(view: &View<'_>, of: &Of<'_>, placed: &Placed, stays: f64) -> Option<Gain> {
+pub fn gain_by_accesses(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed, stays: f64) -> Option<Gain> {
     let (remote, _) = guards::remote_accesses(view, of)?;
     let (far, costs) = (remote_cost(view, placed), gain::distances(view.topology()));
     Some(gain::accesses(view.cpus(of), far, (remote / 100.0, stays), waits(view, of), costs))
 }
 
 /// The counted share of time that waits, 0 to 1.
-fn waits(view: &View<'_>, of: &Of<'_>) -> Option<f64> {
+fn waits(view: &View<'_>, of: &SubjectRef<'_>) -> Option<f64> {
     view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0)
 }
 
@@ -50,7 +50,7 @@ fn waits(view: &View<'_>, of: &Of<'_>) -> Option<f64> {
 /// 5 % or more of the memory in place.
 pub fn all(
     view: &View<'_>,
-    of: &Of<'_>,
+    of: &SubjectRef<'_>,
     placed: &Placed,
     (from, to): (&[NodeId], &[NodeId]),
     elsewhere: Option<Elsewhere>,
@@ -63,15 +63,23 @@ pub fn all(
 }
 
 /// Lines that move memory of the subject from nodes to others; `words` say how much moves.
-pub fn there(view: &View<'_>, of: &Of<'_>, from: &[NodeId], to: &[NodeId], words: &str) -> Vec<Command> {
+pub fn there(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    from: &[NodeId],
+    to: &[NodeId],
+    words: &str,
+) -> Vec<Command> {
     let pids = match of {
-        Of::Process(task) => vec![task.raw.pid],
-        Of::Group(_, group) => owners(view, group).iter().map(|task| task.raw.pid).collect(),
+        SubjectRef::Process(task) => vec![task.raw.pid],
+        SubjectRef::Group(_, group) => owners(view, group).iter().map(|task| task.raw.pid).collect(),
         _ => Vec::new(),
     };
     let line = |(at, pid): (usize, u32)| {
         let words = match (at, of) {
-            (0, Of::Group(..)) => format!("{words}; run it as root, or pages that other processes map stay"),
+            (0, SubjectRef::Group(..)) => {
+                format!("{words}; run it as root, or pages that other processes map stay")
+            }
             (0, _) => words.to_owned(),
             _ => "the part that is not shared".to_owned(),
         };
@@ -81,10 +89,16 @@ pub fn there(view: &View<'_>, of: &Of<'_>, from: &[NodeId], to: &[NodeId], words
 }
 
 /// Commands that undo [`there`].
-fn back(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Vec<Command> {
+fn back(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    placed: &Placed,
+    to: &[NodeId],
+    from: &[NodeId],
+) -> Vec<Command> {
     match of {
-        Of::Process(task) => vec![env::move_back(task.raw.pid, placed, to, from)],
-        Of::Group(_, group) => {
+        SubjectRef::Process(task) => vec![env::move_back(task.raw.pid, placed, to, from)],
+        SubjectRef::Group(_, group) => {
             let pids = owners(view, group).into_iter().map(|task| task.raw.pid);
             let mut undo: Vec<Command> =
                 pids.map(|pid| env::move_back_shared(pid, placed, to, from)).collect();
@@ -97,18 +111,18 @@ fn back(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId], from: &[No
 }
 
 /// The subject at the beginning of a sentence with its verb, and whose its memory is: `postgres runs`, `its`.
-pub fn who_runs(view: &View<'_>, of: &Of<'_>) -> (String, &'static str) {
+pub fn who_runs(view: &View<'_>, of: &SubjectRef<'_>) -> (String, &'static str) {
     match of {
-        Of::Process(task) => (format!("{} runs", text::comm(task.raw.comm)), "its"),
+        SubjectRef::Process(task) => (format!("{} runs", text::comm(task.raw.comm)), "its"),
         _ => (format!("{}, run", view.identity(of).label), "their"),
     }
 }
 
 /// The process whose share of remote accesses tells whether the memory came: itself, or the busiest of the group.
-pub fn witness<'a>(view: &View<'a>, of: &Of<'a>) -> Option<(Subject, &'a Task)> {
+pub fn witness<'a>(view: &View<'a>, of: &SubjectRef<'a>) -> Option<(Subject, &'a Task)> {
     let task = match of {
-        Of::Process(task) => task,
-        Of::Group(_, group) => {
+        SubjectRef::Process(task) => task,
+        SubjectRef::Group(_, group) => {
             let members = group.members.iter().map(|at| &view.snapshot.tasks[*at]);
             members.max_by_key(|task| (task.run_ns(), std::cmp::Reverse(task.raw.pid)))?
         }
@@ -118,8 +132,8 @@ pub fn witness<'a>(view: &View<'a>, of: &Of<'a>) -> Option<(Subject, &'a Task)> 
 }
 
 /// Says that the shared memory of a group is that of further processes, too.
-pub fn other_users(of: &Of<'_>) -> Option<String> {
-    let Of::Group(_, group) = of else { return None };
+pub fn other_users(of: &SubjectRef<'_>) -> Option<String> {
+    let SubjectRef::Group(_, group) = of else { return None };
     let words = "Others map it, too: processes that were not looked at, which may need it where it is.";
     group.has_unknown_users.then(|| words.to_owned())
 }

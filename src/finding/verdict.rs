@@ -98,16 +98,16 @@ impl Verdict {
             .findings()
             .iter()
             .filter(|finding| finding.severity == Severity::Info && !finding.is_symptom())
-            .filter(|finding| finding.told.gain.weight() > 0.0)
+            .filter(|finding| finding.advice.gain.weight() > 0.0)
             .collect();
-        infos.sort_by(|a, b| b.told.gain.weight().total_cmp(&a.told.gain.weight()));
+        infos.sort_by(|a, b| b.advice.gain.weight().total_cmp(&a.advice.gain.weight()));
         Verdict {
             summary: engine.summary(),
             watched_ns: engine.watched_ns(),
             ended: engine.ended().filter(|finding| finding.severity > Severity::Info).count(),
             undecided: engine.undecided(),
             doubts: engine.doubts().to_vec(),
-            gains: infos.iter().map(|info| info.told.sentence.clone()).collect(),
+            gains: infos.iter().map(|info| info.advice.sentence.clone()).collect(),
             suspected,
         }
     }
@@ -168,7 +168,10 @@ impl Verdict {
                 0 => String::new(),
                 others => format!(" {} more suspected.", plural(others, "finding")),
             };
-            return format!("Suspected: {} It has held for {held}.{others}", one_line(&first.told.sentence));
+            return format!(
+                "Suspected: {} It has held for {held}.{others}",
+                one_line(&first.advice.sentence)
+            );
         }
         let short = self.too_short().count();
         if short > 0 {

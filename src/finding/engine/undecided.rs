@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::rule::{Look, Rule};
+use super::super::rule::{Rule, Unmet};
 use super::super::verdict::{Doubt, Undecided, Why};
-use super::super::view::{Of, Rows, View};
+use super::super::view::{Rows, SubjectRef, View};
 use super::super::{Kind, Severity, Subject, guards, hold};
 use super::{Engine, Interval};
 use crate::metric::Value;
@@ -52,14 +52,14 @@ impl Asked {
         asked: &mut BTreeMap<Subject, Asked>,
         rule: &'static Rule,
         subject: &Subject,
-        look: &Look,
+        unmet: &Unmet,
     ) {
         if subject.kind() != Kind::Process {
             return;
         }
-        let (because, is_blind) = match look {
-            Look::Excused(guard) => (rule.guard(guard).unwrap_or(guard).to_owned(), false),
-            Look::Blind(why) if why.reason != super::super::Reason::Cold => {
+        let (because, is_blind) = match unmet {
+            Unmet::Excused(guard) => (rule.guard(guard).unwrap_or(guard).to_owned(), false),
+            Unmet::Blind(why) if why.reason != super::super::Reason::Cold => {
                 (why.words.clone().into_owned(), true)
             }
             _ => return,
@@ -163,7 +163,7 @@ impl Engine {
         let task = &snapshot.tasks[*rows.processes.get(subject)?];
         let rule = self.rules.iter().find(|rule| rule.id == asked.rule)?;
         let view = View { snapshot, window: snapshot, rows, rule, over: false, trend: None };
-        let of = Of::Process(task);
+        let of = SubjectRef::Process(task);
         let cpus = view.cpus(&of);
         let (remote_pct, error) = guards::remote_accesses(&view, &of)?;
         let best = view.number(&REMOTE_BEST_PCT, &of).unwrap_or(0.0);
@@ -192,7 +192,7 @@ impl Engine {
     }
 
     /// Whether a finding names the subject, its container, or several like it.
-    fn names(&self, subject: &Subject, view: &View<'_>, of: &Of<'_>) -> bool {
+    fn names(&self, subject: &Subject, view: &View<'_>, of: &SubjectRef<'_>) -> bool {
         let container = view.container_of(of).map(|row| row.id);
         self.findings.iter().any(|finding| {
             finding.key.subject == *subject

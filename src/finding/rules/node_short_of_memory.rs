@@ -1,9 +1,9 @@
 //! A node has no memory left, and tasks free pages themselves before they get any.
 
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, number, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Command, Confidence, Kind, Note, Severity, Subject, Told, env};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Check, Command, Confidence, Kind, Note, Severity, Subject, env};
 use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, KSWAPD_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
 use crate::model::units::NodeId;
 use crate::snapshot::Node;
@@ -63,8 +63,7 @@ pub(super) static RULE: Rule = Rule {
         KSWAPD,
     ],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// The distance of a node to its low watermark in percent, where it has no memory left: it is below, or it is near and kswapd frees
@@ -73,7 +72,7 @@ pub(super) static RULE: Rule = Rule {
 ///
 /// # Errors
 /// One of both is not known.
-pub(super) fn distance_if_short(view: &View<'_>, node: &Node) -> Result<Option<f64>, Look> {
+pub(super) fn distance_if_short(view: &View<'_>, node: &Node) -> Result<Option<f64>, Unmet> {
     let distance = need(view.node_number(&WATERMARK_DISTANCE_PCT, node))?;
     if distance <= 0.0 {
         return Ok(Some(distance));
@@ -141,39 +140,49 @@ pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
 /// no time is lost by waiting for memory. `None`: the kinds of its pages of files, or pages that are swapped, are not known.
 fn turns_over_cache(view: &View<'_>, node: &Node) -> Option<bool> {
     let holds = cache_share(node)? >= CACHE_PCT;
-    let swapped = view.window.rate(view.window.swapped?.pages_out).ok()?;
+    let swapped = view.window.rate(view.window.counts.swapped?.pages_out).ok()?;
     Some(holds && swapped < SWAPPED_PER_S && pressure_full_pct(view).is_none_or(|pct| pct < FULL_PCT))
 }
 
 /// Share of the window in which all tasks waited for memory, in percent.
 pub(super) fn pressure_full_pct(view: &View<'_>) -> Option<f64> {
-    let pressure = view.window.pressure?;
+    let pressure = view.window.counts.pressure?;
     let length_us = view.over_ns() as f64 / 1e3;
     (length_us > 0.0).then(|| pressure.memory_full_us as f64 * 100.0 / length_us)
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Node(node) = of else { return Ok(Look::Quiet) };
+/// The node, and room elsewhere.
+struct Facts {
+    /// The node without free memory.
+    node: NodeId,
+    /// Pages that tasks reclaim themselves per second.
+    rate: f64,
+    /// The node with most free memory, and its bytes.
+    elsewhere: Option<(NodeId, f64)>,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Node(node) = of else { return Err(Unmet::Quiet) };
     if node.raw.mem_total_bytes == 0 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let rate = need(view.node_number(&DIRECT_RECLAIM_PAGES_PER_S, node))?;
     if rate < view.limit("reclaim") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let id = NodeId(node.raw.id);
     if !view.whole_nodes().contains(&id) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some(distance) = distance_if_short(view, node)? else { return Ok(Look::Quiet) };
+    let Some(distance) = distance_if_short(view, node)? else { return Err(Unmet::Quiet) };
     let limit = explained_by_limit(view);
     if limit == Some(true) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let elsewhere = view.roomiest(|other| other != id);
     let streaming = turns_over_cache(view, node);
     if streaming == Some(true) && elsewhere.is_some() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let full = pressure_full_pct(view).filter(|pct| *pct >= FULL_PCT);
     let severity = match (elsewhere.is_some(), full) {
@@ -194,17 +203,12 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         let free = view.evidence("mem_free_bytes", Subject::Node(roomy), free).limit(view.enough_free());
         evidence.push(free.note(Note::FreeElsewhere));
     }
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity,
         confidence: Confidence::Measured,
         evidence,
-        plan: Plan {
-            from: vec![id],
-            to: elsewhere.map(|(roomy, _)| roomy).into_iter().collect(),
-            bytes: elsewhere.map_or(0.0, |(_, free)| free),
-            ..Plan::default()
-        },
-    }))
+        facts: Facts { node: id, rate, elsewhere },
+    })
 }
 
 /// Moves the memory of the process with most of it on a node that it runs on least, where it fits on `to`; and the way back.
@@ -212,7 +216,7 @@ pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<
     let room = super::super::fit::memory_room(view, &[to]);
     let mut best: Option<(f64, u32)> = None;
     for task in view.candidates() {
-        let of = Of::Process(task);
+        let of = SubjectRef::Process(task);
         let Ok(placed) = super::super::guards::placed(view, &of) else { continue };
         let policy = task.raw.mempolicy;
         let bound =
@@ -233,19 +237,18 @@ pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<
     Some([env::move_memory(pid, &[node], &[to], words)?, back])
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let node = seen.plan.from[0];
-    let rate = seen.evidence[0].value;
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { node, rate, elsewhere } = seen.facts;
     let begin =
         format!("Node {node} has no memory left: tasks free {} pages a second themselves.", number(rate));
-    let text = match seen.plan.to.first() {
-        Some(to) => format!("{begin} {} are free on node {to}.", bytes(seen.plan.bytes)),
+    let text = match elsewhere {
+        Some((to, free)) => format!("{begin} {} are free on node {to}.", bytes(free)),
         None => format!("{begin} No other node has room."),
     };
-    let moved = seen.plan.to.first().and_then(|to| move_largest(view, node, *to));
+    let moved = elsewhere.and_then(|(to, _)| move_largest(view, node, to));
     let (commands, undo): (Vec<Command>, Vec<Command>) =
         moved.into_iter().map(|[go, back]| (go, back)).unzip();
-    Told {
+    Advice {
         sentence: sentence(text),
         risk: if commands.is_empty() { String::new() } else { "Moved memory becomes remote for tasks that stay.".into() },
         commands,
@@ -264,6 +267,6 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             "A memory limit (mem_limit_bytes of containers), or huge pages, which the kernel looks for on their own node first (kcompactd is busy then)."
                 .to_owned(),
         ],
-        ..Told::default()
+        ..Advice::default()
     }
 }
