@@ -121,14 +121,14 @@ impl Words {
         self.push(&format!("> /sys/devices/system/node/node{node}/{file}"))
     }
 
-    /// Adds `> ` and the size of a node's pool of huge pages of so many KiB.
+    /// Adds `> ` and the size of a node's pool of huge pages of `kib` KiB.
     #[must_use]
     pub fn into_pool(self, node: NodeId, kib: u64) -> Words {
         self.push(&format!("> /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"))
     }
 
-    /// Adds a loop that writes a list of CPUs into the affinity of each message-signalled interrupt of a PCI function, whose
-    /// address is digits, colons and a dot.
+    /// Adds a loop that writes a list of CPUs into the affinity of each message-signalled interrupt of a PCI
+    /// function. Its address is digits, colons and a dot.
     #[must_use]
     pub fn interrupts_of(self, address: &str, cpus: &[u32]) -> Words {
         let fits = address.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));

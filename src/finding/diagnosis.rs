@@ -16,7 +16,7 @@ pub const SCHEMA: u32 = 1;
 /// Columns of the words in front of paragraphs.
 const INDENT: usize = 14;
 
-/// Findings of a report: those that count, or all; below them those that are suspected.
+/// Findings of a report: the ones that count, or all; below them the suspected ones.
 fn shown(engine: &Engine, all: bool) -> Vec<Finding> {
     let mut shown: Vec<Finding> =
         engine.findings().iter().filter(|finding| all || finding.counts()).cloned().collect();

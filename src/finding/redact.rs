@@ -1,5 +1,6 @@
-//! Letters, or kinds with numbers, in place of names, for findings and reports that are shown to others: of processes, containers,
-//! cgroups, functions and the machine. Names are replaced before rules look, so that no text is made of them.
+//! Letters, or kinds with numbers, that replace names in findings and reports for others: of processes,
+//! containers, cgroups, functions and the machine. Names are replaced before rules run, so no text contains
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

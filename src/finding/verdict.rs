@@ -35,7 +35,7 @@ pub struct Undecided {
     pub id: &'static str,
     /// Why not.
     pub why: Why,
-    /// The gravest severity that it could have had.
+    /// The highest severity that it could have.
     pub gravest: Severity,
     /// Time that the condition must hold, ns.
     pub needs_ns: u64,
@@ -198,7 +198,7 @@ impl Verdict {
         }
     }
 
-    /// The number of rules that ran, and of those that lack data.
+    /// The number of rules that ran, and of rules that lack data.
     pub fn rules(&self) -> String {
         let Summary { could_look, rules, .. } = self.summary;
         match rules.saturating_sub(could_look) {

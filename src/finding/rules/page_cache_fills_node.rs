@@ -40,9 +40,9 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// The part of the node that is freed beyond the memory that then comes, and of that the part that is seen to stay free: reclaim of a
-/// group takes more from other nodes than their share, and others
-/// read files meanwhile.
+/// The part of the node that is freed beyond the memory that then comes, and the part of this that is
+/// observed to stay free. Reclaim of a group takes more than their share from other nodes, and others read
+/// files meanwhile.
 const BEYOND: f64 = 0.075;
 const CHECKED: f64 = 0.4;
 

@@ -256,7 +256,7 @@ pub(super) fn advise_fewer(
     }
 }
 
-/// The gain of bringing all of it to these nodes.
+/// The gain of bringing everything to these nodes.
 fn gain_on_fewer(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
     if to.len() == 1 {
         let elsewhere = guards::elsewhere(view, of, placed, to);
