@@ -73,7 +73,7 @@ pub fn own_place() -> Result<PathBuf> {
 /// Reads a profile.
 ///
 /// # Errors
-/// There is no such file, or it is damaged, or of a schema that is not known.
+/// The file does not exist, is damaged, or has an unknown schema.
 pub fn read(path: &Path) -> Result<Profile> {
     let profile: Profile =
         serde_json::from_str(&text_of(path)?).with_context(|| format!("{} is damaged", path.display()))?;
@@ -89,7 +89,7 @@ pub fn read(path: &Path) -> Result<Profile> {
 /// The text of a file that is stored here.
 ///
 /// # Errors
-/// There is no such file, or it is none, or too large.
+/// The file does not exist, is not a regular file, or is too large.
 pub fn text_of(path: &Path) -> Result<String> {
     guard::read_text(path, MOST_BYTES, Owner::OfFolder).map_err(|error| {
         let name = path.display();
@@ -113,7 +113,7 @@ pub struct Stored {
 /// The profile that is to be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// The one that is stored, see [`places`].
+    /// The stored profile, see [`places`].
     #[default]
     Stored,
     /// Nothing: distances are those of the firmware.

@@ -200,7 +200,7 @@ impl AccessProbe {
         sampler::attach(&self.skel.progs.on_tick, fd)
     }
 
-    /// Says whether tasks without a record are out of scope from now on.
+    /// Sets whether tasks without a record are out of scope from now on.
     pub fn set_scoped(&mut self, scoped: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.scoped = u32::from(scoped);

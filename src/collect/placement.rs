@@ -238,7 +238,7 @@ impl Placements {
             return None;
         }
         let mut order = schedule::order(candidates);
-        // Goes on first: two large processes that take turns would never be done.
+        // Continues with this one first: two large processes in turns would never be done.
         order.sort_by_key(|candidate| Some(candidate.process) != self.walking);
         let mut jobs: Vec<Job> = order
             .iter()

@@ -64,7 +64,7 @@ impl Spared {
         !self.cpus.contains(&cpu) && (running.state == CPU_UNSEEN || running.pid != 0)
     }
 
-    /// Says which CPUs are left alone, if any.
+    /// A note on the CPUs that are left alone, if any.
     pub fn note(&self) -> Option<String> {
         let cpus = format_cpulist(self.cpus.iter().map(|cpu| cpu.0));
         (!self.cpus.is_empty()).then(|| {

@@ -263,7 +263,7 @@ impl Numbered {
     /// Reads a text.
     ///
     /// # Errors
-    /// There is no text of this number, or no room.
+    /// No text has this number, or memory runs out.
     pub fn read<'b>(input: &mut In<'b, '_>, number: u64) -> Result<&'b str, Malformed> {
         let text = usize::try_from(number).ok().and_then(|at| input.texts.get(at)).copied();
         let text = text.ok_or(Malformed("a text is not there"))?;

@@ -33,7 +33,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// As it is shown.
+    /// The name on screen.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Docker => "docker",
@@ -80,7 +80,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As it is shown.
+    /// The name on screen.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Container => "container",

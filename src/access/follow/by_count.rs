@@ -39,7 +39,7 @@ pub struct Evidence {
 pub enum ByTime {
     /// Too few samples: this many are needed.
     FewSamples(f64),
-    /// So many per cent of the samples are resolved; most of the others end so.
+    /// This percentage of the samples is resolved; most of the others end so.
     Unresolved(f64, Option<GaveUp>),
     /// Too few pairs to correlate.
     FewPairs(u64),

@@ -189,7 +189,8 @@ impl Reads {
         Ok(began.elapsed())
     }
 
-    /// Goes on with a process until its placement is known, or the time is over (`None`). Its policies are read from `iterator`.
+    /// Continues with a process until its placement is known, or the time is over (`None`). Its policies are
+    /// read from `iterator`.
     fn look(&mut self, job: &Job, deadline: Instant, iterator: Option<&File>) -> Option<Placed> {
         let nothing = |missing| Placed {
             process: job.process,

@@ -48,7 +48,7 @@ pub(super) static RULE: Rule = Rule {
 struct Facts {
     /// Nodes that handle them.
     from: Vec<NodeId>,
-    /// CPUs of its own node.
+    /// CPUs of its node.
     cpus: Vec<u32>,
     /// Time of CPUs in interrupts there, percent.
     irq: f64,

@@ -176,7 +176,7 @@ impl Victim<'_> {
 }
 
 /// Processes that run only on the node and have a fifth of their memory or more on others, without having
-/// asked for that. Those with most memory there come first.
+/// asked for that. Processes with most memory there come first.
 fn victims<'a>(view: &View<'a>, large: &Task, home: NodeId) -> Vec<Victim<'a>> {
     let now = waiting::now(view);
     let is_other = |task: &&&Task| task.raw.process() != large.raw.process();

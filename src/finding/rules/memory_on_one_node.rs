@@ -45,7 +45,7 @@ pub(super) static RULE: Rule = Rule {
 
 /// Where it works and where its memory is.
 struct Facts {
-    /// Nodes that it works on without memory of it.
+    /// Nodes that it works on and that have none of its memory.
     workers: Vec<NodeId>,
     /// Nodes with its memory.
     holders: Vec<NodeId>,

@@ -54,7 +54,7 @@ impl Room {
     /// Takes `count` times `bytes`.
     ///
     /// # Errors
-    /// So many are not left.
+    /// Too little is left.
     pub fn take(&mut self, count: usize, bytes: usize) -> Result<(), Malformed> {
         let left = self.0.checked_sub(count.saturating_mul(bytes));
         self.0 = left.ok_or(Malformed("it would take more memory than its size allows"))?;
