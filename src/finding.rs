@@ -147,7 +147,7 @@ impl fmt::Display for Key {
 /// The gravity of a finding. It never rises because something lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// True and worth knowing, and not worth waking anybody.
+    /// True and worth knowing, but not urgent.
     Info,
     /// It costs now, and something can be done about it.
     Warning,
@@ -252,7 +252,7 @@ impl End {
 pub enum Note {
     /// From where it ran and where its memory is.
     Placement,
-    /// Room for what would move.
+    /// Room for the memory to move.
     Room,
     /// Measured time.
     Measured,
@@ -344,7 +344,7 @@ pub struct Check {
     pub within_s: f64,
 }
 
-/// The text and the numbers of a finding, made for what is shown.
+/// The text and the numbers of a finding, made for findings that are shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advice {
     /// At most 160 characters, present tense, subject first, one number, one cause.
@@ -419,7 +419,7 @@ pub struct Finding {
     pub advice: Advice,
     /// The finding that explains this one.
     pub because_of: Option<Key>,
-    /// Place among the causes, from 1; `None` for symptoms and what has ended.
+    /// Place among the causes, from 1; `None` for symptoms and ended findings.
     pub rank: Option<usize>,
     /// The worst first value of the evidence.
     pub peak: Option<f64>,

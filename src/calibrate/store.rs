@@ -26,10 +26,10 @@ const NAME: &str = "machine.json";
 /// The folder of the machine.
 const OF_MACHINE: &str = "/var/lib/numatop-ng";
 
-/// A file that is larger is none of ours: 16 nodes take 20 kB.
+/// A larger file is not a profile: 16 nodes take 20 kB.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Files and their folder are readable by everybody: they name no host, no user and no program.
+/// Files and their folder are readable by all users: they name no host, no user and no program.
 const FOLDER_MODE: u32 = 0o755;
 
 /// Files in which a profile is looked for, in this order: of the service that we are, of the machine, of the user.
@@ -237,8 +237,8 @@ fn ours(path: &Path) -> Result<()> {
 pub struct Lock(#[expect(dead_code, reason = "closed when it is dropped")] Option<UnixListener>);
 
 impl Lock {
-    /// Takes it. The lock is an abstract socket: every user of the machine sees it, and no file is left. One that another user
-    /// who is not root has is not believed: anybody can make it.
+    /// Takes it. The lock is an abstract socket: every user of the machine sees it, and no file is left. One
+    /// held by another user, except root, is ignored: anyone can make it.
     ///
     /// # Errors
     /// Another process of this user or of root holds it: [`io::ErrorKind::AddrInUse`].

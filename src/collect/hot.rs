@@ -116,7 +116,7 @@ impl HotProbe {
         object::programs(self.skel.object())
     }
 
-    /// Moves what is in the ring to our own memory.
+    /// Moves the content of the ring to our own memory.
     ///
     /// # Errors
     /// The ring could not be read.

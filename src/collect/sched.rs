@@ -212,8 +212,8 @@ impl SchedProbe {
         }
     }
 
-    /// Counts `events` on every CPU that is brought [online](SchedProbe::online) from now on. Slots that are not
-    /// among them stay as they are, with what they have counted.
+    /// Counts `events` on every CPU that is brought [online](SchedProbe::online) from now on. Other slots do
+    /// not change, and keep their counts.
     ///
     /// # Errors
     /// There are no slots left for them.

@@ -39,7 +39,7 @@ struct Before {
     slots: [Slot; SLOTS],
 }
 
-/// The CPUs that are never interrupted, and what was counted on them.
+/// The CPUs that are never interrupted, and their counts.
 #[derive(Debug, Default)]
 pub struct Spared {
     cpus: BTreeSet<CpuId>,

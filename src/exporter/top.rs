@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// A sum of what rows did.
+/// A sum over rows.
 pub(super) trait Sum: Clone + Default {
     /// Adds another.
     fn add(&mut self, other: &Self);

@@ -72,7 +72,7 @@ impl Words {
         if fits { self.push(&format!("{word}{list}")) } else { Words(None) }
     }
 
-    /// Adds a name that anybody may have chosen, quoted; refuses one with bytes that names seldom have.
+    /// Adds a name that anyone may have chosen, quoted; refuses one with unusual bytes.
     #[must_use]
     pub fn name(self, name: &str) -> Words {
         match quoted(name) {
@@ -81,7 +81,7 @@ impl Words {
         }
     }
 
-    /// Adds `> ` and a file below a cgroup, whose path anybody may have chosen.
+    /// Adds `> ` and a file below a cgroup, whose path anyone may have chosen.
     #[must_use]
     pub fn into_file_of(self, cgroup: &str, file: &'static str) -> Words {
         let path = format!("/sys/fs/cgroup/{}/{file}", cgroup.trim_matches('/'));

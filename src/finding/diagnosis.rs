@@ -145,7 +145,8 @@ fn summary(engine: &Engine, all: bool, width: usize) -> String {
     out
 }
 
-/// Lines on what was not decided. Rules that were watched for too short a time share lines by the time that they need.
+/// Lines on undecided rules. Rules that were watched for too short a time share lines by the time that they
+/// need.
 fn undecided(verdict: &Verdict, all: bool) -> Vec<String> {
     let mut by_need: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for rule in verdict.undecided.iter().filter(|rule| rule.why == Why::TooShort) {

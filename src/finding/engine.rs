@@ -26,7 +26,7 @@ use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, caus
 use crate::model::sample::HostFacts;
 use crate::snapshot::{RowKind, Snapshot};
 
-/// Sums are kept for so long, ns: somewhat more than the longest time that a condition must hold.
+/// Sums are kept for this time, ns: somewhat more than the longest time that a condition must hold.
 const KEEP_NS: u64 = 200_000_000_000;
 
 /// CPU time is kept for this time, ns: the need of a subject is computed from it. Hinting faults are kept for
@@ -46,7 +46,8 @@ const ENDED_MAX: usize = 200;
 /// The choice of rules and the scale of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Factor of all times that a condition must hold; 1 but for tests in guests, which cannot wait for minutes.
+    /// Factor of all times that a condition must hold; 1 except in tests in guests, which cannot wait for
+    /// minutes.
     pub scale: f64,
     /// Ids of the rules that look; `None`: all.
     pub only: Option<BTreeSet<String>>,
@@ -425,7 +426,8 @@ impl Engine {
         }
     }
 
-    /// Looks again at what has held for long enough, over all of that time; makes it active, or ends it.
+    /// Checks conditions that have held for long enough again, over that whole time; makes them active, or
+    /// ends them.
     fn judge(&mut self, snapshot: &Snapshot, rows: &Rows, interval: Interval) {
         let mut windows: BTreeMap<u64, Snapshot> = BTreeMap::new();
         let now = interval.to_ns;

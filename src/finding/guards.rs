@@ -251,7 +251,7 @@ pub fn is_own_memory(of: &SubjectRef<'_>) -> Option<bool> {
     }
 }
 
-/// Memory on other nodes than some, by what placed it there, in percent of all of its memory.
+/// Memory outside some nodes, by the policy that placed it there, in percent of all of its memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elsewhere {
     /// Placed by the kernel, or on nodes that its policy does not name.

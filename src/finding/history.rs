@@ -203,7 +203,7 @@ pub struct MachineSums {
     on_cpus: OnCpus,
     counts: MachineCounts,
     nodes: ById<(OnCpus, NodeCounts)>,
-    /// Busy time and time in interrupts, which is all that rules ask of CPUs.
+    /// Busy time and time in interrupts: rules use only these of CPUs.
     cpus: ById<(u64, KnownSum)>,
     flows: BTreeMap<(u32, u32), u64>,
 }

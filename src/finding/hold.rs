@@ -22,7 +22,7 @@ pub(super) fn length(seconds: f64, scale: f64, usual_ns: u64) -> u64 {
     if wanted == 0 { 0 } else { wanted.max(usual_ns.saturating_mul(INTERVALS)) }
 }
 
-/// Whether an interval of this length is a gap for what must hold for `needs_ns`.
+/// Whether an interval of this length is a gap for a condition that must hold for `needs_ns`.
 pub(super) fn is_gap(length_ns: u64, needs_ns: u64) -> bool {
     length_ns as f64 > needs_ns as f64 / 3.0 * GAP_THIRDS && needs_ns > 0
 }

@@ -181,7 +181,7 @@ impl Redactor {
     pub fn sample(&mut self, sample: &mut Sample) {
         sample.names = self.names(&sample.names);
         sample.tasks.iter_mut().chain(&mut sample.exited).for_each(|task| self.task(task));
-        // Names are in notes of what came and went. Command lines are in no text of findings.
+        // Notes contain names of new and ended things. No text of findings contains command lines.
         sample.notes.clear();
     }
 

@@ -26,7 +26,7 @@ pub fn sentence(text: String) -> String {
     if text.len() <= SENTENCE_MAX { text } else { cut(&text, SENTENCE_MAX) }
 }
 
-/// A name that anybody may have chosen, clean and short.
+/// A name that anyone may have chosen, clean and short.
 pub fn name(name: &str) -> String {
     cut(name, NAME_MAX)
 }

@@ -1,4 +1,5 @@
-//! The verdict on the time that was watched: what was found, what is suspected, and what was not decided. One function has its words.
+//! The verdict on the watched time: what was found, what is suspected, and what was not decided. One function
+//! holds its words.
 
 use super::{Engine, Finding, Identity, Severity, Summary, text};
 use crate::text::{one_line, plural};
@@ -91,7 +92,7 @@ pub struct Verdict {
 const GAINS: usize = 2;
 
 impl Verdict {
-    /// The verdict of an engine on all that it was given.
+    /// The verdict of an engine on all its input.
     pub fn of(engine: &Engine) -> Verdict {
         let suspected = engine.pending();
         let mut infos: Vec<&Finding> = engine

@@ -1,4 +1,4 @@
-//! The metrics of what NUMA balancing does with a task.
+//! The metrics of the effects of NUMA balancing on a task.
 
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value};

@@ -1,6 +1,6 @@
 //! Efficiency of everything that ran on some CPUs: those of a node, or of the host.
 //!
-//! The ids and meanings of tasks, with the counters of CPUs. They stand still while a CPU is idle, so what is idle
+//! The ids and meanings of tasks, with the counters of CPUs. Counters stop while a CPU is idle, so idle time
 //! dilutes nothing.
 
 use super::counters::{self, Formula, lma, rma, running_pct};

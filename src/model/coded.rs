@@ -357,7 +357,7 @@ pub const fn beyond_bytes<T>(fields: usize) -> usize {
     (size_of::<T>() + 2 * size_of::<usize>()).saturating_sub(fields * PER_BYTE)
 }
 
-/// A value at the end of a section or a struct: no byte is none.
+/// A value at the end of a section or a struct: without bytes it is absent.
 pub struct Tail;
 
 impl<T: Coded> Codec<Option<T>> for Tail {

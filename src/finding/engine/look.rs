@@ -21,7 +21,8 @@ const MATTERS_CPUS: f64 = 0.5;
 const OVER: f64 = 0.75;
 
 impl Engine {
-    /// Asks each rule about each subject in the interval. Returns what is not quiet or has a state.
+    /// Asks each rule about each subject in the interval. Returns subjects that are not quiet or have a
+    /// state.
     pub(super) fn look(
         &mut self,
         snapshot: &Snapshot,

@@ -50,7 +50,7 @@ pub(super) static RULE: Rule = Rule {
 /// Points around an even share within which memory counts as spread on purpose.
 const EVEN_POINTS: f64 = 10.0;
 
-/// A container so near its memory limit, as a share of what it has, does not grow.
+/// A container this near its memory limit, as a share of the limit, does not grow.
 const AT_LIMIT: f64 = 1.05;
 
 /// The node, its memory, and that of the process, in bytes.

@@ -43,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
-    // Where balancing is on it repairs what is used: the longer time is for both.
+    // If balancing is on, it repairs used memory: the longer time covers both cases.
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),

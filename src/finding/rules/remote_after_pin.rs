@@ -146,7 +146,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let own = guards::is_own_memory(of);
     let has_others = matches!(of, SubjectRef::Group(_, group) if group.has_unknown_users);
     let mut severity = Severity::Warning;
-    // Pages that are moved for one are moved for all that share them.
+    // Pages moved for one process are moved for all that share them.
     if own != Some(true) || has_others || goes_out(view, of).is_none() {
         severity = Severity::Info;
     }
@@ -201,7 +201,7 @@ pub(super) fn gain_beside(
     to: &[NodeId],
     stays: f64,
 ) -> gain::Gain {
-    // Of several nodes some of what is remote would stay so.
+    // With several nodes, a part of the remote memory stays remote.
     if let [home] = to {
         if let Some(time) = guards::time_elsewhere(view, of) {
             let away: Vec<f64> = (0..)

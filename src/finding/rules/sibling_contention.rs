@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
     of: &[Kind::Process, Kind::Container],
     group: Group::Cpus,
     gravest: Severity::Warning,
-    // A machine without siblings is none that it cannot look at.
+    // A machine without siblings does not count as lacking data.
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[

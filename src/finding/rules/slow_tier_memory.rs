@@ -42,7 +42,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Placement,
     gravest: Severity::Info,
     needs: &[MEM_PCT_BY_NODE.id],
-    // Tiering promotes what is used in that time.
+    // Tiering promotes used memory in that time.
     hold: Hold::s(120.0),
     limits: &[Limit::least("share", 10.0, "reasoned: the largest error of a placement that counts as known")],
     idle_too: false,

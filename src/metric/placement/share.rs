@@ -63,7 +63,7 @@ impl Known {
         Known { basis, pct, range: (pct, pct) }
     }
 
-    /// The value of remote_pct for a row that ran so long and has so much memory.
+    /// The value of remote_pct for a row with this run time and memory.
     pub(super) fn share(&self, run_ns: u64, rss_bytes: u64) -> Value {
         Value::Share {
             pct: self.pct,
