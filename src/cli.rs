@@ -55,6 +55,19 @@ pub struct Cli {
     pub live: LiveArgs,
 }
 
+/// Flags that only a measurement of this machine has a use for. By flag, not by role: clap would name all flags of a role in its
+/// message.
+fn measuring() -> impl Iterator<Item = Id> {
+    let command = MeasureArgs::augment_args(ScopeArgs::augment_args(clap::Command::new("")));
+    let ids: Vec<Id> = command.get_arguments().map(|arg| arg.get_id().clone()).collect();
+    ids.into_iter()
+}
+
+/// These flags.
+fn ids(names: &[&'static str]) -> impl Iterator<Item = Id> {
+    names.iter().copied().map(Id::from)
+}
+
 /// Whether the first word after the name of the program is a command that reads recordings from end to end.
 pub fn reads_recordings(word: Option<&OsStr>) -> bool {
     word.is_some_and(|word| ["diff", "export", "report", "verify"].iter().any(|command| word == *command))
@@ -267,12 +280,7 @@ pub struct LiveArgs {
     /// Show a simulated machine with four nodes; needs no privileges. In batch mode -n intervals are printed at once.
     #[arg(
         long,
-        // By flag, not by role: clap would name all flags of the role in its message.
-        conflicts_with_all = [
-            "pids", "tids", "users", "trees", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile", "hot_event", "hot_rate", "overhead", "access",
-            "no_access",
-        ]
+        conflicts_with_all = measuring().filter(|id| id != "delay").chain(ids(&["hot_event", "hot_rate", "overhead", "access", "no_access"]))
     )]
     pub demo: bool,
 
@@ -319,10 +327,7 @@ pub struct RecordArgs {
     pub path: PathBuf,
 
     /// Record a simulated machine; needs no privileges, and with -n no time.
-    #[arg(long, conflicts_with_all = [
-        "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "access",
-        "wait", "runtime_sockets", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
-    ])]
+    #[arg(long, conflicts_with_all = measuring().filter(|id| id != "delay").chain(ids(&["access"])))]
     pub demo: bool,
 
     #[command(flatten)]
@@ -369,14 +374,10 @@ pub struct ExporterArgs {
     pub count: CountArgs,
 
     /// Serve a recording instead of this machine, at its own pace.
-    // By flag, not by role: clap would name all flags of the role in its message.
     #[arg(
         long,
         value_name = "FILE|DIR",
-        conflicts_with_all = [
-            "pids", "tids", "users", "trees", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "delay", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
-        ]
+        conflicts_with_all = measuring()
     )]
     pub from_recording: Option<PathBuf>,
 
@@ -455,23 +456,16 @@ pub struct ExportArgs {
 #[derive(Args, Debug)]
 pub struct DiagnoseArgs {
     /// A recording, or a directory of them, instead of this machine.
-    // By flag, not by role: clap would name all flags of the role in its message.
     #[arg(
         value_name = "FILE|DIR",
-        conflicts_with_all = [
-            "seconds", "pids", "tids", "users", "trees", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
-            "wait", "runtime_sockets", "delay", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
-        ]
+        conflicts_with_all = measuring().chain(ids(&["seconds"]))
     )]
     pub path: Option<PathBuf>,
 
     /// Diagnose a simulated machine; its intervals take no time.
     #[arg(
         long,
-        conflicts_with_all = [
-            "path", "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
-            "wait", "runtime_sockets", "events", "events_rotate", "pmu_dir", "placement_budget", "host_name", "host_root", "flush_isolated", "machine_profile",
-        ]
+        conflicts_with_all = measuring().filter(|id| id != "delay").chain(ids(&["path"]))
     )]
     pub demo: bool,
 

@@ -1,7 +1,7 @@
 //! `numatop-ng doctor`: everything that works on this host or does not, the reasons, and advice.
 //!
-//! The rules say what should work ([`crate::collect::plan`]); then the probes are tried, and what happened
-//! counts more than what was expected.
+//! The rules predict what should work ([`crate::collect::plan`]). Then the probes are tried, and the result
+//! counts more than the prediction.
 
 mod findings;
 mod render;

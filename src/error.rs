@@ -83,8 +83,8 @@ impl Refusal {
     }
 }
 
-/// Refuses what is known to fail, before anything is loaded, so that the message can be a good one.
-/// A host that is not known to fail is never refused: no version number and no user id decides.
+/// Refuses a start that is known to fail, before anything is loaded, so that the message can be a good one. A
+/// host without a known obstacle is never refused: no version number and no user id decides.
 ///
 /// # Errors
 /// The first reason for which the live view cannot start here.

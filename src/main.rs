@@ -1,4 +1,4 @@
-//! The program: reads what was typed, does it, and turns failures into messages and exit codes.
+//! The program: reads the command line, executes it, and turns failures into messages and exit codes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -25,6 +25,7 @@ pub mod scheduler;
 pub mod share;
 pub mod slots;
 pub mod stacks;
+pub mod sums;
 pub mod task;
 pub mod tiers;
 pub mod topology;

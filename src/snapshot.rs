@@ -25,9 +25,7 @@ use crate::model::event::Role;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::DeviceInterrupts;
 use crate::model::process::{ProcFields, ProcessId};
-use crate::model::sample::{
-    Flow, Hints, HostFacts, MachineRaw, Missing, Names, Pressure, Reading, Sample, SelfUsage, Slot,
-};
+use crate::model::sample::{Flow, HostFacts, MachineRaw, Missing, Names, Reading, Sample, SelfUsage};
 use crate::model::scheduler::SchedExt;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
@@ -35,9 +33,9 @@ use crate::program::overhead::Cost;
 
 pub use containers::{Container, GroupDelta};
 pub use cpu_sets::{CpuSet, SetKind};
-pub use cpus::CpuDelta;
+pub use cpus::{CpuDelta, OnCpus};
 pub(crate) use ids::IdHash;
-pub use machine::{Node, NumaPages, Swapped};
+pub use machine::{MachineCounts, Node, NodeCounts, NumaPages, Swapped};
 pub use remote::{Accesses, Memory, Remote, Room, shares as memory_shares};
 pub use sharing::{GroupObject, ProcessGroup, counted_twice, groups as process_groups, large_bytes};
 pub use smt_neighbours::{SmtNeighbour, beside};
@@ -91,27 +89,17 @@ pub struct Snapshot {
     pub page_flows: Vec<Flow>,
     /// As of now.
     pub inputs: Inputs,
-    /// In the interval: on-CPU time of all CPUs, and context switches.
-    pub busy_ns: u64,
-    pub switches: u64,
-    /// In the interval, of online CPUs: time in interrupts, and time that a hypervisor took.
-    pub irq_ns: KnownSum,
-    pub steal_ns: KnownSum,
-    /// In the interval, of the whole machine; `None` where the kernel does not measure it.
-    pub pressure: Option<Pressure>,
+    /// In the interval, of all CPUs.
+    pub on_cpus: OnCpus,
+    /// In the interval, of the whole machine.
+    pub counts: MachineCounts,
     /// As of now.
     pub machine: Option<MachineRaw>,
-    /// In the interval, of the whole machine.
-    pub swapped: Option<Swapped>,
-    /// In the interval: hinting faults of the whole machine.
-    pub hints: Option<Hints>,
     /// As of now; see [`crate::model::sample::VmStat`].
     pub zone_reclaim_mode: Option<u32>,
     pub online_cpus: u32,
     /// In the interval, ascending by id; empty in a first sample.
     pub cpus: Vec<CpuDelta>,
-    /// In the interval, over all CPUs.
-    pub slots: [Slot; crate::model::wire::SLOTS],
     /// Counters that have not counted anything yet: their 0 is no measurement.
     pub silent: BTreeSet<Role>,
     /// Of each event of the host: it is open on every CPU, and has counted something.
@@ -153,6 +141,7 @@ impl Snapshot {
             lost: self.lost.clone(),
             names: Arc::clone(&self.names),
             notes: Vec::new(),
+            counts: self.counts.clone(),
             hot: None,
             overhead: None,
             ..*self
@@ -213,28 +202,6 @@ impl Snapshot {
 /// A recording may contain any number: no sum of them overflows.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
-}
-
-/// A sum that is known where each of its parts is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownSum(Option<u64>);
-
-impl Default for KnownSum {
-    fn default() -> KnownSum {
-        KnownSum(Some(0))
-    }
-}
-
-impl KnownSum {
-    /// Adds a part, which may not be known.
-    pub fn add(&mut self, part: Option<u64>) {
-        self.0 = self.0.zip(part).map(|(sum, part)| sum.saturating_add(part));
-    }
-
-    /// The sum; `None` where a part is not known.
-    pub fn get(self) -> Option<u64> {
-        self.0
-    }
 }
 
 fn sum(numbers: &[u64]) -> u64 {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::model::process::ProcessId;
 
-/// A process that was chosen stays for so long while it is wanted, ns: shares are those of ten seconds.
+/// A chosen process stays for at least this time while it is wanted, ns: shares are those of ten seconds.
 const HOLD_NS: u64 = 20_000_000_000;
 
 /// The processes that were chosen, and when.

@@ -194,7 +194,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Makes all that an instruction writes unknown.
+    /// Marks everything that an instruction writes as unknown.
     fn forget_results(&mut self, instruction: &Instruction) {
         let writes = |access| {
             !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)

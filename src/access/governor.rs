@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 /// Share of one CPU that sampling by default may take, on average over [`WINDOW_NS`].
 pub const BUDGET: f64 = 0.01;
-/// Cost is averaged over so long, ns.
+/// Cost is averaged over this time, ns.
 const WINDOW_NS: u64 = 10_000_000_000;
 /// An average over less time is meaningless, ns.
 const LEAST_NS: u64 = 2_000_000_000;

@@ -58,7 +58,7 @@ struct PlacedSample {
 #[derive(Default)]
 pub struct PlacedLines(Vec<PlacedSample>);
 
-/// The samples with what was found out about their pages, of 2 to the power of `page_shift` bytes.
+/// The samples with the results about their pages, of 2 to the power of `page_shift` bytes.
 pub fn place(samples: Vec<LineSample>, places: &Places, page_shift: u32) -> PlacedLines {
     let mut names: HashMap<usize, Arc<str>> = HashMap::new();
     let mut placed = |sample: LineSample| {

@@ -159,7 +159,7 @@ impl Tally {
         placed
     }
 
-    /// With what was found out about its pages.
+    /// With the results about its pages.
     pub fn place(self, places: &Places) -> MemoryUse {
         let mut found = self.counts;
         let mapping = |(start, bytes, name): &(u64, u64, String)| MappingUse {
@@ -251,7 +251,7 @@ impl Window {
         }
     }
 
-    /// The sum of all that is in the window; `event` is sampled beside the clock.
+    /// The sum of the window; `event` is sampled beside the clock.
     pub fn sum(&self, event: Option<SampledEvent>) -> MemoryUses {
         let mut sums: BTreeMap<ProcessId, (MemoryUse, BTreeMap<u64, MappingUse>)> = BTreeMap::new();
         let mut lost: BTreeMap<String, u64> = BTreeMap::new();
@@ -387,7 +387,7 @@ mod tests {
         // Page 2 is on node 1, unless the physical address contradicts.
         tally.add_event(event);
         tally.add_event(EventAt { page_node: Some(NodeId(0)), cycles: None, ..event });
-        // Without an address the class is all that is known.
+        // Without an address only the class is known.
         tally.add_event(EventAt { page: None, class: AccessClass::Dram { remote: true }, ..event });
         assert_eq!(tally.pages(), [2]);
         let found = tally.place(&places());

@@ -68,7 +68,7 @@ impl Curve {
             snapshot.nodes.iter().map(|node| (NodeId(node.raw.id), shares(node, snapshot))).collect();
         nodes.sort_by_key(|(id, _)| *id);
         let cpus = f64::from(snapshot.online_cpus.max(1));
-        let cpu = snapshot.share(snapshot.busy_ns).ok().map(|pct| (pct / 100.0 / cpus).min(1.0));
+        let cpu = snapshot.share(snapshot.on_cpus.busy_ns).ok().map(|pct| (pct / 100.0 / cpus).min(1.0));
         let machine = Shares { cpu, remote: remote(snapshot, &nodes) };
         let level = level(snapshot);
         let marked = |is_marked| if is_marked { length_ns } else { 0 };
@@ -156,7 +156,7 @@ impl Curve {
 
 fn shares(node: &Node, snapshot: &Snapshot) -> Shares {
     let cpus = f64::from(node.cpus);
-    let cpu = snapshot.share(node.busy_ns).ok().filter(|_| node.cpus > 0);
+    let cpu = snapshot.share(node.on_cpus.busy_ns).ok().filter(|_| node.cpus > 0);
     let remote = NODE_REMOTE_PCT.read(node, snapshot).ok().as_ref().and_then(Value::number);
     Shares {
         cpu: cpu.map(|pct| (pct / 100.0 / cpus).min(1.0)),
@@ -168,7 +168,7 @@ fn shares(node: &Node, snapshot: &Snapshot) -> Shares {
 fn remote(snapshot: &Snapshot, nodes: &[(NodeId, Shares)]) -> Option<f64> {
     let of = |node: &Node| {
         let known = nodes.iter().find(|(id, _)| id.0 == node.raw.id)?;
-        known.1.remote.map(|share| (share * node.busy_ns as f64, node.busy_ns as f64))
+        known.1.remote.map(|share| (share * node.on_cpus.busy_ns as f64, node.on_cpus.busy_ns as f64))
     };
     let (remote, all) =
         snapshot.nodes.iter().filter_map(of).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -177,7 +177,7 @@ fn remote(snapshot: &Snapshot, nodes: &[(NodeId, Shares)]) -> Option<f64> {
 
 /// The mark of an interval.
 fn level(snapshot: &Snapshot) -> Option<Level> {
-    let is_at_work = snapshot.share(snapshot.busy_ns).is_ok_and(|pct| pct >= WORK_CPUS * 100.0);
+    let is_at_work = snapshot.share(snapshot.on_cpus.busy_ns).is_ok_and(|pct| pct >= WORK_CPUS * 100.0);
     if !is_at_work || snapshot.host.topology.nodes.len() < 2 {
         return None;
     }
@@ -192,7 +192,7 @@ fn level(snapshot: &Snapshot) -> Option<Level> {
 
 /// The machine's share of remote accesses where they are counted.
 fn counted(snapshot: &Snapshot) -> Option<f64> {
-    let (local, remote) = counters::accesses(&snapshot.slots, snapshot)?;
+    let (local, remote) = counters::accesses(&snapshot.on_cpus.slots, snapshot)?;
     (local + remote > 0.0).then(|| remote / (local + remote))
 }
 
@@ -206,7 +206,7 @@ fn sampled(snapshot: &Snapshot) -> Option<f64> {
             (remote, all) = (remote + at_least / 100.0 * of, all + of);
         }
     }
-    (all > 0.0 && all >= SAMPLED * snapshot.busy_ns as f64).then(|| remote / all)
+    (all > 0.0 && all >= SAMPLED * snapshot.on_cpus.busy_ns as f64).then(|| remote / all)
 }
 
 /// One interval for neighbours: their means by time.

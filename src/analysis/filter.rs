@@ -32,7 +32,7 @@ impl RowFilter {
         self.matches(comm) && self.node.is_none()
     }
 
-    /// True when rows may be left out for what they are.
+    /// True if the filter can leave out rows.
     pub fn is_restricted(&self) -> bool {
         self.comm.is_some() || self.node.is_some()
     }

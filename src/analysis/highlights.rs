@@ -127,18 +127,21 @@ impl Finder {
 
     fn weigh(&mut self, interval: &Snapshot) {
         let cpus = f64::from(interval.online_cpus.max(1));
-        let is_busy = interval.share(interval.busy_ns).is_ok_and(|pct| pct >= BUSY_ENOUGH * 100.0 * cpus);
+        let is_busy =
+            interval.share(interval.on_cpus.busy_ns).is_ok_and(|pct| pct >= BUSY_ENOUGH * 100.0 * cpus);
         let measured = |metric: &str| interval.host_missing(metric).is_none();
         if is_busy
             && measured(task::IPC.id)
-            && let Ok(ipc) = counters::ipc(&interval.slots, interval.busy_ns, interval).map(Quotient::value)
+            && let Ok(ipc) = counters::ipc(&interval.on_cpus.slots, interval.on_cpus.busy_ns, interval)
+                .map(Quotient::value)
             && ipc > 0.0
             && self.marks.ipc.is_none_or(|(_, lowest)| ipc < lowest)
         {
             self.marks.ipc = Some((interval.wall_ns, ipc));
         }
         if measured(task::RMA_PER_S.id)
-            && let Ok(remote) = counters::rma(&interval.slots, interval).and_then(|n| interval.rate_f64(n))
+            && let Ok(remote) =
+                counters::rma(&interval.on_cpus.slots, interval).and_then(|n| interval.rate_f64(n))
             && remote > 0.0
             && self.marks.remote.is_none_or(|(_, most)| remote > most)
         {

@@ -111,7 +111,7 @@ pub enum Job {
     Streams { node: u32, bytes: u64, cpu: u32, limits: Limits },
     /// Gives all memory of walks of this kind, or of streams, back.
     Forget { walk: Option<Walk> },
-    /// Spins on a CPU for so long.
+    /// Spins on a CPU for this time.
     Warm { cpu: u32, ms: u32 },
     /// Walks from `cpu`, while `awake` spins and `traffic` reads memory of streams on `traffic_node`. Answered by
     /// [`Answer::Round`].

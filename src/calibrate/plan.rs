@@ -438,7 +438,7 @@ fn columns(
         asked.to.as_ref().is_none_or(|to| to.contains(&node.id.0)) && node.mem_total_bytes > 0
     });
     let nodes: Vec<_> = nodes.collect();
-    // A quarter of what the cgroup has left, shared by all nodes.
+    // A quarter of the cgroup's remaining memory, shared by all nodes.
     let of_group = facts.cgroup_bytes.map_or(u64::MAX, |bytes| bytes / 4 / nodes.len().max(1) as u64);
     let mut columns = Vec::new();
     for node in nodes {

@@ -26,10 +26,10 @@ const NAME: &str = "machine.json";
 /// The folder of the machine.
 const OF_MACHINE: &str = "/var/lib/numatop-ng";
 
-/// A file that is larger is none of ours: 16 nodes take 20 kB.
+/// A larger file is not a profile: 16 nodes take 20 kB.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Files and their folder are readable by everybody: they name no host, no user and no program.
+/// Files and their folder are readable by all users: they name no host, no user and no program.
 const FOLDER_MODE: u32 = 0o755;
 
 /// Files in which a profile is looked for, in this order: of the service that we are, of the machine, of the user.
@@ -73,7 +73,7 @@ pub fn own_place() -> Result<PathBuf> {
 /// Reads a profile.
 ///
 /// # Errors
-/// There is no such file, or it is damaged, or of a schema that is not known.
+/// The file does not exist, is damaged, or has an unknown schema.
 pub fn read(path: &Path) -> Result<Profile> {
     let profile: Profile =
         serde_json::from_str(&text_of(path)?).with_context(|| format!("{} is damaged", path.display()))?;
@@ -89,7 +89,7 @@ pub fn read(path: &Path) -> Result<Profile> {
 /// The text of a file that is stored here.
 ///
 /// # Errors
-/// There is no such file, or it is none, or too large.
+/// The file does not exist, is not a regular file, or is too large.
 pub fn text_of(path: &Path) -> Result<String> {
     guard::read_text(path, MOST_BYTES, Owner::OfFolder).map_err(|error| {
         let name = path.display();
@@ -113,7 +113,7 @@ pub struct Stored {
 /// The profile that is to be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// The one that is stored, see [`places`].
+    /// The stored profile, see [`places`].
     #[default]
     Stored,
     /// Nothing: distances are those of the firmware.
@@ -237,8 +237,8 @@ fn ours(path: &Path) -> Result<()> {
 pub struct Lock(#[expect(dead_code, reason = "closed when it is dropped")] Option<UnixListener>);
 
 impl Lock {
-    /// Takes it. The lock is an abstract socket: every user of the machine sees it, and no file is left. One that another user
-    /// who is not root has is not believed: anybody can make it.
+    /// Takes it. The lock is an abstract socket: every user of the machine sees it, and no file is left. One
+    /// held by another user, except root, is ignored: anyone can make it.
     ///
     /// # Errors
     /// Another process of this user or of root holds it: [`io::ErrorKind::AddrInUse`].

@@ -143,10 +143,10 @@ impl Worker {
         self.child.id()
     }
 
-    /// Has it do a job. Returns its answer within 0.1 s of its end.
+    /// Makes it do a job. Returns its answer within 0.1 s of its end.
     ///
     /// # Errors
-    /// There is none and will be none; the process has been killed.
+    /// There will be no answer; the process has been killed.
     pub fn ask(&mut self, job: &Job) -> Result<Answer, Ended> {
         let answer = self.told(job).map_err(|ended| match ended {
             // The signal that ended it may be about to end us.

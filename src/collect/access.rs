@@ -200,7 +200,7 @@ impl AccessProbe {
         sampler::attach(&self.skel.progs.on_tick, fd)
     }
 
-    /// Says whether tasks without a record are out of scope from now on.
+    /// Sets whether tasks without a record are out of scope from now on.
     pub fn set_scoped(&mut self, scoped: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.scoped = u32::from(scoped);
@@ -239,7 +239,7 @@ fn parse(bytes: &[u8]) -> Option<RawSample> {
     let cpu = CpuId(head.cpu);
     if head.flags & ACCESS_EVENT != 0 {
         let event = event(head.flags, bytes.get(size_of::<AccessHead>()..)?)?;
-        // An access of the kernel itself is none of the program.
+        // An access of the kernel itself does not belong to the program.
         let event = if head.flags & ACCESS_KERNEL != 0 { EventAccess::default() } else { event };
         return Some(RawSample { process, tid: head.tid, cpu, user: None, event: Some(event), touch: None });
     }

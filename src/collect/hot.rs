@@ -100,7 +100,7 @@ impl HotProbe {
         self.links.follow(cpus, &self.sampling.event, often, &self.skel.progs.on_sample)
     }
 
-    /// Says whether tasks without a record are out of scope from now on.
+    /// Sets whether tasks without a record are out of scope from now on.
     pub fn set_scoped(&mut self, scoped: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.scoped = u32::from(scoped);
@@ -116,7 +116,7 @@ impl HotProbe {
         object::programs(self.skel.object())
     }
 
-    /// Moves what is in the ring to our own memory.
+    /// Moves the content of the ring to our own memory.
     ///
     /// # Errors
     /// The ring could not be read.

@@ -30,7 +30,7 @@ use crate::program::helper::{self, HelperProcess};
 
 /// A reading that waits for longer than this has no value. Beyond the budget of its turn.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// One that is at work may take so long: the kernel looks at 30 GiB of small pages in a second.
+/// A working reader may take this long: the kernel reads 30 GiB of small pages in a second.
 const WORK_MAX: Duration = Duration::from_secs(30);
 /// The reader is at work if it used at least 1/`AT_WORK` of a CPU since the last look.
 const AT_WORK: u32 = 10;
@@ -61,7 +61,7 @@ struct Asked {
 #[derive(Default)]
 pub struct Came {
     pub answers: Vec<Answer>,
-    /// The turn ended early: what was asked for and is not in the answers has to be asked again.
+    /// The turn ended early: missing answers have to be requested again.
     pub broken: bool,
     /// The process that broke it, and why it has no values.
     pub locked: Option<(ProcessId, Missing)>,
@@ -81,7 +81,7 @@ impl MmReader {
         }
     }
 
-    /// Whether it has answered all that it was asked.
+    /// Whether it has answered everything.
     pub fn is_free(&self) -> bool {
         self.turn.is_none()
     }
@@ -118,7 +118,7 @@ impl MmReader {
         }
     }
 
-    /// Takes what has come, and leaves behind a reader that hangs.
+    /// Takes the answers so far, and leaves behind a reader that hangs.
     pub fn take(&mut self) -> Came {
         let mut came = Came::default();
         while self.turn.is_some() {

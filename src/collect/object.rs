@@ -23,8 +23,8 @@ pub(super) fn open<B: SkelBuilder<'static>>(name: &str, builder: B) -> Result<B:
     builder.open(place).with_context(|| format!("opening {name}.bpf.o"))
 }
 
-/// Programs that debug builds refuse to load, as a kernel does that keeps them from being loaded: a variable with their names,
-/// separated by commas. For tests of what is left without them.
+/// Programs that debug builds refuse to load, to simulate a kernel that refuses them: a variable with their
+/// names, separated by commas. For tests of the remaining ones.
 const REFUSE: &str = "NUMATOP_NG_REFUSE";
 
 /// Loads the programs of an open skeleton that are not left out.

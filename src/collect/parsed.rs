@@ -13,7 +13,7 @@ pub struct Parsed {
     pub leaves: bool,
     /// Threads of its process that have not begun to exit.
     pub group_live: u32,
-    /// `None` where all that it ran is charged, or a scope ended in what is not.
+    /// `None` if all its CPU time is charged, or if a scope ended within the uncharged part.
     pub uncharged: Option<Uncharged>,
 }
 

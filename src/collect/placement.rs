@@ -190,7 +190,7 @@ impl Placements {
             budget,
             draws: Draws::new(seed),
             page_size,
-            // Something to begin with: the first interval shows what was asked for when it began.
+            // A first result: the first interval shows the processes requested at its beginning.
             credit: SMALL,
             last: None,
             known: Arc::default(),
@@ -238,7 +238,7 @@ impl Placements {
             return None;
         }
         let mut order = schedule::order(candidates);
-        // Goes on first: two large processes that take turns would never be done.
+        // Continues with this one first: two large processes in turns would never be done.
         order.sort_by_key(|candidate| Some(candidate.process) != self.walking);
         let mut jobs: Vec<Job> = order
             .iter()
@@ -301,7 +301,7 @@ impl Placements {
         self.draws.end(drawn, now_ns);
     }
 
-    /// Takes what was found.
+    /// Takes the results.
     pub fn take(&mut self, answer: &mut Answer) {
         for placed in answer.placed.drain(..) {
             self.note(placed);
@@ -336,7 +336,7 @@ impl Placements {
         let id = u64::from(process.0);
         let before = self.known.get(&id).filter(|before| before.start_ns == process.1);
         let policies = before.and_then(|before| before.policies.clone());
-        // A look without an iterator leaves what is known of policies, for as long as that is good.
+        // A look without an iterator keeps the known policies, for as long as they are valid.
         let kept = before.and_then(|before| before.by_policy.clone());
         let kept = kept.filter(|pages| read_ns.saturating_sub(pages.read_ns) < policies::OLD_NS);
         let (by_policy, why) = match by_policy {

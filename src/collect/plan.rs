@@ -106,7 +106,7 @@ impl Plan {
         self.verdicts.get(&facility).unwrap_or(&Ok(()))
     }
 
-    /// Replaces the rule's verdict by what happened when the facility was tried.
+    /// Replaces the rule's verdict by the result of a trial of the facility.
     pub fn observe(&mut self, facility: Facility, verdict: Verdict) {
         self.verdicts.insert(facility, verdict);
     }

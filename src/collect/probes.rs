@@ -175,8 +175,8 @@ pub trait Running {
         None
     }
 
-    /// Asks for nodes of pages of shared memory, in place of what was asked before: iterators answer that come by these objects.
-    /// Only while none is read.
+    /// Asks for nodes of pages of shared memory, replacing the previous question: iterators over these
+    /// objects answer. Only while none is read.
     fn draw(&mut self, _wanted: &[Wanted]) {}
 
     /// The answers, one for each object; `None` where the kernel does not tell nodes.
@@ -187,7 +187,7 @@ pub trait Running {
     /// Adds what it has counted that is not in the records of tasks.
     ///
     /// # Errors
-    /// It cannot be read, or does not see all that it should count.
+    /// It cannot be read, or does not count everything that it should.
     fn read(&self, _: &mut Readings<'_>) -> Result<(), Missing> {
         Ok(())
     }

@@ -106,7 +106,7 @@ impl AboutReader {
         AboutTurn { asked: self.asked, lists, for_first, for_all, debts: self.debts }
     }
 
-    /// Takes what was read.
+    /// Takes the fields read.
     pub fn take(&mut self, answer: &mut Answer) {
         for (process, about) in answer.abouts.drain(..) {
             // Answers to the question before are of no use now.
@@ -136,7 +136,7 @@ impl AboutReader {
         Arc::clone(&self.known)
     }
 
-    /// Keeps what was read, or what was known before where that is the same.
+    /// Keeps the new reading, or the previous one if they are equal.
     fn note(&mut self, process: ProcessId, about: Reading<ProcFields>) {
         let before = self.known.get(&process);
         let about = about.map(|mut about| {
@@ -204,7 +204,7 @@ fn read_with(
     })
 }
 
-/// Bytes that `abouts` hold, but for what they share with those `before`.
+/// Bytes that `abouts` hold, except those shared with `before`.
 pub fn own_bytes(abouts: &Arc<ProcFieldsOf>, before: Option<&Arc<ProcFieldsOf>>) -> usize {
     if before.is_some_and(|before| Arc::ptr_eq(before, abouts)) {
         return 0;

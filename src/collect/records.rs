@@ -47,12 +47,12 @@ impl Layout {
         self.counted.is_some() && self.nodes > 1
     }
 
-    /// Some of what is counted by node can differ between nodes, or is counted as if it could.
+    /// Some counts by node can differ between nodes, or are kept as if they could.
     pub fn several_nodes(&self) -> bool {
         self.nodes > 1 || self.pages
     }
 
-    /// They are kept by what the SMT siblings did: only where there are any.
+    /// They are kept by the state of the SMT siblings, if there are siblings.
     pub fn by_sibling(&self) -> bool {
         self.counted.is_some() && self.smt
     }

@@ -26,7 +26,7 @@ pub(super) fn ring_bytes(cpus: u32, per_cpu: u32, most: u32) -> u32 {
 pub(super) struct SampleRing<T> {
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<T>>>,
-    /// The plural of what is in it.
+    /// The plural of its elements.
     what: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl<T: 'static> SampleRing<T> {
         Ok(SampleRing { ring, pending, what })
     }
 
-    /// Moves what is in the ring to our own memory.
+    /// Moves the content of the ring to our own memory.
     ///
     /// # Errors
     /// The ring could not be read.

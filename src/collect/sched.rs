@@ -116,7 +116,7 @@ impl SchedProbe {
     /// The kernel refused the update of the place; counters that cannot be opened are returned.
     pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Refused>> {
         let known = topology.cpu(cpu).with_context(|| format!("CPU {cpu} is not in the topology"))?;
-        // Nobody reads a counter of this CPU while they change.
+        // No counter of this CPU may be read while they change.
         self.offline(cpu)?;
         let (events, possible) = (&self.skel.maps.events, self.possible_cpus);
         let (slots, failed) = self.counters.open_on(cpu, |slot, fd| {
@@ -205,15 +205,15 @@ impl SchedProbe {
         }
     }
 
-    /// Says which tasks without a record are to be expected from now on.
+    /// Sets which tasks without a record are to be expected from now on.
     pub fn set_scoped(&mut self, scoped: Scoped) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.scoped = scoped as u32;
         }
     }
 
-    /// Counts `events` on every CPU that is brought [online](SchedProbe::online) from now on. Slots that are not
-    /// among them stay as they are, with what they have counted.
+    /// Counts `events` on every CPU that is brought [online](SchedProbe::online) from now on. Other slots do
+    /// not change, and keep their counts.
     ///
     /// # Errors
     /// There are no slots left for them.

@@ -39,7 +39,7 @@ struct Before {
     slots: [Slot; SLOTS],
 }
 
-/// The CPUs that are never interrupted, and what was counted on them.
+/// The CPUs that are never interrupted, and their counts.
 #[derive(Debug, Default)]
 pub struct Spared {
     cpus: BTreeSet<CpuId>,
@@ -64,7 +64,7 @@ impl Spared {
         !self.cpus.contains(&cpu) && (running.state == CPU_UNSEEN || running.pid != 0)
     }
 
-    /// Says which CPUs are left alone, if any.
+    /// A note on the CPUs that are left alone, if any.
     pub fn note(&self) -> Option<String> {
         let cpus = format_cpulist(self.cpus.iter().map(|cpu| cpu.0));
         (!self.cpus.is_empty()).then(|| {

@@ -230,7 +230,7 @@ impl TaskProbe {
         for_each_row(&rows, &mut row)
     }
 
-    /// Moves what is in the ring to our own memory, so that it cannot overflow before the next sample.
+    /// Moves the content of the ring to our own memory, so that it cannot overflow before the next sample.
     ///
     /// # Errors
     /// The ring could not be read.

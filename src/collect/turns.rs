@@ -109,7 +109,7 @@ impl Turns {
         self.inputs.clone()
     }
 
-    /// Forgets what was read: CPUs have come, gone, or changed their node.
+    /// Forgets all readings: CPUs have come, gone, or changed their node.
     pub fn begin_again(&mut self) {
         self.turns.iter_mut().for_each(|turn| turn.part.begin_again());
     }

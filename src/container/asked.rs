@@ -142,13 +142,14 @@ impl AskedNames {
         }
     }
 
-    /// The runtimes listening on these sockets are asked for what no file names.
+    /// The runtimes listening on these sockets are asked for names that no file has.
     pub fn asking(mut self, sockets: &[PathBuf]) -> AskedNames {
         self.sockets = sockets.to_vec();
         self
     }
 
-    /// Takes in what has come. True when names are to be looked up again: some have come, or it is time to ask again.
+    /// Takes the answers so far. True if names are to be looked up again: new ones are available, or it is
+    /// time to ask again.
     pub fn is_due(&mut self) -> bool {
         self.receive();
         let now = Instant::now();

@@ -40,7 +40,7 @@ const FIRST_READING: Duration = Duration::from_secs(10);
 const FIRST_NAMES: Duration = Duration::from_millis(200);
 const ASKED_NAMES: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(5);
-/// Different notes on what was left out.
+/// Different notes on omissions.
 const NOTES_MAX: usize = 20;
 
 /// When settings of a group were read, CLOCK_MONOTONIC, ns.
@@ -173,7 +173,8 @@ impl CgroupTracker {
         reading.map(|reading| self.apply(reading, names)).is_some()
     }
 
-    /// As [`CgroupTracker::follow`], and waits: to be called before sampling begins. Returns what is wanted and not there.
+    /// As [`CgroupTracker::follow`], and waits: to be called before sampling begins. Returns the wanted names
+    /// that do not exist.
     pub fn read(&mut self, changes: u32, names: &mut Arc<Names>) -> Vec<Unmatched> {
         self.reader.begin(changes, &[]);
         let until = Instant::now() + FIRST_READING;
@@ -233,7 +234,7 @@ impl CgroupTracker {
         troubles
     }
 
-    /// Finds what is wanted among the cgroups known.
+    /// Finds the wanted ones among the known cgroups.
     pub fn resolve(&mut self, names: &Names) -> Vec<Unmatched> {
         let tree = Tree { paths: &self.paths, groups: &names.groups };
         let (scope, unmatched) = self.wants.resolve(&tree, &self.base);
@@ -296,7 +297,7 @@ impl CgroupTracker {
         (self.occupied, self.tops) = (occupied, tops);
     }
 
-    /// Watches the cgroup at `path` instead of what was asked for at the start, or (`None`) that again.
+    /// Watches the cgroup at `path` instead of the scope of the start, or (`None`) returns to the latter.
     pub fn narrow(&mut self, path: Option<String>, names: &Names) {
         self.wants = match path {
             None => self.asked.clone(),

@@ -1,8 +1,7 @@
 //! Engines, pods, machines, units and sessions that a cgroup path identifies.
 //!
-//! Components are looked at from the leaf upwards, so that in a container inside a container (kind,
-//! docker in docker) the inner one is found. Every component may be anybody's choice: the names that
-//! come out of here are clean and short.
+//! Components are matched from the leaf upwards, so that in a container inside a container (kind, docker in
+//! docker) the inner one is found. Anyone may choose a component: the returned names are clean and short.
 
 use crate::model::group::Engine;
 

@@ -37,7 +37,7 @@ pub enum Want {
 pub struct Wants {
     /// Or-ed.
     pub wants: Vec<Want>,
-    /// Only what is in no container and no machine.
+    /// Only tasks outside of containers and machines.
     pub host: bool,
     /// A group that does not exist yet may come later.
     pub wait: bool,
@@ -153,7 +153,7 @@ impl Want {
                     .filter(|(id, path)| {
                         let unit = tree.groups.get(id).and_then(|group| group.unit.as_ref());
                         let last = path.rsplit('/').next().unwrap_or_default();
-                        // The unit's own group, not what is below it: that one is included anyway.
+                        // The unit's own group, not the groups below it: those are included anyway.
                         unit.is_some_and(|unit| *unit == *name || service.contains(unit))
                             && last.contains('.')
                     })

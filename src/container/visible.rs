@@ -1,5 +1,5 @@
-//! Cgroups that a sample names. With a scope these are its own only: a recording is handed on, and the names of other
-//! tenants are none of its readers' business.
+//! Cgroups named in a sample. With a scope these are only its own: a recording is passed on, and its readers
+//! should not get names of other tenants.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

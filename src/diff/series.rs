@@ -135,7 +135,7 @@ impl Side {
         self.host(snapshot, &mut rows);
         for node in &snapshot.nodes {
             let who = Who::new(By::Node, node.raw.id.to_string());
-            self.add(&mut rows, who, NODE_METRICS, (node, snapshot), node.busy_ns);
+            self.add(&mut rows, who, NODE_METRICS, (node, snapshot), node.on_cpus.busy_ns);
         }
         for row in &snapshot.containers {
             if let Some(name) = container_name(row, snapshot) {
@@ -160,7 +160,7 @@ impl Side {
     }
 
     fn host(&self, snapshot: &Snapshot, rows: &mut BTreeMap<Who, Cells>) {
-        let Some(cells) = self.row(rows, Who::new(By::Host, ""), snapshot.busy_ns) else { return };
+        let Some(cells) = self.row(rows, Who::new(By::Host, ""), snapshot.on_cpus.busy_ns) else { return };
         for (metric, _) in host_metrics().filter(|(metric, _)| self.wanted.contains(metric.id)) {
             let value = metric.read(snapshot).map(|value| value.number().unwrap_or_default());
             let ns = snapshot.interval_ns.unwrap_or_default() as f64;

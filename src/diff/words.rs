@@ -68,7 +68,7 @@ pub(super) fn verdict(row: &Row) -> String {
     }
 }
 
-/// The rows that are too short in one sentence; `None` where there are none.
+/// The rows that are too short, in one sentence; `None` without such rows.
 pub(super) fn too_short(diff: &Diff, [a, b]: [usize; 2]) -> Option<String> {
     let is_short = |row: &&Row| matches!(row.verdict, Verdict::TooShort { .. });
     let short = diff.rows.iter().filter(is_short).count();

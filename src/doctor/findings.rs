@@ -199,7 +199,7 @@ fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Line> {
     findings
 }
 
-/// A value that is neither good nor bad by itself: the rules say what follows from it.
+/// A value that is neither good nor bad by itself: the rules draw the conclusion.
 fn sysctl(name: &str, value: &Fact<i64>) -> Line {
     match value {
         Fact::Known(value) => ok(format!("{name} is {value}")),

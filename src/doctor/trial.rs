@@ -97,7 +97,7 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     note(trials, "accesses by the PMU", &[Facility::MemoryEvents], memory_events(&store, topology))
 }
 
-/// Looks at our own memory: what the kernel refuses for that, it refuses for everybody's.
+/// Reads our own memory: an access that the kernel refuses there, it refuses for all processes.
 fn placement() -> Result<((), String)> {
     let (root, pid) = (Path::new("/"), std::process::id());
     let start_ns = proc_details::start_ns(pid).context("reading our own start time")?;

@@ -14,7 +14,7 @@ use crate::model::sample::Missing;
 use crate::model::share::wilson_farther;
 use crate::snapshot::SampledUse;
 
-/// Reasons for what is not sampled on the machine.
+/// Reasons why samples are missing on the machine.
 #[derive(Clone, Copy, Default)]
 pub struct Why<'a> {
     /// Why no event of a PMU is sampled, if so.

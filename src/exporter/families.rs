@@ -1,4 +1,4 @@
-//! The families of the page, from what was added up and from the last interval. Pure.
+//! The families of the page, from the totals and the last interval. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -257,7 +257,7 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     families
 }
 
-/// Containers with a series of their own that have none below them: what their files say is theirs alone.
+/// Containers with separate series and none below them: values of their files belong to them alone.
 fn leaves<'a>(ledger: &'a Ledger, snapshot: &'a Snapshot) -> impl Iterator<Item = (Labels, &'a Container)> {
     let parents: BTreeSet<usize> = snapshot.containers.iter().filter_map(|row| row.parent).collect();
     let rows = snapshot.containers.iter().enumerate().filter(move |(at, _)| !parents.contains(at));

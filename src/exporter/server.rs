@@ -36,7 +36,7 @@ pub enum Address {
 
 enum Listener {
     Net(TcpListener),
-    /// With its place, if it is ours to remove.
+    /// With its path, if this process must remove it.
     Unix(UnixListener, #[expect(dead_code, reason = "removes the file when it is dropped")] Option<Bound>),
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// A sum of what rows did.
+/// A sum over rows.
 pub(super) trait Sum: Clone + Default {
     /// Adds another.
     fn add(&mut self, other: &Self);
@@ -71,7 +71,7 @@ impl<K: Ord + Clone, S: Sum> Top<K, S> {
         self.forget();
     }
 
-    /// Rows that never had a series go first, then those with the least weight.
+    /// Rows that were never a series go first, then those with the least weight.
     fn forget(&mut self) {
         if self.rows.len() <= KEPT {
             return;

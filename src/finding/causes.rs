@@ -96,8 +96,8 @@ fn is_at_home(cause: &Finding, other: &Subject, snapshot: &Snapshot, rows: &Rows
     cause.key.subject != *other && node.is_some() && home == node
 }
 
-/// Whether two subjects have to do with each other: the same one; a process and its container, or a container above that; a
-/// node and a process that runs on it or has memory on it; the machine and all.
+/// Whether two subjects are related: equal ones; a process and its container, or a container above that; a
+/// node and a process that runs or has memory on it; the machine and all.
 pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) -> bool {
     let task = |subject: &Subject| rows.processes.get(subject).map(|at| &snapshot.tasks[*at]);
     let holds = |id: &u64, process: &Subject| {
@@ -165,9 +165,9 @@ fn is_above(above: u64, below: u64, snapshot: &Snapshot, rows: &Rows) -> bool {
     false
 }
 
-/// Findings in the order of lists: causes by the gravest severity and the largest weight among themselves and what they
-/// explain, each followed by its symptoms. `place` is the place of a rule in the table. A cause takes over the gravest severity
-/// of what it explains.
+/// Findings in the order of lists: causes by the highest severity and the largest weight of themselves and of
+/// their symptoms, each followed by those. `place` is the place of a rule in the table. A cause takes over
+/// the highest severity of its symptoms.
 pub fn order(findings: Vec<Finding>, place: impl Fn(&str) -> usize) -> Vec<Finding> {
     let mut below: BTreeMap<Option<super::Key>, Vec<Finding>> = BTreeMap::new();
     let keys: BTreeSet<super::Key> = findings.iter().map(|finding| finding.key.clone()).collect();
@@ -180,14 +180,14 @@ pub fn order(findings: Vec<Finding>, place: impl Fn(&str) -> usize) -> Vec<Findi
         let mut tree = vec![root];
         hang(&mut tree, &mut below, 1);
         let gravest = tree.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Info);
-        let weight = tree.iter().map(|finding| finding.told.gain.weight()).fold(0.0, f64::max);
+        let weight = tree.iter().map(|finding| finding.advice.gain.weight()).fold(0.0, f64::max);
         tree[0].severity = gravest;
         roots.push((weight, tree));
     }
     // Circles cannot come from the table; were they in it, nothing would be lost.
     let rest = std::mem::take(&mut below).into_values().flatten();
     roots.extend(
-        rest.map(|finding| (finding.told.gain.weight(), vec![Finding { because_of: None, ..finding }])),
+        rest.map(|finding| (finding.advice.gain.weight(), vec![Finding { because_of: None, ..finding }])),
     );
     roots.sort_by(|(a_weight, a), (b_weight, b)| {
         let order = b[0].severity.cmp(&a[0].severity).then(b_weight.total_cmp(a_weight));
@@ -234,7 +234,7 @@ mod tests {
     fn symptoms_go_below_their_cause_and_lend_it_their_weight() {
         let of = |id: &'static str, subject, severity, at_most| {
             let mut finding = Finding::example(Key { id, subject }, severity);
-            finding.told.gain = Gain { at_most, ..Gain::default() };
+            finding.advice.gain = Gain { at_most, ..Gain::default() };
             finding
         };
         let mut swap = of("swap-while-memory-free", Subject::Host, Severity::Critical, None);

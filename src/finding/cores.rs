@@ -1,9 +1,9 @@
-//! Cores and CPUs as rules need them: idle ones, those that cpusets name, and those that a subject may use.
+//! Cores and CPUs for rules: idle ones, those named by cpusets, and those that a subject may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::text;
-use super::view::{Of, View, cpus_of_files, mems_of_files};
+use super::view::{SubjectRef, View, cpus_of_files, mems_of_files};
 use crate::model::group::Kind;
 use crate::model::topology::parse_cpulist;
 use crate::model::units::NodeId;
@@ -11,8 +11,8 @@ use crate::model::units::NodeId;
 /// Busy share of a CPU in percent below which it counts as idle: housekeeping alone takes a percent or two.
 const IDLE_PCT: f64 = 5.0;
 
-/// The part of a core that may be missing: two threads use 2.02 CPUs in some intervals, because the account of a running task is as of
-/// its last tick, and need no third core for that.
+/// The part of a core that may be missing. Two threads use 2.02 CPUs in some intervals, because the account
+/// of a running task is as of its last tick. They need no third core for that.
 const ROUNDING: f64 = 0.1;
 
 /// Whole cores that so much work needs, in CPUs; at least one.
@@ -39,7 +39,7 @@ pub fn cores(view: &View<'_>) -> Vec<Core> {
     by_core.into_values().collect()
 }
 
-/// Cores of these nodes all of whose CPUs were idle in the window, and none of which is isolated. Cores of the first node
+/// Cores of these nodes whose CPUs were all idle in the window and are not isolated. Cores of the first node
 /// come first.
 pub fn idle_cores(view: &View<'_>, nodes: &[NodeId]) -> Vec<Core> {
     let length = view.over_ns().max(1) as f64;
@@ -88,9 +88,9 @@ pub fn named_cpus(view: &View<'_>) -> BTreeSet<u32> {
 }
 
 /// The CPUs that a subject may use, as far as the list is known: the cpuset of a container, or the affinity of a process.
-pub fn own_cpus(view: &View<'_>, of: &Of<'_>) -> Option<Vec<u32>> {
+pub fn own_cpus(view: &View<'_>, of: &SubjectRef<'_>) -> Option<Vec<u32>> {
     let of_group = view.files_of(of).and_then(cpus_of_files);
-    let Of::Process(task) = of else { return of_group };
+    let SubjectRef::Process(task) = of else { return of_group };
     if let Some(Ok(about)) = task.about()
         && let Ok(texts) = &about.texts
         && let Ok(list) = &texts.cpus_allowed
@@ -103,10 +103,12 @@ pub fn own_cpus(view: &View<'_>, of: &Of<'_>) -> Option<Vec<u32>> {
 }
 
 /// Whether it may use fewer CPUs than are online; `None` where that is not known.
-pub fn is_restricted(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
+pub fn is_restricted(view: &View<'_>, of: &SubjectRef<'_>) -> Option<bool> {
     let online = view.topology().online_cpus().count();
     match of {
-        Of::Process(task) => (task.raw.cpus_allowed > 0).then_some((task.raw.cpus_allowed as usize) < online),
+        SubjectRef::Process(task) => {
+            (task.raw.cpus_allowed > 0).then_some((task.raw.cpus_allowed as usize) < online)
+        }
         _ => own_cpus(view, of).map(|list| list.len() < online),
     }
 }
@@ -117,8 +119,8 @@ pub fn is_whole_cores(view: &View<'_>, list: &[u32]) -> bool {
     cores(view).iter().filter(named).all(|core| core.cpus.iter().all(|cpu| list.contains(cpu)))
 }
 
-/// Nodes that it ran on for a twentieth of its time or more, the one with most of it first.
-pub fn nodes_in_use(of: &Of<'_>) -> Vec<NodeId> {
+/// Nodes that it ran on for a twentieth of its time or more, the one with the most time first.
+pub fn nodes_in_use(of: &SubjectRef<'_>) -> Vec<NodeId> {
     let Some(task) = of.task() else { return Vec::new() };
     let all = task.run_ns();
     let mut ran: Vec<(u64, NodeId)> = (0..)
@@ -131,14 +133,14 @@ pub fn nodes_in_use(of: &Of<'_>) -> Vec<NodeId> {
     ran.into_iter().map(|(_, node)| node).collect()
 }
 
-/// Whether it is a container, pod, machine or unit with tasks of its own, not a group that only holds others.
-pub fn is_container(of: &Of<'_>) -> bool {
-    matches!(of, Of::Container(row) if row.own_tasks && row.kind() != Kind::Group)
+/// Whether it is a container, pod, machine or unit with tasks, not a group that only holds others.
+pub fn is_container(of: &SubjectRef<'_>) -> bool {
+    matches!(of, SubjectRef::Container(row) if row.own_tasks && row.kind() != Kind::Group)
 }
 
-/// Nodes that a subject takes memory from by its cpuset, or all whole nodes where that is not known: the lists with which a
-/// change of CPUs leaves memory alone.
-pub fn own_mems(view: &View<'_>, of: &Of<'_>) -> Vec<NodeId> {
+/// Nodes from which its cpuset lets a subject take memory, or all whole nodes if that is unknown. With these
+/// lists a change of CPUs does not affect memory.
+pub fn own_mems(view: &View<'_>, of: &SubjectRef<'_>) -> Vec<NodeId> {
     view.files_of(of)
         .and_then(mems_of_files)
         .filter(|nodes| !nodes.is_empty())
@@ -146,18 +148,18 @@ pub fn own_mems(view: &View<'_>, of: &Of<'_>) -> Vec<NodeId> {
 }
 
 /// The name of a process, or the label of a container, for sentences.
-pub fn name(view: &View<'_>, of: &Of<'_>) -> String {
+pub fn name(view: &View<'_>, of: &SubjectRef<'_>) -> String {
     match of {
-        Of::Process(task) => text::comm(task.raw.comm),
+        SubjectRef::Process(task) => text::comm(task.raw.comm),
         _ => view.identity(of).label,
     }
 }
 
 /// A process of the subject that a command may name.
-pub fn pid(view: &View<'_>, of: &Of<'_>) -> Option<u32> {
+pub fn pid(view: &View<'_>, of: &SubjectRef<'_>) -> Option<u32> {
     match of {
-        Of::Process(task) => Some(task.raw.pid),
-        Of::Container(row) => view.members(row.id).first().map(|task| task.raw.pid),
+        SubjectRef::Process(task) => Some(task.raw.pid),
+        SubjectRef::Container(row) => view.members(row.id).first().map(|task| task.raw.pid),
         _ => None,
     }
 }

@@ -28,7 +28,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// The word in front of it, in small letters; empty for the head and the sentence.
+    /// The word before it, in small letters; empty for the head and the sentence.
     pub fn word(self) -> &'static str {
         match self {
             Section::Head | Section::Sentence => "",
@@ -55,7 +55,7 @@ pub struct Row {
     pub error: String,
     /// The limit; empty where the value is not compared with one.
     pub limit: String,
-    /// Its meaning; empty where the metric says it.
+    /// Its meaning; empty if the metric has it.
     pub note: &'static str,
 }
 
@@ -85,7 +85,8 @@ fn words(section: Section, words: impl Into<String>) -> Paragraph {
 
 /// The details of a finding, section by section.
 pub fn details(finding: &Finding) -> Vec<Paragraph> {
-    let mut all = vec![words(Section::Head, head(finding)), words(Section::Sentence, &finding.told.sentence)];
+    let mut all =
+        vec![words(Section::Head, head(finding)), words(Section::Sentence, &finding.advice.sentence)];
     all.extend(
         rows(finding)
             .into_iter()
@@ -126,21 +127,21 @@ fn members(finding: &Finding) -> String {
 
 /// The same without the evidence and other explanations: what must not be cut.
 pub fn short(finding: &Finding) -> Vec<Paragraph> {
-    let told = &finding.told;
+    let advice = &finding.advice;
     let mut all = Vec::new();
     // A finding without a command has no gain to speak of.
-    if !told.commands.is_empty() || told.gain.at_most.or(told.gain.at_least).is_some() {
-        all.push(words(Section::Gain, text::gain(&told.gain)));
+    if !advice.commands.is_empty() || advice.gain.at_most.or(advice.gain.at_least).is_some() {
+        all.push(words(Section::Gain, text::gain(&advice.gain)));
     }
-    for (section, commands) in [(Section::Type, &told.commands), (Section::Undo, &told.undo)] {
+    for (section, commands) in [(Section::Type, &advice.commands), (Section::Undo, &advice.undo)] {
         commands.iter().for_each(|command| push_command(&mut all, section, command));
     }
-    all.extend(told.check.iter().map(|check| words(Section::Check, text::check(check, finding))));
-    all.extend(told.stop.iter().map(|check| words(Section::Stop, text::check(check, finding))));
-    if !told.risk.is_empty() {
-        all.push(words(Section::Risk, &told.risk));
+    all.extend(advice.check.iter().map(|check| words(Section::Check, text::check(check, finding))));
+    all.extend(advice.stop.iter().map(|check| words(Section::Stop, text::check(check, finding))));
+    if !advice.risk.is_empty() {
+        all.push(words(Section::Risk, &advice.risk));
     }
-    all.extend(told.or_else.iter().map(|other| words(Section::Else, other)));
+    all.extend(advice.or_else.iter().map(|other| words(Section::Else, other)));
     all
 }
 

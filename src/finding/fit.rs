@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::gain::{self, Costs};
 use super::guards::Placed;
-use super::view::{Of, View, above_watermark};
+use super::view::{SubjectRef, View, above_watermark};
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 
@@ -19,8 +19,8 @@ const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// Facts of the machine's nodes, which stay as they are: they take the cube of the number of nodes to find out.
 #[derive(Debug, Default)]
-pub struct Near {
-    /// CPUs that each node is worth, those that are isolated left out.
+pub struct NodeDistances {
+    /// Capacity of each node in CPUs, without isolated ones.
     capacity: BTreeMap<NodeId, f64>,
     /// Nodes with CPUs and memory by their distance from each of them.
     orders: Vec<Order>,
@@ -38,14 +38,14 @@ struct Order {
     costs: Vec<f64>,
 }
 
-impl Near {
+impl NodeDistances {
     /// From the topology, and the CPUs that the scheduler leaves alone.
-    pub fn of(topology: &Topology, isolated: &[u32]) -> Near {
+    pub fn of(topology: &Topology, isolated: &[u32]) -> NodeDistances {
         let whole: Vec<NodeId> = whole_nodes(topology).collect();
         let costs = Costs::of(topology);
         let orders = whole.iter().map(|start| {
             let mut near = whole.clone();
-            // The node itself is first, whatever the firmware says.
+            // The node itself is first, whatever the firmware's distances.
             near.sort_by_cached_key(|node| {
                 (node != start, topology.distance(*start, *node).unwrap_or(u32::MAX), *node)
             });
@@ -64,7 +64,7 @@ impl Near {
         };
         let caches =
             topology.llcs.iter().filter_map(|llc| Some((llc.nodes(topology), llc.size_bytes? as f64)));
-        Near {
+        NodeDistances {
             orders: orders.collect(),
             capacity: cpus.into_iter().map(|(node, cpus)| (node, worth(cpus))).collect(),
             costs,
@@ -99,13 +99,13 @@ pub fn whole_nodes(topology: &Topology) -> impl Iterator<Item = NodeId> {
 }
 
 /// CPU time that a subject may use on these nodes beside all others, in cores.
-pub fn cpu_room(view: &View<'_>, of: &Of<'_>, nodes: &[NodeId]) -> f64 {
+pub fn cpu_room(view: &View<'_>, of: &SubjectRef<'_>, nodes: &[NodeId]) -> f64 {
     let length = view.over_ns().max(1) as f64;
     let near = view.rows.near(view.snapshot);
     let mut room = 0.0;
     for node in nodes {
         let capacity = near.capacity.get(node).copied().unwrap_or(0.0);
-        let busy = view.node(*node).map_or(0.0, |row| row.busy_ns as f64 / length);
+        let busy = view.node(*node).map_or(0.0, |row| row.on_cpus.busy_ns as f64 / length);
         let own = of.task().and_then(|task| task.delta.run_ns.get(node.index()).copied()).unwrap_or(0);
         room += (capacity - (busy - own as f64 / length).max(0.0)).max(0.0);
     }
@@ -121,7 +121,7 @@ pub fn memory_room(view: &View<'_>, nodes: &[NodeId]) -> f64 {
 }
 
 /// Whether the work and the memory of a subject fit on these nodes.
-pub fn fits(view: &View<'_>, of: &Of<'_>, placed: &Placed, nodes: &[NodeId]) -> bool {
+pub fn fits(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed, nodes: &[NodeId]) -> bool {
     let room = cpu_room(view, of, nodes);
     let quota = view.quota(of).is_some_and(|quota| quota <= room);
     (quota || view.need(of) <= TARGET * room) && placed.outside(nodes) <= memory_room(view, nodes)
@@ -134,7 +134,8 @@ pub fn mean_cost(view: &View<'_>, run: &[f64], memory: &[f64]) -> Option<f64> {
     gain::mean_cost(|from, to| costs.ratio(view.topology(), from, to), run, memory)
 }
 
-/// The mean cost of an access to another node than the one that runs, in local ones; 1 where all of its memory is near.
+/// The mean cost, in local accesses, of an access to a node other than the current one; 1 if all of its
+/// memory is near.
 pub fn remote_cost(view: &View<'_>, placed: &Placed) -> f64 {
     let (all, remote) = (mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0), placed.remote_part());
     if remote > 0.0 { 1.0 + (all - 1.0) / remote } else { 1.0 }
@@ -146,17 +147,19 @@ pub fn cost_on(view: &View<'_>, placed: &Placed, nodes: &[NodeId]) -> Option<f64
     mean_cost(view, &gain::evenly(nodes, ran), &gain::evenly(nodes, placed.memory()))
 }
 
-/// As [`Placed::outside`], with all of its memory as it is known: there are as many sets as the square of the nodes.
+/// As [`Placed::outside`], with the known total of its memory: the number of sets is the square of the number
+/// of nodes.
 fn outside(placed: &Placed, all: f64, nodes: &[NodeId]) -> f64 {
     let on: f64 = nodes.iter().filter_map(|node| placed.bytes.get(node.index())).sum();
     let pct = if all > 0.0 { on * 100.0 / all } else { 0.0 };
     all * (100.0 - pct) / 100.0
 }
 
-/// The smallest set of nodes that it fits on, fewer than it uses, of those that it may use; the one with the least mean cost.
+/// The smallest set of its allowed nodes that it fits on, with fewer nodes than it uses; of equal ones that
+/// with the least mean cost.
 pub fn best_set(
     view: &View<'_>,
-    of: &Of<'_>,
+    of: &SubjectRef<'_>,
     placed: &Placed,
     used: usize,
     may: &[NodeId],
@@ -208,7 +211,7 @@ pub fn best_set(
             if outside > memory {
                 continue;
             }
-            // Of equal ones the one that leaves more of its memory where it is.
+            // Of equal ones, the set that leaves more of its memory in place.
             let cost = order.costs[size - 1] / (size * size) as f64;
             let cost = cost + outside / all.max(1.0) * 1e-3;
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {

@@ -1,7 +1,7 @@
 //! Guards that rules about placement share: whether it is known, used, settled, large, and meant so.
 
-use super::rule::{Blindness, Look, Reason};
-use super::view::{Of, View};
+use super::rule::{Blindness, Reason, Unmet};
+use super::view::{SubjectRef, View};
 use super::{Evidence, Note};
 use crate::metric::Value;
 use crate::metric::access::MEM_TIME_REMOTE_PCT;
@@ -25,7 +25,7 @@ const UNKNOWN_MAX: f64 = 0.2;
 
 /// Memory that NUMA balancing scans at a time.
 const SCAN_BYTES: f64 = 256.0 * MIB;
-/// Memory that one of its faults stands for at most: a huge page.
+/// Maximum memory that one of its faults represents: a huge page.
 pub const FAULT_BYTES: f64 = 2.0 * MIB;
 
 /// Modes of memory policies: include/uapi/linux/mempolicy.h
@@ -73,8 +73,8 @@ impl Placed {
         shares.filter(|(_, share)| *share >= least.max(1e-9)).map(|(node, _)| node).collect()
     }
 
-    /// Nodes other than these where memory that counts is: those with a twentieth of it or more, ascending. Where they have less
-    /// than nine tenths of what is elsewhere, it is in many small parts, and all of them count.
+    /// Nodes other than these with a twentieth of its memory or more, ascending. If they have less than nine
+    /// tenths of the memory elsewhere, it is in many small parts, and all of them count.
     pub fn sources(&self, except: &[NodeId]) -> Vec<NodeId> {
         let holders = self.holders(except, 5.0);
         let elsewhere = 100.0 - self.memory_pct(except);
@@ -139,15 +139,15 @@ fn share(amounts: &[f64], nodes: &[NodeId]) -> f64 {
 ///
 /// # Errors
 /// That is not known well enough.
-pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
-    let unknown = |words: &'static str| Look::Blind(Blindness::new(Reason::PlacementUnknown, words));
+pub fn placed(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Placed, Unmet> {
+    let unknown = |words: &'static str| Unmet::Blind(Blindness::new(Reason::PlacementUnknown, words));
     match of {
-        Of::Process(task) | Of::Group(task, _) => {
+        SubjectRef::Process(task) | SubjectRef::Group(task, _) => {
             let (bytes, error) = known(view, task).map_err(unknown)?;
             let run = task.delta.run_ns.iter().map(|ns| *ns as f64).collect();
             Ok(Placed { run, bytes: bytes.to_vec(), error })
         }
-        Of::Container(row) => {
+        SubjectRef::Container(row) => {
             let (mut sum, mut time, mut lost) = (Placed::default(), 0.0, 0.0);
             for task in view.members(row.id) {
                 let ran = task.run_ns() as f64;
@@ -173,7 +173,7 @@ pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
             sum.run = row.sum.delta.run_ns.iter().map(|ns| *ns as f64).collect();
             Ok(sum)
         }
-        _ => Err(Look::Quiet),
+        _ => Err(Unmet::Quiet),
     }
 }
 
@@ -195,15 +195,15 @@ fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'stat
     }
 }
 
-/// Whether so much memory can be a problem: more than 300 MiB or a twentieth of a node, and more than the caches of
-/// the nodes where it runs.
+/// Whether this amount of memory can be a problem: more than 300 MiB or a twentieth of a node, and more than
+/// the caches of the nodes where it runs.
 pub fn is_large(view: &View<'_>, placed: &Placed) -> bool {
     placed.memory() >= large_bytes(view.topology())
         && placed.memory() >= view.rows.near(view.snapshot).cache_bytes(&placed.used(5.0))
 }
 
 /// Whether its placement changes: its remote share falls, or more than a hundredth of its memory was moved.
-pub fn is_moving(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
+pub fn is_moving(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> bool {
     const PAGE: f64 = 4096.0;
     let fell = view.trend.is_some_and(|(first, last)| first - last >= 5.0);
     let seconds = view.over_ns() as f64 / 1e9;
@@ -238,11 +238,11 @@ pub fn shared_pct(task: &Task) -> Option<f64> {
 }
 
 /// Whether little of its memory is shared with processes that are not looked at with it; `None` where that is not known.
-pub fn is_own_memory(of: &Of<'_>) -> Option<bool> {
+pub fn is_own_memory(of: &SubjectRef<'_>) -> Option<bool> {
     match of {
         // All processes that share are in it.
-        Of::Container(_) | Of::Group(..) => Some(true),
-        Of::Process(task) => match task.by_policy() {
+        SubjectRef::Container(_) | SubjectRef::Group(..) => Some(true),
+        SubjectRef::Process(task) => match task.by_policy() {
             Some(pages) => pages.shared_pct(),
             None => shared_pct(task),
         }
@@ -251,7 +251,7 @@ pub fn is_own_memory(of: &Of<'_>) -> Option<bool> {
     }
 }
 
-/// Memory on other nodes than some, by what placed it there, in percent of all of its memory.
+/// Memory outside some nodes, by the policy that placed it there, in percent of all of its memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elsewhere {
     /// Placed by the kernel, or on nodes that its policy does not name.
@@ -263,7 +263,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// The part of it that is meant to be there, 0 to 1.
+    /// The part that is intended to be there, 0 to 1.
     pub fn stays(&self) -> f64 {
         let all = self.kernel + self.meant;
         if all > 0.0 { self.meant / all } else { 0.0 }
@@ -274,7 +274,12 @@ impl Elsewhere {
 const MEANT_MAX: f64 = 20.0;
 
 /// Memory of a process or a group on other nodes than these, by policy; `None` where policies are not known.
-pub fn elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed, here: &[NodeId]) -> Option<Elsewhere> {
+pub fn elsewhere(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    placed: &Placed,
+    here: &[NodeId],
+) -> Option<Elsewhere> {
     let outside = |by_node: &[f64]| -> f64 {
         (0..).map(NodeId).zip(by_node).filter(|(node, _)| !here.contains(node)).map(|(_, on)| on).sum()
     };
@@ -284,11 +289,11 @@ pub fn elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed, here: &[NodeId])
         error,
     };
     match of {
-        Of::Group(_, group) => {
+        SubjectRef::Group(_, group) => {
             let (all, meant) = (placed.memory(), outside(&group.meant));
             Some(split(all, placed.outside(here), meant, placed.error))
         }
-        Of::Process(task) => {
+        SubjectRef::Process(task) => {
             if let Some(pages) = task.by_policy().filter(|pages| pages.explicit_pct().is_ok()) {
                 let counts = |list: &[u32]| list.iter().map(|pages| f64::from(*pages)).collect::<Vec<f64>>();
                 let [all, meant] = [counts(&pages.by_node), counts(&pages.meant)];
@@ -296,7 +301,7 @@ pub fn elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed, here: &[NodeId])
                 let (_, error) = wilson_farther(out - meant, all)?;
                 return Some(split(all, out, meant, error));
             }
-            // A walk over its mappings says how much has a policy, and not where that is.
+            // A walk over its mappings shows how much has a policy, but not where that is.
             let own = view.number(&OWN_POLICY_PCT, of).ok().filter(|pct| *pct < OWN_POLICY_MAX);
             own.map(|_| split(100.0, 100.0 - placed.memory_pct(here), 0.0, placed.error))
         }
@@ -305,12 +310,18 @@ pub fn elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed, here: &[NodeId])
 }
 
 /// Memory accesses that are counted, per second; 0 where none are.
-pub fn accesses_per_s(view: &View<'_>, of: &Of<'_>) -> f64 {
+pub fn accesses_per_s(view: &View<'_>, of: &SubjectRef<'_>) -> f64 {
     [&LMA_PER_S, &RMA_PER_S].into_iter().map(|metric| view.number(metric, of).unwrap_or(0.0)).sum()
 }
 
 /// Whether memory elsewhere is known to be the kernel's choice in so large a part that it is worth a warning.
-pub fn is_misplaced(view: &View<'_>, of: &Of<'_>, elsewhere: &Elsewhere, best: f64, least: f64) -> bool {
+pub fn is_misplaced(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    elsewhere: &Elsewhere,
+    best: f64,
+    least: f64,
+) -> bool {
     if elsewhere.meant >= MEANT_MAX || elsewhere.kernel < least {
         return false;
     }
@@ -325,9 +336,9 @@ pub fn is_misplaced(view: &View<'_>, of: &Of<'_>, elsewhere: &Elsewhere, best: f
 /// The share of its memory in mappings with a policy of their own that is still little, in percent.
 pub const OWN_POLICY_MAX: f64 = 20.0;
 
-/// That so little of its memory is in mappings with a policy of their own, which may be meant so, that its placement is the
-/// kernel's; `None` where it is more, or where that is not known.
-pub fn kernel_places(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
+/// Evidence that the kernel places its memory: little is in mappings with their own policy, which may be
+/// intended. `None` if it is more, or unknown.
+pub fn kernel_places(view: &View<'_>, of: &SubjectRef<'_>) -> Option<Evidence> {
     let pct = view.number(&OWN_POLICY_PCT, of).ok().filter(|pct| *pct < OWN_POLICY_MAX)?;
     let own = view.evidence(OWN_POLICY_PCT.id, of.subject(), pct);
     Some(own.limit(OWN_POLICY_MAX).note(Note::AtMost))
@@ -337,8 +348,8 @@ pub fn kernel_places(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
 const HINTS_LEAST: u64 = 100;
 
 /// The share of remote accesses of a process in percent, with its error in points, where accesses were counted or sampled.
-pub fn remote_accesses(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
-    let (Of::Process(task) | Of::Group(task, _)) = of else { return None };
+pub fn remote_accesses(view: &View<'_>, of: &SubjectRef<'_>) -> Option<(f64, f64)> {
+    let (SubjectRef::Process(task) | SubjectRef::Group(task, _)) = of else { return None };
     let source = REMOTE_SOURCE.read(task, view.window);
     if !matches!(&source, Ok(Value::Text(source)) if matches!(source.as_str(), "counted" | "sampled")) {
         return None;
@@ -372,8 +383,8 @@ impl TimeElsewhere {
 const SAMPLES_LEAST: u64 = 400;
 
 /// Time at memory of other nodes of a process, or of all members of a group; `None` where it is not sampled, or too little.
-pub fn time_elsewhere(view: &View<'_>, of: &Of<'_>) -> Option<TimeElsewhere> {
-    if !matches!(of, Of::Process(_) | Of::Group(..)) || view.topology().nodes.len() < 2 {
+pub fn time_elsewhere(view: &View<'_>, of: &SubjectRef<'_>) -> Option<TimeElsewhere> {
+    if !matches!(of, SubjectRef::Process(_) | SubjectRef::Group(..)) || view.topology().nodes.len() < 2 {
         return None;
     }
     let (mut samples, mut at_memory, mut remote, mut known) = (0, 0, 0.0, 0.0);
@@ -397,8 +408,8 @@ pub fn time_elsewhere(view: &View<'_>, of: &Of<'_>) -> Option<TimeElsewhere> {
 }
 
 /// Counted, sampled or faulted accesses that show that memory on other nodes is used.
-pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
-    if !matches!(of, Of::Process(_) | Of::Group(..) | Of::Container(_)) {
+pub fn witness_of_use(view: &View<'_>, of: &SubjectRef<'_>) -> Option<Evidence> {
+    if !matches!(of, SubjectRef::Process(_) | SubjectRef::Group(..) | SubjectRef::Container(_)) {
         return None;
     }
     let subject = of.subject();
@@ -418,12 +429,13 @@ pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
         .then(|| view.evidence(HINT_REMOTE_PCT.id, subject, pct).limit(20.0).note(Note::Witness))
 }
 
-/// The share of its time that a process must run on a node without any of its memory to use memory of others there, in percent.
+/// The share of its time that a process must run on a node without any of its memory to use memory of other
+/// nodes there, in percent.
 const WORKS_PCT: f64 = 20.0;
 
-/// Something that shows that memory on other nodes is used: its use itself, threads that move, nodes that work and have none of
-/// it, or one place for all of its time.
-pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence> {
+/// Evidence that memory on other nodes is used: its use itself, threads that move, working nodes without any
+/// of it, or one place for all of its time.
+pub fn witness(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> Option<Evidence> {
     if let Some(used) = witness_of_use(view, of) {
         return Some(used);
     }
@@ -451,25 +463,25 @@ pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence
 pub enum UseElsewhere {
     /// Next to no access leaves the node; or scans met that memory and found it unused.
     Cold,
-    /// They met too little of it in the window, and found next to no use.
+    /// They met too little of that memory in the window, and found next to no use.
     TooLittle,
     /// It is used, or nothing scans it.
     NotCold,
 }
 
-/// Percent of accesses, counted or sampled, below which memory on other nodes is next to unused, with their error: the least
-/// share of memory that a rule is about.
+/// Percent of accesses, counted or sampled, with their error, below which memory on other nodes is next to
+/// unused. It is the least share of memory that a rule is about.
 const USED_PCT: f64 = 10.0;
 
 /// Percent of CPU time at memory of other nodes below which its place costs next to nothing.
 const COLD_CPU_PCT: f64 = 5.0;
 
-/// Faults that a scan must be able to find before their absence says something.
+/// Faults that a scan must be able to find for their absence to be meaningful.
 const FAULTS: f64 = 100.0;
 
 /// The answer about memory on other nodes.
-pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewhere {
-    let (Of::Process(task) | Of::Group(task, _)) = of else { return UseElsewhere::NotCold };
+pub fn use_elsewhere(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> UseElsewhere {
+    let (SubjectRef::Process(task) | SubjectRef::Group(task, _)) = of else { return UseElsewhere::NotCold };
     if remote_accesses(view, of).is_some_and(|(pct, error)| pct + error < USED_PCT) {
         return UseElsewhere::Cold;
     }
@@ -488,7 +500,7 @@ pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewh
     let Some(home) = placed.home() else { return UseElsewhere::NotCold };
     let scans = view.over_ns() as f64 / 1e6 / f64::from(task.raw.scan_period_ms);
     let away = placed.outside(&[home]);
-    // A scan goes round: it meets no more than all of it.
+    // A scan wraps around: it meets at most the whole memory.
     let met = (scans * SCAN_BYTES * away / placed.memory().max(1.0)).min(away);
     let faults = met / FAULT_BYTES;
     let found = task.delta[Counter::HintRemote] as f64;
@@ -501,17 +513,17 @@ pub fn use_elsewhere(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> UseElsewh
 }
 
 /// Whether next to nothing uses the memory on other nodes, by accesses or by the kernel's own scans.
-pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
+pub fn is_cold(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> bool {
     use_elsewhere(view, of, placed) == UseElsewhere::Cold
 }
 
 /// Whether fewer than a tenth of the hinting faults in two minutes found their page on another node; false with too few faults.
-pub fn faults_are_local(view: &View<'_>, of: &Of<'_>) -> bool {
+pub fn faults_are_local(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
     let hints = view.hints(of);
     hints.faults >= HINTS_LEAST && (hints.remote as f64) < hints.faults as f64 * USED_PCT / 100.0
 }
 
 /// Blindness about memory that nothing uses.
-pub fn cold() -> Look {
-    Look::Blind(Blindness::new(Reason::Cold, "nothing uses its memory on other nodes"))
+pub fn cold() -> Unmet {
+    Unmet::Blind(Blindness::new(Reason::Cold, "nothing uses its memory on other nodes"))
 }

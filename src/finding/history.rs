@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::model::counters::Counter;
-use crate::model::sample::{Counts, Pressure, Slot};
-use crate::model::slots::add_slots;
-use crate::model::tiers::TierPages;
-use crate::model::wire::SLOTS;
-use crate::snapshot::{Container, KnownSum, NumaPages, Remote, Room, Snapshot, Swapped, Tally, Task, Waits};
+use crate::model::sample::Counts;
+use crate::model::sums::{KnownSum, Sum};
+use crate::snapshot::{
+    Container, MachineCounts, NodeCounts, OnCpus, Remote, Room, Snapshot, Tally, Task, Waits,
+};
 
 /// Intervals become one segment up to this length, ns.
 const SEGMENT_NS: u64 = 5_000_000_000;
@@ -84,7 +84,7 @@ impl<T: Default> Series<T> {
 pub struct RowSums {
     /// Its counts.
     pub counts: Counts,
-    /// Its time, and what of it counts as spent with memory of other nodes.
+    /// Its time, and the part that counts as spent with memory of other nodes.
     pub remote: Remote,
     /// Waits of threads that may not use all CPUs, and the part of all waits that a quota explains, ns.
     waits: (u64, f64),
@@ -135,7 +135,7 @@ impl RowSums {
     }
 }
 
-/// A process in a window: its row, with what it did in all of it.
+/// A process in a window: its row, with its counts over the whole window.
 pub fn task_over(task: &Task, series: &Series<RowSums>, since_ns: u64) -> Task {
     let (mut counts, mut bound_ns, mut throttled_ns) = (Counts::default(), 0u64, 0.0);
     for sums in series.since(since_ns).map(|segment| &segment.sums) {
@@ -166,21 +166,6 @@ pub fn container_over(row: &Container, series: &Series<RowSums>, since_ns: u64) 
     over
 }
 
-/// Sums of a node.
-#[derive(Clone, Debug, Default)]
-struct NodeSums {
-    busy_ns: u64,
-    irq_ns: KnownSum,
-    slots: [Slot; SLOTS],
-    pages: NumaPages,
-    kswapd_pages: u64,
-    direct_pages: u64,
-    node_reclaims: u64,
-    pages_in: u64,
-    pages_out: u64,
-    tier_pages: Option<TierPages>,
-}
-
 /// Sums by id, in the order of ids. Samples list the same ids most often, so that the place in their list is that of the sum.
 #[derive(Clone, Debug)]
 struct ById<T>(Vec<(u32, T)>);
@@ -192,7 +177,7 @@ impl<T> Default for ById<T> {
 }
 
 impl<T: Default> ById<T> {
-    /// The sum of an id, which is likely to be at `hint`; a new one where there is none.
+    /// The sum of an id, which is likely to be at `hint`; a new one if it is missing.
     fn entry(&mut self, hint: usize, id: u32) -> &mut T {
         let at = match self.0.get(hint) {
             Some((known, _)) if *known == id => hint,
@@ -215,138 +200,67 @@ impl<T: Default> ById<T> {
 /// Sums of the machine, its nodes and its CPUs.
 #[derive(Clone, Debug, Default)]
 pub struct MachineSums {
-    nodes: ById<NodeSums>,
-    /// Busy time and time in interrupts.
+    on_cpus: OnCpus,
+    counts: MachineCounts,
+    nodes: ById<(OnCpus, NodeCounts)>,
+    /// Busy time and time in interrupts: rules use only these of CPUs.
     cpus: ById<(u64, KnownSum)>,
     flows: BTreeMap<(u32, u32), u64>,
-    busy_ns: u64,
-    irq_ns: KnownSum,
-    switches: u64,
-    slots: [Slot; SLOTS],
-    swapped: Option<Swapped>,
-    steal_ns: KnownSum,
-    pressure: Option<Pressure>,
-}
-
-fn add(sum: &mut u64, more: u64) {
-    *sum = sum.saturating_add(more);
 }
 
 impl MachineSums {
     /// Adds an interval.
     pub fn add(&mut self, snapshot: &Snapshot) {
+        self.on_cpus.add(&snapshot.on_cpus);
+        self.counts.add(&snapshot.counts);
         for (at, node) in snapshot.nodes.iter().enumerate() {
-            let sums = self.nodes.entry(at, node.raw.id);
-            add(&mut sums.busy_ns, node.busy_ns);
-            sums.irq_ns.add(node.irq_ns.get());
-            add_slots(&mut sums.slots, &node.slots);
-            add_pages(&mut sums.pages, &node.pages);
-            add(&mut sums.kswapd_pages, node.kswapd_pages);
-            add(&mut sums.direct_pages, node.direct_pages);
-            add(&mut sums.node_reclaims, node.node_reclaims);
-            add(&mut sums.pages_in, node.pages_in);
-            add(&mut sums.pages_out, node.pages_out);
-            add_moved(&mut sums.tier_pages, node.tier_pages);
+            let (on_cpus, counts) = self.nodes.entry(at, node.raw.id);
+            on_cpus.add(&node.on_cpus);
+            counts.add(&node.counts);
         }
         for (at, cpu) in snapshot.cpus.iter().enumerate() {
-            let sums = self.cpus.entry(at, cpu.id);
-            add(&mut sums.0, cpu.busy_ns);
-            sums.1.add(cpu.irq_ns);
+            let (busy_ns, irq_ns) = self.cpus.entry(at, cpu.id);
+            busy_ns.add(&cpu.busy_ns);
+            irq_ns.add(&cpu.irq_ns.into());
         }
         for flow in &snapshot.page_flows {
-            add(self.flows.entry((flow.from.0, flow.to.0)).or_default(), flow.count);
-        }
-        add(&mut self.busy_ns, snapshot.busy_ns);
-        self.irq_ns.add(snapshot.irq_ns.get());
-        self.steal_ns.add(snapshot.steal_ns.get());
-        add(&mut self.switches, snapshot.switches);
-        add_slots(&mut self.slots, &snapshot.slots);
-        if let Some(swapped) = snapshot.swapped {
-            let sum = self.swapped.get_or_insert_default();
-            add(&mut sum.pages_in, swapped.pages_in);
-            add(&mut sum.pages_out, swapped.pages_out);
-        }
-        if let Some(pressure) = snapshot.pressure {
-            add_pressure(self.pressure.get_or_insert_default(), pressure);
+            self.flows.entry((flow.from.0, flow.to.0)).or_default().add(&flow.count);
         }
     }
 }
 
-fn add_pressure(sum: &mut Pressure, more: Pressure) {
-    add(&mut sum.cpu_some_us, more.cpu_some_us);
-    add(&mut sum.memory_some_us, more.memory_some_us);
-    add(&mut sum.memory_full_us, more.memory_full_us);
-}
-
-fn add_moved(sum: &mut Option<TierPages>, more: Option<TierPages>) {
-    if let Some(more) = more {
-        sum.get_or_insert_default().add(&more);
-    }
-}
-
-fn add_pages(sum: &mut NumaPages, more: &NumaPages) {
-    add(&mut sum.numa_hit, more.numa_hit);
-    add(&mut sum.numa_miss, more.numa_miss);
-    add(&mut sum.numa_foreign, more.numa_foreign);
-    add(&mut sum.interleave_hit, more.interleave_hit);
-    add(&mut sum.local_node, more.local_node);
-    add(&mut sum.other_node, more.other_node);
-}
-
-/// The machine in a window: gauges of now, and sums over all of it, without rows of tasks and containers.
+/// The machine in a window: current gauges, and sums over the whole window, without rows of tasks and
+/// containers.
 pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns: u64) -> Snapshot {
     let mut over = snapshot.machine();
     let measured_ns = series.measured_ns(since_ns);
     let last_ns = snapshot.interval_ns.unwrap_or(measured_ns).max(1);
     over.room = snapshot.room.over(measured_ns as f64 / last_ns as f64);
     over.interval_ns = Some(measured_ns);
-    (over.busy_ns, over.switches, over.swapped, over.pressure) = (0, 0, None, None);
-    (over.irq_ns, over.steal_ns) = (KnownSum::default(), KnownSum::default());
-    over.slots = Default::default();
-    let mut flows: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    (over.on_cpus, over.counts) = Default::default();
     for node in &mut over.nodes {
-        (node.busy_ns, node.irq_ns, node.slots) = (0, KnownSum::default(), Default::default());
-        node.pages = NumaPages::default();
-        (node.kswapd_pages, node.direct_pages, node.node_reclaims) = (0, 0, 0);
-        (node.pages_in, node.pages_out) = (0, 0);
-        node.tier_pages = None;
+        (node.on_cpus, node.counts) = Default::default();
     }
     for cpu in &mut over.cpus {
         (cpu.busy_ns, cpu.irq_ns) = (0, Some(0));
     }
+    let mut flows: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for sums in series.since(since_ns).map(|segment| &segment.sums) {
-        add(&mut over.busy_ns, sums.busy_ns);
-        over.irq_ns.add(sums.irq_ns.get());
-        over.steal_ns.add(sums.steal_ns.get());
-        add(&mut over.switches, sums.switches);
-        add_slots(&mut over.slots, &sums.slots);
-        if let Some(swapped) = sums.swapped {
-            let sum = over.swapped.get_or_insert_default();
-            add(&mut sum.pages_in, swapped.pages_in);
-            add(&mut sum.pages_out, swapped.pages_out);
-        }
-        if let Some(pressure) = sums.pressure {
-            add_pressure(over.pressure.get_or_insert_default(), pressure);
-        }
+        over.on_cpus.add(&sums.on_cpus);
+        over.counts.add(&sums.counts);
         for (at, node) in over.nodes.iter_mut().enumerate() {
-            let Some(sums) = sums.nodes.get(at, node.raw.id) else { continue };
-            add(&mut node.busy_ns, sums.busy_ns);
-            node.irq_ns.add(sums.irq_ns.get());
-            add_slots(&mut node.slots, &sums.slots);
-            add_pages(&mut node.pages, &sums.pages);
-            add(&mut node.kswapd_pages, sums.kswapd_pages);
-            add(&mut node.direct_pages, sums.direct_pages);
-            add(&mut node.node_reclaims, sums.node_reclaims);
-            add(&mut node.pages_in, sums.pages_in);
-            add(&mut node.pages_out, sums.pages_out);
-            add_moved(&mut node.tier_pages, sums.tier_pages);
+            let Some((on_cpus, counts)) = sums.nodes.get(at, node.raw.id) else { continue };
+            node.on_cpus.add(on_cpus);
+            node.counts.add(counts);
         }
         for (at, cpu) in over.cpus.iter_mut().enumerate() {
             let Some((busy_ns, irq_ns)) = sums.cpus.get(at, cpu.id) else { continue };
-            add(&mut cpu.busy_ns, *busy_ns);
-            cpu.irq_ns = cpu.irq_ns.zip(irq_ns.get()).map(|(sum, more)| sum.saturating_add(more));
+            cpu.busy_ns.add(busy_ns);
+            let mut sum = KnownSum::from(cpu.irq_ns);
+            sum.add(irq_ns);
+            cpu.irq_ns = sum.get();
         }
-        sums.flows.iter().for_each(|(pair, count)| add(flows.entry(*pair).or_default(), *count));
+        sums.flows.iter().for_each(|(pair, count)| flows.entry(*pair).or_default().add(count));
     }
     for flow in &mut over.page_flows {
         flow.count = flows.get(&(flow.from.0, flow.to.0)).copied().unwrap_or(0);

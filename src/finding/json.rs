@@ -15,7 +15,7 @@ fn round(value: f64) -> Json {
 
 /// One finding.
 pub fn finding(finding: &Finding) -> Json {
-    let told = &finding.told;
+    let advice = &finding.advice;
     let list = |commands: &[Command]| commands.iter().map(command).collect::<Vec<Json>>();
     let checks = |checks: &[Check]| checks.iter().map(check).collect::<Vec<Json>>();
     json!({
@@ -30,19 +30,19 @@ pub fn finding(finding: &Finding) -> Json {
         "until": finding.until_wall_ns.map(rfc3339),
         "held_s": round(finding.held_ns as f64 / 1e9),
         "times": finding.times,
-        "sentence": told.sentence,
+        "sentence": advice.sentence,
         "because_of": finding.because_of.as_ref().map(ToString::to_string),
         "rank": finding.rank,
         "peak": finding.peak.map(round),
         "ended": finding.end.map(|(end, _)| end.words()),
-        "gain": gain(&told.gain),
+        "gain": gain(&advice.gain),
         "evidence": finding.evidence.iter().map(evidence).collect::<Vec<Json>>(),
-        "commands": list(&told.commands),
-        "undo": list(&told.undo),
-        "check": checks(&told.check),
-        "stop": checks(&told.stop),
-        "risk": told.risk,
-        "else": told.or_else,
+        "commands": list(&advice.commands),
+        "undo": list(&advice.undo),
+        "check": checks(&advice.check),
+        "stop": checks(&advice.stop),
+        "risk": advice.risk,
+        "else": advice.or_else,
     })
 }
 

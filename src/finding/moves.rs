@@ -1,20 +1,21 @@
-//! The move of memory of a process, or of processes that share it: its gain, the commands, and those that undo it.
+//! The move of memory of a process, or of processes that share it: its gain, its commands, and their undo.
 
 use super::fit::remote_cost;
 use super::gain::{self, Gain};
 use super::guards::{self, Elsewhere, Placed};
-use super::view::{Of, View, process};
+use super::view::{SubjectRef, View, process};
 use super::{Command, Scope, Subject, When, env, text};
 use crate::metric::task::STALL_BACKEND_PCT;
 use crate::model::units::NodeId;
 use crate::snapshot::{ProcessGroup, Task};
 
-/// The share of shared memory that the lines have to reach, and lines at most: migratepages moves what the process that it
-/// names has in its page tables.
+/// The share of shared memory that the lines must reach, and the maximum number of lines. migratepages moves
+/// the pages in the page tables of the named process.
 const REACHED: f64 = 0.95;
 const LINES_MAX: usize = 8;
 
-/// Members of a group by the shared memory in their page tables, those with most first, until they reach nearly all of it.
+/// Members of a group by the shared memory in their page tables, the largest first, until they reach nearly
+/// all shared memory.
 fn owners<'a>(view: &View<'a>, group: &ProcessGroup) -> Vec<&'a Task> {
     let shared = |task: &Task| task.resident.map_or(0, |resident| resident.shmem_bytes);
     let mut members: Vec<&Task> = group.members.iter().map(|at| &view.snapshot.tasks[*at]).collect();
@@ -25,24 +26,24 @@ fn owners<'a>(view: &View<'a>, group: &ProcessGroup) -> Vec<&'a Task> {
     members
 }
 
-/// Memory that its policy has elsewhere from which on no line moves all that is there, in percent.
+/// Memory placed elsewhere by its policy from which on a line cannot move everything, in percent.
 const STAYS_PCT: f64 = 5.0;
 
 /// The gain of bringing the mean cost of its accesses from `now` to `then`, in local ones.
-pub fn gain_by_cost(view: &View<'_>, of: &Of<'_>, now: f64, then: f64) -> Gain {
+pub fn gain_by_cost(view: &View<'_>, of: &SubjectRef<'_>, now: f64, then: f64) -> Gain {
     gain::placement(view.cpus(of), now, then, waits(view, of), gain::distances(view.topology()))
 }
 
-/// The gain of bringing its memory to one node, where its accesses are known: the part `stays` of those that are remote, 0 to 1,
-/// stays remote.
-pub fn gain_by_accesses(view: &View<'_>, of: &Of<'_>, placed: &Placed, stays: f64) -> Option<Gain> {
+/// The gain of bringing its memory to one node, if its accesses are known: the part `stays` of the remote
+/// ones, 0 to 1, stays remote.
+pub fn gain_by_accesses(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed, stays: f64) -> Option<Gain> {
     let (remote, _) = guards::remote_accesses(view, of)?;
     let (far, costs) = (remote_cost(view, placed), gain::distances(view.topology()));
     Some(gain::accesses(view.cpus(of), far, (remote / 100.0, stays), waits(view, of), costs))
 }
 
 /// The counted share of time that waits, 0 to 1.
-fn waits(view: &View<'_>, of: &Of<'_>) -> Option<f64> {
+fn waits(view: &View<'_>, of: &SubjectRef<'_>) -> Option<f64> {
     view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0)
 }
 
@@ -50,7 +51,7 @@ fn waits(view: &View<'_>, of: &Of<'_>) -> Option<f64> {
 /// 5 % or more of the memory in place.
 pub fn all(
     view: &View<'_>,
-    of: &Of<'_>,
+    of: &SubjectRef<'_>,
     placed: &Placed,
     (from, to): (&[NodeId], &[NodeId]),
     elsewhere: Option<Elsewhere>,
@@ -63,15 +64,23 @@ pub fn all(
 }
 
 /// Lines that move memory of the subject from nodes to others; `words` say how much moves.
-pub fn there(view: &View<'_>, of: &Of<'_>, from: &[NodeId], to: &[NodeId], words: &str) -> Vec<Command> {
+pub fn there(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    from: &[NodeId],
+    to: &[NodeId],
+    words: &str,
+) -> Vec<Command> {
     let pids = match of {
-        Of::Process(task) => vec![task.raw.pid],
-        Of::Group(_, group) => owners(view, group).iter().map(|task| task.raw.pid).collect(),
+        SubjectRef::Process(task) => vec![task.raw.pid],
+        SubjectRef::Group(_, group) => owners(view, group).iter().map(|task| task.raw.pid).collect(),
         _ => Vec::new(),
     };
     let line = |(at, pid): (usize, u32)| {
         let words = match (at, of) {
-            (0, Of::Group(..)) => format!("{words}; run it as root, or pages that other processes map stay"),
+            (0, SubjectRef::Group(..)) => {
+                format!("{words}; run it as root, or pages that other processes map stay")
+            }
             (0, _) => words.to_owned(),
             _ => "the part that is not shared".to_owned(),
         };
@@ -81,14 +90,20 @@ pub fn there(view: &View<'_>, of: &Of<'_>, from: &[NodeId], to: &[NodeId], words
 }
 
 /// Commands that undo [`there`].
-fn back(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Vec<Command> {
+fn back(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    placed: &Placed,
+    to: &[NodeId],
+    from: &[NodeId],
+) -> Vec<Command> {
     match of {
-        Of::Process(task) => vec![env::move_back(task.raw.pid, placed, to, from)],
-        Of::Group(_, group) => {
+        SubjectRef::Process(task) => vec![env::move_back(task.raw.pid, placed, to, from)],
+        SubjectRef::Group(_, group) => {
             let pids = owners(view, group).into_iter().map(|task| task.raw.pid);
             let mut undo: Vec<Command> =
                 pids.map(|pid| env::move_back_shared(pid, placed, to, from)).collect();
-            // Without lines there is one sentence, not one for each.
+            // Without lines one sentence is enough.
             undo.dedup();
             undo
         }
@@ -97,18 +112,19 @@ fn back(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId], from: &[No
 }
 
 /// The subject at the beginning of a sentence with its verb, and whose its memory is: `postgres runs`, `its`.
-pub fn who_runs(view: &View<'_>, of: &Of<'_>) -> (String, &'static str) {
+pub fn who_runs(view: &View<'_>, of: &SubjectRef<'_>) -> (String, &'static str) {
     match of {
-        Of::Process(task) => (format!("{} runs", text::comm(task.raw.comm)), "its"),
+        SubjectRef::Process(task) => (format!("{} runs", text::comm(task.raw.comm)), "its"),
         _ => (format!("{}, run", view.identity(of).label), "their"),
     }
 }
 
-/// The process whose share of remote accesses tells whether the memory came: itself, or the busiest of the group.
-pub fn witness<'a>(view: &View<'a>, of: &Of<'a>) -> Option<(Subject, &'a Task)> {
+/// The process whose share of remote accesses shows whether the memory came: itself, or the busiest of the
+/// group.
+pub fn witness<'a>(view: &View<'a>, of: &SubjectRef<'a>) -> Option<(Subject, &'a Task)> {
     let task = match of {
-        Of::Process(task) => task,
-        Of::Group(_, group) => {
+        SubjectRef::Process(task) => task,
+        SubjectRef::Group(_, group) => {
             let members = group.members.iter().map(|at| &view.snapshot.tasks[*at]);
             members.max_by_key(|task| (task.run_ns(), std::cmp::Reverse(task.raw.pid)))?
         }
@@ -117,9 +133,9 @@ pub fn witness<'a>(view: &View<'a>, of: &Of<'a>) -> Option<(Subject, &'a Task)> 
     Some((process(&task.raw), task))
 }
 
-/// Says that the shared memory of a group is that of further processes, too.
-pub fn other_users(of: &Of<'_>) -> Option<String> {
-    let Of::Group(_, group) = of else { return None };
+/// A sentence if further processes use the shared memory of a group, too.
+pub fn other_users(of: &SubjectRef<'_>) -> Option<String> {
+    let SubjectRef::Group(_, group) = of else { return None };
     let words = "Others map it, too: processes that were not looked at, which may need it where it is.";
     group.has_unknown_users.then(|| words.to_owned())
 }

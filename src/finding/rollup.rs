@@ -58,7 +58,7 @@ fn upwards(findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> Vec<Find
     }
     for (id, of_container) in of_containers {
         let subject = Subject::Container(id);
-        // The rule looked at the whole container: that says it all.
+        // The rule covers the whole container with one finding.
         if others.iter().any(|finding| finding.key.subject == subject) {
             continue;
         }
@@ -88,7 +88,8 @@ fn sideways(findings: Vec<Finding>) -> Vec<Finding> {
 /// The largest first: one finding of `subject` from several of one rule.
 fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
     findings.sort_by(|a, b| {
-        let order = b.severity.cmp(&a.severity).then(b.told.gain.weight().total_cmp(&a.told.gain.weight()));
+        let order =
+            b.severity.cmp(&a.severity).then(b.advice.gain.weight().total_cmp(&a.advice.gain.weight()));
         order.then(a.key.cmp(&b.key))
     });
     let count = findings.len();
@@ -105,15 +106,17 @@ fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
         _ => format!(" of {label}"),
     };
     let mut one = findings[0].clone();
-    one.told.sentence = text::sentence(format!("{count} {kinds}{whole}, the largest: {}", one.told.sentence));
+    one.advice.sentence =
+        text::sentence(format!("{count} {kinds}{whole}, the largest: {}", one.advice.sentence));
     let first = |finding: &Finding| {
         let evidence = finding.evidence.first().cloned()?;
         Some(Evidence { note: Some(Note::OneOfSeveral), ..evidence })
     };
     one.evidence = findings.iter().take(EVIDENCE).filter_map(first).collect();
-    one.told.commands = findings.iter().flat_map(|finding| finding.told.commands.iter().cloned()).collect();
-    one.told.undo = findings.iter().flat_map(|finding| finding.told.undo.iter().cloned()).collect();
-    for commands in [&mut one.told.commands, &mut one.told.undo] {
+    one.advice.commands =
+        findings.iter().flat_map(|finding| finding.advice.commands.iter().cloned()).collect();
+    one.advice.undo = findings.iter().flat_map(|finding| finding.advice.undo.iter().cloned()).collect();
+    for commands in [&mut one.advice.commands, &mut one.advice.undo] {
         let mut unique = Vec::new();
         commands.drain(..).for_each(|command| {
             if !unique.contains(&command) {
@@ -128,11 +131,12 @@ fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
         }
         *commands = unique;
     }
-    one.told.check = findings.iter().take(1).flat_map(|finding| finding.told.check.iter().cloned()).collect();
+    one.advice.check =
+        findings.iter().take(1).flat_map(|finding| finding.advice.check.iter().cloned()).collect();
     let gains = |of: fn(&Finding) -> Option<f64>| findings.iter().map(of).sum::<Option<f64>>();
-    one.told.gain.at_least = gains(|finding| finding.told.gain.at_least);
-    one.told.gain.at_most = gains(|finding| finding.told.gain.at_most);
-    one.told.gain.of = gains(|finding| finding.told.gain.of);
+    one.advice.gain.at_least = gains(|finding| finding.advice.gain.at_least);
+    one.advice.gain.at_most = gains(|finding| finding.advice.gain.at_most);
+    one.advice.gain.of = gains(|finding| finding.advice.gain.of);
     one.confidence = findings.iter().map(|finding| finding.confidence).min().unwrap_or(one.confidence);
     one.since_mono_ns =
         findings.iter().map(|finding| finding.since_mono_ns).min().unwrap_or(one.since_mono_ns);

@@ -3,29 +3,19 @@
 use std::borrow::Cow;
 
 use super::hold::MOST;
-use super::view::{Of, View};
-use super::{Confidence, Evidence, Kind, Severity, Told};
+use super::view::{SubjectRef, View};
+use super::{Advice, Confidence, Evidence, Identity, Kind, Severity};
 use crate::model::sample::Missing;
-use crate::model::units::NodeId;
 
-/// The conclusion of a rule about one subject in one window.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Look {
+/// Why a condition is not met by a subject in a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unmet {
     /// An input is missing: which, and why.
     Blind(Blindness),
-    /// The inputs are there and the condition does not hold.
+    /// The inputs are available and the condition does not hold.
     Quiet,
-    /// The condition holds as far as it goes, and this guard of the rule excuses it.
+    /// The condition would hold, but this guard of the rule applies.
     Excused(&'static str),
-    /// The condition holds.
-    Seen(Box<Seen>),
-}
-
-impl Look {
-    /// The condition holds.
-    pub fn seen(seen: Seen) -> Look {
-        Look::Seen(Box::new(seen))
-    }
 }
 
 /// The reason why a rule cannot look.
@@ -73,7 +63,7 @@ pub enum Reason {
     NoInput,
     /// The machine hides its nodes.
     HiddenNodes,
-    /// It was measured and lost.
+    /// The measurement was lost.
     Lost,
     /// Memory that nothing uses, so that where it is costs nothing.
     Cold,
@@ -96,34 +86,68 @@ impl Reason {
     }
 }
 
-/// A condition that holds.
+/// A condition that is met.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct Seen<F> {
     /// Its gravity.
     pub severity: Severity,
     /// Its certainty.
     pub confidence: Confidence,
-    /// Every value that the condition used, the one that matters most first.
+    /// Every value that the condition used, the most important first.
     pub evidence: Vec<Evidence>,
-    /// Nodes, CPUs and amounts for its commands.
-    pub plan: Plan,
+    /// Values for the advice beyond the evidence.
+    pub facts: F,
 }
 
-/// Nodes, CPUs and amounts that the commands and the text of a finding are made of.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// Nodes where memory should be or work should run.
-    pub to: Vec<NodeId>,
-    /// Nodes where it is now.
-    pub from: Vec<NodeId>,
-    /// CPUs to bind to.
-    pub cpus: Vec<u32>,
-    /// Memory that moves.
-    pub bytes: f64,
-    /// Another subject that matters: a victim, a neighbour.
-    pub other: Option<super::Subject>,
-    /// Another quantity, which the rule knows the meaning of.
-    pub number: f64,
+/// A condition, and the advice for those that meet it. `F` holds the facts from the one for the other.
+pub struct Condition<F> {
+    /// The condition. Cheap comparisons come first: most subjects leave in the first one.
+    pub look: fn(&View<'_>, &SubjectRef<'_>) -> Result<Seen<F>, Unmet>,
+    /// Text, gain and commands where the condition is met.
+    pub advise: fn(&View<'_>, &SubjectRef<'_>, &Seen<F>) -> Advice,
+}
+
+/// The conclusion of a rule about a subject that meets its condition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conclusion {
+    /// Its gravity.
+    pub severity: Severity,
+    /// Its certainty.
+    pub confidence: Confidence,
+    /// Every value that the condition used, the most important first.
+    pub evidence: Vec<Evidence>,
+    /// Text, gain and commands.
+    pub advice: Advice,
+    /// The subject in words.
+    pub identity: Identity,
+}
+
+/// A condition without the type of its facts.
+pub trait Judge: Sync {
+    /// The certainty with which a subject meets the condition.
+    ///
+    /// # Errors
+    /// The condition is not met, or cannot be tested.
+    fn look(&self, view: &View<'_>, of: &SubjectRef<'_>) -> Result<Confidence, Unmet>;
+
+    /// The conclusion about a subject that meets the condition.
+    ///
+    /// # Errors
+    /// The condition is not met, or cannot be tested.
+    fn conclude(&self, view: &View<'_>, of: &SubjectRef<'_>) -> Result<Conclusion, Unmet>;
+}
+
+impl<F> Judge for Condition<F> {
+    fn look(&self, view: &View<'_>, of: &SubjectRef<'_>) -> Result<Confidence, Unmet> {
+        (self.look)(view, of).map(|seen| seen.confidence)
+    }
+
+    fn conclude(&self, view: &View<'_>, of: &SubjectRef<'_>) -> Result<Conclusion, Unmet> {
+        let seen = (self.look)(view, of)?;
+        let advice = (self.advise)(view, of, &seen);
+        let Seen { severity, confidence, evidence, .. } = seen;
+        Ok(Conclusion { severity, confidence, evidence, advice, identity: view.identity(of) })
+    }
 }
 
 /// Time that a condition must hold and must not hold, in seconds.
@@ -146,7 +170,7 @@ impl Hold {
         Hold { on_s, off_s: if on_s < 30.0 { 30.0 } else { on_s }, share: MOST }
     }
 
-    /// The same for that which comes in bursts as long as an interval or longer. Over all of the time it must hold in any case.
+    /// The same for bursts as long as an interval or longer. Over the whole time it must hold in any case.
     pub const fn in_bursts(on_s: f64) -> Hold {
         Hold { share: 0.6, ..Hold::s(on_s) }
     }
@@ -159,19 +183,19 @@ pub struct Limit {
     pub name: &'static str,
     /// From where on the condition holds, in the unit of its metric.
     pub on: f64,
-    /// From where on it does not hold any more.
+    /// The limit beyond which it ends.
     pub off: f64,
     /// `[S2]` of the sources in docs/rules.md, or `reasoned: …`.
     pub source: &'static str,
 }
 
 impl Limit {
-    /// A lower limit: the condition is over at three quarters of it.
+    /// A lower limit: the condition ends at three quarters of the limit.
     pub const fn least(name: &'static str, on: f64, source: &'static str) -> Limit {
         Limit { name, on, off: on * 0.75, source }
     }
 
-    /// A limit of which the condition is over where it does not hold.
+    /// A limit with no gap: the condition ends as soon as it does not hold.
     pub const fn sharp(name: &'static str, on: f64, source: &'static str) -> Limit {
         Limit { name, on, off: on, source }
     }
@@ -251,10 +275,8 @@ pub struct Rule {
     pub limits: &'static [Limit],
     /// It looks at subjects that use less than half a CPU, too: waiting takes no CPU time.
     pub idle_too: bool,
-    /// The condition. Cheap first: most subjects leave in the first comparison.
-    pub look: fn(&View<'_>, &Of<'_>) -> Look,
-    /// Text, gain and commands of a condition that holds.
-    pub tell: fn(&View<'_>, &Of<'_>, &Seen) -> Told,
+    /// The condition and its advice.
+    pub judge: &'static dyn Judge,
 }
 
 impl Rule {

@@ -1,4 +1,5 @@
-//! The verdict on the time that was watched: what was found, what is suspected, and what was not decided. One function has its words.
+//! The verdict on the watched time: what was found, what is suspected, and what was not decided. One function
+//! holds its words.
 
 use super::{Engine, Finding, Identity, Severity, Summary, text};
 use crate::text::{one_line, plural};
@@ -35,7 +36,7 @@ pub struct Undecided {
     pub id: &'static str,
     /// Why not.
     pub why: Why,
-    /// The gravest severity that it could have had.
+    /// The highest severity that it could have.
     pub gravest: Severity,
     /// Time that the condition must hold, ns.
     pub needs_ns: u64,
@@ -91,23 +92,23 @@ pub struct Verdict {
 const GAINS: usize = 2;
 
 impl Verdict {
-    /// The verdict of an engine on all that it was given.
+    /// The verdict of an engine on all its input.
     pub fn of(engine: &Engine) -> Verdict {
         let suspected = engine.pending();
         let mut infos: Vec<&Finding> = engine
             .findings()
             .iter()
             .filter(|finding| finding.severity == Severity::Info && !finding.is_symptom())
-            .filter(|finding| finding.told.gain.weight() > 0.0)
+            .filter(|finding| finding.advice.gain.weight() > 0.0)
             .collect();
-        infos.sort_by(|a, b| b.told.gain.weight().total_cmp(&a.told.gain.weight()));
+        infos.sort_by(|a, b| b.advice.gain.weight().total_cmp(&a.advice.gain.weight()));
         Verdict {
             summary: engine.summary(),
             watched_ns: engine.watched_ns(),
             ended: engine.ended().filter(|finding| finding.severity > Severity::Info).count(),
             undecided: engine.undecided(),
             doubts: engine.doubts().to_vec(),
-            gains: infos.iter().map(|info| info.told.sentence.clone()).collect(),
+            gains: infos.iter().map(|info| info.advice.sentence.clone()).collect(),
             suspected,
         }
     }
@@ -168,7 +169,10 @@ impl Verdict {
                 0 => String::new(),
                 others => format!(" {} more suspected.", plural(others, "finding")),
             };
-            return format!("Suspected: {} It has held for {held}.{others}", one_line(&first.told.sentence));
+            return format!(
+                "Suspected: {} It has held for {held}.{others}",
+                one_line(&first.advice.sentence)
+            );
         }
         let short = self.too_short().count();
         if short > 0 {
@@ -195,7 +199,7 @@ impl Verdict {
         }
     }
 
-    /// The number of rules that ran, and of those that lack data.
+    /// The number of rules that ran, and of rules that lack data.
     pub fn rules(&self) -> String {
         let Summary { could_look, rules, .. } = self.summary;
         match rules.saturating_sub(could_look) {

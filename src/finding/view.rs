@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::engine::{Rare, Uses};
 use super::env::{Env, env};
-use super::fit::{Near, whole_nodes};
-use super::rule::{Blindness, Look, Reason, Rule};
+use super::fit::{NodeDistances, whole_nodes};
+use super::rule::{Blindness, Reason, Rule, Unmet};
 use super::sorted::Sorted;
 use super::{Evidence, Identity, Note, Subject};
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
@@ -22,14 +22,14 @@ use crate::snapshot::{Container, Node, ProcessGroup, Snapshot, Task};
 
 /// A subject in a window.
 #[derive(Clone, Copy, Debug)]
-pub enum Of<'a> {
+pub enum SubjectRef<'a> {
     /// The machine.
     Host,
     /// A node.
     Node(&'a Node),
     /// A process.
     Process(&'a Task),
-    /// Processes that share memory: the sum of what they do, and the group as it is in the interval.
+    /// Processes that share memory: the sum of their rows, and the group in the interval.
     Group(&'a Task, &'a ProcessGroup),
     /// A container or another cgroup.
     Container(&'a Container),
@@ -37,24 +37,24 @@ pub enum Of<'a> {
     Device(&'a Device, Option<NodeId>),
 }
 
-impl<'a> Of<'a> {
+impl<'a> SubjectRef<'a> {
     /// Its identity.
     pub fn subject(&self) -> Subject {
         match self {
-            Of::Host => Subject::Host,
-            Of::Node(node) => Subject::Node(NodeId(node.raw.id)),
-            Of::Process(task) => process(&task.raw),
-            Of::Group(_, group) => Subject::Group(group.leader.0, group.leader.1),
-            Of::Container(row) => Subject::Container(row.id),
-            Of::Device(device, _) => Subject::Device(device.name.clone()),
+            SubjectRef::Host => Subject::Host,
+            SubjectRef::Node(node) => Subject::Node(NodeId(node.raw.id)),
+            SubjectRef::Process(task) => process(&task.raw),
+            SubjectRef::Group(_, group) => Subject::Group(group.leader.0, group.leader.1),
+            SubjectRef::Container(row) => Subject::Container(row.id),
+            SubjectRef::Device(device, _) => Subject::Device(device.name.clone()),
         }
     }
 
     /// The process, or the sum of the group's or the container's.
     pub fn task(&self) -> Option<&'a Task> {
         match self {
-            Of::Process(task) | Of::Group(task, _) => Some(task),
-            Of::Container(row) => Some(&row.sum),
+            SubjectRef::Process(task) | SubjectRef::Group(task, _) => Some(task),
+            SubjectRef::Container(row) => Some(&row.sum),
             _ => None,
         }
     }
@@ -80,7 +80,7 @@ pub struct Rows {
     /// Places of the processes above, by each container that they are in.
     pub members: BTreeMap<u64, Vec<usize>>,
     /// Facts of nodes, made when they are asked for; the engine keeps them for as long as the facts of the host are the same.
-    pub near: Arc<OnceLock<Near>>,
+    pub near: Arc<OnceLock<NodeDistances>>,
     /// Use of CPUs and rare events of subjects in the last minutes.
     pub(super) uses: Arc<Uses>,
     /// Subjects that have a state, in their order.
@@ -106,14 +106,15 @@ pub struct Levels {
 pub struct KernelThreads {
     /// Whether there are any: a scope may leave them out.
     pub in_scope: bool,
-    /// Places of those that clean up a node's memory or make room for large pages there, with that node.
+    /// Places of kernel threads that clean up a node's memory or make room for large pages there, with that
+    /// node.
     of_nodes: Vec<(NodeId, usize)>,
 }
 
 impl KernelThreads {
     fn of(snapshot: &Snapshot) -> KernelThreads {
         let mut found = KernelThreads::default();
-        // None has memory of its own: that leaves out most rows without a look at them.
+        // None has private memory: that excludes most rows without reading them.
         let without = snapshot.row_uses.iter().enumerate().filter(|(_, row)| row.rss_bytes == 0);
         for (at, task) in
             without.map(|(at, _)| (at, &snapshot.tasks[at])).filter(|(_, task)| task.raw.kthread)
@@ -130,8 +131,8 @@ impl KernelThreads {
 
 impl Rows {
     /// Facts of the nodes of the machine.
-    pub fn near(&self, snapshot: &Snapshot) -> &Near {
-        self.near.get_or_init(|| Near::of(&snapshot.host.topology, &snapshot.host.isolated_cpus))
+    pub fn near(&self, snapshot: &Snapshot) -> &NodeDistances {
+        self.near.get_or_init(|| NodeDistances::of(&snapshot.host.topology, &snapshot.host.isolated_cpus))
     }
 
     /// Kernel threads of the interval.
@@ -175,8 +176,8 @@ impl<'a> View<'a> {
     /// The value of a metric of a process, or of the sum of a container's processes.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn number(&self, metric: &Metric<Task>, of: &Of<'_>) -> Reading<f64> {
+    /// The reason why it is missing.
+    pub fn number(&self, metric: &Metric<Task>, of: &SubjectRef<'_>) -> Reading<f64> {
         let task = of.task().ok_or_else(|| Missing::NotCollected("it is no task".into()))?;
         number(metric, task, self.window)
     }
@@ -184,7 +185,7 @@ impl<'a> View<'a> {
     /// The value of a metric of a node.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it is missing.
     pub fn node_number(&self, metric: &Metric<Node>, node: &Node) -> Reading<f64> {
         number(metric, node, self.window)
     }
@@ -192,21 +193,21 @@ impl<'a> View<'a> {
     /// The share of remote accesses of a process or a container, in percent.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn remote_pct(&self, of: &Of<'_>) -> Reading<f64> {
+    /// The reason why it is missing.
+    pub fn remote_pct(&self, of: &SubjectRef<'_>) -> Reading<f64> {
         match of {
-            Of::Container(row) => number(&CONTAINER_REMOTE_PCT, *row, self.window),
+            SubjectRef::Container(row) => number(&CONTAINER_REMOTE_PCT, *row, self.window),
             _ => self.number(&REMOTE_PCT, of),
         }
     }
 
     /// CPUs that it used in the window, by a share of the measured time; 0 for a subject that is no task.
-    pub fn cpus(&self, of: &Of<'_>) -> f64 {
+    pub fn cpus(&self, of: &SubjectRef<'_>) -> f64 {
         self.number(&task::CPU_PCT, of).map_or(0.0, |pct| pct / 100.0)
     }
 
     /// CPUs that it needs: what it used in all but a twentieth of the last minutes, or its quota where that is less.
-    pub fn need(&self, of: &Of<'_>) -> f64 {
+    pub fn need(&self, of: &SubjectRef<'_>) -> f64 {
         let subject = of.subject();
         let has_state = self.rows.tracked.binary_search(&subject).is_ok();
         let needed = self.rows.uses.need(&subject).filter(|_| has_state);
@@ -218,7 +219,7 @@ impl<'a> View<'a> {
     }
 
     /// The quota of its container, or of the nearest one above that has one, in CPUs.
-    pub fn quota(&self, of: &Of<'_>) -> Option<f64> {
+    pub fn quota(&self, of: &SubjectRef<'_>) -> Option<f64> {
         let mut row = self.container_of(of)?;
         // Rows of a hostile recording may be above each other.
         for _ in 0..DEPTH_MAX {
@@ -241,13 +242,14 @@ impl<'a> View<'a> {
         Some(format!("The sched_ext scheduler {name} places tasks: its policy may be the cause."))
     }
 
-    /// Hinting faults of it, or of the processes in it that rules look at, in the last two minutes: NUMA balancing scans by
-    /// turns of a second and of a minute, so that an interval may have none of a process that has many.
-    pub fn hints(&self, of: &Of<'_>) -> Hints {
+    /// Its hinting faults, or those of its processes that rules look at, in the last two minutes. NUMA
+    /// balancing scans in turns of a second and of a minute, so an interval of a process with many faults may
+    /// have none.
+    pub fn hints(&self, of: &SubjectRef<'_>) -> Hints {
         self.rare(of).hints
     }
 
-    fn rare(&self, of: &Of<'_>) -> Rare {
+    fn rare(&self, of: &SubjectRef<'_>) -> Rare {
         let its = |task: &&Task| self.rows.uses.rare(&process(&task.raw));
         self.processes_of(of).iter().map(its).fold(Rare::default(), Rare::and)
     }
@@ -256,8 +258,8 @@ impl<'a> View<'a> {
     /// shorter interval has none of what happens every few seconds.
     ///
     /// # Errors
-    /// Why there is none.
-    pub fn node_moves_per_s(&self, of: &Of<'_>) -> Reading<f64> {
+    /// The reason why it is missing.
+    pub fn node_moves_per_s(&self, of: &SubjectRef<'_>) -> Reading<f64> {
         // A burst at the begin of a run is not spread over less than a minute.
         const LEAST_NS: u64 = 60_000_000_000;
         let now = self.number(&task::NODE_MIGRATIONS_PER_S, of)?;
@@ -266,23 +268,23 @@ impl<'a> View<'a> {
     }
 
     /// The row of the container that it is, or is in.
-    pub fn container_of(&self, of: &Of<'_>) -> Option<&'a Container> {
+    pub fn container_of(&self, of: &SubjectRef<'_>) -> Option<&'a Container> {
         let id = match of {
-            Of::Container(row) => row.id,
-            Of::Process(task) => self.snapshot.names.top(task.raw.cgroup_id),
-            Of::Group(_, group) => group.container?,
+            SubjectRef::Container(row) => row.id,
+            SubjectRef::Process(task) => self.snapshot.names.top(task.raw.cgroup_id),
+            SubjectRef::Group(_, group) => group.container?,
             _ => return None,
         };
         self.snapshot.containers.get(*self.rows.containers.get(&id)?)
     }
 
     /// The kind and names of the group that it is, or is in.
-    pub fn group_of(&self, of: &Of<'_>) -> Option<&'a Group> {
+    pub fn group_of(&self, of: &SubjectRef<'_>) -> Option<&'a Group> {
         let groups = &self.snapshot.names.groups;
         let cgroup = match of {
-            Of::Container(row) => row.id,
-            Of::Process(task) => task.raw.cgroup_id,
-            Of::Group(_, group) => group.container?,
+            SubjectRef::Container(row) => row.id,
+            SubjectRef::Process(task) => task.raw.cgroup_id,
+            SubjectRef::Group(_, group) => group.container?,
             _ => return None,
         };
         let group = groups.get(&cgroup)?;
@@ -290,19 +292,19 @@ impl<'a> View<'a> {
     }
 
     /// Files of the group that it is, or is in.
-    pub fn files_of(&self, of: &Of<'_>) -> Option<&'a GroupRaw> {
+    pub fn files_of(&self, of: &SubjectRef<'_>) -> Option<&'a GroupRaw> {
         self.container_of(of)?.raw.as_deref()
     }
 
     /// Processes that rules look at: it, or those in it.
-    pub fn processes_of<'b>(&self, of: &Of<'b>) -> Vec<&'b Task>
+    pub fn processes_of<'b>(&self, of: &SubjectRef<'b>) -> Vec<&'b Task>
     where
         'a: 'b,
     {
         match of {
-            Of::Process(task) => vec![task],
-            Of::Group(_, group) => group.members.iter().map(|at| &self.snapshot.tasks[*at]).collect(),
-            Of::Container(row) => self.members(row.id),
+            SubjectRef::Process(task) => vec![task],
+            SubjectRef::Group(_, group) => group.members.iter().map(|at| &self.snapshot.tasks[*at]).collect(),
+            SubjectRef::Container(row) => self.members(row.id),
             _ => Vec::new(),
         }
     }
@@ -314,8 +316,8 @@ impl<'a> View<'a> {
     }
 
     /// Whether a process is a member of a group, which is looked at in its place where memory is asked about.
-    pub fn is_in_group(&self, of: &Of<'_>) -> bool {
-        matches!(of, Of::Process(task) if self.rows.grouped.contains(&task.raw.process()))
+    pub fn is_in_group(&self, of: &SubjectRef<'_>) -> bool {
+        matches!(of, SubjectRef::Process(task) if self.rows.grouped.contains(&task.raw.process()))
     }
 
     /// All processes that rules look at, in the order of subjects.
@@ -359,8 +361,8 @@ impl<'a> View<'a> {
         whole_nodes(self.topology()).collect()
     }
 
-    /// Nodes with memory that is not a tier of its own: those with CPUs, and those whose CPUs are all offline, which is memory that
-    /// stayed behind.
+    /// Nodes whose memory is not a separate tier: those with CPUs, and those whose CPUs are all offline,
+    /// where memory stayed behind.
     pub fn nodes_to_leave(&self) -> Vec<NodeId> {
         let has = |node: &&topology::Node| node.mem_total_bytes > 0 && !self.topology().is_tier(node);
         self.topology().nodes.iter().filter(has).map(|node| node.id).collect()
@@ -396,9 +398,10 @@ impl<'a> View<'a> {
         here.map(|cpu| (1.0 - cpu.busy_ns as f64 / length).clamp(0.0, 1.0)).sum()
     }
 
-    /// The node with most free memory above its low watermark, of those with CPUs that `may` be taken, and that memory in
-    /// bytes; `None` where no node has as much as is worth a word. Page cache is no free memory here: a machine full of it is
-    /// healthy, and reclaim leaves up to the high watermark, a thousandth above the low one, free on each node.
+    /// The node with the most free memory above its low watermark, among those with CPUs that `may` be used,
+    /// and that memory in bytes. `None` if no node has a significant amount. Page cache does not count as
+    /// free here: a machine full of it is healthy, and reclaim leaves memory up to the high watermark free on
+    /// each node, a thousandth above the low one.
     pub fn roomiest(&self, may: impl Fn(NodeId) -> bool) -> Option<(NodeId, f64)> {
         let whole = self.whole_nodes();
         let others = self.window.nodes.iter().map(|other| (NodeId(other.raw.id), &other.raw));
@@ -424,14 +427,14 @@ impl<'a> View<'a> {
     }
 
     /// The environment that the subject is in.
-    pub fn env(&self, of: &Of<'_>) -> Env {
+    pub fn env(&self, of: &SubjectRef<'_>) -> Env {
         let id = self.container_of(of).map(|row| row.id);
-        // As it is, not as it is shown: a command names files.
+        // The raw path, not the one on screen: a command names files.
         let path = id.and_then(|id| self.snapshot.names.cgroups.get(&id));
         env(self.group_of(of), path.map(String::as_str))
     }
 
-    /// The least of that which is worth a word: 1 GiB, or a tenth of a node that is smaller than 10 GiB.
+    /// The least significant amount: 1 GiB, or a tenth of a node that is smaller than 10 GiB.
     pub fn enough_free(&self) -> f64 {
         const GIB: f64 = (1u64 << 30) as f64;
         let sizes = self.window.nodes.iter().map(|node| node.raw.mem_total_bytes as f64);
@@ -440,13 +443,13 @@ impl<'a> View<'a> {
     }
 
     /// The list of CPUs that a subject may use, where it is known and has not all of them.
-    fn restricted_to(&self, of: &Of<'_>) -> Option<String> {
+    fn restricted_to(&self, of: &SubjectRef<'_>) -> Option<String> {
         let own = super::cores::own_cpus(self, of)?;
         (own.len() < self.topology().online_cpus().count()).then(|| super::command::cpu_list(&own))
     }
 
     /// Identity of a subject in words.
-    pub fn identity(&self, of: &Of<'_>) -> Identity {
+    pub fn identity(&self, of: &SubjectRef<'_>) -> Identity {
         let group = self.group_of(of);
         let cgroup = |id: u64| self.snapshot.names.cgroups.get(&id).map(|path| cgroup_path::show(path));
         let mut identity = Identity {
@@ -456,16 +459,16 @@ impl<'a> View<'a> {
             ..Identity::default()
         };
         identity.label = match of {
-            Of::Host => "host".to_owned(),
-            Of::Node(node) => format!("node {}", node.raw.id),
-            Of::Process(task) => {
+            SubjectRef::Host => "host".to_owned(),
+            SubjectRef::Node(node) => format!("node {}", node.raw.id),
+            SubjectRef::Process(task) => {
                 let comm = super::text::comm(task.raw.comm);
                 identity.cgroup = cgroup(task.raw.cgroup_id);
                 let label = format!("{} {comm}", task.raw.pid);
                 identity.comm = Some(comm);
                 label
             }
-            Of::Group(task, its) => {
+            SubjectRef::Group(task, its) => {
                 identity.cgroup = its.container.and_then(cgroup);
                 let comm = super::text::comm(task.raw.comm);
                 let of = identity.container.as_deref().map_or_else(|| comm.clone(), super::text::name);
@@ -475,14 +478,14 @@ impl<'a> View<'a> {
                 identity.objects.clone_from(&its.objects);
                 format!("{of}, {} processes", its.members.len())
             }
-            Of::Container(row) => {
+            SubjectRef::Container(row) => {
                 identity.cgroup = cgroup(row.id);
                 match &row.group {
                     Some(group) => super::text::name(&group.name),
                     None => format!("cgroup {}", row.id),
                 }
             }
-            Of::Device(device, _) => super::text::name(&crate::text::clean_str(&device.name)),
+            SubjectRef::Device(device, _) => super::text::name(&crate::text::clean_str(&device.name)),
         };
         identity
     }
@@ -557,21 +560,14 @@ pub fn mems_of_files(files: &GroupRaw) -> Option<Vec<NodeId>> {
 ///
 /// # Errors
 /// The result of the rule where it cannot look.
-pub fn need<T>(reading: Reading<T>) -> Result<T, Look> {
-    reading.map_err(|missing| Look::Blind(missing.into()))
+pub fn need<T>(reading: Reading<T>) -> Result<T, Unmet> {
+    reading.map_err(|missing| Unmet::Blind(missing.into()))
 }
 
 /// The value, or blindness because numatop-ng or this recording does not have it.
 ///
 /// # Errors
 /// The result of the rule where it cannot look.
-pub fn input<T>(value: Option<T>, words: &'static str) -> Result<T, Look> {
-    value.ok_or_else(|| Look::Blind(Blindness::new(Reason::NoInput, words)))
-}
-
-/// The result of a rule that returns early.
-pub fn settle(look: Result<Look, Look>) -> Look {
-    match look {
-        Ok(look) | Err(look) => look,
-    }
+pub fn input<T>(value: Option<T>, words: &'static str) -> Result<T, Unmet> {
+    value.ok_or_else(|| Unmet::Blind(Blindness::new(Reason::NoInput, words)))
 }

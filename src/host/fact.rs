@@ -38,7 +38,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// True when it is known to be `value`; what is unknown equals nothing.
+    /// True if it is known to be `value`; an unknown fact equals nothing.
     pub fn is(&self, value: &T) -> bool
     where
         T: PartialEq,

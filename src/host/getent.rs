@@ -17,7 +17,7 @@ const PROGRAM: &str = "/usr/bin/getent";
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Users of one question: its answer fits into a pipe, and a slow service has time for all of them.
 const AT_ONCE: usize = 16;
-/// Users that are asked about in all. Ids of containers have no names, and there are as many as one likes.
+/// Maximum users asked about in total. Ids of containers have no names, and their number is unlimited.
 const ASKED_MAX: usize = 1000;
 /// Killed processes that may still be running before questions stop.
 const LEFT_MAX: usize = 2;

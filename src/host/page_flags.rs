@@ -28,7 +28,7 @@ impl PageFacts {
     /// Looks them up in the type information of a kernel.
     ///
     /// # Errors
-    /// The arrays are not what is expected.
+    /// The arrays are not as expected.
     pub fn of(Types(btf): &Types) -> Result<PageFacts> {
         let references = capacity(btf, "zonelist", "_zonerefs")?;
         let zones = capacity(btf, "pglist_data", "node_zones")?;

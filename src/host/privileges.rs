@@ -142,7 +142,7 @@ impl Privileges {
         Capability::NEEDED.into_iter().filter(|one| !effective.allows(*one)).collect()
     }
 
-    /// Whether root here can be given what is missing: no, when the bounding set of a container leaves it out.
+    /// Whether root here can get the missing capabilities: not if the bounding set of a container lacks them.
     pub fn could_get(&self, wanted: &[Capability]) -> bool {
         self.bounding.known().is_none_or(|bounding| wanted.iter().all(|one| bounding.allows(*one)))
     }

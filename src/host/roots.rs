@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
-/// Places of files, by what they are about. All are "/" without `--host-root`.
+/// Places of files, by subject. All are "/" without `--host-root`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roots<'a> {
     /// This process, its privileges, what the running kernel can do, and files of processes by the ids that we know them by.

@@ -35,7 +35,7 @@ pub enum Deed {
     MovePages { from: u32, to: u32, count: u32 },
 }
 
-/// The traces of a deed, as the process that did it knows them. A deed fills in what it is about.
+/// The traces of a deed, as the process that did it knows them. A deed fills in the fields that it affects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
     /// Minor faults of the whole process, by getrusage(2).

@@ -110,7 +110,7 @@ pub fn measure(
 fn pass(kind: Stream, words: &mut [u64], array: usize, go_on: &mut dyn FnMut(usize) -> bool) {
     let chunk = CHUNK / size_of::<u64>();
     let apart = APART / size_of::<u64>();
-    // Arrays end early by what they begin later.
+    // Arrays end early by the offset at which they begin.
     let length = array - (kind.arrays() - 1) * apart;
     let (first, rest) = words.split_at_mut(array);
     let (second, third) = rest.split_at_mut(rest.len().min(array));

@@ -75,7 +75,7 @@ pub fn add_pages(object: &mut Value, nodes: &[NodeRaw]) {
     }
 }
 
-/// "2 nodes, 2 sockets, 32 cores, 64 CPUs", and what is offline.
+/// "2 nodes, 2 sockets, 32 cores, 64 CPUs", and the offline ones.
 fn summary(topology: &Topology, width: usize) -> String {
     let sockets = match topology.sockets {
         0 => "unknown sockets".to_owned(),

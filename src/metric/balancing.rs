@@ -1,4 +1,4 @@
-//! The metrics of what NUMA balancing does with a task.
+//! The metrics of the effects of NUMA balancing on a task.
 
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value};
@@ -115,7 +115,7 @@ fn balancing(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
 }
 
 fn of_node(node: &Node) -> Reading<Hints> {
-    node.hints.ok_or_else(|| {
+    node.on_cpus.hints.ok_or_else(|| {
         Missing::NotCollected("not counted by CPU: no function of the kernel can be hooked".into())
     })
 }
@@ -149,7 +149,7 @@ pub const NODE_HINT_REMOTE_PCT: Metric<Node> = Metric {
 /// The same of the whole machine, from /proc/vmstat: numa_hint_faults, numa_hint_faults_local.
 pub fn of_host(snapshot: &Snapshot) -> [(&'static str, Reading<f64>); 2] {
     let reading = |id, value: fn(Hints, &Snapshot) -> Reading<f64>| {
-        let counted = match (snapshot.host_missing(id), snapshot.hints) {
+        let counted = match (snapshot.host_missing(id), snapshot.counts.hints) {
             (Some(missing), _) => Err(missing.clone()),
             (None, Some(hints)) => value(hints, snapshot),
             (None, None) => Err(snapshot

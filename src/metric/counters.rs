@@ -73,7 +73,7 @@ fn was_lost(slot: &Slot, snapshot: &Snapshot) -> bool {
 
 /// Whether the event of a slot was open in the interval, on CPUs on which something ran.
 pub fn has_turn(snapshot: &Snapshot, at: usize) -> bool {
-    snapshot.slots.get(at).is_some_and(|slot| slot.running_ns > 0 && !was_lost(slot, snapshot))
+    snapshot.on_cpus.slots.get(at).is_some_and(|slot| slot.running_ns > 0 && !was_lost(slot, snapshot))
 }
 
 fn of_slot(slots: &[Slot], snapshot: &Snapshot, at: usize) -> Result<f64, Lack> {

@@ -93,7 +93,7 @@ pub const CPU_PCT: Metric<CpuSet> = set(
     node::CPU_PCT.width,
     Unit::Percent,
     "Busy time of its CPUs in the interval; 100 is all of them.",
-    |set, snapshot| of_cpus(set.busy_ns, set, snapshot),
+    |set, snapshot| of_cpus(set.on_cpus.busy_ns, set, snapshot),
 );
 
 pub const IRQ_PCT: Metric<CpuSet> = set(
@@ -104,7 +104,8 @@ pub const IRQ_PCT: Metric<CpuSet> = set(
     "Time of its CPUs in interrupts; 100 is all of them. From /proc/stat, in steps of 10 ms per CPU.",
     |set, snapshot| {
         snapshot.rate(0)?;
-        let ns = set.irq_ns.get().ok_or_else(|| no_irq(snapshot, |cpu| set.cpus.contains(&cpu.id)))?;
+        let ns =
+            set.on_cpus.irq_ns.get().ok_or_else(|| no_irq(snapshot, |cpu| set.cpus.contains(&cpu.id)))?;
         of_cpus(ns, set, snapshot)
     },
 )
@@ -114,11 +115,13 @@ pub const IRQ_PCT: Metric<CpuSet> = set(
 macro_rules! quotient {
     ($name:ident = $of:path, $formula:path) => {
         pub const $name: Metric<CpuSet> = Metric {
-            over: Over::Quotient(|set, snapshot| $formula(&set.slots, set.busy_ns, snapshot)),
+            over: Over::Quotient(|set, snapshot| $formula(&set.on_cpus.slots, set.on_cpus.busy_ns, snapshot)),
             traits: $of.traits,
             ..set($of.id, $of.title, $of.width, $of.unit, $of.help, |set, snapshot| {
                 let formula: Formula = $formula;
-                formula(&set.slots, set.busy_ns, snapshot).map(Quotient::value).map(Value::F64)
+                formula(&set.on_cpus.slots, set.on_cpus.busy_ns, snapshot)
+                    .map(Quotient::value)
+                    .map(Value::F64)
             })
         };
     };
@@ -135,7 +138,7 @@ pub const LMA_PER_S: Metric<CpuSet> = set(
     Unit::PerSecond,
     "Accesses of what ran on its CPUs that the memory of the CPU's node answered.",
     |set, snapshot| {
-        counters::lma(&set.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+        counters::lma(&set.on_cpus.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
 )
 .with(node::LMA_PER_S.traits);
@@ -147,7 +150,7 @@ pub const RMA_PER_S: Metric<CpuSet> = set(
     Unit::PerSecond,
     "Accesses of what ran on its CPUs that another node's memory answered.",
     |set, snapshot| {
-        counters::rma(&set.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+        counters::rma(&set.on_cpus.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
 )
 .with(node::RMA_PER_S.traits);

@@ -60,7 +60,7 @@ pub const BUSY: HostMetric = HostMetric {
     id: "busy_pct",
     title: "BUSY%",
     help: "On-CPU time of all tasks on all CPUs in the interval; 100 is one CPU.",
-    value: |snapshot| snapshot.share(snapshot.busy_ns).map(Value::F64),
+    value: |snapshot| snapshot.share(snapshot.on_cpus.busy_ns).map(Value::F64),
     share_of_time: Some(Better::Neither),
     needs: &[],
 };
@@ -71,7 +71,7 @@ pub const IRQ: HostMetric = HostMetric {
     help: "Time of all CPUs in hard and soft interrupts in the interval; 100 is one CPU.",
     value: |snapshot| {
         snapshot.rate(0)?;
-        let ns = snapshot.irq_ns.get().ok_or_else(|| no_irq(snapshot, |_| true))?;
+        let ns = snapshot.on_cpus.irq_ns.get().ok_or_else(|| no_irq(snapshot, |_| true))?;
         snapshot.share(ns).map(Value::F64)
     },
     share_of_time: Some(Better::Low),
@@ -85,7 +85,7 @@ pub const STEAL: HostMetric = HostMetric {
            /proc/stat, in steps of 10 ms per CPU.",
     value: |snapshot| {
         snapshot.rate(0)?;
-        let ns = snapshot.steal_ns.get().ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
+        let ns = snapshot.on_cpus.steal_ns.get().ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
         snapshot.share(ns).map(Value::F64)
     },
     share_of_time: Some(Better::Low),
@@ -200,6 +200,6 @@ fn swap(snapshot: &Snapshot, pages: fn(Swapped) -> u64) -> Reading<Value> {
     // A first sample has nothing to compare with.
     snapshot.rate(0)?;
     let swapped =
-        snapshot.swapped.ok_or_else(|| Missing::NotCollected("/proc/vmstat was not read".into()))?;
+        snapshot.counts.swapped.ok_or_else(|| Missing::NotCollected("/proc/vmstat was not read".into()))?;
     snapshot.rate(pages(swapped)).map(Value::F64)
 }

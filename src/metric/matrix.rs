@@ -26,7 +26,7 @@ pub struct PairMetric {
     pub value: fn(&Snapshot, NodeId, NodeId) -> Reading<f64>,
     /// Facilities that it needs beside those of every live view.
     pub needs: &'static [Facility],
-    /// The way in which it is of what nodes cost each other; `None` for what happens between them.
+    /// Its kind of cost between nodes; `None` for events between them.
     pub cost: Option<CostKind>,
 }
 

@@ -1,4 +1,4 @@
-//! Metrics by what they are made of.
+//! Metrics by their inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::task::TASK_METRICS;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 
-/// The facilities that what is shown or kept needs.
+/// The facilities needed by shown or recorded metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Demand {
     /// Every metric: recordings, JSON, and the live view, which shows any of them at a key.

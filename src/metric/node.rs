@@ -106,7 +106,7 @@ pub const CPU_PCT: Metric<Node> = node(
         if node.cpus == 0 {
             return Err(Missing::NotCollected("the node has no CPUs".into()));
         }
-        snapshot.share(node.busy_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
+        snapshot.share(node.on_cpus.busy_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
     },
 );
 
@@ -122,7 +122,7 @@ pub const IRQ_PCT: Metric<Node> = node(
             return Err(Missing::NotCollected("the node has no CPUs".into()));
         }
         snapshot.rate(0)?;
-        let ns = node.irq_ns.get().ok_or_else(|| no_irq(snapshot, |cpu| cpu.node == node.raw.id))?;
+        let ns = node.on_cpus.irq_ns.get().ok_or_else(|| no_irq(snapshot, |cpu| cpu.node == node.raw.id))?;
         snapshot.share(ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
     },
 )
@@ -140,7 +140,7 @@ pub const STEAL_PCT: Metric<Node> = node(
             return Err(Missing::NotCollected("the node has no CPUs".into()));
         }
         snapshot.rate(0)?;
-        let ns = node.steal_ns.get().ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
+        let ns = node.on_cpus.steal_ns.get().ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
         snapshot.share(ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
     },
 )
@@ -169,7 +169,9 @@ pub const LMA_PER_S: Metric<Node> = node(
     Unit::PerSecond,
     "Accesses of what ran on the node's CPUs that the node's own memory answered.",
     |node, snapshot| {
-        counters::lma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+        counters::lma(&node.on_cpus.slots, snapshot)
+            .and_then(|count| snapshot.rate_f64(count))
+            .map(Value::F64)
     },
 )
 .with(Traits::NONE.needs(&[Facility::Counter(Role::Lma)]));
@@ -181,7 +183,9 @@ pub const RMA_PER_S: Metric<Node> = node(
     Unit::PerSecond,
     "Accesses of what ran on the node's CPUs that another node's memory answered.",
     |node, snapshot| {
-        counters::rma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+        counters::rma(&node.on_cpus.slots, snapshot)
+            .and_then(|count| snapshot.rate_f64(count))
+            .map(Value::F64)
     },
 )
 .with(Traits::NONE.needs(&[Facility::Counter(Role::Rma)]));
@@ -285,7 +289,7 @@ pub const HUGE_FREE: Metric<Node> = node(
 
 pub const NUMA_HIT_PER_S: Metric<Node> =
     node("numa_hit_per_s", "HIT/s", 7, Unit::PerSecond, "Pages allocated here as intended.", |node, s| {
-        rate(node.pages.numa_hit, s)
+        rate(node.counts.pages.numa_hit, s)
     })
     .with(Traits::NONE.needs(&[Facility::NodePages]));
 
@@ -295,7 +299,7 @@ pub const NUMA_MISS_PER_S: Metric<Node> = node(
     7,
     Unit::PerSecond,
     "Pages allocated here although another node was preferred.",
-    |node, s| rate(node.pages.numa_miss, s),
+    |node, s| rate(node.counts.pages.numa_miss, s),
 )
 .with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
 
@@ -305,7 +309,7 @@ pub const NUMA_FOREIGN_PER_S: Metric<Node> = node(
     7,
     Unit::PerSecond,
     "Pages wanted here but allocated on another node.",
-    |node, s| rate(node.pages.numa_foreign, s),
+    |node, s| rate(node.counts.pages.numa_foreign, s),
 )
 .with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
 
@@ -315,7 +319,7 @@ pub const INTERLEAVE_HIT_PER_S: Metric<Node> = node(
     7,
     Unit::PerSecond,
     "Interleaved pages allocated here as intended.",
-    |node, s| rate(node.pages.interleave_hit, s),
+    |node, s| rate(node.counts.pages.interleave_hit, s),
 )
 .with(Traits::NONE.needs(&[Facility::NodePages]));
 
@@ -325,7 +329,7 @@ pub const LOCAL_NODE_PER_S: Metric<Node> = node(
     7,
     Unit::PerSecond,
     "Pages allocated here by a task running here.",
-    |node, s| rate(node.pages.local_node, s),
+    |node, s| rate(node.counts.pages.local_node, s),
 )
 .with(Traits::NONE.needs(&[Facility::NodePages]));
 
@@ -335,7 +339,7 @@ pub const OTHER_NODE_PER_S: Metric<Node> = node(
     7,
     Unit::PerSecond,
     "Pages allocated here by a task running on another node.",
-    |node, s| rate(node.pages.other_node, s),
+    |node, s| rate(node.counts.pages.other_node, s),
 )
 .with(
     Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Remote(|rate| rate > 0.0)).better(Better::Low),
@@ -347,7 +351,7 @@ pub const KSWAPD_PAGES_PER_S: Metric<Node> = node(
     8,
     Unit::PerSecond,
     "Pages of the node that its kswapd freed: it runs when free memory falls below the low watermark.",
-    |node, s| rate(node.kswapd_pages, s),
+    |node, s| rate(node.counts.kswapd_pages, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).better(Better::Low));
 
@@ -358,7 +362,7 @@ pub const DIRECT_RECLAIM_PAGES_PER_S: Metric<Node> = node(
     Unit::PerSecond,
     "Pages of the node freed by tasks other than kswapd, mostly by one whose allocation had to wait; \
          reclaim within a memory limit (cgroup) and node reclaim are included.",
-    |node, s| rate(node.direct_pages, s),
+    |node, s| rate(node.counts.direct_pages, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
 
@@ -368,7 +372,7 @@ pub const NODE_RECLAIM_PER_S: Metric<Node> = node(
     7,
     Unit::PerSecond,
     "Times an allocation reclaimed this node before using another: only with vm.zone_reclaim_mode set.",
-    |node, s| rate(node.node_reclaims, s),
+    |node, s| rate(node.counts.node_reclaims, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
 
@@ -379,7 +383,7 @@ fn file_pages(node: &Node, kind: fn(&FilePages) -> u64) -> Reading<Value> {
 }
 
 fn ipc(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
-    counters::ipc(&node.slots, node.busy_ns, snapshot)
+    counters::ipc(&node.on_cpus.slots, node.on_cpus.busy_ns, snapshot)
 }
 
 /// Free pages above the low watermark per hundred managed ones.

@@ -117,19 +117,19 @@ macro_rules! of {
 }
 
 fn events(now: NodeNow<'_>, role: Role) -> Option<Number> {
-    counters::count(&now.node.slots, now.snapshot, role).ok().map(Number::Scaled)
+    counters::count(&now.node.on_cpus.slots, now.snapshot, role).ok().map(Number::Scaled)
 }
 
 fn lma(now: NodeNow<'_>) -> Option<f64> {
-    counters::lma(&now.node.slots, now.snapshot).ok()
+    counters::lma(&now.node.on_cpus.slots, now.snapshot).ok()
 }
 
 fn rma(now: NodeNow<'_>) -> Option<f64> {
-    counters::rma(&now.node.slots, now.snapshot).ok()
+    counters::rma(&now.node.on_cpus.slots, now.snapshot).ok()
 }
 
 fn moved(now: NodeNow<'_>, pages: fn(&TierPages) -> Option<u64>) -> Option<Number> {
-    now.node.tier_pages.as_ref().and_then(pages).map(Number::Whole)
+    now.node.counts.tier_pages.as_ref().and_then(pages).map(Number::Whole)
 }
 
 fn huge_free(now: NodeNow<'_>) -> Option<Number> {
@@ -145,9 +145,9 @@ fn watermark(now: NodeNow<'_>, bytes: u64) -> Option<Number> {
 /// All of them, in the order of columns and of families. New columns go to the end.
 pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     of!(cpus), column "cpus", family Level => "numatop_node_cpus" "CPUs that are online.";
-    of!(busy_ns), column "busy_ns";
+    of!(on_cpus.busy_ns), column "busy_ns";
     |now| now.cpu_s.map(Number::Scaled), family Sum(1.0) => "numatop_node_cpu_seconds" "CPU time of tasks.";
-    |now| now.node.irq_ns.get().map(Number::Whole), column "irq_ns" of IRQ_PCT, family Sum(NS) => "numatop_node_irq_seconds" "Time in interrupts.";
+    |now| now.node.on_cpus.irq_ns.get().map(Number::Whole), column "irq_ns" of IRQ_PCT, family Sum(NS) => "numatop_node_irq_seconds" "Time in interrupts.";
     |now| events(now, Role::Cycles), column "cycles", family Sum(1.0) => "numatop_node_cycles" "CPU cycles of tasks.";
     |now| events(now, Role::Instructions), column "instructions",
         family Sum(1.0) => "numatop_node_instructions" "Instructions of tasks.";
@@ -164,9 +164,9 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     |now| now.located.map(|located| Number::Scaled(located.remote_ns)), column "remote_ns",
         family Sum(NS) => "numatop_node_remote_cpu_seconds"
         "Part of the located CPU time that uses memory of other nodes.";
-    |now| now.node.hints.map(|hints| Number::Whole(hints.faults.saturating_sub(hints.remote))),
+    |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.faults.saturating_sub(hints.remote))),
         family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults." with "page" = "local";
-    |now| now.node.hints.map(|hints| Number::Whole(hints.remote)),
+    |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.remote)),
         family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults." with "page" = "remote";
     of!(raw.mem_total_bytes), column "mem_total_bytes" of MEM_TOTAL_BYTES,
         family Level => "numatop_node_memory_total_bytes" "Memory of the node.";
@@ -183,33 +183,33 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     |now| watermark_distance(&now.node.raw).ok().map(|pct| Number::Scaled(pct / 100.0)),
         family Level => "numatop_node_watermark_distance_ratio"
         "Free memory above the low watermark, of the memory that can be given out; kswapd is woken below 0.";
-    of!(pages.numa_hit), column "numa_hit" of NUMA_HIT_PER_S,
+    of!(counts.pages.numa_hit), column "numa_hit" of NUMA_HIT_PER_S,
         family Kernel(|raw| raw.numa_hit) => "numatop_node_numa_hit_pages" "Pages taken here as wanted.";
-    of!(pages.numa_miss), column "numa_miss" of NUMA_MISS_PER_S,
+    of!(counts.pages.numa_miss), column "numa_miss" of NUMA_MISS_PER_S,
         family Kernel(|raw| raw.numa_miss) => "numatop_node_numa_miss_pages"
         "Pages taken here although another node was wanted.";
-    of!(pages.numa_foreign), column "numa_foreign" of NUMA_FOREIGN_PER_S,
+    of!(counts.pages.numa_foreign), column "numa_foreign" of NUMA_FOREIGN_PER_S,
         family Kernel(|raw| raw.numa_foreign) => "numatop_node_numa_foreign_pages" "Pages wanted here and taken elsewhere.";
-    of!(pages.interleave_hit), column "interleave_hit" of INTERLEAVE_HIT_PER_S,
+    of!(counts.pages.interleave_hit), column "interleave_hit" of INTERLEAVE_HIT_PER_S,
         family Kernel(|raw| raw.interleave_hit) => "numatop_node_numa_interleave_hit_pages"
         "Interleaved pages taken here as wanted.";
-    of!(pages.local_node), column "local_node" of LOCAL_NODE_PER_S,
+    of!(counts.pages.local_node), column "local_node" of LOCAL_NODE_PER_S,
         family Kernel(|raw| raw.local_node) => "numatop_node_numa_local_pages" "Pages taken here by tasks here.";
-    of!(pages.other_node), column "other_node" of OTHER_NODE_PER_S,
+    of!(counts.pages.other_node), column "other_node" of OTHER_NODE_PER_S,
         family Kernel(|raw| raw.other_node) => "numatop_node_numa_other_pages" "Pages taken here by tasks elsewhere.";
-    of!(kswapd_pages), column "kswapd_pages" of KSWAPD_PAGES_PER_S,
+    of!(counts.kswapd_pages), column "kswapd_pages" of KSWAPD_PAGES_PER_S,
         family Kernel(|raw| raw.kswapd_pages) => "numatop_node_reclaimed_pages"
         "Pages that reclaim freed, by the background and by tasks." with "by" = "kswapd";
-    of!(direct_pages), column "direct_pages" of DIRECT_RECLAIM_PAGES_PER_S,
+    of!(counts.direct_pages), column "direct_pages" of DIRECT_RECLAIM_PAGES_PER_S,
         family Kernel(|raw| raw.direct_pages) => "numatop_node_reclaimed_pages"
         "Pages that reclaim freed, by the background and by tasks." with "by" = "direct";
-    of!(node_reclaims), column "node_reclaims" of NODE_RECLAIM_PER_S;
-    |now| now.node.hints.map(|hints| Number::Whole(hints.faults)),
+    of!(counts.node_reclaims), column "node_reclaims" of NODE_RECLAIM_PER_S;
+    |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.faults)),
         column "hint_faults" of balancing::NODE_HINT_FAULTS;
-    |now| now.node.hints.map(|hints| Number::Whole(hints.remote)),
+    |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.remote)),
         column "hint_remote" of balancing::NODE_HINT_REMOTE_PCT;
-    of!(pages_in), column "pages_in" of page_migrations::PAGES_IN;
-    of!(pages_out), column "pages_out" of page_migrations::PAGES_OUT;
+    of!(counts.pages_in), column "pages_in" of page_migrations::PAGES_IN;
+    of!(counts.pages_out), column "pages_out" of page_migrations::PAGES_OUT;
     huge_free, column "free_huge_bytes" of free_blocks::HUGE_FREE_PCT,
         family Level => "numatop_node_memory_free_huge_bytes" "Free memory in blocks of a transparent huge page or more.";
     |now| moved(now, |pages| pages.promoted), column "promoted_pages" of tiers::PROMOTED,

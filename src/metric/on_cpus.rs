@@ -1,6 +1,6 @@
 //! Efficiency of everything that ran on some CPUs: those of a node, or of the host.
 //!
-//! The ids and meanings of tasks, with the counters of CPUs. They stand still while a CPU is idle, so what is idle
+//! The ids and meanings of tasks, with the counters of CPUs. Counters stop while a CPU is idle, so idle time
 //! dilutes nothing.
 
 use super::counters::{self, Formula, lma, rma, running_pct};
@@ -23,9 +23,9 @@ macro_rules! on_cpus {
                 order: task::$name.order,
                 help: task::$name.help,
                 value: |node: &Node, snapshot: &Snapshot| {
-                    $formula(&node.slots, node.busy_ns, snapshot).map(Quotient::value).map(Value::F64)
+                    $formula(&node.on_cpus.slots, node.on_cpus.busy_ns, snapshot).map(Quotient::value).map(Value::F64)
                 },
-                over: Over::Quotient(|node, snapshot| $formula(&node.slots, node.busy_ns, snapshot)),
+                over: Over::Quotient(|node, snapshot| $formula(&node.on_cpus.slots, node.on_cpus.busy_ns, snapshot)),
                 traits: task::$name.traits,
             }
         };)*
@@ -57,7 +57,7 @@ pub const COUNTERS_RUNNING_PCT: Metric<Node> = Metric {
     unit: task::COUNTERS_RUNNING_PCT.unit,
     order: task::COUNTERS_RUNNING_PCT.order,
     help: task::COUNTERS_RUNNING_PCT.help,
-    value: |node, snapshot| running_pct(&node.slots, snapshot).map(Value::F64),
+    value: |node, snapshot| running_pct(&node.on_cpus.slots, snapshot).map(Value::F64),
     over: Over::Level,
     traits: task::COUNTERS_RUNNING_PCT.traits,
 };
@@ -65,8 +65,8 @@ pub const COUNTERS_RUNNING_PCT: Metric<Node> = Metric {
 /// Every metric of this kind for the whole host, by id, including those for which [`super::node`] has a
 /// separate formula.
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> {
-    let slots = &snapshot.slots;
-    let quotient = |formula: Formula| formula(slots, snapshot.busy_ns, snapshot).map(Quotient::value);
+    let slots = &snapshot.on_cpus.slots;
+    let quotient = |formula: Formula| formula(slots, snapshot.on_cpus.busy_ns, snapshot).map(Quotient::value);
     let own = [
         (task::IPC.id, quotient(counters::ipc)),
         (task::LMA_PER_S.id, lma(slots, snapshot).and_then(|count| snapshot.rate_f64(count))),

@@ -27,7 +27,7 @@ fn about(task: &Task) -> Reading<&ProcFields> {
     }
 }
 
-/// Each thread has its own: what was read is of the main thread.
+/// Each thread has its own: the reading is of the main thread.
 fn about_main_thread(task: &Task) -> Reading<&ProcFields> {
     match task.tid {
         Some(tid) if tid != task.raw.pid => Err(no("it is read of main threads only")),

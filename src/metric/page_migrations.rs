@@ -55,7 +55,7 @@ pub const PAGES_IN: Metric<Node> = node(
     "pages_in_per_s",
     "IN/s",
     "Pages that NUMA balancing brought to the node, because they are used from there; x shows from where.",
-    |node, snapshot| snapshot.rate(node.pages_in).map(Value::F64),
+    |node, snapshot| snapshot.rate(node.counts.pages_in).map(Value::F64),
 )
 .with(
     Traits::NONE
@@ -67,7 +67,7 @@ pub const PAGES_OUT: Metric<Node> = node(
     "pages_out_per_s",
     "OUT/s",
     "Pages that NUMA balancing took away from the node, because they are used from another; x shows to which.",
-    |node, snapshot| snapshot.rate(node.pages_out).map(Value::F64),
+    |node, snapshot| snapshot.rate(node.counts.pages_out).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows]).several(Several::Nodes));
 
 const fn node(

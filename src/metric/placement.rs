@@ -308,7 +308,7 @@ remote_metrics!(
     of_node,
     quotient_of_node,
     (|node: &Node, _: &Snapshot| Ok(node.remote)),
-    (|node: &Node| node.busy_ns),
+    (|node: &Node| node.on_cpus.busy_ns),
     (|node: &Node| node.raw.mem_total_bytes),
     NODE_REMOTE_PCT,
     NODE_REMOTE_SOURCE,

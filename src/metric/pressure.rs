@@ -67,7 +67,7 @@ fn share(us: u64, interval_ns: u64) -> f64 {
 
 fn of_host(snapshot: &Snapshot, kind: fn(&Pressure) -> u64) -> Reading<Value> {
     let interval_ns = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)?;
-    let pressure = snapshot.pressure.as_ref().ok_or_else(|| {
+    let pressure = snapshot.counts.pressure.as_ref().ok_or_else(|| {
         Missing::Unsupported("the kernel does not measure pressure (CONFIG_PSI, psi=1)".into())
     })?;
     Ok(Value::F64(share(kind(pressure), interval_ns)))

@@ -119,7 +119,7 @@ fn pages(node: &Node, snapshot: &Snapshot, of: fn(&TierPages) -> Option<u64>) ->
     of(total).ok_or_else(|| Missing::KernelTooOld("the kernel does not count them by node".into()))?;
     snapshot.rate(0)?;
     let back = || Missing::Lost("it was not counted before, or the count went back".into());
-    snapshot.rate(node.tier_pages.as_ref().and_then(of).ok_or_else(back)?).map(Value::F64)
+    snapshot.rate(node.counts.tier_pages.as_ref().and_then(of).ok_or_else(back)?).map(Value::F64)
 }
 
 const fn node(

@@ -232,7 +232,7 @@ impl MemoryUse {
         sum(self.by_nodes().flat_map(BTreeMap::values))
     }
 
-    /// Samples by nodes: of each mapping, and of all that are not listed.
+    /// Samples by nodes: of each mapping, and of all unlisted ones.
     fn by_nodes(&self) -> impl Iterator<Item = &ByNodes> {
         self.mappings.iter().map(|mapping| &mapping.by_node).chain([&self.rest.by_node])
     }

@@ -263,7 +263,7 @@ impl Numbered {
     /// Reads a text.
     ///
     /// # Errors
-    /// There is no text of this number, or no room.
+    /// No text has this number, or memory runs out.
     pub fn read<'b>(input: &mut In<'b, '_>, number: u64) -> Result<&'b str, Malformed> {
         let text = usize::try_from(number).ok().and_then(|at| input.texts.get(at)).copied();
         let text = text.ok_or(Malformed("a text is not there"))?;
@@ -357,7 +357,7 @@ pub const fn beyond_bytes<T>(fields: usize) -> usize {
     (size_of::<T>() + 2 * size_of::<usize>()).saturating_sub(fields * PER_BYTE)
 }
 
-/// A value at the end of a section or a struct: no byte is none.
+/// A value at the end of a section or a struct: without bytes it is absent.
 pub struct Tail;
 
 impl<T: Coded> Codec<Option<T>> for Tail {

@@ -109,7 +109,7 @@ pub enum ShareOf {
     Slots,
 }
 
-/// The word of self-tests on an event (`numatop-ng selftest`), with what a person reads.
+/// The verdict of self-tests on an event (`numatop-ng selftest`), with text for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tested {
@@ -207,7 +207,7 @@ pub struct Event {
     /// The part of the work that it counts.
     #[serde(default, skip_serializing_if = "Mode::is_both")]
     pub mode: Mode,
-    /// A precise description of the count; empty for what perf_event_open(2) explains.
+    /// A precise description of the count; empty if perf_event_open(2) has one.
     #[serde(default)]
     pub counts: String,
     /// The word of self-tests on it.

@@ -20,7 +20,7 @@ pub enum Facility {
     Counters,
     /// The counter, or the counters, of this role.
     Counter(Role),
-    /// Cycles and instructions by what the SMT siblings did.
+    /// Cycles and instructions by the state of the SMT siblings.
     CountersBySibling,
     /// Fields of the task structure that NUMA balancing keeps.
     NumaFields,

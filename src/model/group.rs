@@ -33,7 +33,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// As it is shown.
+    /// The name on screen.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Docker => "docker",
@@ -80,7 +80,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As it is shown.
+    /// The name on screen.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Container => "container",
@@ -97,7 +97,7 @@ impl Kind {
 pub struct Group {
     /// The kind of its row.
     pub kind: Kind,
-    /// The maker of the container; `None` for what is in none.
+    /// The maker of the container; `None` outside of containers.
     pub engine: Option<Engine>,
     /// The name people use; else the short id; else the last component of the path. With `@` and [`Group::user`] where that
     /// is known, so that it is no name of the system.
@@ -115,7 +115,7 @@ pub struct Group {
     pub namespace: Option<String>,
     /// systemd unit that is not inside a container.
     pub unit: Option<String>,
-    /// Cgroup id of the top of what this cgroup is a part of: itself, or one above it.
+    /// Cgroup id of the top of the group that this cgroup is a part of: itself, or one above it.
     pub top: u64,
     /// Cgroup id of the directory above; `None` at the root.
     pub parent: Option<u64>,
@@ -131,7 +131,7 @@ impl Group {
     }
 }
 
-/// The name of what `user` made: no name of the system or of another user is the same.
+/// The name of a group made by `user`: distinct from names of the system and of other users.
 pub fn named(name: &str, user: Option<&str>) -> String {
     match user {
         Some(user) => format!("{}@{user}", name.replace('@', "_")),

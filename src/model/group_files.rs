@@ -13,7 +13,7 @@ use super::tiers::TierPages;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupReclaim {
-    /// There is no such file (before Linux 5.19).
+    /// The file does not exist (before Linux 5.19).
     Absent,
     /// An amount.
     Amount,

@@ -67,7 +67,7 @@ pub struct Input {
     pub name: &'static str,
     /// The facility that recordings without it have not kept.
     pub facility: Option<Facility>,
-    /// Writes what differs from a keyframe; nothing where nothing does.
+    /// Writes the differences from a keyframe; nothing without any.
     pub put: for<'v> fn(&'v Inputs, Option<&'v Inputs>, &mut Out<'v>),
     /// Reads it.
     pub get: fn(&mut In<'_, '_>, Option<&Inputs>, &mut Inputs) -> Result<(), Malformed>,

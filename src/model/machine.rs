@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::sums::sums;
+
 /// Switches and gauges of the machine at the moment of a sample, and its pressure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineRaw {
@@ -30,6 +32,8 @@ pub struct Pressure {
     /// All tasks that were not idle waited for memory.
     pub memory_full_us: u64,
 }
+
+sums!(Pressure { cpu_some_us, memory_some_us, memory_full_us });
 
 impl Pressure {
     /// The difference since `before`.

@@ -20,6 +20,7 @@ use crate::model::process::{CommandLines, ProcFieldsOf};
 use crate::model::share::wilson_farther;
 pub use crate::model::slots::{Slot, Slots};
 use crate::model::stacks::StackBatch;
+use crate::model::sums::sums;
 pub use crate::model::task::{Comm, MemPolicy, OTHERS_PID, TaskRaw, TaskRows};
 use crate::model::topology::Topology;
 use crate::model::units::{CpuId, NodeId};
@@ -70,6 +71,7 @@ pub struct Hints {
 }
 
 coded!(Hints { faults, remote });
+sums!(Hints { faults, remote });
 
 impl Hints {
     /// The difference since `before`.

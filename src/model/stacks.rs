@@ -71,7 +71,7 @@ pub enum Place {
 pub struct Function {
     /// `None`: the name is unknown.
     pub name: Option<String>,
-    /// The file, "kernel", or a word in brackets for what is neither.
+    /// The file, "kernel", or a word in brackets for anything else.
     pub module: String,
     /// It is a part of the kernel.
     pub kernel: bool,
@@ -81,7 +81,7 @@ pub struct Function {
 coded!(Function { name: Numbered, module: Numbered }, rest Function::default(), most 1000, "functions");
 
 impl Function {
-    /// Memory that it takes, in bytes, with what a set of shared ones needs for each.
+    /// Memory that it takes, in bytes, including the overhead of each in a set of shared ones.
     pub fn bytes(&self) -> usize {
         let shared = 4 * size_of::<usize>();
         size_of::<Function>() + shared + self.name.as_ref().map_or(0, String::len) + self.module.len()

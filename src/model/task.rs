@@ -11,8 +11,8 @@ use crate::model::units::NodeId;
 /// The pid of no task that is listed: the idle tasks have it.
 pub const OTHERS_PID: u32 = 0;
 
-/// A task's name as the kernel keeps it: up to 15 bytes that anybody may choose, so never print
-/// them as they are (see [`crate::text::clean`]).
+/// A task's name as the kernel keeps it: up to 15 bytes that anyone may choose, so never print them unescaped
+/// (see [`crate::text::clean`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Comm(pub [u8; 16]);
 
@@ -72,9 +72,9 @@ impl MemPolicy {
 pub struct TaskRaw {
     /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.
     pub serial: u64,
-    /// Process id; [`OTHERS_PID`] for the row of all that a recording left out.
+    /// Process id; [`OTHERS_PID`] for the row of all tasks that a recording left out.
     pub pid: u32,
-    /// Thread id; 0 for what ended threads left behind.
+    /// Thread id; 0 for the sum of ended threads.
     pub tid: u32,
     /// Parent's process id.
     pub ppid: u32,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::coded::coded;
+use crate::model::sums::sums;
 
 /// Switches by name, see [`crate::model::inputs::Inputs::tier_switches`]: reclaim moves pages to a slower tier first (0 or 1).
 pub const DEMOTION: &str = "demotion_enabled";
@@ -45,6 +46,7 @@ pub struct TierPages {
 }
 
 coded!(TierPages { promoted, candidates, demoted, demoted_asked });
+sums!(TierPages { promoted, candidates, demoted, demoted_asked });
 
 impl TierPages {
     /// Reads lines of `name number` of `nodeN/vmstat` or `memory.stat` of a cgroup.
@@ -71,19 +73,6 @@ impl TierPages {
         }
         pages.demoted = demoted.flatten();
         pages
-    }
-
-    /// Adds the pages of another interval. Counts that it lacks stay unchanged.
-    pub fn add(&mut self, more: &TierPages) {
-        let add = |sum: &mut Option<u64>, more: Option<u64>| {
-            if let Some(more) = more {
-                *sum = Some(sum.unwrap_or(0).saturating_add(more));
-            }
-        };
-        add(&mut self.promoted, more.promoted);
-        add(&mut self.candidates, more.candidates);
-        add(&mut self.demoted, more.demoted);
-        add(&mut self.demoted_asked, more.demoted_asked);
     }
 
     /// Pages between two readings; absent where one of them is, or went back.

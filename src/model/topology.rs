@@ -40,7 +40,7 @@ pub struct Topology {
     /// The measurement that [`Node::measured`] is from; `None` without one, and in recordings from before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
-    /// Lists of the kernel that contradict each other, in words, with what was believed.
+    /// Lists of the kernel that contradict each other, in words, with the choice made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contradictions: Vec<String>,
 }

@@ -75,7 +75,7 @@ pub const ROW_LEFT: u32 = 1 << 1;
 pub const ROW_KTHREAD: u32 = 1 << 2;
 /// The kernel lacks CONFIG_NUMA_BALANCING: the `numa_*` fields mean nothing.
 pub const ROW_NO_NUMA: u32 = 1 << 3;
-/// The record ends with counts by what the SMT siblings did.
+/// The record ends with counts by the state of the SMT siblings.
 pub const ROW_BY_SIBLING: u32 = 1 << 4;
 
 /// The task was moved out of the scope, or out and back, in the stretch that runs: a bit of [`Rec::in_scope`]
@@ -85,7 +85,7 @@ pub const REC_CROSSED: u32 = 1 << 1;
 /// [`CpuState::state`] before the first switch or flush of a CPU (`NT_CPU_UNSEEN`).
 pub const CPU_UNSEEN: u32 = 0;
 
-/// Elements of what is counted by what the SMT siblings did: idle, busy (`NT_SIBLINGS`).
+/// Elements of counts by the state of the SMT siblings: idle, busy (`NT_SIBLINGS`).
 pub const SIBLINGS: usize = 2;
 
 /// `enum nt_scope_kind`.
@@ -102,7 +102,7 @@ pub enum ScopeKind {
     Cgroup,
     /// Tasks below these cgroups are not wanted.
     Outside,
-    /// The id of a process: it, and all that it and its descendants have made since.
+    /// The id of a process: it and all descendants since.
     Tree,
 }
 
@@ -170,7 +170,7 @@ pub const POLICY_ENTRY: u16 = 3;
 
 /// A policy names a node above 63. This and the next are bits of [`PolicyRow::marks`] (`enum nt_policy_mark`).
 pub const POLICY_FAR: u16 = 1 << 0;
-/// Others see what is written there.
+/// Others see writes to it.
 pub const POLICY_SHARED: u16 = 1 << 1;
 /// Memory of tmpfs, a memfd, a SysV segment, or shared anonymous memory.
 pub const POLICY_SHMEM: u16 = 1 << 2;
@@ -289,7 +289,7 @@ pub struct CpuState {
     pub slot_running_ns: [u64; SLOTS],
 }
 
-/// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.
+/// `struct nt_rec` without its arrays: `run_ns[]`, and on request `struct nt_node_counts[]`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Rec {
@@ -345,7 +345,7 @@ pub struct Rec {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct TaskRow {
-    /// Bytes of this row, with the record and what follows it.
+    /// Bytes of this row, with the record and its arrays.
     pub size: u32,
     /// `ROW_*`.
     pub flags: u32,
@@ -457,7 +457,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The row at the start of `bytes`, and what follows it. `None` when `bytes` ends inside it.
+    /// The row at the start of `bytes`, and the rest. `None` if `bytes` ends inside it.
     pub fn split(bytes: &'a [u8]) -> Option<(Row<'a>, &'a [u8])> {
         let head = size_of::<TaskRow>();
         let fixed = head + size_of::<Rec>();

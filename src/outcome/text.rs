@@ -76,7 +76,7 @@ fn remarks(runs: &[Outcome]) -> String {
     for run in runs {
         said.extend(run.findings.iter().map(|finding| {
             let severity = finding.severity.name().to_uppercase();
-            format!("{severity} {} {}: {}", finding.key.id, finding.identity.label, finding.told.sentence)
+            format!("{severity} {} {}: {}", finding.key.id, finding.identity.label, finding.advice.sentence)
         }));
         said.extend(run.lost.iter().map(|(cause, lost)| format!("lost: {cause} {lost}")));
         said.push(run.verdict.clone());

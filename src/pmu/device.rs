@@ -67,7 +67,7 @@ impl Device {
     /// A PMU beside those of cores that counts tasks on each CPU, as `msr` does.
     ///
     /// # Errors
-    /// There is none with this name, or it counts for a whole socket or device.
+    /// No device has this name, or it counts for a whole socket or device.
     pub fn of_tasks(root: &Path, name: &str) -> Result<Device, String> {
         let path = format!("{DEVICES}/{name}");
         // A path component, and no way out of the folder.

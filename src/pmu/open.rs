@@ -32,7 +32,7 @@ enum Target {
 /// The rate of sampling an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Often {
-    /// So many times a second.
+    /// This many times a second.
     Hz(u32),
     /// Once in this number of events.
     OnceIn(u32),
@@ -400,7 +400,7 @@ impl Counters {
     /// reopened.
     ///
     /// # Errors
-    /// There is no slot left for one of them; then nothing has changed.
+    /// No slot is left for one of them; then nothing has changed.
     pub fn want(&mut self, events: &[Event]) -> Result<(), TooMany> {
         let is_known = |event: &Event| self.events.iter().any(|known| known.counts_as(event));
         let new: Vec<&Event> = events.iter().filter(|event| !is_known(event)).collect();

@@ -178,7 +178,7 @@ impl Lane {
                 Some(Quotient::of(free as f64 * ns, ns))
             }
             Id::Pages => {
-                let pages: f64 = snapshot.nodes.iter().map(|node| node.pages_in as f64).sum();
+                let pages: f64 = snapshot.nodes.iter().map(|node| node.counts.pages_in as f64).sum();
                 Some(per_second(pages))
             }
             Id::Tasks => Some(per_second(snapshot.flows.iter().map(|flow| flow.count as f64).sum())),
@@ -226,7 +226,7 @@ impl Sources {
     fn note(&mut self, value: Reading<Value>, node: &Node, snapshot: &Snapshot) {
         let Ok(value @ Value::Share { .. }) = value else { return };
         let error = placement::NODE_REMOTE_ERROR_POINTS.read(node, snapshot).ok();
-        self.add(&value, error.and_then(|error| error.number()), node.busy_ns as f64);
+        self.add(&value, error.and_then(|error| error.number()), node.on_cpus.busy_ns as f64);
     }
 
     /// The source of most of the time; `None` where no value was a share.

@@ -115,7 +115,7 @@ fn finding(number: usize, finding: &Finding, clock: &Clock) -> String {
     let (sign, word) = words::severity(finding.severity);
     let head =
         format!("{sign} F{number} {word}, {}, {}: ", finding.confidence.name(), words::when(finding, clock));
-    let mut out = hanging("", pieces(&format!("{head}{}", one_line(&finding.told.sentence))), WIDTH);
+    let mut out = hanging("", pieces(&format!("{head}{}", one_line(&finding.advice.sentence))), WIDTH);
     for paragraph in short(finding) {
         let line = match (paragraph.section, paragraph.content) {
             (Section::Gain, Content::Words(gain)) => hanging("     gain: ", pieces(&one_line(&gain)), WIDTH),

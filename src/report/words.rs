@@ -269,7 +269,7 @@ pub fn findings_sentence(findings: &[Finding], verdict: &Verdict) -> String {
     let asks = |finding: &&Finding| !finding.is_symptom() && finding.severity > Severity::Info;
     let grave: Vec<&Finding> = findings.iter().filter(asks).collect();
     let now = |finding: &&&Finding| {
-        finding.told.commands.iter().any(|command| command.line.is_some() && command.when.id() == "now")
+        finding.advice.commands.iter().any(|command| command.line.is_some() && command.when.id() == "now")
     };
     let can = grave.iter().filter(now).count();
     match (grave.len(), can) {

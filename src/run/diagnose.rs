@@ -130,10 +130,10 @@ struct Load {
 impl Load {
     fn take(&mut self, snapshot: &Snapshot) {
         let Some(ns) = snapshot.interval_ns else { return };
-        self.busy_ns += snapshot.busy_ns as f64;
+        self.busy_ns += snapshot.on_cpus.busy_ns as f64;
         self.cpu_ns += ns as f64 * f64::from(snapshot.online_cpus);
         self.time_ns += ns as f64;
-        self.waited_ns += snapshot.pressure.map_or(0.0, |pressure| pressure.cpu_some_us as f64 * 1e3);
+        self.waited_ns += snapshot.counts.pressure.map_or(0.0, |pressure| pressure.cpu_some_us as f64 * 1e3);
     }
 
     /// A sentence where CPUs are short.

@@ -5,9 +5,9 @@
 pub enum Tolerance {
     /// None.
     Exact,
-    /// So many percent, and so much more.
+    /// This percentage, plus a constant.
     Within { percent: f64, more: f64 },
-    /// So many percentage points.
+    /// This number of percentage points.
     Points(f64),
     /// The error that the tool itself reports, and this many points more, for memory of the process besides
     /// the placed memory.

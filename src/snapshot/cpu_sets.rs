@@ -2,12 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CpuDelta, KnownSum, add};
-use crate::model::sample::Slot;
-use crate::model::slots::add_slots;
+use super::{CpuDelta, OnCpus};
 use crate::model::topology::{Cpu, Topology};
 use crate::model::units::CpuId;
-use crate::model::wire::SLOTS;
 
 /// The kind of a set of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,10 +30,8 @@ pub struct CpuSet {
     /// Level and size of the cache of a domain, where sysfs has them.
     pub llc_level: Option<u32>,
     pub llc_size_bytes: Option<u64>,
-    /// On-CPU time of everything but idle, and time in interrupts, ns.
-    pub busy_ns: u64,
-    pub irq_ns: KnownSum,
-    pub slots: [Slot; SLOTS],
+    /// In the interval.
+    pub on_cpus: OnCpus,
 }
 
 /// Sockets and L3 domains whose CPUs are not those of the nodes, with the work of their CPUs. A kind that
@@ -88,7 +83,7 @@ fn set(
         sockets.extend(cpu.socket.and_then(|socket| u32::try_from(socket).ok()));
     }
     let llc = (kind == SetKind::Llc).then(|| topology.llcs.get(id as usize)).flatten();
-    let mut set = CpuSet {
+    CpuSet {
         kind,
         id,
         cpus: members.to_vec(),
@@ -97,16 +92,8 @@ fn set(
         sockets: sockets.into_iter().collect(),
         llc_level: llc.and_then(|llc| llc.level),
         llc_size_bytes: llc.and_then(|llc| llc.size_bytes),
-        busy_ns: 0,
-        irq_ns: KnownSum::default(),
-        slots: Default::default(),
-    };
-    for cpu in members.iter().filter_map(|cpu| deltas.get(cpu)) {
-        add(&mut set.busy_ns, cpu.busy_ns);
-        set.irq_ns.add(cpu.irq_ns);
-        add_slots(&mut set.slots, &cpu.slots);
+        on_cpus: OnCpus::of(members.iter().filter_map(|cpu| deltas.get(cpu).copied())),
     }
-    set
 }
 
 #[cfg(test)]
@@ -154,7 +141,7 @@ mod tests {
 
     fn of(topology: &Topology) -> Vec<Found> {
         let sets = cpu_sets(topology, &busy(topology.cpus.len() as u32));
-        sets.into_iter().map(|set| (set.kind, set.id, set.cpus, set.nodes, set.busy_ns)).collect()
+        sets.into_iter().map(|set| (set.kind, set.id, set.cpus, set.nodes, set.on_cpus.busy_ns)).collect()
     }
 
     #[test]

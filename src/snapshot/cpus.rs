@@ -1,6 +1,7 @@
 //! CPUs in the interval: busy time, interrupts, counters.
 
 use crate::model::sample::{CpuRaw, Hints, Sample, Slot};
+use crate::model::sums::{KnownSum, Sum, sums};
 use crate::model::wire::SLOTS;
 
 /// One CPU in the interval.
@@ -21,6 +22,39 @@ pub struct CpuDelta {
     pub switches: u64,
     pub hints: Option<Hints>,
     pub slots: [Slot; SLOTS],
+}
+
+/// Work of CPUs in an interval, which adds up over CPUs and intervals.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnCpus {
+    /// On-CPU time of everything but idle, ns.
+    pub busy_ns: u64,
+    /// Context switches.
+    pub switches: u64,
+    /// Time of online CPUs in hard and soft interrupts, ns.
+    pub irq_ns: KnownSum,
+    /// Time of online CPUs that a hypervisor gave to others, ns.
+    pub steal_ns: KnownSum,
+    /// Hinting faults; `None` where they are not counted by CPU.
+    pub hints: Option<Hints>,
+    /// Counters.
+    pub slots: [Slot; SLOTS],
+}
+
+sums!(OnCpus { busy_ns, switches, irq_ns, steal_ns, hints, slots });
+
+impl OnCpus {
+    /// The sum over some CPUs.
+    pub(super) fn of<'a>(cpus: impl IntoIterator<Item = &'a CpuDelta>) -> OnCpus {
+        let mut sum = OnCpus::default();
+        for cpu in cpus {
+            let known = |ns: Option<u64>| if cpu.online { ns.into() } else { KnownSum::default() };
+            let CpuDelta { busy_ns, switches, hints, slots, .. } = *cpu;
+            let (irq_ns, steal_ns) = (known(cpu.irq_ns), known(cpu.steal_ns));
+            sum.add(&OnCpus { busy_ns, switches, irq_ns, steal_ns, hints, slots });
+        }
+        sum
+    }
 }
 
 /// The CPUs that both samples have, in the order of the later one.

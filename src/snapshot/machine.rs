@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use super::cpu_sets::cpu_sets;
 use super::{
-    Accesses, CpuDelta, KnownSum, Own, Remote, Room, RowKind, Snapshot, add, cpus, dead_counters, sum,
+    Accesses, CpuDelta, OnCpus, Own, Remote, Room, RowKind, Snapshot, add, cpus, dead_counters, sum,
 };
 use crate::model::event::Event;
-use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample, Slot};
-use crate::model::slots::add_slots;
+use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample};
+use crate::model::sums::sums;
 use crate::model::tiers::TierPages;
 use crate::model::units::NodeId;
-use crate::model::wire::SLOTS;
 
 /// One node of the machine.
 #[derive(Clone, Debug)]
@@ -20,30 +19,33 @@ pub struct Node {
     pub raw: NodeRaw,
     /// Online CPUs.
     pub cpus: u32,
-    /// In the interval: on-CPU time of its CPUs, and its counter slots.
-    pub busy_ns: u64,
-    /// In the interval, of its online CPUs: time in interrupts, and time that a hypervisor took.
-    pub irq_ns: KnownSum,
-    pub steal_ns: KnownSum,
-    pub slots: [Slot; SLOTS],
-    /// In the interval: pages, as in numastat(8).
-    pub pages: NumaPages,
-    /// The same since boot; `None` where one of them is less than before.
+    /// In the interval, of its CPUs.
+    pub on_cpus: OnCpus,
+    /// In the interval, of its memory.
+    pub counts: NodeCounts,
+    /// Pages since boot, as in numastat(8); `None` where one of them is less than before.
     pub pages_since_boot: Option<NumaPages>,
-    /// In the interval: pages that moved between tiers; `None` where they were not counted before or now.
+    /// Of what ran on its CPUs.
+    pub remote: Remote,
+}
+
+/// Events in the memory of a node in an interval.
+#[derive(Clone, Debug, Default)]
+pub struct NodeCounts {
+    /// Pages, as in numastat(8).
+    pub pages: NumaPages,
+    /// Pages that moved between tiers; `None` where they were not counted before or now.
     pub tier_pages: Option<TierPages>,
-    /// In the interval: see [`NodeRaw`].
+    /// See [`NodeRaw`].
     pub kswapd_pages: u64,
     pub direct_pages: u64,
     pub node_reclaims: u64,
-    /// In the interval: pages that NUMA balancing brought here and took away.
+    /// Pages that NUMA balancing brought here and took away.
     pub pages_in: u64,
     pub pages_out: u64,
-    /// Of what ran on its CPUs.
-    pub remote: Remote,
-    /// In the interval, on its CPUs; `None` where they are not counted by CPU.
-    pub hints: Option<Hints>,
 }
+
+sums!(NodeCounts { pages, tier_pages, kswapd_pages, direct_pages, node_reclaims, pages_in, pages_out });
 
 /// Page allocations of a node in the interval, as numastat(8) names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct NumaPages {
     pub local_node: u64,
     pub other_node: u64,
 }
+
+sums!(NumaPages { numa_hit, numa_miss, numa_foreign, interleave_hit, local_node, other_node });
 
 impl NumaPages {
     fn between(before: &NodeRaw, now: &NodeRaw, number: impl Fn(u64, u64) -> u64) -> NumaPages {
@@ -82,6 +86,19 @@ pub struct Swapped {
     pub pages_out: u64,
 }
 
+sums!(Swapped { pages_in, pages_out });
+
+/// Events of the whole machine in an interval; `None` where the kernel does not measure it.
+#[derive(Clone, Debug, Default)]
+pub struct MachineCounts {
+    pub pressure: Option<Pressure>,
+    pub swapped: Option<Swapped>,
+    /// Hinting faults.
+    pub hints: Option<Hints>,
+}
+
+sums!(MachineCounts { pressure, swapped, hints });
+
 /// The machine in the interval, without rows of tasks and containers.
 pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample) -> Snapshot {
     let cpus = cpus::deltas(previous, current);
@@ -107,18 +124,16 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         inputs: current.inputs.clone(),
         accesses: Accesses::default(),
         room: Room::of(current, interval_ns.unwrap_or(0)),
-        busy_ns: 0,
-        switches: 0,
-        irq_ns: KnownSum::default(),
-        steal_ns: KnownSum::default(),
-        pressure: pressure(previous, current),
+        on_cpus: OnCpus::of(&cpus),
+        counts: MachineCounts {
+            pressure: pressure(previous, current),
+            swapped: swapped(previous, current),
+            hints: hints(previous, current),
+        },
         machine: current.machine,
-        swapped: swapped(previous, current),
-        hints: hints(previous, current),
         zone_reclaim_mode: current.vm.and_then(|vm| vm.zone_reclaim_mode),
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
         cpus: Vec::new(),
-        slots: Default::default(),
         open_slots: host.events.iter().map(is_open).collect(),
         silent,
         own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
@@ -130,15 +145,6 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         overhead: None,
     };
     snapshot.page_flows = page_flows(previous, current, &mut snapshot.nodes);
-    for cpu in &cpus {
-        add(&mut snapshot.busy_ns, cpu.busy_ns);
-        if cpu.online {
-            snapshot.irq_ns.add(cpu.irq_ns);
-            snapshot.steal_ns.add(cpu.steal_ns);
-        }
-        add(&mut snapshot.switches, cpu.switches);
-        add_slots(&mut snapshot.slots, &cpu.slots);
-    }
     snapshot.cpus = cpus;
     snapshot
 }
@@ -160,10 +166,10 @@ fn page_flows(previous: Option<&Sample>, current: &Sample, nodes: &mut [Node]) -
         nodes.iter().enumerate().map(|(at, node)| (NodeId(node.raw.id), at)).collect();
     for flow in &flows {
         if let Some(from) = at.get(&flow.from) {
-            add(&mut nodes[*from].pages_out, flow.count);
+            add(&mut nodes[*from].counts.pages_out, flow.count);
         }
         if let Some(to) = at.get(&flow.to) {
-            add(&mut nodes[*to].pages_in, flow.count);
+            add(&mut nodes[*to].counts.pages_in, flow.count);
         }
     }
     flows
@@ -195,38 +201,23 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
         let before =
             previous.and_then(|sample| sample.nodes.iter().find(|node| node.id == raw.id)).unwrap_or(raw);
         let online = current.cpus.iter().filter(|cpu| cpu.online && cpu.node == raw.id).count() as u32;
-        let mut node = Node {
+        Node {
             raw: raw.clone(),
             cpus: online,
-            busy_ns: 0,
-            irq_ns: KnownSum::default(),
-            steal_ns: KnownSum::default(),
-            slots: Default::default(),
-            kswapd_pages: raw.kswapd_pages.saturating_sub(before.kswapd_pages),
-            direct_pages: raw.direct_pages.saturating_sub(before.direct_pages),
-            node_reclaims: raw.node_reclaims.saturating_sub(before.node_reclaims),
-            pages: NumaPages::between(before, raw, u64::saturating_sub),
+            on_cpus: OnCpus::of(cpus.iter().filter(|cpu| cpu.node == raw.id)),
+            counts: NodeCounts {
+                kswapd_pages: raw.kswapd_pages.saturating_sub(before.kswapd_pages),
+                direct_pages: raw.direct_pages.saturating_sub(before.direct_pages),
+                node_reclaims: raw.node_reclaims.saturating_sub(before.node_reclaims),
+                pages: NumaPages::between(before, raw, u64::saturating_sub),
+                tier_pages: tier_pages(previous, current, NodeId(raw.id)),
+                // Flows tell these.
+                pages_in: 0,
+                pages_out: 0,
+            },
             pages_since_boot: NumaPages::since_boot(before, raw),
-            tier_pages: tier_pages(previous, current, NodeId(raw.id)),
-            pages_in: 0,
-            pages_out: 0,
             remote: Remote::default(),
-            hints: None,
-        };
-        for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
-            add(&mut node.busy_ns, cpu.busy_ns);
-            if cpu.online {
-                node.irq_ns.add(cpu.irq_ns);
-                node.steal_ns.add(cpu.steal_ns);
-            }
-            add_slots(&mut node.slots, &cpu.slots);
-            if let Some(more) = cpu.hints {
-                let sum = node.hints.get_or_insert_default();
-                add(&mut sum.faults, more.faults);
-                add(&mut sum.remote, more.remote);
-            }
         }
-        node
     };
     current.nodes.iter().map(row).collect()
 }

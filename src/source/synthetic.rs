@@ -234,7 +234,7 @@ impl Machine {
         }
     }
 
-    /// The node with the kinds of its pages of files, unless a plan has said them.
+    /// The node with the kinds of its pages of files, unless a plan has set them.
     fn with_file_pages(&self, node: &NodeRaw) -> NodeRaw {
         let shared = |actor: &Actor| {
             let all: u32 = actor.memory.iter().sum();

@@ -206,7 +206,7 @@ impl Names {
                 answers.later.extend(places(&within));
                 continue;
             };
-            // Had the id changed hands meanwhile, the names would be another's.
+            // If the id was reused meanwhile, the names would belong to another process.
             answers.add(&places(&within), if process.is_there() { told } else { gone() });
         }
         answers.add(&places(&addresses), Err(("[unknown]".into(), None)));

@@ -41,7 +41,7 @@ pub(super) enum LastLink {
 /// to what a process has open are not.
 ///
 /// # Errors
-/// There is no such file, or it is not regular; `ENOSYS` before Linux 5.6.
+/// The file does not exist or is not regular; `ENOSYS` before Linux 5.6.
 pub(super) fn below(root: BorrowedFd<'_>, path: &Path, last: LastLink) -> io::Result<File> {
     let no_follow = if last == LastLink::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
@@ -52,7 +52,7 @@ pub(super) fn below(root: BorrowedFd<'_>, path: &Path, last: LastLink) -> io::Re
 /// Opens the file that a link in `/proc/PID/map_files` points to.
 ///
 /// # Errors
-/// There is no such link, it may not be followed, or its file is not regular.
+/// The link does not exist, may not be followed, or its file is not regular.
 pub(super) fn mapped(link: &Path) -> io::Result<File> {
     regular(open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -60,7 +60,7 @@ pub(super) fn mapped(link: &Path) -> io::Result<File> {
 /// A directory to find files below.
 ///
 /// # Errors
-/// There is none, or it may not be looked at.
+/// It does not exist, or access is denied.
 pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }

@@ -229,7 +229,7 @@ pub struct Mirror {
 unsafe impl Send for Mirror {}
 
 impl Mirror {
-    /// So many views of new memory, one after the other.
+    /// `views` views of new memory, one after the other.
     ///
     /// # Errors
     /// The errno of memfd_create(2) or mmap(2): ENOMEM beyond vm.max_map_count.

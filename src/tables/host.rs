@@ -73,7 +73,7 @@ impl FindingRow {
     }
 
     fn gain(&self, of: fn(&crate::finding::Gain) -> Option<f64>) -> Option<f64> {
-        of(&self.0.told.gain).filter(|cpus| cpus.is_finite())
+        of(&self.0.advice.gain).filter(|cpus| cpus.is_finite())
     }
 
     fn commands(&self) -> String {
@@ -87,7 +87,7 @@ columns! {
         "subject" Text row.subject();
         "severity" Text row.0.severity.name();
         "confidence" Text row.0.confidence.name();
-        "sentence" Text row.0.told.sentence.as_str();
+        "sentence" Text row.0.advice.sentence.as_str();
         "since" Time row.0.since_wall_ns.div_euclid(1000);
         "until" Time row.0.until_wall_ns.map(|ns| ns.div_euclid(1000));
         "peak" Float row.0.peak.filter(|peak| peak.is_finite());

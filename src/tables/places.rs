@@ -21,7 +21,7 @@ impl PlaceRow {
     }
 
     fn events(&self, role: Role) -> Option<f64> {
-        self.interval.events(&self.set().slots, role)
+        self.interval.events(&self.set().on_cpus.slots, role)
     }
 }
 
@@ -36,8 +36,8 @@ macro_rules! places {
                 "cpus" Int row.set().cpus.len();
                 "cores" Int row.set().cores;
                 "llc_size_bytes" Int row.set().llc_size_bytes;
-                "busy_ns" Int row.set().busy_ns;
-                "irq_ns" Int row.set().irq_ns.get();
+                "busy_ns" Int row.set().on_cpus.busy_ns;
+                "irq_ns" Int row.set().on_cpus.irq_ns.get();
                 "cycles" Int row.events(Role::Cycles);
                 "instructions" Int row.events(Role::Instructions);
                 "llc_misses" Int row.events(Role::Llc);

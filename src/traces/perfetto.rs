@@ -249,7 +249,7 @@ impl<W: Write> Trace<W> {
         let since_ns = self.now_ns.saturating_sub(mono_ns.saturating_sub(finding.since_mono_ns));
         let at_ns = since_ns.max(first_ns).max(self.ended.get(&track).copied().unwrap_or(0));
         self.open.insert(finding.key.clone(), (track, at_ns));
-        let words = one_line(&finding.told.sentence);
+        let words = one_line(&finding.advice.sentence);
         self.packet(at_ns, packet::TRACK_EVENT, &fields::event(Event::Begin, track, Some(&words)))
     }
 

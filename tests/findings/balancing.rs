@@ -35,11 +35,11 @@ pub mod balancing_ping_pong {
         let found = found(world(2200, 1800), 100, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "NUMA balancing moves 15.6 MiB of cache's memory between nodes 0-1 each second, and as much comes back."
         );
         assert_eq!(commands(&found[0])[0], "sysctl -w kernel.numa_balancing=0");
-        assert!((found[0].told.gain.at_least.unwrap() - 0.6).abs() < 0.01, "{:?}", found[0].told.gain);
+        assert!((found[0].advice.gain.at_least.unwrap() - 0.6).abs() < 0.01, "{:?}", found[0].advice.gain);
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod balancing_off {
         let found = found(world(3, Some(0)), 70, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "NUMA balancing is off, and 3 processes with 3.0 CPUs of work could run nearer to their memory."
         );
         assert_eq!(commands(&found[0])[0], "sysctl -w kernel.numa_balancing=1");

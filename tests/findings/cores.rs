@@ -39,15 +39,15 @@ mod sibling_contention {
         let found = found(world(), 70, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "worker runs beside busy threads of its cores for 80.0 % of its time, while 7 cores of node 0 are idle."
         );
         assert_eq!(commands(&found[0]), ["taskset -acp 1-2 700"]);
         // Two CPUs, 80 % of their time at 60 % of the speed.
         assert!(
-            (found[0].told.gain.at_most.unwrap() - 2.0 * 0.8 * 0.4).abs() < 0.01,
+            (found[0].advice.gain.at_most.unwrap() - 2.0 * 0.8 * 0.4).abs() < 0.01,
             "{:?}",
-            found[0].told.gain
+            found[0].advice.gain
         );
     }
 
@@ -76,7 +76,7 @@ mod sibling_contention {
             world.by_node = false;
             let calibration = Calibration { smt_work, ..Calibration::default() };
             Arc::make_mut(&mut world.host).topology.calibration = Some(calibration);
-            let told = found(world, 70, ID).remove(0).told;
+            let told = found(world, 70, ID).remove(0).advice;
             assert!((told.gain.at_most.unwrap() - gain).abs() < 0.01, "{:?}", told.gain);
             assert_eq!(told.gain.assumes, [assumes]);
         }
@@ -100,7 +100,7 @@ mod sibling_contention {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         // One of its cores, and one of the idle ones.
         assert_eq!(commands(&found[0]), ["taskset -acp 0-1 700"]);
-        assert_eq!(found[0].told.undo[0].line.as_ref().unwrap().to_string(), "taskset -acp 0,16 700");
+        assert_eq!(found[0].advice.undo[0].line.as_ref().unwrap().to_string(), "taskset -acp 0,16 700");
         let details = format!("{:?}", numatop_ng::finding::details::details(&found[0]));
         assert!(details.contains("It may use CPUs 0,16 only."), "{details}");
     }
@@ -190,7 +190,7 @@ mod shared_cores {
         assert_eq!(found.len(), 1, "a pair is one finding");
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "3c0f6a4c2b9f and 9f8e7d6c5b4a are pinned to the same cores: 4 CPUs of the first share cores with the second, and 12 idle cores \
              are in no cpuset."
         );
@@ -199,7 +199,7 @@ mod shared_cores {
             commands(&found[0]),
             [format!("docker update --cpuset-cpus 4-7 --cpuset-mems 0-1 {SECOND}")]
         );
-        let undo = found[0].told.undo[0].line.as_ref().unwrap().to_string();
+        let undo = found[0].advice.undo[0].line.as_ref().unwrap().to_string();
         assert_eq!(undo, format!("docker update --cpuset-cpus 16-19 --cpuset-mems 0-1 {SECOND}"));
     }
 
@@ -210,7 +210,7 @@ mod shared_cores {
         let found = found(world, 70, ID);
         assert_eq!(found[0].key.subject.to_string(), format!("cgroup {DOCKER}"));
         let words = "9f8e7d6c5b4a and 3c0f6a4c2b9f are pinned to the same cores: 4 CPUs of the first";
-        assert!(found[0].told.sentence.starts_with(words), "{}", found[0].told.sentence);
+        assert!(found[0].advice.sentence.starts_with(words), "{}", found[0].advice.sentence);
         assert!(commands(&found[0])[0].contains(" 3c0f6a4c2b9f"), "{:?}", commands(&found[0]));
     }
 

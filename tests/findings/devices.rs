@@ -43,7 +43,7 @@ mod interrupts_off_node {
         assert_eq!(found[0].severity, Severity::Info);
         assert_eq!(found[0].key.subject.to_string(), "device eth0");
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "eth0 is on node 0, and all of its interrupts go to CPUs of node 1."
         );
         assert_eq!(
@@ -75,7 +75,7 @@ mod interrupts_off_node {
     fn what_is_counted_says_more_than_lists() {
         // A queue at home has next to nothing, and the list of CPUs names both nodes.
         let found = found(counted(&[(0, 400), (1, 40_600)], &[0, 1]), 70, ID);
-        let told = &found[0].told;
+        let told = &found[0].advice;
         assert_eq!(
             told.sentence,
             "eth0 is on node 0, and CPUs of node 1 handle 99.0 % of its 41k interrupts a second."
@@ -110,9 +110,9 @@ mod interrupts_off_node {
         });
         let found = found(world, 70, ID);
         assert!(
-            found[0].told.sentence.contains("CPUs of nodes 1-7 handle 100 %"),
+            found[0].advice.sentence.contains("CPUs of nodes 1-7 handle 100 %"),
             "{}",
-            found[0].told.sentence
+            found[0].advice.sentence
         );
     }
 
@@ -124,7 +124,7 @@ mod interrupts_off_node {
         devices.push(twin);
         world.irq_rates.insert(("0000:3b:00.1".into(), 1), 10_000);
         let found = found(world, 70, ID);
-        let to: Vec<f64> = found.iter().map(|finding| finding.told.check[0].to.round()).collect();
+        let to: Vec<f64> = found.iter().map(|finding| finding.advice.check[0].to.round()).collect();
         assert_eq!(to, [40.0, 80.0], "three quarters and a quarter, of each a fifth may stay");
     }
 
@@ -136,7 +136,7 @@ mod interrupts_off_node {
         devices.push(silent);
         let found = found(world, 70, ID);
         let counted = found.iter().find(|finding| finding.key.subject.to_string() == "device eth0").unwrap();
-        assert!(counted.told.check.is_empty() && !counted.told.commands.is_empty());
+        assert!(counted.advice.check.is_empty() && !counted.advice.commands.is_empty());
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub mod far_device {
         let found = it(world());
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "3c0f6a4c2b9f runs on node 0, and 95.0 % of the 95.4 MiB/s that it reads and writes are on disks of node 1 (nvme1)."
         );
         let lines = commands(&found[0]);
@@ -86,9 +86,10 @@ pub mod far_device {
             lines[0].starts_with("docker update --cpuset-cpus 8-15,24-31 --cpuset-mems 1 3c0f6a4c2b9f"),
             "{lines:?}"
         );
-        let words: Vec<&str> = found[0].told.commands.iter().map(|command| command.words.as_str()).collect();
+        let words: Vec<&str> =
+            found[0].advice.commands.iter().map(|command| command.words.as_str()).collect();
         assert!(words.last().unwrap().ends_with("a disk of node 0: nvme0"), "{words:?}");
-        assert!(found[0].told.gain.at_most.is_none() && !found[0].told.undo.is_empty());
+        assert!(found[0].advice.gain.at_most.is_none() && !found[0].advice.undo.is_empty());
     }
 
     #[test]
@@ -116,9 +117,11 @@ pub mod far_device {
         world.nodes[1].file_pages = Some(Default::default());
         let found = it(world);
         assert!(
-            commands(&found[0]).is_empty() && found[0].told.undo.is_empty() && found[0].told.risk.is_empty()
+            commands(&found[0]).is_empty()
+                && found[0].advice.undo.is_empty()
+                && found[0].advice.risk.is_empty()
         );
-        assert!(found[0].told.commands[0].words.contains("does not fit"), "{:?}", found[0].told.commands);
+        assert!(found[0].advice.commands[0].words.contains("does not fit"), "{:?}", found[0].advice.commands);
     }
 
     #[test]

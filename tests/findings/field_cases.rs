@@ -227,7 +227,7 @@ fn render() -> String {
     for case in CASES {
         let (id, severity, text) = match finding_of(case) {
             Some(finding) => {
-                (format!("`{}`", finding.key.id), finding.severity.name(), finding.told.sentence)
+                (format!("`{}`", finding.key.id), finding.severity.name(), finding.advice.sentence)
             }
             None => ("none".to_owned(), "-", "It is healthy.".to_owned()),
         };

@@ -41,7 +41,7 @@ pub fn quiet_for(name: &str, world: impl Fn() -> Machine, infos: &[&str], second
             assert!(
                 allowed,
                 "{name} at {ms} ms: {:?} {}: {}",
-                finding.severity, finding.key, finding.told.sentence
+                finding.severity, finding.key, finding.advice.sentence
             );
         }
         let all = engine.findings();

@@ -46,7 +46,7 @@ fn memory_is_not_moved_to_a_node_without_room_for_it() {
     let small = found(bound_to_node_1([18 * GIB, 2 * GIB, 18 * GIB, 18 * GIB]), 40, id);
     assert_eq!(small.len(), 1);
     assert_eq!(commands(&small[0]), Vec::<String>::new());
-    assert!(!small[0].told.sentence.contains("45.0 GiB"), "{}", small[0].told.sentence);
+    assert!(!small[0].advice.sentence.contains("45.0 GiB"), "{}", small[0].advice.sentence);
     let large = found(bound_to_node_1([18 * GIB, 2 * GIB, 58 * GIB, 18 * GIB]), 40, id);
     assert_eq!(commands(&large[0]), ["migratepages 900002 1 2"]);
 }
@@ -256,7 +256,7 @@ fn times_and_counts_without_end_do_no_harm() {
         ("memory of nodes", |snapshot| {
             for node in &mut snapshot.nodes {
                 (node.raw.mem_free_bytes, node.raw.mem_total_bytes) = (u64::MAX, u64::MAX);
-                node.busy_ns = u64::MAX;
+                node.on_cpus.busy_ns = u64::MAX;
             }
         }),
     ];

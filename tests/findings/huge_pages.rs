@@ -54,12 +54,12 @@ pub mod hugetlb_on_other_node {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert!(
             found[0]
-                .told
+                .advice
                 .sentence
                 .starts_with("mysqld runs on node 0, whose pool of huge pages is used up: 80.0 +-")
-                && found[0].told.sentence.ends_with(" % of its memory is in pages of node 1."),
+                && found[0].advice.sentence.ends_with(" % of its memory is in pages of node 1."),
             "{}",
-            found[0].told.sentence
+            found[0].advice.sentence
         );
         let pool = |node: u32| {
             format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages")
@@ -69,10 +69,10 @@ pub mod hugetlb_on_other_node {
             [format!("echo 10240 > {}", pool(0)), format!("echo 0 > {}", pool(1))]
         );
         assert_eq!(undo(&found[0]), [format!("echo 2048 > {}", pool(0)), format!("echo 8192 > {}", pool(1))]);
-        let words = &found[0].told.commands[2].words;
+        let words = &found[0].advice.commands[2].words;
         assert!(words.contains("hugepagesz=2M hugepages=0:10240,1:0"), "{words}");
         // All of four CPUs, 80 % at distance 20.
-        let gain = found[0].told.gain.at_most.unwrap();
+        let gain = found[0].advice.gain.at_most.unwrap();
         assert!((gain - 4.0 * (1.0 - 1.0 / 1.8)).abs() < 0.05, "{gain}");
     }
 
@@ -119,11 +119,11 @@ pub mod hugetlb_on_other_node {
         world.nodes[0].mem_free_bytes = 8 * GIB;
         world.nodes[0].file_pages = Some(Default::default());
         let found = it(world);
-        assert!(commands(&found[0]).is_empty() && found[0].told.undo.is_empty());
+        assert!(commands(&found[0]).is_empty() && found[0].advice.undo.is_empty());
         assert!(
-            found[0].told.commands[0].words.contains("16.0 GiB are needed"),
+            found[0].advice.commands[0].words.contains("16.0 GiB are needed"),
             "{:?}",
-            found[0].told.commands
+            found[0].advice.commands
         );
     }
 

@@ -42,7 +42,7 @@ mod memory_on_other_node {
         let found = found(world(88), 70, "memory-on-other-node");
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "postgres runs on node 0, and 88.0 +-3.1 % of its memory is on node 1."
         );
         assert_eq!(commands(&found[0]), ["migratepages 815 1 0"]);
@@ -173,7 +173,7 @@ mod spread_over_nodes {
     fn fires() {
         let found = found(world(), 40, "spread-over-nodes");
         assert_eq!(found[0].severity, Severity::Info);
-        assert!(found[0].told.sentence.starts_with("java runs on 16 nodes, and 93.8 % of its memory"));
+        assert!(found[0].advice.sentence.starts_with("java runs on 16 nodes, and 93.8 % of its memory"));
         // 11.2 CPUs need two nodes of 8 cores at 85 %.
         assert_eq!(commands(&found[0])[0], "taskset -acp 0-15 33727");
         assert_eq!(commands(&found[0])[1], "migratepages 33727 2-15 0-1");
@@ -269,7 +269,7 @@ mod spread_over_nodes {
         assert_eq!(found[0].key.subject.to_string(), format!("cgroup {DOCKER}"));
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "3c0f6a4c2b9f runs on 4 nodes, and 75.0 % of its memory is remote from where it runs; it needs 3.2 CPUs and 20.0 GiB: \
              node 0 would do."
         );
@@ -277,7 +277,7 @@ mod spread_over_nodes {
             commands(&found[0]),
             [format!("docker update --cpuset-cpus 0-7 --cpuset-mems 0 {CONTAINER}")]
         );
-        let undo = found[0].told.undo[0].line.as_ref().unwrap().to_string();
+        let undo = found[0].advice.undo[0].line.as_ref().unwrap().to_string();
         assert_eq!(undo, format!("docker update --cpuset-cpus 0-31 --cpuset-mems 0-3 {CONTAINER}"));
     }
 
@@ -372,7 +372,7 @@ mod moves_between_nodes {
     fn fires() {
         let found = found(world(200, 2000), 70, "moves-between-nodes");
         assert_eq!(found[0].severity, Severity::Info);
-        assert!((found[0].told.gain.at_most.unwrap() - 0.1).abs() < 1e-6);
+        assert!((found[0].advice.gain.at_most.unwrap() - 0.1).abs() < 1e-6);
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod moves_between_nodes {
         let mut world = world(200, 2000);
         world.scheduler = Some(("nng_test".into(), Arc::default()));
         let found = found(world, 70, "moves-between-nodes");
-        assert!(found[0].told.or_else[1].contains("scheduler nng_test"), "{:?}", found[0].told.or_else);
+        assert!(found[0].advice.or_else[1].contains("scheduler nng_test"), "{:?}", found[0].advice.or_else);
     }
 
     #[test]
@@ -410,7 +410,7 @@ mod stolen_time {
     fn fires() {
         let found = found(world(200.0, 400), 70, "stolen-time");
         assert_eq!(found[0].severity, Severity::Info);
-        assert!(found[0].told.sentence.contains("takes 0.4 CPUs"), "{}", found[0].told.sentence);
+        assert!(found[0].advice.sentence.contains("takes 0.4 CPUs"), "{}", found[0].advice.sentence);
     }
 
     #[test]
@@ -445,7 +445,7 @@ mod counters_taken_turns {
     #[test]
     fn fires() {
         let found = found(world(71, 100), 40, "counters-taken-turns");
-        assert!(found[0].told.sentence.contains("71.0 %"), "{}", found[0].told.sentence);
+        assert!(found[0].advice.sentence.contains("71.0 %"), "{}", found[0].advice.sentence);
     }
 
     #[test]
@@ -517,7 +517,11 @@ mod cpus_too_few {
     fn fires() {
         let found = found(world(None), 70, "cpus-too-few");
         assert_eq!(found[0].severity, Severity::Info);
-        assert!(found[0].told.sentence.contains("may use 4 CPUs, all busy"), "{}", found[0].told.sentence);
+        assert!(
+            found[0].advice.sentence.contains("may use 4 CPUs, all busy"),
+            "{}",
+            found[0].advice.sentence
+        );
         assert!(commands(&found[0])[0].starts_with("docker update --cpuset-cpus 0-7,16-23 "));
     }
 

@@ -55,17 +55,18 @@ pub mod larger_than_node {
         let found = it(world());
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "mysqld has 54.0 GiB of the 64.0 GiB of node 0, which has no room left."
         );
         // No command: what is moved now comes back with the next page.
         assert!(commands(&found[0]).is_empty());
-        let words: Vec<&str> = found[0].told.commands.iter().map(|command| command.words.as_str()).collect();
+        let words: Vec<&str> =
+            found[0].advice.commands.iter().map(|command| command.words.as_str()).collect();
         assert!(
             words[0].contains("--interleave=all") && words[1].contains("innodb_numa_interleave"),
             "{words:?}"
         );
-        assert!(found[0].told.gain.at_most.is_none());
+        assert!(found[0].advice.gain.at_most.is_none());
     }
 
     #[test]
@@ -74,13 +75,13 @@ pub mod larger_than_node {
         let found = it(world);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "mysqld has 54.0 GiB of the 64.0 GiB of node 0, which has no room left; memory of 815 postgres and of another process is \
              elsewhere."
         );
         // 88 and 40 % at distance 20, of two CPUs each.
         let gain = 2.0 * (1.0 - 1.0 / 1.88) + 2.0 * (1.0 - 1.0 / 1.4);
-        assert!((found[0].told.gain.at_most.unwrap() - gain).abs() < 0.02, "{:?}", found[0].told.gain);
+        assert!((found[0].advice.gain.at_most.unwrap() - gain).abs() < 0.02, "{:?}", found[0].advice.gain);
     }
 
     #[test]

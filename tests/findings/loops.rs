@@ -215,7 +215,7 @@ fn closes(id: &str, world: Machine, seconds: u64) -> (Loop, Finding) {
     let mut closed = Loop::new(world);
     closed.watch(seconds);
     let finding = closed.finding(id).unwrap_or_else(|| panic!("{id}: {:?}", lines(&closed.engine))).clone();
-    let commands = command_lines(&finding.told.commands);
+    let commands = command_lines(&finding.advice.commands);
     assert!(!commands.is_empty(), "{id} prints nothing to do now");
     let grave = |engine: &Engine| -> BTreeMap<String, Severity> {
         let all = engine.findings().iter().chain(engine.ended());
@@ -225,10 +225,10 @@ fn closes(id: &str, world: Machine, seconds: u64) -> (Loop, Finding) {
     };
     let before = grave(&closed.engine);
     commands.iter().for_each(|line| carry_out(&mut closed.machine, line));
-    assert!(!finding.told.check.is_empty(), "{id} has nothing to check");
-    let within = finding.told.check.iter().map(|check| check.within_s as u64).max().unwrap();
+    assert!(!finding.advice.check.is_empty(), "{id} has nothing to check");
+    let within = finding.advice.check.iter().map(|check| check.within_s as u64).max().unwrap();
     closed.watch(within);
-    for check in &finding.told.check {
+    for check in &finding.advice.check {
         assert!(closed.is_true(check), "{id}: {check:?} is {}", closed.value(check));
     }
     let off = numatop_ng::finding::rules::by_id(id).unwrap().hold.off_s as u64;
@@ -240,7 +240,7 @@ fn closes(id: &str, world: Machine, seconds: u64) -> (Loop, Finding) {
     closed.watch(60);
     assert_eq!(grave(&closed.engine), before, "{id}: what its cure makes");
     // The stop condition, which asks for the undo, has not come true.
-    for stop in &finding.told.stop {
+    for stop in &finding.advice.stop {
         let gone = !closed.snapshot.as_ref().unwrap().tasks.is_empty() && closed.is_true(stop);
         assert!(!gone, "{id}: {stop:?} says to undo it");
     }
@@ -250,7 +250,7 @@ fn closes(id: &str, world: Machine, seconds: u64) -> (Loop, Finding) {
 /// The same, and what undoes it brings it back.
 fn closes_and_opens(id: &str, world: Machine, seconds: u64) {
     let (mut closed, finding) = closes(id, world, seconds);
-    let undo = command_lines(&finding.told.undo);
+    let undo = command_lines(&finding.advice.undo);
     assert!(!undo.is_empty(), "{id} cannot be undone");
     undo.iter().for_each(|line| carry_out(&mut closed.machine, line));
     closed.watch(seconds + 5);
@@ -261,13 +261,13 @@ fn closes_and_opens(id: &str, world: Machine, seconds: u64) {
 fn remote_after_pin() {
     // A part of its memory was on node 0 before: no line could tell it from what came.
     let (_, finding) = closes("remote-after-pin", worlds::pinned_late(), 40);
-    assert!(command_lines(&finding.told.undo).is_empty() && !finding.told.undo.is_empty());
+    assert!(command_lines(&finding.advice.undo).is_empty() && !finding.advice.undo.is_empty());
 }
 
 #[test]
 fn memory_on_other_node() {
     let (_, finding) = closes("memory-on-other-node", worlds::other_node(), 70);
-    assert!(command_lines(&finding.told.undo).is_empty() && !finding.told.undo.is_empty());
+    assert!(command_lines(&finding.advice.undo).is_empty() && !finding.advice.undo.is_empty());
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn page_cache_fills_node() {
 #[test]
 fn page_cache_of_one_owner() {
     let (last, found) = closes("page-cache-fills-node", worlds::owned_page_cache(), 40);
-    assert!(found.told.sentence.contains("(94 % 3c0f6a4c2b9f)"), "{}", found.told.sentence);
+    assert!(found.advice.sentence.contains("(94 % 3c0f6a4c2b9f)"), "{}", found.advice.sentence);
     let cache = |id: u64| last.machine.groups[&id].cache_by_node.clone().unwrap();
     assert!(cache(worlds::BACKUP)[&0] < 32 * GIB && cache(SERVICE)[&0] == GIB);
 }
@@ -495,7 +495,7 @@ fn a_wrong_command_does_not_close_the_loop() {
     let finding = open.finding("remote-after-pin").unwrap().clone();
     carry_out(&mut open.machine, "migratepages 4242 0 1");
     open.watch(60);
-    assert!(finding.told.check.iter().any(|check| !open.is_true(check)));
+    assert!(finding.advice.check.iter().any(|check| !open.is_true(check)));
     assert!(open.finding("remote-after-pin").is_some());
 }
 

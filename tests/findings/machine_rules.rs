@@ -26,7 +26,7 @@ mod zone_reclaim {
         let found = found(world(1, 240, TWO), 20, "zone-reclaim");
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "zone_reclaim_mode is 1: node 1 is reclaimed 240 times a second while node 0 has 29.0 GiB free."
         );
         assert_eq!(commands(&found[0])[0], "sysctl -w vm.zone_reclaim_mode=0");
@@ -92,10 +92,10 @@ mod balancing_cost {
         let found = found(world(14.1, 4.0, |_| 50), 70, "balancing-cost");
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "NUMA balancing takes 14.1 % of mysqld's time and has not improved its placement meanwhile."
         );
-        let gain = &found[0].told.gain;
+        let gain = &found[0].advice.gain;
         assert!((gain.at_least.unwrap() - 0.564).abs() < 0.01, "{gain:?}");
     }
 
@@ -160,13 +160,13 @@ mod quota_throttled {
         let found = found(world(1.5, 2000, 600), 70, "quota-throttled");
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "3c0f6a4c2b9f is held back in bursts: it uses 1.5 of its 2.0 CPUs on average, yet its quota stops it for 0.6 s \
              of each second."
         );
         let id = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
         assert_eq!(commands(&found[0]), [format!("docker update --cpus 3 {id}")]);
-        assert!((found[0].told.gain.at_most.unwrap() - 0.6).abs() < 0.01);
+        assert!((found[0].advice.gain.at_most.unwrap() - 0.6).abs() < 0.01);
     }
 
     /// Its quota is raised from 0.75 to 4 CPUs in second 70, by the printed command. The earlier throttled
@@ -195,7 +195,11 @@ mod quota_throttled {
     #[test]
     fn a_small_quota_is_found() {
         let found = found(world(0.3, 300, 900), 70, "quota-throttled");
-        assert!(found[0].told.sentence.contains("at its quota of 0.3 CPUs"), "{}", found[0].told.sentence);
+        assert!(
+            found[0].advice.sentence.contains("at its quota of 0.3 CPUs"),
+            "{}",
+            found[0].advice.sentence
+        );
     }
 
     #[test]
@@ -250,7 +254,7 @@ mod nodes_hidden {
     fn fires() {
         let found = found(world(HIDDEN), 2, "nodes-hidden");
         assert_eq!(found[0].severity, Severity::Info);
-        assert!(found[0].told.sentence.starts_with("This machine has 2 sockets but shows 1 node"));
+        assert!(found[0].advice.sentence.starts_with("This machine has 2 sockets but shows 1 node"));
     }
 
     #[test]

@@ -89,7 +89,7 @@ mod node_short_of_memory {
         let found = found(world(), 26, "node-short-of-memory");
         assert_eq!(one(&found).severity, Severity::Warning);
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "Node 1 has no memory left: tasks free 1000 pages a second themselves. 29.0 GiB are free on node 0."
         );
     }
@@ -118,7 +118,7 @@ mod node_short_of_memory {
         world.nodes[0].mem_free_bytes = 3 * GIB;
         let found = found(world, 26, "node-short-of-memory");
         assert_eq!(one(&found).severity, Severity::Info);
-        assert!(found[0].told.sentence.ends_with("No other node has room."));
+        assert!(found[0].advice.sentence.ends_with("No other node has room."));
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod swap_while_memory_free {
         let found = found(world(), 26, "swap-while-memory-free");
         assert_eq!(one(&found).severity, Severity::Critical);
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "The machine swaps out 14.0 MiB a second while node 0 has 29.0 GiB free."
         );
     }
@@ -245,7 +245,7 @@ mod swap_while_memory_free {
         Arc::make_mut(&mut world.host).swap_on_zram = Some(true);
         let found = found(world, 26, "swap-while-memory-free");
         assert_eq!(one(&found).severity, Severity::Warning);
-        assert!(found[0].told.sentence.contains("(zram)"), "{}", found[0].told.sentence);
+        assert!(found[0].advice.sentence.contains("(zram)"), "{}", found[0].advice.sentence);
     }
 
     /// At memory.high a group is not full: it is held back, and its pages are swapped.
@@ -338,7 +338,7 @@ mod bound_to_full_node {
         let found = found(world(), 26, "bound-to-full-node");
         assert_eq!(one(&found).severity, Severity::Critical);
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "7015 pg_restore may take memory from node 1 only, and none is left there; 29.0 GiB are free on node 0."
         );
         assert_eq!(commands(&found[0]), ["migratepages 7015 1 0"]);
@@ -349,7 +349,7 @@ mod bound_to_full_node {
         let mut world = world();
         held_by_kswapd(&mut world, 0, 3584, 3600);
         let found = found(world, 26, "bound-to-full-node");
-        let check = &one(&found).told.check[0];
+        let check = &one(&found).advice.check[0];
         assert_eq!(
             (check.metric, check.of.to_string().as_str(), check.to),
             ("swap_out_pages_per_s", "host", 0.0)

@@ -40,7 +40,7 @@ mod slow_clock {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(found[0].key.subject.to_string(), "node 1");
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "CPUs of node 1 run at 1.40 GHz, those of node 0 at 2.00, although node 1 is 80.0 % busy."
         );
     }
@@ -106,11 +106,11 @@ mod noisy_neighbour {
         assert_eq!(found.len(), 2, "both of node 0");
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "mysqld needs 3.5 times the cycles per instruction of its twin 4410 on node 1. It shares node 0 with mysqld 4242."
         );
         // Up to 71 % of its time.
-        assert!((found[0].told.gain.at_most.unwrap() - 15.0 * (1.0 - 4.0 / 14.0)).abs() < 0.1);
+        assert!((found[0].advice.gain.at_most.unwrap() - 15.0 * (1.0 - 4.0 / 14.0)).abs() < 0.1);
     }
 
     #[test]

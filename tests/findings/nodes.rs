@@ -49,7 +49,7 @@ pub mod lopsided_nodes {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(found[0].key.subject.to_string(), "node 0");
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "Node 0 is 93.8 % busy and tasks wait; node 1 is 0.0 % busy. 2 subjects are bound to node 0; 3c0f6a4c2b9f fits \
              on node 1."
         );
@@ -172,7 +172,7 @@ mod interleaved_on_one_node {
         // Nothing counts accesses on this machine: bandwidth may be the reason.
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "redis spreads its memory over 2 nodes but runs on node 0, where all of it fits."
         );
         assert_eq!(commands(&found[0]), ["migratepages 900 1 0"]);
@@ -265,7 +265,7 @@ mod reclaim_threads_busy {
         assert_eq!(found[0].severity, Severity::Info);
         assert_eq!(found[0].key.subject.to_string(), "node 1");
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "kswapd1 takes 38.0 % of a CPU: it reclaims pages of node 1, most likely because files are read (75.0 % of its memory is page cache)."
         );
     }
@@ -273,7 +273,7 @@ mod reclaim_threads_busy {
     #[test]
     fn compaction_has_another_sentence() {
         let found = found(world("kcompactd1", 38.0), 70, ID);
-        assert!(found[0].told.sentence.ends_with("moved to make room for large ones."));
+        assert!(found[0].advice.sentence.ends_with("moved to make room for large ones."));
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod distances_wrong {
         let found = found(world(one_way), 3, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "The firmware gives 32 as the distance from node 1 to node 3, but the way back has another distance."
         );
     }
@@ -378,15 +378,15 @@ mod distances_wrong {
         };
         let wrong = found(calibrated(far, truth), 3, ID);
         assert_eq!(
-            wrong[0].told.sentence,
+            wrong[0].advice.sentence,
             "The firmware gives 100 as the distance from node 0 to node 2, but calibrate measured 3.3 times the latency of local \
              memory, not 10.0."
         );
-        assert!(wrong[0].told.or_else[0].contains("calibrate --show"));
+        assert!(wrong[0].advice.or_else[0].contains("calibrate --show"));
         // Too small a number is as wrong, and one of half the pairs is enough.
         let near = |a: u32, b: u32| if (a, b) == (3, 0) { 4.0 } else { f64::from(right(a, b)) / 10.0 };
         let wrong = found(calibrated(right, near), 3, ID);
-        assert!(wrong[0].told.sentence.contains("from node 3 to node 0"), "{}", wrong[0].told.sentence);
+        assert!(wrong[0].advice.sentence.contains("from node 3 to node 0"), "{}", wrong[0].advice.sentence);
     }
 
     #[test]
@@ -394,9 +394,9 @@ mod distances_wrong {
         let far = |a, b| if (a, b) == (2, 2) { 11 } else { right(a, b) };
         assert_eq!(found(world(far), 3, ID)[0].evidence[0].value, 11.0);
         let near = |a: u32, b: u32| if a + b == 1 { 10 } else { right(a, b) };
-        assert!(found(world(near), 3, ID)[0].told.sentence.contains("only a node to itself"));
+        assert!(found(world(near), 3, ID)[0].advice.sentence.contains("only a node to itself"));
         let equal = |a, b| if a == b { 10 } else { 20 };
-        assert!(found(world(equal), 3, ID)[0].told.sentence.contains("in one socket"));
+        assert!(found(world(equal), 3, ID)[0].advice.sentence.contains("in one socket"));
     }
 
     #[test]
@@ -469,10 +469,10 @@ mod interrupts_on_busy_node {
         let found = found(world(142, 11), 70, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "Interrupts take 14.2 % of node 0, where mysqld runs. Node 1 has 1.1 %."
         );
-        assert!((found[0].told.gain.at_most.unwrap() - 1.136).abs() < 0.01, "{:?}", found[0].told.gain);
+        assert!((found[0].advice.gain.at_most.unwrap() - 1.136).abs() < 0.01, "{:?}", found[0].advice.gain);
         assert!(commands(&found[0]).is_empty(), "it is not known which device has them");
     }
 
@@ -513,13 +513,13 @@ mod interrupts_on_busy_node {
             found(world, 70, ID)
         };
         let one = loud(41_000, 2_000);
-        assert!(one[0].told.sentence.ends_with("Node 1 has 1.1 %. eth0 has 41k of them a second there."));
+        assert!(one[0].advice.sentence.ends_with("Node 1 has 1.1 %. eth0 has 41k of them a second there."));
         assert!(commands(&one[0])[1].contains("0000:3b:00.4"), "{:?}", commands(&one[0]));
         let quiet = loud(3, 0);
         assert!(commands(&quiet[0]).is_empty(), "three interrupts a second are no tenth of a node");
         let both = loud(20_000, 9_000);
         assert!(commands(&both[0]).is_empty());
-        let words = &both[0].told.commands[0].words;
+        let words = &both[0].advice.commands[0].words;
         assert!(words.contains("those of eth0: 20k a second, nvme0: 9.0k a second"), "{words}");
     }
 
@@ -527,7 +527,11 @@ mod interrupts_on_busy_node {
     fn of_several_devices_none_is_in_a_command() {
         let two = found(with(vec![device("eth0", &[0]), device("nvme0", &[0])]), 70, ID);
         assert!(commands(&two[0]).is_empty());
-        assert!(two[0].told.commands[0].words.contains("those of eth0, nvme0"), "{:?}", two[0].told.commands);
+        assert!(
+            two[0].advice.commands[0].words.contains("those of eth0, nvme0"),
+            "{:?}",
+            two[0].advice.commands
+        );
     }
 
     #[test]

@@ -41,10 +41,10 @@ mod tlb_misses {
         let found = watched(world(12_100_000), 0.0);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "java spends about 10.6 % of its cycles in page walks; 0.0 % of its memory is in huge pages."
         );
-        assert!(found[0].told.commands[0].words.contains("-XX:+UseTransparentHugePages"));
+        assert!(found[0].advice.commands[0].words.contains("-XX:+UseTransparentHugePages"));
     }
 
     #[test]
@@ -68,7 +68,7 @@ mod tlb_misses {
     fn a_guest_is_named() {
         let mut world = world(12_100_000);
         Arc::make_mut(&mut world.host).cpu_model = "QEMU Virtual CPU version 2.5+".into();
-        assert!(watched(world, 0.0)[0].told.or_else[0].contains("guest"));
+        assert!(watched(world, 0.0)[0].advice.or_else[0].contains("guest"));
     }
 
     #[test]

@@ -41,12 +41,12 @@ mod remote_after_pin {
         // Half of its time at memory, four fifths of that remote.
         let found = sampled(1000, [100, 400, 0]).remove(0);
         assert_eq!(found.severity, Severity::Warning);
-        let gain = &found.told.gain;
+        let gain = &found.advice.gain;
         // 4 CPUs x 0.5 x (0.8 + 0.04) x (1 - 1/2).
         assert!(gain.at_most.is_some_and(|cpus| (0.80..0.85).contains(&cpus)), "{gain:?}");
         assert!(gain.assumes.iter().any(|one| one.id() == "memory_time_waits"), "{gain:?}");
         let without = found_in_world(world(60));
-        assert!(without.told.gain.at_most > gain.at_most, "{:?}", without.told.gain);
+        assert!(without.advice.gain.at_most > gain.at_most, "{:?}", without.advice.gain);
     }
 
     fn found_in_world(world: Machine) -> Finding {
@@ -69,12 +69,16 @@ mod remote_after_pin {
         let finding = &found[0];
         assert_eq!((finding.severity, finding.confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
-            finding.told.sentence,
+            finding.advice.sentence,
             "mysqld may run on node 0 only, but 42.0 +-3.1 % of its memory is on node 1."
         );
         assert_eq!(commands(finding), ["migratepages 4242 1 0"]);
         // 42 % at distance 20: 1 - 1 / 1.42.
-        assert!((finding.told.gain.at_most.unwrap() - 4.0 * 0.2957).abs() < 0.01, "{:?}", finding.told.gain);
+        assert!(
+            (finding.advice.gain.at_most.unwrap() - 4.0 * 0.2957).abs() < 0.01,
+            "{:?}",
+            finding.advice.gain
+        );
     }
 
     /// Backends of a container on node 0 that share a buffer with this share on node 1.
@@ -108,7 +112,7 @@ mod remote_after_pin {
         assert_eq!(found[0].key.subject.to_string(), format!("cgroup {DOCKER}"));
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "3c0f6a4c2b9f may run on node 0 only, but 42.0 +-3.1 % of the memory of its processes is on node 1."
         );
         assert!(commands(&found[0])[0].starts_with("docker update --cpuset-cpus 0-7 --cpuset-mems 0 "));
@@ -333,12 +337,12 @@ mod cpus_and_memory_apart {
         let found = found(world("0-3", "1"), 20, "cpus-and-memory-apart");
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "3c0f6a4c2b9f may run on node 0 only and take memory from node 1 only: every access is remote."
         );
         let line = format!("docker update --cpuset-cpus 0-3 --cpuset-mems 0 {ID}");
         assert_eq!(commands(&found[0]), [line]);
-        assert_eq!(found[0].told.undo.len(), 1);
+        assert_eq!(found[0].advice.undo.len(), 1);
     }
 
     #[test]
@@ -436,11 +440,11 @@ mod page_cache_fills_node {
         let found = found(world(CACHE), 40, "page-cache-fills-node");
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "Node 0 is full of page cache, so 26.0 +-3.1 % of java's memory is on node 1."
         );
         assert_eq!(commands(&found[0]), ["echo 1 > /proc/sys/vm/drop_caches", "migratepages 54723 1 0"]);
-        assert!(found[0].told.risk.starts_with("It changes the whole machine"));
+        assert!(found[0].advice.risk.starts_with("It changes the whole machine"));
     }
 
     #[test]
@@ -477,15 +481,15 @@ mod page_cache_fills_node {
     #[test]
     fn the_group_that_owns_it_is_named_and_reclaimed() {
         let found = owned(&[(SERVICE, GIB, 0), (PLAIN, 20 * GIB, 20 * GIB)], Some(GroupReclaim::Swappiness));
-        assert!(found.told.sentence.contains("page cache (59 % jobs), so"), "{}", found.told.sentence);
+        assert!(found.advice.sentence.contains("page cache (59 % jobs), so"), "{}", found.advice.sentence);
         // Half of what it loses is on node 1.
         assert_eq!(commands(&found)[0], "echo \"19408M swappiness=0\" > /sys/fs/cgroup/jobs/memory.reclaim");
-        assert!(found.told.commands[0].words.contains("9704 MiB of it on other nodes than 0"));
+        assert!(found.advice.commands[0].words.contains("9704 MiB of it on other nodes than 0"));
         let owner = found.evidence.last().unwrap();
         assert_eq!((owner.metric, owner.value), ("cache_bytes_by_node", 20.0 * GIB as f64));
         let before = owned(&[(PLAIN, 20 * GIB, 0)], Some(GroupReclaim::Amount));
         assert_eq!(commands(&before)[0], "echo 9704M > /sys/fs/cgroup/jobs/memory.reclaim");
-        assert!(before.told.commands[0].words.contains("may be swapped"));
+        assert!(before.advice.commands[0].words.contains("may be swapped"));
     }
 
     #[test]
@@ -500,13 +504,13 @@ mod page_cache_fills_node {
         let all = "echo 1 > /proc/sys/vm/drop_caches";
         let absent = owned(&[(PLAIN, 20 * GIB, 0)], Some(GroupReclaim::Absent));
         assert_eq!(commands(&absent)[0], all);
-        assert!(absent.told.sentence.contains("(59 % jobs)"));
+        assert!(absent.advice.sentence.contains("(59 % jobs)"));
         let groups = [(SERVICE, 10 * GIB, 0), (PLAIN, 11 * GIB, 0), (DOCKER, 9 * GIB, 0)];
         let many = owned(&groups, Some(GroupReclaim::Swappiness));
         assert_eq!(commands(&many)[0], all);
-        assert!(many.told.sentence.contains("(32 % jobs, 29 % mysql.service)"), "{}", many.told.sentence);
+        assert!(many.advice.sentence.contains("(32 % jobs, 29 % mysql.service)"), "{}", many.advice.sentence);
         let none = owned(&[(SERVICE, GIB, 0)], Some(GroupReclaim::Swappiness));
-        assert!(none.told.sentence.contains("97 % no group with tasks"), "{}", none.told.sentence);
+        assert!(none.advice.sentence.contains("97 % no group with tasks"), "{}", none.advice.sentence);
     }
 
     #[test]
@@ -609,10 +613,10 @@ mod memory_on_one_node {
         let found = found(world(actor()), 90, ID).remove(0);
         assert_eq!((found.severity, found.confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
-            found.told.sentence,
+            found.advice.sentence,
             "java runs 50.0 % of its time on node 1, which has none of its 20.0 GiB: that is on node 0."
         );
-        assert!(found.told.commands[0].words.starts_with("kernel.numa_balancing=1"));
+        assert!(found.advice.commands[0].words.starts_with("kernel.numa_balancing=1"));
     }
 
     #[test]
@@ -620,7 +624,7 @@ mod memory_on_one_node {
         let mut world = world(actor());
         world.state.numa_balancing = Some(1);
         let found = found(world, 90, ID).remove(0);
-        assert!(found.told.commands[0].words.starts_with("numactl --interleave=0-1"));
+        assert!(found.advice.commands[0].words.starts_with("numactl --interleave=0-1"));
     }
 
     #[test]

@@ -227,10 +227,10 @@ fn every_command_is_one_that_a_shell_can_read() {
     let engine = watch(world, 80);
     let mut count = 0;
     for finding in engine.findings() {
-        assert!(finding.told.sentence.chars().count() <= 160, "{}", finding.told.sentence);
-        assert!(!finding.told.or_else.is_empty(), "{}", finding.key);
+        assert!(finding.advice.sentence.chars().count() <= 160, "{}", finding.advice.sentence);
+        assert!(!finding.advice.or_else.is_empty(), "{}", finding.key);
         assert!(!finding.evidence.is_empty(), "{}", finding.key);
-        for command in finding.told.commands.iter().chain(&finding.told.undo) {
+        for command in finding.advice.commands.iter().chain(&finding.advice.undo) {
             let Some(line) = &command.line else { continue };
             let line = line.to_string();
             assert!(!line.contains("reboot"), "{line}");

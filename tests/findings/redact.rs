@@ -39,7 +39,7 @@ fn the_same_is_found() {
     let short = |engine: &Engine| -> Vec<_> {
         let of = engine.findings().iter();
         of.map(|finding| {
-            (finding.key.clone(), finding.severity, finding.confidence, finding.told.check.clone())
+            (finding.key.clone(), finding.severity, finding.confidence, finding.advice.check.clone())
         })
         .collect()
     };

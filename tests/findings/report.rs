@@ -215,7 +215,7 @@ fn values_have_units_of_their_metric() {
         for evidence in &finding.evidence {
             assert!(unit_of(evidence.metric, &evidence.of).is_some(), "{}: {evidence:?}", finding.key);
         }
-        for check in finding.told.check.iter().chain(&finding.told.stop) {
+        for check in finding.advice.check.iter().chain(&finding.advice.stop) {
             assert!(unit_of(check.metric, &check.of).is_some(), "{}: {check:?}", finding.key);
         }
     }

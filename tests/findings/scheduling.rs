@@ -36,11 +36,11 @@ mod bound_to_busy_cpus {
         let found = found(world(5000), 40, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "worker waits 2.8 s of each second for the 1 CPU that it may use, and 15.0 CPUs are idle."
         );
         assert_eq!(commands(&found[0])[0], "taskset -acp 0-7,16-23 600", "CPUs of its own node are enough");
-        assert!(found[0].told.undo[0].line.is_none(), "lists of several threads are not known");
+        assert!(found[0].advice.undo[0].line.is_none(), "lists of several threads are not known");
     }
 
     #[test]
@@ -57,7 +57,7 @@ mod bound_to_busy_cpus {
         world.actors[0].switches = 300;
         world.actors.push(Actor { pinned: Some(3), ..Actor::new(700, "spin").runs(&[(0, 75.0)]) });
         let found = found(world, 40, ID);
-        assert_eq!(found[0].told.undo[0].line.as_ref().unwrap().to_string(), "taskset -acp 3 600");
+        assert_eq!(found[0].advice.undo[0].line.as_ref().unwrap().to_string(), "taskset -acp 3 600");
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod idle_elsewhere {
         let found = found(world(4.0, 80.0, 5000), 40, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "nginx waits 0.8 s of each second for CPUs of node 0; node 1 is 100 % idle."
         );
         assert!(
@@ -171,8 +171,8 @@ mod idle_elsewhere {
             "{:?}",
             commands(&found[0])
         );
-        assert!((found[0].told.gain.at_most.unwrap() - 0.8).abs() < 0.01, "{:?}", found[0].told.gain);
-        assert_eq!(found[0].told.or_else.len(), 1);
+        assert!((found[0].advice.gain.at_most.unwrap() - 0.8).abs() < 0.01, "{:?}", found[0].advice.gain);
+        assert_eq!(found[0].advice.or_else.len(), 1);
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod idle_elsewhere {
         let mut world = world(4.0, 80.0, 5000);
         world.scheduler = Some(("nng_test".into(), Arc::default()));
         let found = found(world, 40, ID);
-        assert!(found[0].told.or_else[1].contains("scheduler nng_test"), "{:?}", found[0].told.or_else);
+        assert!(found[0].advice.or_else[1].contains("scheduler nng_test"), "{:?}", found[0].advice.or_else);
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod cores_exhausted {
         let found = found(world(95.0), 70, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "16 of 16 cores have all of their threads busy: 32 CPUs share the units of 16 cores."
         );
     }
@@ -308,7 +308,7 @@ mod cores_exhausted {
         let calibration = Calibration { smt_work: Some((1000, 1900)), ..Calibration::default() };
         Arc::make_mut(&mut world.host).topology.calibration = Some(calibration);
         assert_eq!(
-            found(world, 70, ID)[0].told.sentence,
+            found(world, 70, ID)[0].advice.sentence,
             "16 of 16 cores have all of their threads busy: 32 CPUs do the work of 16 to 30 cores, by what calibrate measured."
         );
     }

@@ -101,7 +101,7 @@ mod severity {
             let actor = database(48, 96, meant);
             let mut world = world_of(vec![Actor { accesses: 1.0, remote_share: Some(0.5), ..actor }]);
             count_also(&mut world, &[Role::Lma, Role::Rma]);
-            one(world, ID).unwrap().told.gain
+            one(world, ID).unwrap().advice.gain
         };
         let is_near = |gain: &Gain, cpus: f64| (gain.at_most.unwrap() - cpus).abs() < 0.01;
         let all = gain(&[]);
@@ -110,7 +110,7 @@ mod severity {
         // Of 983 pages elsewhere 100 are meant to be there, and so are as many of the accesses.
         let rest = gain(&[0, 100]);
         assert!(is_near(&rest, 4.0 * (1.0 - (1.0 + 0.5 * 100.0 / 983.0) / 1.5)), "{rest:?}");
-        let without = one(world_of(vec![database(48, 96, &[])]), ID).unwrap().told.gain;
+        let without = one(world_of(vec![database(48, 96, &[])]), ID).unwrap().advice.gain;
         assert!(without.at_most > all.at_most, "{without:?}");
         assert!(without.assumes.contains(&Assumption::PagesUsedAlike), "{without:?}");
     }
@@ -122,10 +122,10 @@ mod severity {
             world_of(vec![Actor { accesses: 1.0, remote_share: Some(0.4), node_moves: 50, ..actor }]);
         count_also(&mut world, &[Role::Lma, Role::Rma]);
         let finding = one(world, SPREAD).unwrap();
-        let gain = &finding.told.gain;
+        let gain = &finding.advice.gain;
         assert!((gain.at_most.unwrap() - 4.0 * (1.0 - 1.0 / 1.4)).abs() < 0.01, "{gain:?}");
         assert!(!gain.assumes.contains(&Assumption::PagesUsedAlike), "{gain:?}");
-        let sentence = &finding.told.sentence;
+        let sentence = &finding.advice.sentence;
         assert!(sentence.contains("and 50.0 % of its memory is remote"), "{sentence}");
     }
 
@@ -284,14 +284,14 @@ mod groups {
         assert_eq!(finding.key.subject, Subject::Group(900, 900_000_000));
         assert_eq!(finding.identity.label, "mysql.service, 4 processes");
         assert_eq!(finding.identity.members.len(), 4);
-        let words = &finding.told.commands[0].words;
+        let words = &finding.advice.commands[0].words;
         assert!(words.starts_with("moves 23.0 GiB to node 0"), "{words}");
         assert_eq!(commands(&finding), ["migratepages 900 1 0"]);
         assert_eq!(undo(&finding), ["migratepages 900 0 1"]);
         assert!(
-            finding.told.undo[0].words.starts_with("moves all of its memory there"),
+            finding.advice.undo[0].words.starts_with("moves all of its memory there"),
             "{:?}",
-            finding.told.undo
+            finding.advice.undo
         );
     }
 
@@ -303,7 +303,7 @@ mod groups {
         }
         let finding = one(world_of(world), ID).unwrap();
         assert_eq!(finding.severity, Severity::Info);
-        assert!(finding.told.or_else[0].starts_with("Others map it, too"), "{:?}", finding.told.or_else);
+        assert!(finding.advice.or_else[0].starts_with("Others map it, too"), "{:?}", finding.advice.or_else);
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod groups {
         assert_eq!(drawn([1000, 24], 0, 90), None);
         assert_eq!(drawn([24, 1000], 1000, 90), None, "they are meant to be there");
         let found = drawn([300, 724], 0, 290).unwrap();
-        let words = &found.told.commands[0].words;
+        let words = &found.advice.commands[0].words;
         assert!(words.starts_with("moves 17.0 GiB to node 0"), "{words}");
         assert!(found.identity.objects[0].is_drawn && found.identity.objects[0].error_hundredths == 290);
     }
@@ -402,13 +402,13 @@ mod groups {
         assert_eq!(lines(&engine), ["warning estimated remote-after-pin/group 900@900000000"]);
         let finding = &engine.findings()[0];
         assert_eq!(
-            finding.told.sentence,
+            finding.advice.sentence,
             "mysql.service, 4 processes, may run on node 0 only, but 51.4 +-2.7 % of their memory is on node 1."
         );
         assert_eq!(commands(finding), ["migratepages 900 1 0"]);
-        let words = &finding.told.commands[0].words;
+        let words = &finding.advice.commands[0].words;
         assert!(words.starts_with("moves 14.4 GiB to node 0") && words.contains("as root"), "{words}");
-        assert_eq!(finding.told.check[0].of, Subject::Process(900, 900_000_000));
+        assert_eq!(finding.advice.check[0].of, Subject::Process(900, 900_000_000));
         assert!(watch(world_of(pinned(5)), 70).findings().is_empty());
     }
 
@@ -437,7 +437,7 @@ mod groups {
         );
         // A group has no row in which to look.
         let watched: Vec<&Subject> =
-            finding.told.check.iter().chain(&finding.told.stop).map(|check| &check.of).collect();
+            finding.advice.check.iter().chain(&finding.advice.stop).map(|check| &check.of).collect();
         assert_eq!(watched, [&Subject::Process(900, 900_000_000); 2]);
     }
 }

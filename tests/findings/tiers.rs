@@ -38,7 +38,7 @@ pub mod slow_tier_memory {
         let found = found(world(), 130, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "cache runs on node 0, and 40.0 +-3.1 % of its memory is on node 2, which has no CPUs."
         );
         assert_eq!(commands(&found[0]), ["migratepages 815 2 0", "sysctl -w kernel.numa_balancing=3"]);
@@ -154,7 +154,7 @@ pub mod tier_ping_pong {
         let found = found(world(), 70, ID);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
         assert_eq!(
-            found[0].told.sentence,
+            found[0].advice.sentence,
             "Each second 14000 pages of node 0 go to slower memory and 10000 come back; that takes 20.0 % of a CPU."
         );
         assert_eq!(commands(&found[0]), ["sysctl -w kernel.numa_balancing_promote_rate_limit_MBps=2"]);

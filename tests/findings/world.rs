@@ -173,13 +173,13 @@ fn has_a_way_back(finding: &Finding) {
     // Its line shows something and changes nothing.
     let shows = finding.key.id == "node-without-memory";
     let acts =
-        finding.told.commands.iter().any(|command| command.when == When::Now && command.line.is_some());
-    assert!(shows || !acts || !finding.told.undo.is_empty(), "{} cannot be undone", finding.key);
+        finding.advice.commands.iter().any(|command| command.when == When::Now && command.line.is_some());
+    assert!(shows || !acts || !finding.advice.undo.is_empty(), "{} cannot be undone", finding.key);
 }
 
 /// A check is of one number: a value for each node can be compared with nothing.
 fn checks_are_numbers(finding: &Finding, snapshot: &Snapshot) {
-    for check in finding.told.check.iter().chain(&finding.told.stop) {
+    for check in finding.advice.check.iter().chain(&finding.advice.stop) {
         let is_number = |read: Reading<Value>| read.map_or(true, |value| value.number().is_some());
         let one = value_of(check, snapshot).map(is_number);
         assert_ne!(one, Some(false), "{}: {} of {} is not one number", finding.key, check.metric, check.of);
@@ -232,12 +232,12 @@ pub fn found(machine: Machine, seconds: u64, id: &str) -> Vec<Finding> {
 
 /// Command lines of a finding.
 pub fn commands(finding: &Finding) -> Vec<String> {
-    lines_of(&finding.told.commands)
+    lines_of(&finding.advice.commands)
 }
 
 /// Command lines that undo a finding's.
 pub fn undo(finding: &Finding) -> Vec<String> {
-    lines_of(&finding.told.undo)
+    lines_of(&finding.advice.undo)
 }
 
 fn lines_of(commands: &[Command]) -> Vec<String> {

@@ -124,7 +124,7 @@ impl Watch {
                 return Ok(got);
             }
             let findings: Vec<String> =
-                self.engine.findings().iter().map(|finding| finding.told.sentence.clone()).collect();
+                self.engine.findings().iter().map(|finding| finding.advice.sentence.clone()).collect();
             ensure!(Instant::now() < limit, "waited {} s in vain: {what}; {findings:?}", PATIENCE.as_secs());
         }
     }
@@ -175,11 +175,11 @@ pub fn podman_does_what_is_printed_about_a_quota() -> Result<()> {
     let cgroup = watch.until("the container is known", |_, snapshot| cgroup_of(snapshot, &container.id))?;
     let finding = watch.until("quota-throttled", |watch, _| watch.finding(cgroup))?;
 
-    let line = type_line(&finding.told.commands)?;
+    let line = type_line(&finding.advice.commands)?;
     ensure!(line.starts_with("podman update --cpus ") && line.ends_with(&container.id), "{line}");
     let more = container.quota()?;
     ensure!(more > 1.0, "{line}: the kernel has {more} CPUs");
-    let check = &finding.told.check[0];
+    let check = &finding.advice.check[0];
     let metric = container::by_id(check.metric).context("the metric of the check")?;
     let value = |snapshot: &Snapshot| {
         let row = snapshot.containers.iter().find(|row| row.id == cgroup)?;
@@ -188,7 +188,7 @@ pub fn podman_does_what_is_printed_about_a_quota() -> Result<()> {
     watch.until("the check comes true", |_, snapshot| value(snapshot).filter(|value| *value <= check.to))?;
     watch.until("the finding ends", |watch, _| watch.finding(cgroup).is_none().then_some(()))?;
 
-    let line = type_line(&finding.told.undo)?;
+    let line = type_line(&finding.advice.undo)?;
     ensure!(
         container.quota()? == QUOTA.parse::<f64>()?,
         "{line}: the kernel has {} CPUs",
@@ -211,16 +211,16 @@ pub fn a_bound_process_is_freed_as_it_is_printed() -> Result<()> {
     let pid = loops[0].pid();
     let mut watch = Watch::start()?;
     let finding = watch.until("bound-to-busy-cpus", |watch, _| watch.bound(pid))?;
-    let line = type_line(&finding.told.commands)?;
+    let line = type_line(&finding.advice.commands)?;
     ensure!(line.starts_with("taskset -acp 0") && line.ends_with(&pid.to_string()), "{line}");
-    let check = &finding.told.check[0];
+    let check = &finding.advice.check[0];
     let waits = |snapshot: &Snapshot| {
         let row = snapshot.tasks.iter().find(|task| task.raw.pid == pid)?;
         task::by_id(check.metric)?.read(row, snapshot).ok()?.number()
     };
     watch.until("the check comes true", |_, snapshot| waits(snapshot).filter(|value| *value <= check.to))?;
     watch.until("the finding ends", |watch, _| watch.bound(pid).is_none().then_some(()))?;
-    ensure!(type_line(&finding.told.undo)? == format!("taskset -acp 0 {pid}"));
+    ensure!(type_line(&finding.advice.undo)? == format!("taskset -acp 0 {pid}"));
     watch.until("the finding comes again", |watch, _| watch.bound(pid))?;
     Ok(())
 }

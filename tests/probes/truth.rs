@@ -148,7 +148,7 @@ pub fn rows_add_up_to_the_busy_time_of_the_machine() -> Result<()> {
     let busy = Bounds { least: least.least, most: most.most };
     // Interrupts that find a CPU idle are busy time to /proc/stat, but belong to no task.
     busy.hold("sum of all rows", rows, 0.005, 2 * TICK_NS)?;
-    busy.hold("busy time of the CPUs", snapshot.busy_ns, 0.005, 2 * TICK_NS)
+    busy.hold("busy time of the CPUs", snapshot.on_cpus.busy_ns, 0.005, 2 * TICK_NS)
 }
 
 /// Time in which the CPUs were not idle since a moment and the idle times of then, at least and at most. The clock and /proc/stat
@@ -438,9 +438,9 @@ pub fn a_scope_of_one_process_is_only_that() -> Result<()> {
     clock_is_near(task.delta.slots[0].count, task.run_ns(), stolen, &to)?;
     // The CPUs are busy with what is outside too.
     ensure!(
-        snapshot.busy_ns > task.run_ns() * 5 / 4,
+        snapshot.on_cpus.busy_ns > task.run_ns() * 5 / 4,
         "busy {} ns, inside {} ns",
-        snapshot.busy_ns,
+        snapshot.on_cpus.busy_ns,
         task.run_ns()
     );
     Ok(())

@@ -39,11 +39,11 @@ pub struct Evidence {
 pub enum ByTime {
     /// Too few samples: this many are needed.
     FewSamples(f64),
-    /// So many per cent of the samples are resolved; most of the others end so.
+    /// This percentage of the samples is resolved; most of the others end so.
     Unresolved(f64, Option<GaveUp>),
     /// Too few pairs to correlate.
     FewPairs(u64),
-    /// One place is all that is accessed: nothing to correlate.
+    /// Only one place is accessed: nothing to correlate.
     OnePlace,
     /// The next run goes where this one went, or never does.
     Correlated(f64),
@@ -136,7 +136,7 @@ pub fn correlation<T: Copy + Ord>(pairs: &Pairs<T>) -> Option<f64> {
     let sum = |of: fn(&[f64; 2]) -> f64| sides.values().map(of).sum::<f64>();
     let by_chance = sum(|share| share[0] * share[1]);
     let spread = (1.0 - sum(|share| share[0] * share[0])) * (1.0 - sum(|share| share[1] * share[1]));
-    // Shares that add up to one do so but for rounding.
+    // Shares add up to one, except for rounding.
     (n > 0.0 && spread > 1e-12).then(|| (same - by_chance) / spread.sqrt())
 }
 

@@ -14,7 +14,7 @@ struct Run<'a, 'r> {
     read: &'a mut Read<'r>,
 }
 
-/// Executes an instruction; false, with nothing changed, where it is none of these.
+/// Executes an instruction; for any other kind, returns false and changes nothing.
 pub(super) fn execute(
     instruction: &Instruction,
     values: &mut Values,

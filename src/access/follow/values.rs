@@ -107,7 +107,7 @@ impl Values {
         Some(if short { clipped(address, 4) } else { address })
     }
 
-    /// Bytes of an operand; 0 where it is none of general registers and memory.
+    /// Bytes of an operand; 0 unless it is a general register or memory.
     pub(super) fn size(&self, instruction: &Instruction, at: u32) -> usize {
         match instruction.op_kind(at) {
             OpKind::Register if instruction.op_register(at).is_gpr() => instruction.op_register(at).size(),

@@ -13,7 +13,7 @@ fn at(matrix: &Matrix, from: usize, to: usize) -> Option<f64> {
     matrix.get(from).and_then(|row| row.get(to)).copied().flatten()
 }
 
-/// The colour of a cell, by what it costs in parts of the nearest: that of the live view.
+/// The colour of a cell, by its cost relative to the nearest, as in the live view.
 fn shade(times: f64, at_home: bool) -> Option<Shade> {
     match times {
         _ if at_home => Some(Shade::Local),

@@ -35,7 +35,7 @@ impl Memory {
         Memory { files, page_size, pages: HashMap::new() }
     }
 
-    /// Whether all that was read was its own.
+    /// Whether all memory read was private to the process.
     pub fn is_there(&self) -> bool {
         self.files.as_ref().is_none_or(|(target, _)| target.check().is_ok())
     }

@@ -25,7 +25,7 @@ const WORDS: usize = 8;
 /// Steps between two looks at the clock.
 const STEPS: u64 = 2000;
 
-/// Said of samples that were taken all the same.
+/// The note for samples that were taken despite a refusal.
 pub const OVERRULED: &str =
     "the self-check refuses, and NUMATOP_NG_ACCESS_CHECK=off overrules it: numbers may be wrong";
 

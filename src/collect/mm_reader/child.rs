@@ -74,7 +74,7 @@ fn written(file: &File, found: &impl Serialize) -> io::Result<u64> {
     Ok(bytes.len() as u64)
 }
 
-/// Readings below a root, and what is kept between two turns.
+/// Readings below a root, and the state kept between two turns.
 pub struct Reads {
     root: PathBuf,
     page_size: u64,
@@ -180,7 +180,7 @@ impl Reads {
 
     fn read_policies(&self, job: &Job, told: &mut Told<'_>) -> io::Result<Duration> {
         let began = Instant::now();
-        // It may take long: what is known by now does not wait.
+        // It may take long: known results do not wait.
         told.flush()?;
         told.begin(job, 0)?;
         let found = policies::read(&self.root, job.process);
@@ -189,7 +189,8 @@ impl Reads {
         Ok(began.elapsed())
     }
 
-    /// Goes on with a process until its placement is known, or the time is over (`None`). Its policies are read from `iterator`.
+    /// Continues with a process until its placement is known, or the time is over (`None`). Its policies are
+    /// read from `iterator`.
     fn look(&mut self, job: &Job, deadline: Instant, iterator: Option<&File>) -> Option<Placed> {
         let nothing = |missing| Placed {
             process: job.process,

@@ -15,9 +15,9 @@ const HELD_MAX: usize = 2;
 /// The reason why a reading came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It waited for so long and used no CPU.
+    /// It waited for this time and used no CPU.
     Waited(Duration),
-    /// It was still at work after so long.
+    /// It was still working after this time.
     Slow(Duration),
     /// The reader ended.
     Died,

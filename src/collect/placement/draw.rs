@@ -61,7 +61,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Adds pages from `start` up to `end`, which lie behind all that was added before.
+    /// Adds pages from `start` up to `end`; all earlier ones must be below them.
     pub fn push(&mut self, start: u64, end: u64) {
         let pages = self.pages();
         if start >= end {
@@ -219,7 +219,7 @@ pub(super) fn count(by_node: &mut Vec<u32>, node: u32) {
 }
 
 impl Found {
-    /// Adds what was asked in a round.
+    /// Adds the addresses of a round.
     fn take(&mut self, round: &Round, nodes: &[i32], pairs: &mut Vec<Pair>) {
         self.asked += nodes.len() as u32;
         nodes.iter().for_each(|status| self.count(node(*status)));

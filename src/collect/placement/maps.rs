@@ -14,7 +14,7 @@ pub struct Mapping<'a> {
     /// First address, and the first one after it.
     pub start: u64,
     pub end: u64,
-    /// `rwxp` or `rwxs`, with `-` for what is not allowed.
+    /// `rwxp` or `rwxs`, with `-` for a denied access.
     pub perms: [u8; 4],
     /// Path or name as the kernel escapes it; empty for anonymous memory. Anybody may choose it.
     pub name: &'a [u8],

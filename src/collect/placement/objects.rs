@@ -13,7 +13,7 @@ use crate::model::sample::SharedObject;
 
 /// Objects asked for in a turn at most (`NT_DRAWS_MAX`).
 pub const WANTED_MAX: usize = 8;
-/// An object is asked for once in so long, ns.
+/// The interval between two questions about an object, ns.
 const REST_NS: u64 = 30_000_000_000;
 /// Turns without an answer after which an object rests, too.
 const TRIES_MAX: u32 = 3;

@@ -19,7 +19,7 @@ use crate::collect::mm_reader::wire::Job;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HugePages, Missing, PlacementRaw, PolicyBytes, Reading, TaskRaw};
 
-/// An answer is good for so long, ns.
+/// An answer is valid for this time, ns.
 pub const OLD_NS: u64 = 300_000_000_000;
 
 /// The longest walk that is done, ns: half a second, for 16 GiB of small pages on a slow machine.
@@ -46,7 +46,7 @@ impl Rest {
         self.0.is_none_or(|until| now >= until)
     }
 
-    /// Begins after a look that took so long.
+    /// Begins after a look that took this time.
     pub fn begin(&mut self, now: Instant, used: Duration) {
         self.0 = Some(now + used * REST);
     }

@@ -35,7 +35,7 @@ pub struct Candidate {
     pub tid: u32,
     /// The user it runs as.
     pub uid: u32,
-    /// As it is now.
+    /// Its current state.
     pub look: Look,
     /// The last look, if there was one.
     before: Option<Look>,

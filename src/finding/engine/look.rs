@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::rule::{Blindness, Look, Reason, Rule};
-use super::super::view::{Of, Rows, View};
+use super::super::rule::{Blindness, Reason, Rule, Unmet};
+use super::super::view::{Rows, SubjectRef, View};
 use super::super::{Blind, Kind, Subject, rules};
 use super::state::Episode;
 use super::undecided::Asked;
@@ -17,17 +17,18 @@ const LIVES_S: f64 = 60.0;
 /// CPUs that a subject must use to matter: the threshold of numad and of this tool (S2).
 const MATTERS_CPUS: f64 = 0.5;
 
-/// The part of that which one needs that has a finding already.
+/// The part of a limit that is enough for a subject with a finding.
 const OVER: f64 = 0.75;
 
 impl Engine {
-    /// Asks each rule about each subject in the interval. Returns what is not quiet or has a state.
+    /// Asks each rule about each subject in the interval. Returns subjects that are not quiet or have a
+    /// state.
     pub(super) fn look(
         &mut self,
         snapshot: &Snapshot,
         rows: &Rows,
         interval: Interval,
-    ) -> Vec<(usize, Subject, Look)> {
+    ) -> Vec<(usize, Subject, Result<(), Unmet>)> {
         let subjects = rows::subjects(snapshot, rows);
         let nodes = snapshot.host.topology.nodes.len();
         let reasons = self.reasons(snapshot);
@@ -62,21 +63,23 @@ impl Engine {
                     let state = next.filter(|(other, _)| *other == subject).map(|(_, state)| state);
                     let over = state.is_some_and(Episode::is_shown);
                     let look = match never {
-                        Some(why) => Look::Blind(why.clone()),
+                        Some(why) => Err(Unmet::Blind(why.clone())),
                         None if !cannot && matters(rule, over, cpus) => {
                             let view = View { snapshot, window: snapshot, rows, rule, over, trend: None };
-                            (rule.look)(&view, of)
+                            rule.judge.look(&view, of).map(drop)
                         }
-                        None => Look::Quiet,
+                        None => Err(Unmet::Quiet),
                     };
-                    if rule.of_places() {
-                        Asked::note(&mut self.asked, rule, subject, &look);
+                    if let Err(unmet) = &look
+                        && rule.of_places()
+                    {
+                        Asked::note(&mut self.asked, rule, subject, unmet);
                     }
-                    if let (Look::Blind(why), None) = (&look, never) {
+                    if let (Err(Unmet::Blind(why)), None) = (&look, never) {
                         blind += 1;
                         first.get_or_insert_with(|| why.clone());
                     }
-                    if state.is_some() || matches!(look, Look::Seen(_)) {
+                    if state.is_some() || look.is_ok() {
                         looks.push((at, subject.clone(), look));
                     }
                 }
@@ -94,7 +97,7 @@ impl Engine {
         looks
     }
 
-    /// Why each rule can look at nothing on this machine: as before, as long as the machine is the same.
+    /// Why each rule lacks all data on this machine, computed again only if the machine changes.
     fn reasons(&mut self, snapshot: &Snapshot) -> Arc<[Option<Blindness>]> {
         if let Some(known) = &self.reasons
             && Arc::ptr_eq(&known.host, &snapshot.host)
@@ -118,7 +121,7 @@ struct Together {
 
 impl Together {
     /// In the order of subjects, in which those of a kind are beside each other.
-    fn of(subjects: &[(Subject, Of<'_>)], uses: &[Option<f64>]) -> Vec<Together> {
+    fn of(subjects: &[(Subject, SubjectRef<'_>)], uses: &[Option<f64>]) -> Vec<Together> {
         let mut kinds: Vec<Together> = Vec::new();
         for (place, ((subject, _), cpus)) in subjects.iter().zip(uses).enumerate() {
             let kind = subject.kind();
@@ -159,7 +162,7 @@ fn cannot_look(rule: &Rule, snapshot: &Snapshot, hidden: bool) -> Option<Blindne
 
 /// CPUs that a subject used in the interval, endless for one that is no task; `None` where no rule may ask about it: it has not lived
 /// long enough, has ended, or is numatop-ng itself.
-fn use_of(snapshot: &Snapshot, of: &Of<'_>, age_s: impl FnOnce() -> Option<f64>) -> Option<f64> {
+fn use_of(snapshot: &Snapshot, of: &SubjectRef<'_>, age_s: impl FnOnce() -> Option<f64>) -> Option<f64> {
     let Some(task) = of.task() else { return Some(f64::INFINITY) };
     let comm = task.raw.comm;
     let own = comm.bytes().starts_with(b"numatop-ng") || comm.bytes().starts_with(b"nng-");
@@ -169,7 +172,8 @@ fn use_of(snapshot: &Snapshot, of: &Of<'_>, age_s: impl FnOnce() -> Option<f64>)
     Some(snapshot.share(task.run_ns()).map_or(0.0, |pct| pct / 100.0))
 }
 
-/// Whether a rule asks about a subject that uses so many CPUs. Less than these matter to rules about waiting only.
+/// Whether a rule asks about a subject that uses this many CPUs. Smaller subjects matter only to rules about
+/// waiting.
 fn matters(rule: &Rule, over: bool, cpus: Option<f64>) -> bool {
     let least = if over { MATTERS_CPUS * OVER } else { MATTERS_CPUS };
     cpus.is_some_and(|cpus| rule.idle_too || cpus >= least)

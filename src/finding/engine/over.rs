@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::super::Subject;
 use super::super::history::{RowSums, Series, container_over, task_over};
-use super::super::rule::{Blindness, Look, Seen};
-use super::super::view::{Of, View};
-use super::super::{Identity, Subject, Told};
+use super::super::rule::{Blindness, Conclusion, Unmet};
+use super::super::view::{SubjectRef, View};
 use super::rows;
 use crate::snapshot::{Remote, Task};
-
-/// The result of a rule over a longer window, with its text.
-pub(super) type Conclusion = (Seen, Told, Identity);
 
 /// Asks a rule about a longer window.
 ///
@@ -22,33 +19,31 @@ pub(super) fn look_over(
     sums: &BTreeMap<Subject, Series<RowSums>>,
     since: u64,
 ) -> Result<Conclusion, Option<Blindness>> {
-    let look = |of: &Of<'_>| match (view.rule.look)(view, of) {
-        Look::Seen(seen) => {
-            let told = (view.rule.tell)(view, of, &seen);
-            Ok((*seen, told, view.identity(of)))
-        }
-        Look::Blind(why) => Err(Some(why)),
-        Look::Quiet | Look::Excused(_) => Err(None),
+    let look = |of: &SubjectRef<'_>| {
+        view.rule.judge.conclude(view, of).map_err(|unmet| match unmet {
+            Unmet::Blind(why) => Some(why),
+            Unmet::Quiet | Unmet::Excused(_) => None,
+        })
     };
     match subject {
-        Subject::Host => look(&Of::Host),
-        Subject::Node(id) => look(&Of::Node(view.node(*id).ok_or(None)?)),
+        Subject::Host => look(&SubjectRef::Host),
+        Subject::Node(id) => look(&SubjectRef::Node(view.node(*id).ok_or(None)?)),
         Subject::Process(..) => {
             let task: &Task = &view.snapshot.tasks[*view.rows.processes.get(subject).ok_or(None)?];
-            look(&Of::Process(&task_over(task, sums.get(subject).ok_or(None)?, since)))
+            look(&SubjectRef::Process(&task_over(task, sums.get(subject).ok_or(None)?, since)))
         }
         Subject::Group(..) => {
             let group = view.rows.groups.get(subject).ok_or(None)?;
-            look(&Of::Group(&task_over(&group.row, sums.get(subject).ok_or(None)?, since), group))
+            look(&SubjectRef::Group(&task_over(&group.row, sums.get(subject).ok_or(None)?, since), group))
         }
         Subject::Container(id) => {
             let row = &view.snapshot.containers[*view.rows.containers.get(id).ok_or(None)?];
-            look(&Of::Container(&container_over(row, sums.get(subject).ok_or(None)?, since)))
+            look(&SubjectRef::Container(&container_over(row, sums.get(subject).ok_or(None)?, since)))
         }
         Subject::Device(name) => {
             let mut devices = rows::devices(view.snapshot);
             let (device, node) = devices.find(|(device, _)| device.name == *name).ok_or(None)?;
-            look(&Of::Device(device, node))
+            look(&SubjectRef::Device(device, node))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rows that rules look at: the processes and containers that use most, and those that have a state.
+//! Rows that rules look at: the processes and containers that use most, and those with a state.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::super::Subject;
 use super::super::history::Series;
 use super::super::sorted::Sorted;
-use super::super::view::{Of, Rows, process};
+use super::super::view::{Rows, SubjectRef, process};
 use super::most::Most;
 use crate::model::counters::Counter;
 use crate::model::group::DEPTH_MAX;
@@ -16,7 +16,7 @@ use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task, process_groups};
 
-/// Processes that rules look at: those that use most CPU time, then most memory.
+/// Maximum processes that rules look at: first by CPU time, then by memory.
 pub(super) const PROCESSES_MAX: usize = 256;
 
 /// Containers that rules look at.
@@ -93,13 +93,19 @@ fn members(snapshot: &Snapshot, rows: &Rows) -> BTreeMap<u64, Vec<usize>> {
 }
 
 /// All subjects, in their order.
-pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &'a Rows) -> Vec<(Subject, Of<'a>)> {
-    let mut all = vec![(Subject::Host, Of::Host)];
-    all.extend(snapshot.nodes.iter().map(|node| (Subject::Node(NodeId(node.raw.id)), Of::Node(node))));
+pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &'a Rows) -> Vec<(Subject, SubjectRef<'a>)> {
+    let mut all = vec![(Subject::Host, SubjectRef::Host)];
     all.extend(
-        rows.processes.iter().map(|(subject, at)| (subject.clone(), Of::Process(&snapshot.tasks[*at]))),
+        snapshot.nodes.iter().map(|node| (Subject::Node(NodeId(node.raw.id)), SubjectRef::Node(node))),
     );
-    all.extend(rows.groups.iter().map(|(subject, group)| (subject.clone(), Of::Group(&group.row, group))));
+    all.extend(
+        rows.processes
+            .iter()
+            .map(|(subject, at)| (subject.clone(), SubjectRef::Process(&snapshot.tasks[*at]))),
+    );
+    all.extend(
+        rows.groups.iter().map(|(subject, group)| (subject.clone(), SubjectRef::Group(&group.row, group))),
+    );
     let mut containers: Vec<usize> = rows.containers.values().copied().collect();
     if containers.len() > CONTAINERS_MAX {
         let use_of = |at: &usize| {
@@ -111,11 +117,11 @@ pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &'a Rows) -> Vec<(Subje
     }
     all.extend(containers.into_iter().map(|at| {
         let row = &snapshot.containers[at];
-        (Subject::Container(row.id), Of::Container(row))
+        (Subject::Container(row.id), SubjectRef::Container(row))
     }));
     all.extend(
         devices(snapshot)
-            .map(|(device, node)| (Subject::Device(device.name.clone()), Of::Device(device, node))),
+            .map(|(device, node)| (Subject::Device(device.name.clone()), SubjectRef::Device(device, node))),
     );
     all.sort_by(|a, b| a.0.cmp(&b.0));
     all.dedup_by(|a, b| a.0 == b.0);
@@ -155,18 +161,18 @@ impl Rare {
     }
 }
 
-/// CPU time and rare events of the last minutes, and when containers were seen first.
+/// CPU time and rare events of the last minutes, and the first interval of each container.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Uses {
     cpu: Sorted<Subject, Series<u64>>,
-    /// Only of processes that had some.
+    /// Only of processes with such events.
     rare: BTreeMap<Subject, Series<Rare>>,
     rare_ns: u64,
     seen: BTreeMap<u64, u64>,
     began_ns: Option<u64>,
 }
 
-/// Containers with one part in so many of a CPU have their CPU time kept.
+/// Containers with at least this part of a CPU, as a divisor, have their CPU time kept.
 const MATTERS: u64 = 2;
 
 /// Processes and containers whose CPU time is kept.
@@ -199,7 +205,7 @@ impl Uses {
         let groups = rows.groups.iter().map(|(subject, group)| (subject.clone(), group.row.run_ns()));
         let containers = rows.containers.iter().filter_map(|(id, at)| {
             let ran = snapshot.containers[*at].sum.run_ns();
-            // One that was busy goes on: thousands of others are never asked about.
+            // A known busy one is kept: thousands of others are never asked about.
             let goes_on = ran.saturating_mul(MATTERS) >= interval || known.binary_search(id).is_ok();
             goes_on.then_some((Subject::Container(*id), ran))
         });
@@ -257,13 +263,19 @@ impl Uses {
         used.get(at.checked_sub(1)?).copied()
     }
 
-    /// The age of a process, or of the oldest process of a container that rules look at, in seconds; `None` for others. A
-    /// container that came later is as old as our first sight of it.
-    pub(super) fn age_s(&self, snapshot: &Snapshot, rows: &Rows, of: &Of<'_>, now_ns: u64) -> Option<f64> {
+    /// The age of a process, or of the oldest process of a container that rules look at, in seconds; `None`
+    /// for others. A container that appeared later is as old as its first interval.
+    pub(super) fn age_s(
+        &self,
+        snapshot: &Snapshot,
+        rows: &Rows,
+        of: &SubjectRef<'_>,
+        now_ns: u64,
+    ) -> Option<f64> {
         let age = |task: &Task| snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
         match of {
-            Of::Process(task) | Of::Group(task, _) => Some(age(task)),
-            Of::Container(row) => {
+            SubjectRef::Process(task) | SubjectRef::Group(task, _) => Some(age(task)),
+            SubjectRef::Container(row) => {
                 let members = rows.members.get(&row.id).into_iter().flatten();
                 let oldest = members.map(|at| age(&snapshot.tasks[*at])).fold(0.0, f64::max);
                 let seen =

@@ -1,8 +1,8 @@
 //! The state of one rule about one subject, from the first interval in which its condition held.
 
 use super::super::hold::Trail;
-use super::super::rule::{Rule, Seen};
-use super::super::{Finding, Identity, Key, State, Subject, Told};
+use super::super::rule::{Conclusion, Rule};
+use super::super::{Finding, Key, State, Subject};
 
 /// An episode that has ended a short while ago.
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +22,10 @@ pub(super) struct Episode {
     pub(super) asked_ns: u64,
     /// Time without an answer, ns.
     pub(super) blind_ns: u64,
-    /// Its subject is no more.
+    /// Its subject has ended.
     pub(super) gone: bool,
-    /// The conclusion over the last window in which it held, with its text.
-    pub(super) seen: Option<(Seen, Told, Identity)>,
+    /// The conclusion over the last window in which it held.
+    pub(super) seen: Option<Conclusion>,
     /// The worst and the last first value of the evidence.
     pub(super) peak: Option<f64>,
     pub(super) last_value: Option<f64>,
@@ -56,7 +56,7 @@ impl Episode {
         matches!(self.state, State::Active | State::Clearing)
     }
 
-    /// Says that it was not so in the last interval. Returns whether it has not been so for long enough.
+    /// Notes that it was untrue in the last interval. Returns whether it has been untrue for long enough.
     pub(super) fn deny(&mut self, now_ns: u64, off_ns: u64) -> bool {
         self.trail.deny_last();
         if self.is_shown() {
@@ -66,26 +66,23 @@ impl Episode {
     }
 
     /// Takes a conclusion over the last window.
-    pub(super) fn take(&mut self, seen: Seen, told: Told, identity: Identity) {
+    pub(super) fn take(&mut self, seen: Conclusion) {
         if let Some(first) = seen.evidence.first() {
             self.last_value = Some(first.value);
             self.peak = Some(self.peak.map_or(first.value, |peak| peak.max(first.value)));
         }
-        self.seen = Some((seen, told, identity));
+        self.seen = Some(seen);
     }
 
     /// A conclusion with the severity and the confidence of the one before.
-    pub(super) fn as_it_was(
-        &self,
-        (mut seen, told, identity): (Seen, Told, Identity),
-    ) -> (Seen, Told, Identity) {
-        if let Some((before, ..)) = &self.seen {
+    pub(super) fn as_it_was(&self, mut seen: Conclusion) -> Conclusion {
+        if let Some(before) = &self.seen {
             (seen.severity, seen.confidence) = (before.severity, before.confidence);
         }
-        (seen, told, identity)
+        seen
     }
 
-    /// Makes it active. It goes on from an episode that has ended a short while ago.
+    /// Makes it active. It continues an episode that ended a short while ago.
     pub(super) fn begin(&mut self, past: Option<Past>, wall_ns: i64, now_ns: u64) {
         if self.state == State::Pending {
             let first = self.trail.first().unwrap_or(now_ns);
@@ -107,14 +104,14 @@ impl Episode {
         }
     }
 
-    /// The finding as it is now; `None` while it was in no window.
+    /// The current finding; `None` while it was in no window.
     pub(super) fn finding(&self, rule: &'static Rule, subject: &Subject, now_ns: u64) -> Option<Finding> {
-        let (seen, told, identity) = self.seen.clone()?;
+        let seen = self.seen.clone()?;
         let begin = if self.is_shown() { self.since_mono_ns } else { self.trail.first().unwrap_or(now_ns) };
         Some(Finding {
             key: Key { id: rule.id, subject: subject.clone() },
             title: rule.title,
-            identity,
+            identity: seen.identity,
             severity: seen.severity,
             confidence: seen.confidence,
             state: self.state,
@@ -125,7 +122,7 @@ impl Episode {
             held_ns: now_ns.saturating_sub(begin),
             times: self.times,
             evidence: seen.evidence,
-            told,
+            advice: seen.advice,
             because_of: None,
             rank: None,
             peak: self.peak,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::rule::{Look, Rule};
+use super::super::rule::{Rule, Unmet};
 use super::super::verdict::{Doubt, Undecided, Why};
-use super::super::view::{Of, Rows, View};
+use super::super::view::{Rows, SubjectRef, View};
 use super::super::{Kind, Severity, Subject, guards, hold};
 use super::{Engine, Interval};
 use crate::metric::Value;
@@ -17,7 +17,8 @@ const DOUBT_CPUS: f64 = 0.5;
 const DOUBT_POINTS: f64 = 20.0;
 /// CPUs that a better place would save at least.
 const DOUBT_GAIN: f64 = 0.1;
-/// Cost of a remote access in local ones, where nothing says more: the usual distance of a neighbour (SLIT 21 to 10 is an upper bound).
+/// Cost of a remote access in local ones, without better data: the usual distance of a neighbour (SLIT 21 to
+/// 10 is an upper bound).
 const REMOTE_COST: f64 = 1.5;
 /// Time that accesses must leave the node, ns.
 const DOUBT_NS: u64 = 30_000_000_000;
@@ -52,14 +53,14 @@ impl Asked {
         asked: &mut BTreeMap<Subject, Asked>,
         rule: &'static Rule,
         subject: &Subject,
-        look: &Look,
+        unmet: &Unmet,
     ) {
         if subject.kind() != Kind::Process {
             return;
         }
-        let (because, is_blind) = match look {
-            Look::Excused(guard) => (rule.guard(guard).unwrap_or(guard).to_owned(), false),
-            Look::Blind(why) if why.reason != super::super::Reason::Cold => {
+        let (because, is_blind) = match unmet {
+            Unmet::Excused(guard) => (rule.guard(guard).unwrap_or(guard).to_owned(), false),
+            Unmet::Blind(why) if why.reason != super::super::Reason::Cold => {
                 (why.words.clone().into_owned(), true)
             }
             _ => return,
@@ -71,7 +72,8 @@ impl Asked {
 }
 
 impl Engine {
-    /// Adds an interval to the stretches of rules. One that is long for a rule says nothing of how often its condition changed.
+    /// Adds an interval to the stretches of rules. One that is long for a rule does not show how often its
+    /// condition changed.
     pub(super) fn stretch(&mut self, interval: Interval) {
         let length = interval.to_ns - interval.from_ns;
         for (rule, stretch) in self.rules.iter().zip(&mut self.stretches) {
@@ -163,7 +165,7 @@ impl Engine {
         let task = &snapshot.tasks[*rows.processes.get(subject)?];
         let rule = self.rules.iter().find(|rule| rule.id == asked.rule)?;
         let view = View { snapshot, window: snapshot, rows, rule, over: false, trend: None };
-        let of = Of::Process(task);
+        let of = SubjectRef::Process(task);
         let cpus = view.cpus(&of);
         let (remote_pct, error) = guards::remote_accesses(&view, &of)?;
         let best = view.number(&REMOTE_BEST_PCT, &of).unwrap_or(0.0);
@@ -192,7 +194,7 @@ impl Engine {
     }
 
     /// Whether a finding names the subject, its container, or several like it.
-    fn names(&self, subject: &Subject, view: &View<'_>, of: &Of<'_>) -> bool {
+    fn names(&self, subject: &Subject, view: &View<'_>, of: &SubjectRef<'_>) -> bool {
         let container = view.container_of(of).map(|row| row.id);
         self.findings.iter().any(|finding| {
             finding.key.subject == *subject

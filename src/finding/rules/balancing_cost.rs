@@ -2,10 +2,10 @@
 
 use super::super::command::{Command, Scope, When, line};
 use super::super::gain::{Arithmetic, Assumption, Gain};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, pct, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Told};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
 use crate::metric::balancing::BALANCING_PCT;
 use crate::metric::placement::REMOTE_PCT;
 use crate::metric::task::CPU_PCT;
@@ -13,7 +13,7 @@ use crate::metric::task::CPU_PCT;
 /// Scans of a process that has just started are fast by design (S8).
 const STARTING_S: f64 = 120.0;
 
-/// A placement gets better when the remote share falls by so many points from the first to the last third.
+/// A placement improves if the remote share falls by this many points from the first to the last third.
 const CONVERGING_POINTS: f64 = 5.0;
 
 pub(super) static RULE: Rule = Rule {
@@ -40,21 +40,28 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("cpus", 0.1, "reasoned: for less, a wrong move costs more than it gains"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// The cost of balancing.
+struct Facts {
+    /// Share of its time, percent.
+    share: f64,
+    /// CPUs that balancing takes.
+    cpus: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     let share = need(view.number(&BALANCING_PCT, of))?;
     let cpus = view.cpus(of);
     let small = share / 100.0 * cpus < view.limit("cpus");
     if share < view.limit("share") || small {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
     if age_s < STARTING_S {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     // Whether it promotes pages or balances nodes is not known where memory without CPUs is.
     let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
@@ -68,7 +75,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     ];
     if !view.is_interval() {
         match view.trend {
-            Some((first, last)) if first - last >= CONVERGING_POINTS => return Ok(Look::Quiet),
+            Some((first, last)) if first - last >= CONVERGING_POINTS => return Err(Unmet::Quiet),
             Some(_) => {
                 if let Ok(remote) = view.number(&REMOTE_PCT, of) {
                     evidence.push(view.evidence(REMOTE_PCT.id, subject, remote).note(Note::Placement));
@@ -78,23 +85,23 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             None => confidence = Confidence::Suspected,
         }
     }
-    let plan = Plan { number: share / 100.0 * cpus, ..Plan::default() };
-    Ok(Look::seen(Seen { severity: Severity::Warning, confidence, evidence, plan }))
+    let facts = Facts { share, cpus: share / 100.0 * cpus };
+    Ok(Seen { severity: Severity::Warning, confidence, evidence, facts })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let name = of.task().map_or_else(String::new, |task| comm(task.raw.comm));
-    let share = seen.evidence[0].value;
+    let share = seen.facts.share;
     let improved = if seen.confidence == Confidence::Suspected {
         "; whether that improves its placement is not known"
     } else {
         " and has not improved its placement meanwhile"
     };
     let set = |when, words| Command::new(when, Scope::Host, words, "");
-    Told {
+    Advice {
         sentence: sentence(format!("NUMA balancing takes {} of {name}'s time{improved}.", pct(share))),
         gain: Gain {
-            at_least: Some(seen.plan.number),
+            at_least: Some(seen.facts.cpus),
             at_most: None,
             of: Some(view.cpus(of)),
             how: Some(Arithmetic::Scans),

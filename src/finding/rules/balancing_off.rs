@@ -1,10 +1,10 @@
 //! NUMA balancing is off on a machine where it would have something to repair.
 
 use super::super::command::{Command, Scope, When, line};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, pct, sentence};
-use super::super::view::{Of, View, input, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, view};
+use super::super::view::{SubjectRef, View, input};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject, view};
 use super::{memory_on_other_node, spread_over_nodes, waiting};
 use crate::metric::placement::REMOTE_PCT;
 use crate::snapshot::Task;
@@ -36,30 +36,41 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("share", 10.0, "reasoned: a tenth of the busy time of the machine"),
     ],
     idle_too: true,
-    look: |view, _| settle(look(view)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// Whether a rule about placement sees a process in the last interval; an error where it cannot look.
 fn sees(view: &View<'_>, rule: &'static Rule, task: &Task) -> Result<bool, ()> {
     let view = View { rule, ..waiting::now(view) };
-    match (rule.look)(&view, &Of::Process(task)) {
-        Look::Seen(seen) => Ok(seen.confidence > Confidence::Suspected),
-        Look::Quiet | Look::Excused(_) => Ok(false),
-        Look::Blind(_) => Err(()),
+    match rule.judge.look(&view, &SubjectRef::Process(task)) {
+        Ok(confidence) => Ok(confidence > Confidence::Suspected),
+        Err(Unmet::Quiet | Unmet::Excused(_)) => Ok(false),
+        Err(Unmet::Blind(_)) => Err(()),
     }
 }
 
-fn look(view: &View<'_>) -> Result<Look, Look> {
+/// Processes that could run nearer to their memory.
+struct Facts {
+    /// Their number.
+    count: usize,
+    /// CPUs that they use.
+    cpus: f64,
+    /// The busiest of them.
+    busiest: Subject,
+    /// Its remote share, percent.
+    remote: f64,
+}
+
+fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
     let mode = input(mode, "the switch of NUMA balancing is not known")?;
     if mode != 0 || view.topology().nodes.iter().any(|node| view.topology().is_tier(node)) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let now = waiting::now(view);
     let (mut away, mut blind, mut ran) = (Vec::new(), 0, 0.0);
     for task in view.candidates() {
-        let of = Of::Process(task);
+        let of = SubjectRef::Process(task);
         let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
         let cpus = now.cpus(&of);
         if age_s < LIVES_S || cpus < MATTERS_CPUS {
@@ -74,15 +85,15 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
             blind += 1;
         }
     }
-    let busy = view.snapshot.share(view.snapshot.busy_ns).unwrap_or(0.0) / 100.0;
+    let busy = view.snapshot.share(view.snapshot.on_cpus.busy_ns).unwrap_or(0.0) / 100.0;
     let enough = away.len() as f64 >= view.limit("processes") || ran * 100.0 >= busy * view.limit("share");
-    if away.is_empty() || !enough {
+    away.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let Some((_, busiest, remote)) = away.first().filter(|_| enough).cloned() else {
         return match (away.len(), blind) {
             (0, 1..) => Err(waiting::unknown("the placement of its processes is not known")),
-            _ => Ok(Look::Quiet),
+            _ => Err(Unmet::Quiet),
         };
-    }
-    away.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    };
     let over_ns = now.over_ns();
     let mut evidence =
         vec![view.evidence("numa_balancing", Subject::Host, f64::from(mode)).note(Note::Setting)];
@@ -90,23 +101,23 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
         over_ns,
         ..view.evidence(REMOTE_PCT.id, subject.clone(), *remote).note(Note::Placement)
     }));
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Estimated,
         evidence,
-        plan: Plan { number: ran, bytes: away.len() as f64, ..Plan::default() },
-    }))
+        facts: Facts { count: away.len(), cpus: ran, busiest, remote },
+    })
 }
 
-fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
-    let first = &seen.evidence[1];
+fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { count, cpus, busiest, remote } = &seen.facts;
+    let remote = *remote;
     let set = |when, words| Command::new(when, Scope::Host, words, "");
-    let count = seen.plan.bytes;
-    Told {
+    Advice {
         sentence: sentence(format!(
-            "NUMA balancing is off, and {count:.0} process{} with {} CPUs of work could run nearer to their memory.",
-            if count == 1.0 { "" } else { "es" },
-            number(seen.plan.number)
+            "NUMA balancing is off, and {count} process{} with {} CPUs of work could run nearer to their memory.",
+            if *count == 1 { "" } else { "es" },
+            number(*cpus)
         )),
         commands: vec![
             set(When::Now, line("sysctl -w kernel.numa_balancing=1")),
@@ -115,9 +126,9 @@ fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
         undo: vec![set(When::Now, line("sysctl -w kernel.numa_balancing=0"))],
         check: vec![Check {
             metric: REMOTE_PCT.id,
-            of: first.of.clone(),
-            from: first.value,
-            to: (first.value / 2.0).max(5.0),
+            of: busiest.clone(),
+            from: remote,
+            to: (remote / 2.0).max(5.0),
             below: true,
             within_s: 300.0,
         }],
@@ -127,8 +138,8 @@ fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
         or_else: vec![format!(
             "It was turned off for a program that runs here: pin the processes that are listed instead. remote_pct of the \
              first is {}.",
-            pct(first.value)
+            pct(remote)
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

@@ -2,10 +2,10 @@
 
 use super::super::command::{Command, Scope, When, line};
 use super::super::gain::{Arithmetic, Assumption, Gain};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, nodes, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, guards};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject, guards};
 use crate::metric::balancing::BALANCING_PCT;
 use crate::metric::page_migrations::{BALANCING, PAGES_IN, PAGES_OUT};
 use crate::model::counters::Counter;
@@ -42,57 +42,68 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("both", 25.0, "reasoned: two nodes each take in and give out a quarter of all"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// Pages that each node with such moves took in and gave out, in the order of nodes.
 fn traffic(view: &View<'_>) -> Vec<(NodeId, f64, f64)> {
-    let rows = view.window.nodes.iter().filter(|row| row.pages_in > 0 || row.pages_out > 0);
-    let mut rows: Vec<_> =
-        rows.map(|row| (NodeId(row.raw.id), row.pages_in as f64, row.pages_out as f64)).collect();
+    let rows = view.window.nodes.iter().filter(|row| row.counts.pages_in > 0 || row.counts.pages_out > 0);
+    let mut rows: Vec<_> = rows
+        .map(|row| (NodeId(row.raw.id), row.counts.pages_in as f64, row.counts.pages_out as f64))
+        .collect();
     rows.sort_by_key(|(node, ..)| *node);
     rows
 }
 
-/// Whether balancing is on and met so much memory of it elsewhere in the last two minutes: it scans, and moves, by turns of up to a
-/// minute, so that most intervals have no move of a process that has many.
-fn may_move(view: &View<'_>, of: &Of<'_>, enough: f64) -> bool {
+/// Whether balancing is on and met `enough` of its memory elsewhere in the last two minutes. It scans, and
+/// moves, in turns of up to a minute, so most intervals of a process with many moves have none.
+fn may_move(view: &View<'_>, of: &SubjectRef<'_>, enough: f64) -> bool {
     !view.balancing_is_off() && view.hints(of).remote as f64 * guards::FAULT_BYTES >= enough
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// The pages that move, and the cost.
+struct Facts {
+    /// Pages that balancing moves per second.
+    rate: f64,
+    /// Nodes that they move between.
+    nodes: Vec<NodeId>,
+    /// CPUs that balancing takes, where that is known.
+    cost: Option<f64>,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     let rate = need(view.number(&BALANCING, of))?;
     let memory = task.rss_bytes as f64;
     let enough = memory * view.limit("moved") / 100.0;
     let moves = rate > 0.0 && rate * SECONDS * PAGE >= enough;
     let between = !moves && view.is_interval() && may_move(view, of, enough);
     if !moves && !between {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
     if age_s < 120.0 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let placed = guards::placed(view, of)?;
     if !guards::is_large(view, &placed) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    // An interval between two bursts of moves: only the long window tells.
+    // An interval between two bursts of moves: only the long window shows it.
     if between {
-        return Ok(Look::seen(Seen {
+        return Ok(Seen {
             severity: Severity::Info,
             confidence: Confidence::Suspected,
             evidence: vec![view.evidence(BALANCING.id, of.subject(), rate)],
-            plan: Plan::default(),
-        }));
+            facts: Facts { rate, nodes: Vec::new(), cost: None },
+        });
     }
     let (moved, faults) = (task.delta[Counter::BalancedPages], task.delta[Counter::MinFlt]);
-    // A hinting fault is a minor fault, too, and a page that it moved is faulted once more: those that are left are of new memory.
+    // A hinting fault is a minor fault, too, and a page that it moved is faulted again: the remaining ones
+    // are of new memory.
     let fresh = faults.saturating_sub(task.delta[Counter::HintFaults]).saturating_sub(moved);
     if fresh >= moved {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let traffic = traffic(view);
     let (taken, given): (f64, f64) =
@@ -102,9 +113,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         .iter()
         .any(|(node, ..)| view.topology().node(*node).is_none_or(|node| view.topology().is_tier(node)));
     if all <= 0.0 || tiers || (moved as f64) < all * 0.8 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    // Pages go one way in an interval and come back in another, so that only the long window tells.
+    // Pages go one way in an interval and come back in another, so only the long window shows it.
     let both: Vec<NodeId> = traffic
         .iter()
         .filter(|(_, i, o)| i.min(*o) * 100.0 >= all * view.limit("both"))
@@ -112,7 +123,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         .collect();
     let net = traffic.iter().map(|(_, i, o)| (i - o).abs()).sum::<f64>() / 2.0 * 100.0 / all;
     if !view.is_interval() && (both.len() < 2 || net > view.limit("net")) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let cost = match view.snapshot.host_missing(BALANCING_PCT.id) {
         None => view.number(&BALANCING_PCT, of).ok(),
@@ -129,35 +140,30 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         evidence.push(view.evidence(PAGES_IN.id, Subject::Node(*node), i / seconds).limit(limit));
         evidence.push(view.evidence(PAGES_OUT.id, Subject::Node(*node), o / seconds).limit(limit));
     }
-    Ok(Look::seen(Seen {
-        // Without the time that it takes nothing says that it costs more than a finding is worth.
+    Ok(Seen {
+        // Without its time, it is unknown whether it costs more than a finding is worth.
         severity: if cost.is_some() { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Measured,
         evidence,
-        plan: Plan {
-            from: both,
-            bytes: rate * PAGE,
-            number: cost.unwrap_or(0.0) / 100.0 * view.cpus(of),
-            ..Plan::default()
-        },
-    }))
+        facts: Facts { rate, nodes: both, cost: cost.map(|pct| pct / 100.0 * view.cpus(of)) },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let name = of.task().map_or_else(String::new, |task| comm(task.raw.comm));
-    let known = seen.severity == Severity::Warning;
     let set = |when, words| Command::new(when, Scope::Host, words, "");
-    let rate = seen.evidence[0].value;
-    Told {
+    let Facts { rate, nodes: both, cost } = &seen.facts;
+    let (rate, cost) = (*rate, *cost);
+    Advice {
         sentence: sentence(format!(
             "NUMA balancing moves {} of {name}'s memory between {} each second, and as much comes back.",
-            bytes(seen.plan.bytes),
-            nodes(&seen.plan.from)
+            bytes(rate * PAGE),
+            nodes(both)
         )),
         gain: Gain {
-            at_least: known.then_some(seen.plan.number),
+            at_least: cost,
             of: Some(view.cpus(of)),
-            how: known.then_some(Arithmetic::Scans),
+            how: cost.map(|_| Arithmetic::Scans),
             assumes: vec![Assumption::PlacementStays],
             ..Gain::default()
         },

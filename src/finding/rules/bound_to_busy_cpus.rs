@@ -2,10 +2,10 @@
 
 use super::super::command::{Command, Scope, When, line};
 use super::super::gain;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, sentence};
-use super::super::view::{Of, View, cpus_of_files, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Told};
+use super::super::view::{SubjectRef, View, cpus_of_files, need};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
 use super::waiting;
 use crate::metric::interference::RUNQ_WAIT_BOUND_PCT;
 use crate::metric::task::{RUNQ_WAIT_PCT, RUNQ_WAIT_US};
@@ -41,31 +41,40 @@ pub(super) static RULE: Rule = Rule {
     ],
     // A process that waits all the time uses little.
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// Its waits, and idle CPUs.
+struct Facts {
+    /// Waits, percent of a CPU.
+    wait: f64,
+    /// CPUs that are idle.
+    idle: f64,
+    /// CPUs to allow.
+    cpus: Vec<u32>,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     if need(view.number(&RUNQ_WAIT_PCT, of))? < view.limit("wait") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let wait = need(view.number(&RUNQ_WAIT_BOUND_PCT, of))?;
     let used = view.cpus(of);
     if wait < view.limit("wait") || wait < used * view.limit("share") || waiting::is_real_time(task) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Ok(each_us) = view.number(&RUNQ_WAIT_US, of) else { return Ok(Look::Quiet) };
+    let Ok(each_us) = view.number(&RUNQ_WAIT_US, of) else { return Err(Unmet::Quiet) };
     if each_us <= view.limit("grain") || task.raw.nice >= NICE {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some(now) = waiting::row_now(view, of) else { return Ok(Look::Quiet) };
+    let Some(now) = waiting::row_now(view, of) else { return Err(Unmet::Quiet) };
     if !waiting::is_bound(view, now) || waiting::is_throttled(now) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let online = view.topology().online_cpus().count();
     if view.files_of(of).and_then(cpus_of_files).is_some_and(|cpus| cpus.len() < online) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     // The CPUs of its nodes are enough where one of them is idle: memory stays near.
     let may = task.cpu_nodes.unwrap_or(0);
@@ -77,13 +86,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let enough =
         |cpus: &Vec<u32>| waiting::busy(view, cpus).is_some_and(|(_, idle)| idle >= view.limit("idle"));
     let cpus = [free(&own), free(&view.whole_nodes())].into_iter().find(enough);
-    let Some(cpus) = cpus else { return Ok(Look::Quiet) };
+    let Some(cpus) = cpus else { return Err(Unmet::Quiet) };
     let idle = waiting::busy(view, &cpus).map_or(0.0, |(_, idle)| idle);
     // Of its leader; threads may differ.
     let allowed = task.raw.cpus_allowed as usize;
     let whole = view.cpus_of_nodes(&own).len() == allowed && own.len() < view.whole_nodes().len();
     let subject = of.subject();
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if whole { Severity::Info } else { Severity::Warning },
         confidence: Confidence::Estimated,
         evidence: vec![
@@ -92,13 +101,14 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
                 .note(Note::Estimated),
             view.evidence(RUNQ_WAIT_US.id, subject, each_us).limit(view.limit("grain")),
         ],
-        plan: Plan { cpus, number: idle, ..Plan::default() },
-    }))
+        facts: Facts { wait, idle, cpus },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let Some(task) = of.task() else { return Told::default() };
-    let (wait, idle) = (seen.evidence[0].value, seen.plan.number);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Some(task) = of.task() else { return Advice::default() };
+    let Facts { wait, idle, cpus } = &seen.facts;
+    let (wait, idle) = (*wait, *idle);
     let online = view.topology().online_cpus().count() as u32;
     let allowed = task.raw.cpus_allowed;
     let which = if allowed > 0 && allowed < online {
@@ -119,7 +129,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         Command::words(When::Now, Scope::Process, words)
     };
     let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} waits {} s of each second for {which}, and {} CPUs are idle.",
             comm(task.raw.comm),
@@ -128,7 +138,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )),
         gain: gain::waiting(view.cpus(of), wait / 100.0, idle),
         commands: vec![
-            taskset(&seen.plan.cpus),
+            taskset(cpus),
             Command::words(
                 When::ForGood,
                 Scope::Process,

@@ -1,10 +1,12 @@
 //! A process or a container may take memory from full nodes only.
 
 use super::super::guards::{self, POLICY_BIND};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, sentence};
-use super::super::view::{Of, View, input, mems_of_files, need, settle};
-use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
+use super::super::view::{SubjectRef, View, input, mems_of_files, need};
+use super::super::{
+    Advice, Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, When, env,
+};
 use super::node_short_of_memory::{
     CACHE_PCT, FULL_PCT, KSWAPD, WATERMARK, cache_share, distance_if_short, explained_by_limit, is_certain,
     severity,
@@ -59,19 +61,18 @@ pub(super) static RULE: Rule = Rule {
         ),
     ],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-/// Nodes that a subject may take memory from, when these are not all, and whether its own policy says so.
-fn bound(view: &View<'_>, of: &Of<'_>) -> Result<Option<(Vec<NodeId>, bool)>, Look> {
+/// The allowed memory nodes of a subject, if these are not all, and whether its own policy restricts them.
+fn bound(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Option<(Vec<NodeId>, bool)>, Unmet> {
     let memory: Vec<NodeId> =
         view.topology().nodes.iter().filter(|node| node.mem_total_bytes > 0).map(|node| node.id).collect();
     let (allowed, by_policy) = match of {
         // A mask without a bit for each node does not say all.
-        Of::Process(_) if !view.masks_hold_all() => return Ok(None),
-        Of::Process(task) => of_task(task)?,
-        Of::Container(row) => (of_container(row), false),
+        SubjectRef::Process(_) if !view.masks_hold_all() => return Ok(None),
+        SubjectRef::Process(task) => of_task(task)?,
+        SubjectRef::Container(row) => (of_container(row), false),
         _ => return Ok(None),
     };
     let Some(allowed) = allowed else { return Ok(None) };
@@ -79,7 +80,7 @@ fn bound(view: &View<'_>, of: &Of<'_>) -> Result<Option<(Vec<NodeId>, bool)>, Lo
     Ok((!allowed.is_empty() && allowed.len() < memory.len()).then_some((allowed, by_policy)))
 }
 
-fn of_task(task: &Task) -> Result<(Option<Vec<NodeId>>, bool), Look> {
+fn of_task(task: &Task) -> Result<(Option<Vec<NodeId>>, bool), Unmet> {
     let policy = task.raw.mempolicy;
     if policy.mode == POLICY_BIND && policy.nodes != 0 {
         return Ok((Some(guards::nodes_of(policy.nodes)), true));
@@ -93,7 +94,7 @@ fn of_container(row: &Container) -> Option<Vec<NodeId>> {
 }
 
 /// Share of the time between two readings in which all tasks of its group waited for memory, in percent, and that group.
-fn group_pressure_pct(view: &View<'_>, of: &Of<'_>) -> Option<(f64, Subject)> {
+fn group_pressure_pct(view: &View<'_>, of: &SubjectRef<'_>) -> Option<(f64, Subject)> {
     let row = view.container_of(of)?;
     let delta = row.raw_delta()?;
     let pressure = delta.pressure.as_ref().ok()?;
@@ -101,28 +102,42 @@ fn group_pressure_pct(view: &View<'_>, of: &Of<'_>) -> Option<(f64, Subject)> {
     Some((pct, Subject::Container(row.id)))
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+/// Nodes that it may use, and what hurts.
+struct Facts {
+    /// Nodes that it may take memory from.
+    from: Vec<NodeId>,
+    /// The node with most free memory.
+    roomy: NodeId,
+    /// Free memory there, bytes.
+    free: f64,
+    /// Its memory policy binds it, not its cpuset.
+    by_policy: bool,
+    /// The value that shows the damage.
+    hurts: Option<Evidence>,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     // Cheap first: most nodes are not full.
     if view.levels().watermark_pct > view.limit("watermark") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some((allowed, by_policy)) = bound(view, of)? else { return Ok(Look::Quiet) };
+    let Some((allowed, by_policy)) = bound(view, of)? else { return Err(Unmet::Quiet) };
     let mut distances = Vec::with_capacity(allowed.len());
     let (mut certain, mut little_cache) = (true, true);
     for node in &allowed {
-        let Some(row) = view.node(*node) else { return Ok(Look::Quiet) };
-        let Some(distance) = distance_if_short(view, row)? else { return Ok(Look::Quiet) };
+        let Some(row) = view.node(*node) else { return Err(Unmet::Quiet) };
+        let Some(distance) = distance_if_short(view, row)? else { return Err(Unmet::Quiet) };
         distances.push(distance);
         certain &= is_certain(distance, row);
         little_cache &= cache_share(row).is_some_and(|share| share <= CACHE_PCT);
     }
     // A process of a group that is bound is the group's finding.
-    if let Of::Process(_) = of
+    if let SubjectRef::Process(_) = of
         && !by_policy
         && let Some(row) = view.container_of(of)
         && of_container(row).is_some_and(|mems| mems.iter().all(|node| allowed.contains(node)))
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let swap = need(SWAP_OUT.read(view.window))?.number().unwrap_or(0.0);
     let pressure = group_pressure_pct(view, of);
@@ -133,20 +148,20 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let pressure = pressure.filter(|(pct, _)| *pct >= view.limit("pressure"));
     let reclaims = reclaim >= view.limit("reclaim") && little_cache;
     if !swaps && pressure.is_none() && !reclaims {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let faults = need(view.number(&MAJOR_FAULTS_PER_S, of))?;
     if faults < view.limit("major-faults") && pressure.is_none() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let limit = explained_by_limit(view);
     if limit == Some(true) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     // A bind policy may be narrower than the cpuset, which memory cannot leave.
     let mask = of.task().and_then(|task| task.mem_nodes).filter(|_| by_policy).unwrap_or(u64::MAX);
     let may = |node: NodeId| !allowed.contains(&node) && (node.0 >= 64 || mask >> node.0 & 1 == 1);
-    let Some((roomy, free)) = view.roomiest(may) else { return Ok(Look::Quiet) };
+    let Some((roomy, free)) = view.roomiest(may) else { return Err(Unmet::Quiet) };
     let mut evidence = vec![
         view.evidence(WATERMARK_DISTANCE_PCT.id, Subject::Node(allowed[0]), distances[0])
             .limit(view.limit("watermark"))
@@ -156,63 +171,51 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             .note(Note::FreeElsewhere),
         view.evidence(MAJOR_FAULTS_PER_S.id, of.subject(), faults).limit(view.limit("major-faults")),
     ];
-    if swaps {
-        evidence.push(view.evidence(SWAP_OUT.id, Subject::Host, swap).limit(view.limit("swap-out")));
+    let hurts = if swaps {
+        Some(view.evidence(SWAP_OUT.id, Subject::Host, swap).limit(view.limit("swap-out")))
     } else if reclaims {
         let value = view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, Subject::Node(reclaimed), reclaim);
-        evidence.push(value.limit(view.limit("reclaim")));
-    } else if let Some((pct, group)) = pressure {
-        evidence.push(view.evidence(MEMORY_FULL.id, group, pct).limit(view.limit("pressure")));
-    }
-    Ok(Look::seen(Seen {
+        Some(value.limit(view.limit("reclaim")))
+    } else {
+        let value = |(pct, group)| view.evidence(MEMORY_FULL.id, group, pct).limit(view.limit("pressure"));
+        pressure.map(value)
+    };
+    evidence.extend(hurts.clone());
+    Ok(Seen {
         severity: severity(certain, limit),
         confidence: Confidence::Measured,
         evidence,
-        plan: Plan {
-            from: allowed,
-            to: vec![roomy],
-            bytes: free,
-            number: f64::from(u8::from(by_policy)),
-            ..Plan::default()
-        },
-    }))
+        facts: Facts { from: allowed, roomy, free, by_policy, hurts },
+    })
 }
 
-/// Whether pages of it are in swap, as far as that is known.
-fn has_swapped(view: &View<'_>, of: &Of<'_>) -> bool {
+/// Whether some of its pages are in swap, if known.
+fn has_swapped(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
     let swapped = |task: &Task| task.resident.is_none_or(|resident| resident.swap_bytes > 0);
     match of {
-        Of::Process(task) => swapped(task),
+        SubjectRef::Process(task) => swapped(task),
         _ => view.processes_of(of).into_iter().any(swapped),
     }
 }
 
-/// The end of that which hurts. The distance of the node is no sign of it: kswapd works above the watermark, too.
-fn check(seen: &Seen) -> Option<Check> {
-    let hurts = seen.evidence.last()?;
+/// The end of the harm. The distance of the node does not show it: kswapd works above the watermark, too.
+fn check(hurts: &Evidence) -> Check {
     // Pressure is never quite gone: half of its limit will do.
     let to = if hurts.metric == MEMORY_FULL.id { FULL_PCT / 2.0 } else { 0.0 };
-    Some(Check {
-        metric: hurts.metric,
-        of: hurts.of.clone(),
-        from: hurts.value,
-        to,
-        below: true,
-        within_s: 30.0,
-    })
+    Check { metric: hurts.metric, of: hurts.of.clone(), from: hurts.value, to, below: true, within_s: 30.0 }
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (from, to) = (&seen.plan.from, &seen.plan.to);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { from, roomy, free, by_policy, hurts } = &seen.facts;
+    let (to, free, by_policy) = (&[*roomy][..], *free, *by_policy);
     let label = view.identity(of).label;
-    let by_policy = seen.plan.number > 0.0;
     let environment = view.env(of);
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let mut wider = from.clone();
     wider.extend(to);
     wider.sort_unstable();
     let pid = match of {
-        Of::Process(task) => Some(task.raw.pid),
+        SubjectRef::Process(task) => Some(task.raw.pid),
         _ => view.processes_of(of).first().map(|task| task.raw.pid),
     };
     let mut commands: Vec<Command> = Vec::new();
@@ -224,10 +227,9 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         commands.extend(env::bind(&environment, &cpus, &wider, pid, unified));
         undo.extend(env::at_once(env::bind(&environment, &cpus, from, pid, unified)));
     } else if let Some(pid) = pid {
-        let words =
-            format!("moves all of its memory to {}; {} are free there", nodes(to), bytes(seen.plan.bytes));
+        let words = format!("moves all of its memory to {}; {} are free there", nodes(to), bytes(free));
         // Of a group only some processes would move, and memory cannot leave a cpuset.
-        let fits = of.task().is_some_and(|task| (task.rss_bytes as f64) <= seen.plan.bytes * 0.85);
+        let fits = of.task().is_some_and(|task| (task.rss_bytes as f64) <= free * 0.85);
         if fits && by_policy {
             commands.extend(env::move_memory(pid, from, to, words));
             undo.extend(env::move_memory(pid, to, from, "moves all of it, if it fits"));
@@ -238,21 +240,21 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             format!("numactl {} in place of --membind", env::preferred(from)),
         ));
     }
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{label} may take memory from {} only, and none is left there; {} are free on {}.",
             nodes(from),
-            bytes(seen.plan.bytes),
+            bytes(free),
             nodes(to)
         )),
         commands,
         undo,
-        check: check(seen).into_iter().collect(),
+        check: hurts.iter().map(check).collect(),
         risk: "Some of its memory becomes remote: slower than local, faster than a disk.".into(),
         or_else: vec![format!(
             "A leak: then its resident memory grows without end. It is {} now.",
             bytes(of.task().map_or(0.0, |task| task.rss_bytes as f64))
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::sentence;
-use super::super::view::{Of, View, settle};
-use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View};
+use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
 use super::{sibling_contention, waiting};
 use crate::metric::host::BUSY;
 
@@ -45,8 +45,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("promised", 110.0, "reasoned: quotas above what the cores can do contradict themselves"),
     ],
     idle_too: true,
-    look: |view, _| settle(look(view)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// Cores with two threads or more, and those of them all of whose threads are busy.
@@ -83,7 +82,9 @@ fn speed(view: &View<'_>) -> Option<f64> {
     let now = waiting::now(view);
     let (mut sum, mut weight) = (0.0, 0.0);
     for task in view.candidates() {
-        let Some((beside, alone)) = sibling_contention::counted(&now, &Of::Process(task)) else { continue };
+        let Some((beside, alone)) = sibling_contention::counted(&now, &SubjectRef::Process(task)) else {
+            continue;
+        };
         let cycles = task.delta.by_sibling[1].cycles as f64;
         sum += beside / alone * cycles;
         weight += cycles;
@@ -112,16 +113,24 @@ fn promised(view: &View<'_>) -> f64 {
     rows.iter().filter(|row| row.sum.run_ns() > 0 && !is_below(row)).filter_map(quota).sum()
 }
 
-fn look(view: &View<'_>) -> Result<Look, Look> {
+/// Cores that are full.
+struct Facts {
+    /// Cores with all of their threads busy.
+    busy: usize,
+    /// The work of all CPUs in cores, where it is known.
+    capacity: Option<f64>,
+}
+
+fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if !view.topology().smt() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let (all, busy) = cores(view, view.limit("thread"));
     if (busy as f64) * 100.0 < all as f64 * view.limit("cores") || may_wait(view) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let length = view.over_ns().max(1) as f64;
-    let used = view.window.busy_ns as f64 * 100.0 / length;
+    let used = view.window.on_cpus.busy_ns as f64 * 100.0 / length;
     let cpus = view.topology().online_cpus().count() as f64;
     let limit = cpus * view.limit("cores") * view.limit("thread") / 100.0;
     let (speed, promised) = (speed(view), promised(view));
@@ -129,17 +138,17 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
     let capacity = speed.map(|speed| all as f64 * 2.0 * speed);
     let too_much = speed.is_some_and(|speed| speed * 100.0 < view.limit("speed"))
         && capacity.is_some_and(|capacity| promised * 100.0 >= capacity * view.limit("promised"));
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if too_much { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Measured,
         evidence: vec![view.evidence(BUSY.id, Subject::Host, used).limit(limit).note(Note::Measured)],
-        plan: Plan { number: busy as f64, bytes: capacity.unwrap_or(0.0), ..Plan::default() },
-    }))
+        facts: Facts { busy, capacity },
+    })
 }
 
-fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
+fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let cpus = view.topology().online_cpus().count();
-    let (all, capacity) = (cores(view, view.limit("thread")).0, seen.plan.bytes);
+    let all = cores(view, view.limit("thread")).0;
     let calibration = view.topology().calibration.as_ref();
     let measured = calibration.and_then(|calibration| calibration.smt_work);
     // Cores without a second thread do the work of one.
@@ -147,29 +156,29 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
         let threads = cpus.saturating_sub(all).min(all) as f64;
         all as f64 + threads * (f64::from(work) / 1000.0 - 1.0)
     };
-    let work = match measured {
-        _ if capacity > 0.0 => format!("{cpus} CPUs do the work of {capacity:.0} cores"),
-        Some((least, most)) => format!(
+    let work = match (seen.facts.capacity, measured) {
+        (Some(capacity), _) => format!("{cpus} CPUs do the work of {capacity:.0} cores"),
+        (None, Some((least, most))) => format!(
             "{cpus} CPUs do the work of {:.0} to {:.0} cores, by what calibrate measured",
             cores(least),
             cores(most)
         ),
-        None => format!("{cpus} CPUs share the units of {all} cores"),
+        (None, None) => format!("{cpus} CPUs share the units of {all} cores"),
     };
     let promised = match seen.severity {
         Severity::Info => String::new(),
         _ => format!("; quotas promise {:.0} CPUs", promised(view)),
     };
-    Told {
+    Advice {
         sentence: sentence(format!(
-            "{:.0} of {all} cores have all of their threads busy: {work}{promised}.",
-            seen.plan.number
+            "{} of {all} cores have all of their threads busy: {work}{promised}.",
+            seen.facts.busy
         )),
         or_else: vec![
             "Placement does not help here; fewer services on this machine, or more machines, do. Waits for CPUs \
              (runq_wait_pct) show whether it is too full."
                 .to_owned(),
         ],
-        ..Told::default()
+        ..Advice::default()
     }
 }

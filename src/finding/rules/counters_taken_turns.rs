@@ -1,9 +1,9 @@
 //! Others use the counters of the CPUs, so that ours take turns.
 
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{pct, sentence};
-use super::super::view::{Of, View, settle};
-use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View};
+use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
 use crate::metric::counters;
 use crate::metric::task::COUNTERS_RUNNING_PCT;
 
@@ -27,16 +27,23 @@ pub(super) static RULE: Rule = Rule {
         "reasoned: beyond that the error of scaling is more than 5 %",
     )],
     idle_too: true,
-    look: |view, _| settle(Ok(look(view))),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>) -> Look {
-    let Ok(running) = counters::running_pct(&view.window.slots, view.window) else { return Look::Quiet };
+/// Time for which counters run.
+struct Facts {
+    /// Share of the time, percent.
+    running: f64,
+}
+
+fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let Ok(running) = counters::running_pct(&view.window.on_cpus.slots, view.window) else {
+        return Err(Unmet::Quiet);
+    };
     if running >= view.limit("running") {
-        return Look::Quiet;
+        return Err(Unmet::Quiet);
     }
-    Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: vec![
@@ -44,13 +51,13 @@ fn look(view: &View<'_>) -> Look {
                 .limit(view.limit("running"))
                 .note(Note::AtMost),
         ],
-        plan: Plan::default(),
+        facts: Facts { running },
     })
 }
 
-fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
-    let running = seen.evidence[0].value;
-    Told {
+fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let running = seen.facts.running;
+    Advice {
         sentence: sentence(format!(
             "Other users of the PMU leave numatop-ng {} of the counter time; counts are scaled up.",
             pct(running)
@@ -59,6 +66,6 @@ fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             "A guest, or a core with both threads on, has fewer counters than usual: fewer --events then help. It is {} now.",
             pct(running)
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

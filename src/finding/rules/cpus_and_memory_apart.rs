@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::super::fit::memory_room;
 use super::super::guards;
-use super::super::rule::{Group, Hold, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Rule, Seen, Unmet};
 use super::super::text::{nodes, sentence};
-use super::super::view::{Of, View, cpus_of_files, mems_of_files, settle};
-use super::super::{Command, Confidence, Kind, Note, Scope, Severity, Told, When, env};
+use super::super::view::{SubjectRef, View, cpus_of_files, mems_of_files};
+use super::super::{Advice, Command, Confidence, Kind, Note, Scope, Severity, When, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
@@ -30,19 +30,18 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(10.0),
     limits: &[],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// Nodes of CPUs and of memory that a subject may use, where both are known.
-fn allowed(view: &View<'_>, of: &Of<'_>) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
+fn allowed(view: &View<'_>, of: &SubjectRef<'_>) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
     match of {
-        Of::Container(row) => {
+        SubjectRef::Container(row) => {
             let files = row.raw.as_deref()?;
             let cpus = view.nodes_of_cpus(&cpus_of_files(files)?);
             Some((cpus.into_iter().collect(), mems_of_files(files)?))
         }
-        Of::Process(task) => {
+        SubjectRef::Process(task) => {
             // A process of a group that is apart is the group's finding. Nodes above 63 are in no mask.
             if !view.masks_hold_all() {
                 return None;
@@ -59,31 +58,39 @@ fn allowed(view: &View<'_>, of: &Of<'_>) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
     }
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Some((cpus, mems)) = allowed(view, of) else { return Ok(Look::Quiet) };
+/// Nodes of its CPUs and of its memory.
+struct Facts {
+    /// Nodes that it may run on.
+    cpus: Vec<NodeId>,
+    /// Nodes that it may take memory from.
+    mems: Vec<NodeId>,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let Some((cpus, mems)) = allowed(view, of) else { return Err(Unmet::Quiet) };
     if cpus.is_empty() || mems.is_empty() || cpus.iter().any(|node| mems.contains(node)) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    // Its container says the same of all in it.
-    if let Of::Process(_) = of
+    // Its container has the same finding for everything in it.
+    if let SubjectRef::Process(_) = of
         && let Some(row) = view.container_of(of)
-        && allowed(view, &Of::Container(row)).is_some_and(|(cpus, mems)| {
+        && allowed(view, &SubjectRef::Container(row)).is_some_and(|(cpus, mems)| {
             !cpus.is_empty() && !mems.is_empty() && !cpus.iter().any(|node| mems.contains(node))
         })
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let whole: BTreeSet<NodeId> = view.whole_nodes().into_iter().collect();
     if !mems.iter().any(|node| whole.contains(node)) || !cpus.iter().any(|node| whole.contains(node)) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let placed = guards::placed(view, of)?;
     if !guards::is_large(view, &placed) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let subject = of.subject();
     let on = placed.memory_pct(&mems);
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Warning,
         confidence: Confidence::Measured,
         evidence: vec![
@@ -93,41 +100,41 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
                 .note(Note::Placement),
             view.evidence("run_pct_by_node", subject, placed.run_pct(&cpus)).on(cpus[0]),
         ],
-        plan: Plan { to: cpus, from: mems, bytes: placed.memory(), ..Plan::default() },
-    }))
+        facts: Facts { cpus, mems },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let Ok(placed) = guards::placed(view, of) else { return Told::default() };
-    let (cpus, mems) = (&seen.plan.to, &seen.plan.from);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Ok(placed) = guards::placed(view, of) else { return Advice::default() };
+    let Facts { cpus, mems } = &seen.facts;
     let label = view.identity(of).label;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let pid = match of {
-        Of::Process(task) => Some(task.raw.pid),
+        SubjectRef::Process(task) => Some(task.raw.pid),
         _ => view.processes_of(of).first().map(|task| task.raw.pid),
     };
     let environment = view.env(of);
     // Memory to the CPUs where it fits, else the CPUs to the memory.
     let target = if placed.outside(cpus) <= memory_room(view, cpus) { cpus } else { mems };
     let old = match of {
-        Of::Container(row) => {
+        SubjectRef::Container(row) => {
             row.raw.as_deref().and_then(|files| Some((cpus_of_files(files)?, mems_of_files(files)?)))
         }
         _ => None,
     };
     // Its CPUs stay as they are where its memory comes to them. A group is not bound for one of its processes.
     let mut commands = match (of, &old) {
-        (Of::Process(_), _) if target == cpus => Vec::new(),
-        (Of::Process(_), _) => {
+        (SubjectRef::Process(_), _) if target == cpus => Vec::new(),
+        (SubjectRef::Process(_), _) => {
             env::bind(&env::Env::Session, &view.cpus_of_nodes(target), target, pid, unified)
         }
         (_, Some((its, _))) if target == cpus => env::bind(&environment, its, target, pid, unified),
         _ => env::bind(&environment, &view.cpus_of_nodes(target), target, pid, unified),
     };
-    let alone = matches!(of, Of::Process(_)) || !env::memory_follows(&environment, unified);
+    let alone = matches!(of, SubjectRef::Process(_)) || !env::memory_follows(&environment, unified);
     // Memory cannot leave a cpuset.
     let may = |task: &&Task| {
-        matches!(of, Of::Container(_))
+        matches!(of, SubjectRef::Container(_))
             || task
                 .mem_nodes
                 .is_some_and(|mask| cpus.iter().all(|node| node.0 < 64 && mask >> node.0 & 1 == 1))
@@ -140,7 +147,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         moved.iter().filter_map(move |pid| env::move_memory(*pid, from, to, words))
     };
     commands.extend(each(mems, cpus, "where memory did not follow"));
-    if target == cpus && matches!(of, Of::Process(_)) {
+    if target == cpus && matches!(of, SubjectRef::Process(_)) {
         let start = format!(
             "start it with numactl --cpunodebind={} {}",
             super::super::command::node_list(cpus),
@@ -162,7 +169,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     if target == mems {
         gain.at_most = gain.at_most.filter(|_| false);
     }
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{label} may run on {} only and take memory from {} only: every access is remote.",
             nodes(cpus),

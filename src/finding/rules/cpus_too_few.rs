@@ -1,12 +1,13 @@
 //! A container may use few CPUs, all of them are busy, and others are idle.
 
 use super::super::gain;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
-use super::super::view::{Of, View, cpus_of_files, need, settle};
-use super::super::{Check, Confidence, Kind, Severity, Told, env};
+use super::super::view::{SubjectRef, View, cpus_of_files, need};
+use super::super::{Advice, Check, Confidence, Kind, Severity, env};
 use crate::metric::task::{CPU_PCT, RUNQ_WAIT_PCT};
 use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
 
 /// Nice value from which on a task is one that may wait.
 const NICE: i32 = 10;
@@ -33,26 +34,39 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("quota", 110.0, "reasoned: a quota above its CPUs contradicts itself"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Container(row) = of else { return Ok(Look::Quiet) };
-    let Some(cpus) = row.raw.as_deref().and_then(cpus_of_files) else { return Ok(Look::Quiet) };
+/// Its CPUs, and how it waits for them.
+struct Facts {
+    /// Nodes of its CPUs.
+    nodes: Vec<NodeId>,
+    /// CPUs that it may use.
+    cpus: Vec<u32>,
+    /// CPUs' worth of waiting.
+    wait: f64,
+    /// CPUs used.
+    used: f64,
+    /// CPUs that are idle elsewhere.
+    idle: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Container(row) = of else { return Err(Unmet::Quiet) };
+    let Some(cpus) = row.raw.as_deref().and_then(cpus_of_files) else { return Err(Unmet::Quiet) };
     let online = view.topology().online_cpus().count();
     if cpus.is_empty() || cpus.len() >= online {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let count = cpus.len() as f64;
     let used = need(view.number(&CPU_PCT, of))?;
     let wait = need(view.number(&RUNQ_WAIT_PCT, of))?;
     if used < count * view.limit("busy") || wait * 100.0 < used * view.limit("wait") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let quota = view.quota(of).map(|quota| quota * 100.0);
     if quota.is_some_and(|quota| quota <= count * 100.0) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let isolated = &view.snapshot.host.isolated_cpus;
     let length = view.over_ns().max(1) as f64;
@@ -63,7 +77,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         .filter(|cpu| cpu.online && !cpus.contains(&cpu.id) && !isolated.contains(&cpu.id));
     let idle: f64 = outside.map(|cpu| (1.0 - cpu.busy_ns as f64 / length).clamp(0.0, 1.0)).sum();
     if idle < 1.0 || idle * 100.0 < count * view.limit("idle") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let (mut nice, mut all) = (0.0, 0.0);
     for task in view.members(row.id) {
@@ -72,46 +86,52 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         nice += if task.raw.nice >= NICE { ran } else { 0.0 };
     }
     if all > 0.0 && nice * 2.0 >= all {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let contradicts = quota.is_some_and(|quota| quota >= count * view.limit("quota"));
     let nodes = view.nodes_of_cpus(&cpus);
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if contradicts { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Measured,
         evidence: vec![
             view.evidence(RUNQ_WAIT_PCT.id, of.subject(), wait).limit(used * view.limit("wait") / 100.0),
             view.evidence(CPU_PCT.id, of.subject(), used).limit(count * view.limit("busy")),
         ],
-        plan: Plan { to: nodes.into_iter().collect(), cpus, number: idle, ..Plan::default() },
-    }))
+        facts: Facts {
+            nodes: nodes.into_iter().collect(),
+            cpus,
+            wait: wait / 100.0,
+            used: used / 100.0,
+            idle,
+        },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let label = view.identity(of).label;
-    let (wait, used, idle) =
-        (seen.evidence[0].value / 100.0, seen.evidence[1].value / 100.0, seen.plan.number);
+    let Facts { nodes, cpus, wait, used, idle } = &seen.facts;
+    let (wait, used, idle) = (*wait, *used, *idle);
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let environment = view.env(of);
     let mems = view.files_of(of).and_then(super::super::view::mems_of_files);
     let mems = mems.unwrap_or_else(|| view.whole_nodes());
     // More CPUs of its nodes, where these have others.
-    let more = view.cpus_of_nodes(&seen.plan.to);
+    let more = view.cpus_of_nodes(nodes);
     let pid = view.processes_of(of).first().map(|task| task.raw.pid);
-    let commands = if more.len() > seen.plan.cpus.len() {
+    let commands = if more.len() > cpus.len() {
         env::bind(&environment, &more, &mems, pid, unified)
     } else {
         Vec::new()
     };
     let undo = match commands.is_empty() {
         true => Vec::new(),
-        false => env::at_once(env::bind(&environment, &seen.plan.cpus, &mems, pid, unified)),
+        false => env::at_once(env::bind(&environment, cpus, &mems, pid, unified)),
     };
     let threads = of.task().map_or(0, |task| task.threads);
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{label} may use {} CPUs, all busy; its {threads} threads wait {} s of each second, and {} CPUs are idle.",
-            seen.plan.cpus.len(),
+            cpus.len(),
             number(wait),
             number(idle)
         )),

@@ -1,9 +1,9 @@
-//! The firmware's distances between nodes contradict themselves, or what was measured.
+//! The firmware's distances between nodes contradict themselves, or measurements.
 
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
-use super::super::view::{Of, View};
-use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View};
+use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
 use crate::model::sample::HostFacts;
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;
@@ -31,8 +31,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::AT_ONCE,
     limits: &[Limit::sharp("times", 1.5, "reasoned: sockets of one machine differ by less")],
     idle_too: true,
-    look,
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// A contradiction: between two nodes, in words.
@@ -47,15 +46,15 @@ struct Wrong {
 enum Why {
     /// Other distances.
     Words(&'static str),
-    /// The latency that was measured, in parts of that of the node's own memory.
+    /// The measured latency, relative to that of the node's own memory.
     Measured(f64),
 }
 
-/// The first contradiction of the distances of nodes with CPUs; else the largest one of latencies that were measured, by so many
-/// times or more.
+/// The first contradiction in the distances of nodes with CPUs; else the largest one with measured latencies,
+/// by `times` or more.
 fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
     let topology = &host.topology;
-    // A hypervisor that is told nothing makes each CPU a socket.
+    // Hypervisors make each CPU a socket by default.
     if super::is_virtual(host) || (topology.cores as usize) < 2 * topology.sockets as usize {
         return None;
     }
@@ -77,8 +76,8 @@ fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
     equal(topology, &nodes).or_else(|| measured(topology, &nodes, times))
 }
 
-/// The pair whose distance is farthest from what was measured, by so many times or more. An order that was measured to be the
-/// other way round is as far from it for one of the two pairs, unless both are nearly right.
+/// The pair whose distance is farthest from the measured latency, by `times` or more. In an order contrary to
+/// the measurement, one of the two pairs is that far off, unless both are nearly right.
 fn measured(topology: &Topology, nodes: &[NodeId], times: f64) -> Option<Wrong> {
     let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
     let apart = pairs.filter(|(from, to)| from != to).filter_map(|(from, to)| {
@@ -115,21 +114,30 @@ fn equal(topology: &Topology, nodes: &[NodeId]) -> Option<Wrong> {
     })
 }
 
-fn look(view: &View<'_>, _: &Of<'_>) -> Look {
-    let Some(wrong) = wrong(&view.snapshot.host, view.limit("times")) else { return Look::Quiet };
+/// The distance that cannot be.
+struct Facts {
+    /// From this node.
+    from: NodeId,
+    /// To this node.
+    to: NodeId,
+    /// The distance that the firmware gives.
+    distance: f64,
+}
+
+fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let Some(wrong) = wrong(&view.snapshot.host, view.limit("times")) else { return Err(Unmet::Quiet) };
     let value = f64::from(wrong.distance);
     let distance = view.evidence("distance", Subject::Node(wrong.from), value).on(wrong.to);
-    Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: vec![distance.note(Note::Setting)],
-        plan: Plan { from: vec![wrong.from], to: vec![wrong.to], number: value, ..Plan::default() },
+        facts: Facts { from: wrong.from, to: wrong.to, distance: value },
     })
 }
 
-fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
-    let (from, to) = (seen.plan.from[0], seen.plan.to[0]);
-    let says = seen.plan.number;
+fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { from, to, distance: says } = seen.facts;
     let (why, or_else) = match wrong(&view.snapshot.host, view.limit("times")).map(|wrong| wrong.why) {
         Some(Why::Measured(ratio)) => (
             format!(
@@ -144,13 +152,13 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             "The distances are unusual but right: then an update of the firmware keeps them. Gains of placement are \
              computed from them; numatop-ng calibrate measures real ones.",
         ),
-        None => return Told::default(),
+        None => return Advice::default(),
     };
-    Told {
+    Advice {
         sentence: sentence(format!(
             "The firmware gives {says:.0} as the distance from node {from} to node {to}, but {why}."
         )),
         or_else: vec![or_else.to_owned()],
-        ..Told::default()
+        ..Advice::default()
     }
 }

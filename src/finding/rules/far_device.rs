@@ -2,10 +2,10 @@
 
 use super::super::command::{Command, Scope, When};
 use super::super::fit::fits;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, name, nodes, pct, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Told, cores, env, guards};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity, cores, env, guards};
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::spread_containers::LINES;
 use crate::metric::Metric;
@@ -47,35 +47,48 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("home", 80.0, "[S3]: as for memory, most of it on one node"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// The value of a metric of its files.
-fn number(view: &View<'_>, metric: &Metric<Container>, row: &Container) -> Result<f64, Look> {
-    need((metric.value)(row, view.window))?.number().ok_or(Look::Quiet)
+fn number(view: &View<'_>, metric: &Metric<Container>, row: &Container) -> Result<f64, Unmet> {
+    need((metric.value)(row, view.window))?.number().ok_or(Unmet::Quiet)
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Container(row) = of else { return Ok(Look::Quiet) };
+/// The disks' node, the node that it runs on, and its traffic.
+struct Facts {
+    /// The node of the disks.
+    node: NodeId,
+    /// The node that it runs on.
+    home: NodeId,
+    /// Share of its bytes on disks of that node, percent.
+    share: f64,
+    /// Bytes read and written per second.
+    bytes_per_s: f64,
+    /// Share of its bytes on disks of other nodes, percent.
+    far: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Container(row) = of else { return Err(Unmet::Quiet) };
     if !cores::is_container(of) || view.whole_nodes().len() < 2 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let moved = number(view, &DISK_BYTES_PER_S, row)?;
     let requests = number(view, &DISK_REQUESTS_PER_S, row)?;
     if moved < view.limit("bytes") && requests < view.limit("requests") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let ran = row.sum.run_ns();
     let on = |node: &NodeId| row.sum.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64;
     let Some(home) = row.sum.home_node().filter(|home| on(home) * 100.0 >= ran as f64 * view.limit("home"))
     else {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     };
     let far = number(view, &DISK_FAR_PCT, row)?;
     let Some((node, share)) = farthest(view, row, home).filter(|(_, share)| *share >= view.limit("share"))
     else {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     };
     let subject = of.subject();
     let by_bytes = moved >= view.limit("bytes");
@@ -83,7 +96,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         true => (DISK_BYTES_PER_S.id, moved, view.limit("bytes")),
         false => (DISK_REQUESTS_PER_S.id, requests, view.limit("requests")),
     };
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: vec![
@@ -95,8 +108,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
                 .on(home)
                 .limit(view.limit("home")),
         ],
-        plan: Plan { to: vec![node], from: vec![home], number: share, bytes: moved, ..Plan::default() },
-    }))
+        facts: Facts { node, home, share, bytes_per_s: moved, far },
+    })
 }
 
 /// The other node whose disks have most of its bytes, with their share in percent.
@@ -120,9 +133,9 @@ fn disks(view: &View<'_>, node: NodeId) -> Vec<String> {
         .collect()
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let Of::Container(row) = of else { return Told::default() };
-    let (node, home) = (seen.plan.to[0], seen.plan.from[0]);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let SubjectRef::Container(row) = of else { return Advice::default() };
+    let Facts { node, home, share, bytes_per_s, far } = seen.facts;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid) = (view.env(of), cores::pid(view, of));
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
@@ -169,19 +182,14 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
     let used = disks(view, node).join(", ");
     let used = if used.is_empty() { String::new() } else { format!(" ({used})") };
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} runs on node {home}, and {} of the {}/s that it reads and writes are on disks of node {node}{used}.",
             view.identity(of).label,
-            pct(seen.plan.number),
-            bytes(seen.plan.bytes)
+            pct(share),
+            bytes(bytes_per_s)
         )),
-        check: vec![check(
-            DISK_FAR_PCT.id,
-            seen.evidence[0].value,
-            100.0 - view.rule.limit("share", false),
-            true,
-        )],
+        check: vec![check(DISK_FAR_PCT.id, far, 100.0 - view.rule.limit("share", false), true)],
         stop: if undo.is_empty() {
             Vec::new()
         } else {
@@ -193,6 +201,6 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         or_else: vec![format!(
             "The disk is slow from every node: then a program on node {node} waits as long. The cost of the distance is not measured."
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

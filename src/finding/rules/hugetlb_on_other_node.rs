@@ -3,10 +3,10 @@
 use super::super::command::{Command, Scope, When, line};
 use super::super::fit::memory_room;
 use super::super::guards::{self, OWN_POLICY_MAX};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
-use super::super::view::{Of, View, input, settle};
-use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View, input};
+use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
 use super::remote_after_pin::gain_of_memory;
 use super::waiting;
 use crate::metric::placement::{HUGETLB_BYTES, MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -37,8 +37,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("home", 50.0, "by definition of mostly: half of its time"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// Points around an even share within which pools count as even on purpose.
@@ -47,38 +46,52 @@ const EVEN_POINTS: f64 = 10.0;
 /// The least share of its time on a node that counts as running there, in percent.
 const RUNS_PCT: f64 = 5.0;
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// Where its memory is and should be.
+struct Facts {
+    /// The node that it runs on.
+    home: NodeId,
+    /// Other nodes with its huge pages.
+    from: Vec<NodeId>,
+    /// Bytes that move.
+    bytes: f64,
+    /// Size of these pages, bytes.
+    page_bytes: u64,
+    /// Share of its memory on other nodes, percent.
+    outside: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     let placed = guards::placed(view, of)?;
     let whole = view.whole_nodes();
-    let Some(home) = placed.home().filter(|home| whole.contains(home)) else { return Ok(Look::Quiet) };
+    let Some(home) = placed.home().filter(|home| whole.contains(home)) else { return Err(Unmet::Quiet) };
     let outside = 100.0 - placed.memory_pct(&[home]);
     if outside < view.limit("outside")
         || placed.run_pct(&[home]) < view.limit("home")
         || !guards::is_large(view, &placed)
         || !task.raw.mempolicy.is_default()
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     if home.0 >= 64 || mems >> home.0 & 1 == 0 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let known = match task.policies() {
         Some((_, Ok(known))) => known,
-        Some((_, Err(missing))) => return Err(Look::Blind(missing.clone().into())),
+        Some((_, Err(missing))) => return Err(Unmet::Blind(missing.clone().into())),
         None => return Err(waiting::unknown("the huge pages of its mappings have not been read yet")),
     };
     let own = known.own_bytes as f64 * 100.0 / known.all_bytes.max(1) as f64;
     let short = known.huge.iter().filter(|pages| is_short(pages, home)).max_by_key(|pages| away(pages, home));
-    let Some(pages) = short.filter(|_| own < OWN_POLICY_MAX) else { return Ok(Look::Quiet) };
+    let Some(pages) = short.filter(|_| own < OWN_POLICY_MAX) else { return Err(Unmet::Quiet) };
     let runs_on = |node: &NodeId| placed.run_pct(&[*node]) >= RUNS_PCT;
     if is_even(pages, &whole) && whole.iter().all(runs_on) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let moves = away(pages, home) as f64;
     if moves * 100.0 < placed.memory() * view.limit("outside") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let witness = guards::witness(view, of, &placed);
     let sure = outside - placed.error >= view.limit("outside") && witness.is_some();
@@ -91,7 +104,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let pool = pool_of(pages, home);
     let is_worth = !gain_of_memory(view, of, &placed, &[home]).is_too_small(view.over);
     let subject = of.subject();
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if is_worth { Severity::Warning } else { Severity::Info },
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence: [
@@ -107,8 +120,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         .into_iter()
         .chain(witness)
         .collect(),
-        plan: Plan { to: vec![home], from, bytes: moves, number: pages.page_bytes as f64, ..Plan::default() },
-    }))
+        facts: Facts { home, from, bytes: moves, page_bytes: pages.page_bytes, outside },
+    })
 }
 
 /// The pool of a node.
@@ -122,7 +135,8 @@ fn away(pages: &HugePages, home: NodeId) -> u64 {
     used.fold(0u64, u64::saturating_add).saturating_mul(pages.page_bytes)
 }
 
-/// Whether the pool of the node is used up, has fewer pages than the process, and others have had some for it.
+/// Whether the pool of the node is used up and has fewer pages than the process, so that other pools supplied
+/// some.
 fn is_short(pages: &HugePages, home: NodeId) -> bool {
     let pool = pool_of(pages, home);
     let used = pages.by_node.values().fold(0u64, |sum, node| sum.saturating_add(node.used));
@@ -143,10 +157,11 @@ fn pages_of(task: &Task, page_bytes: u64) -> Option<&HugePages> {
     known.as_ref().ok()?.huge.iter().find(|pages| pages.page_bytes == page_bytes)
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
-    let (home, from, outside) = (seen.plan.to[0], &seen.plan.from, &seen.evidence[0]);
-    let Some(pages) = pages_of(task, seen.plan.number as u64) else { return Told::default() };
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };
+    let Facts { home, from, page_bytes, outside, .. } = &seen.facts;
+    let (home, outside) = (*home, *outside);
+    let Some(pages) = pages_of(task, *page_bytes) else { return Advice::default() };
     let remote = view.number(&REMOTE_PCT, of).ok();
     let kib = pages.page_bytes / 1024;
     let set = |node: NodeId, count: u64| line("echo").number(count).into_pool(node, kib);
@@ -156,10 +171,10 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let left = |node: &NodeId| there(node).total.saturating_sub(there(node).used);
     let room = memory_room(view, &[home]);
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
-    if seen.plan.bytes <= room {
+    if seen.facts.bytes <= room {
         let words = format!(
             "after it has ended and before it starts again: {} more on node {home}, where {} are free",
-            bytes(seen.plan.bytes),
+            bytes(seen.facts.bytes),
             bytes(room)
         );
         commands.push(Command::new(When::NextStart, Scope::Host, set(home, wanted), words));
@@ -176,7 +191,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         let words = format!(
             "node {home} has {} free, and {} are needed there: stop something, or empty its page cache, first",
             bytes(room),
-            bytes(seen.plan.bytes)
+            bytes(seen.facts.bytes)
         );
         commands.push(Command::words(When::NextStart, Scope::Host, words));
     }
@@ -188,11 +203,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         Scope::Host,
         format!("hugepagesz={} hugepages={sizes} on the kernel's command line (Linux 5.16)", short_size(kib)),
     ));
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} runs on node {home}, whose pool of huge pages is used up: {} of its memory is in pages of {}.",
             comm(task.raw.comm),
-            pct_with_error(outside.value, outside.error),
+            pct_with_error(outside, placed.error),
             nodes(from)
         )),
         gain: gain_of_memory(view, of, &placed, &[home]),
@@ -216,7 +231,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     }
 }
 
-/// A size as the kernel's command line has it: `2M`, `1G`.
+/// A size in the form of the kernel's command line: `2M`, `1G`.
 fn short_size(kib: u64) -> String {
     match kib {
         _ if kib >= 1 << 20 && kib.is_multiple_of(1 << 20) => format!("{}G", kib >> 20),

@@ -3,10 +3,10 @@
 use std::iter;
 
 use super::super::fit::fits;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, pct, sentence};
-use super::super::view::{Of, View, input, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env, gain, guards};
+use super::super::view::{SubjectRef, View, input, need};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject, env, gain, guards};
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::waiting;
 use crate::metric::balancing::NUMA_STUCK;
@@ -46,35 +46,54 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("stuck", 1.0, "reasoned: once a second it is no accident"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// The two nodes, and what would move.
+struct Facts {
+    /// The node that it waits on.
+    home: NodeId,
+    /// The idle node.
+    other: NodeId,
+    /// Busy share of that node, percent.
+    load: f64,
+    /// Its waits, percent of a CPU.
+    wait: f64,
+    /// CPUs that are idle there.
+    idle: f64,
+    /// CPUs to bind it to, none where it does not fit.
+    cpus: Vec<u32>,
+    /// Nodes with its memory.
+    from: Vec<NodeId>,
+    /// Bytes that move.
+    bytes: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     if view.whole_nodes().len() < 2 || need(view.number(&RUNQ_WAIT_PCT, of))? < view.limit("wait") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let wait = need(view.number(&RUNQ_WAIT_IDLE_ELSEWHERE_PCT, of))?;
     let cpus = view.cpus(of);
     if wait < view.limit("wait") || wait < cpus * view.limit("share") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some(home) = task.home_node() else { return Ok(Look::Quiet) };
-    let Some((busy, _)) = waiting::busy(view, &view.cpus_of_nodes(&[home])) else { return Ok(Look::Quiet) };
-    let Some((other, load, idle)) = waiting::idlest_node(view, home) else { return Ok(Look::Quiet) };
+    let Some(home) = task.home_node() else { return Err(Unmet::Quiet) };
+    let Some((busy, _)) = waiting::busy(view, &view.cpus_of_nodes(&[home])) else { return Err(Unmet::Quiet) };
+    let Some((other, load, idle)) = waiting::idlest_node(view, home) else { return Err(Unmet::Quiet) };
     if busy < view.limit("busy") || load > view.limit("idle") || waiting::is_real_time(task) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Ok(each_us) = view.number(&RUNQ_WAIT_US, of) else { return Ok(Look::Quiet) };
+    let Ok(each_us) = view.number(&RUNQ_WAIT_US, of) else { return Err(Unmet::Quiet) };
     if each_us <= view.limit("grain") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let may = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
     let everywhere = view.whole_nodes().iter().all(|node| node.0 < 64 && may >> node.0 & 1 == 1);
-    let Some(now) = waiting::row_now(view, of) else { return Ok(Look::Quiet) };
+    let Some(now) = waiting::row_now(view, of) else { return Err(Unmet::Quiet) };
     if !everywhere || waiting::is_bound(view, now) || waiting::is_throttled(now) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let off = view.balancing_is_off();
     let stuck = match view.snapshot.host_missing(NUMA_STUCK.id) {
@@ -82,10 +101,10 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         Some(_) => off.then_some(0.0),
     };
     if stuck.is_some_and(|stuck| stuck >= view.limit("stuck")) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let sure = stuck.is_some() && waiting::knows_throttling(view, of);
-    // Only what has no say of its own in its memory may be told to go elsewhere.
+    // Only memory without a policy may move.
     let mems = task.mem_nodes.unwrap_or(0);
     let free =
         view.whole_nodes().iter().all(|node| mems >> node.0 & 1 == 1) && task.raw.mempolicy.is_default();
@@ -95,7 +114,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let subject = of.subject();
     let from = fits.map_or_else(Vec::new, |placed| placed.sources(&[other]));
     let whole = view.whole_nodes();
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if fits.is_some() && !small { Severity::Warning } else { Severity::Info },
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence: vec![
@@ -106,35 +125,36 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             view.evidence("cpu_pct", Subject::Node(other), load).limit(view.limit("idle")).note(Note::AtMost),
             view.evidence(RUNQ_WAIT_US.id, subject, each_us).limit(view.limit("grain")),
         ],
-        plan: Plan {
-            to: vec![home, other],
+        facts: Facts {
+            home,
+            other,
+            load,
+            wait,
+            idle,
             cpus: fits.map_or_else(Vec::new, |_| waiting::free_cpus(view, other)),
             bytes: fits.map_or(0.0, |placed| placed.outside(&[other])),
             from: from.into_iter().filter(|node| whole.contains(node)).collect(),
-            number: idle,
-            ..Plan::default()
         },
-    }))
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let Some(task) = of.task() else { return Told::default() };
-    let (home, other) = (seen.plan.to[0], seen.plan.to[1]);
-    let (wait, load) = (seen.evidence[0].value, seen.evidence[2].value);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Some(task) = of.task() else { return Advice::default() };
+    let Facts { home, other, load, wait, idle, .. } = seen.facts;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let environment = view.env(of);
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
-    if !seen.plan.cpus.is_empty() {
-        commands = env::bind(&environment, &seen.plan.cpus, &[other], Some(task.raw.pid), unified);
+    if !seen.facts.cpus.is_empty() {
+        commands = env::bind(&environment, &seen.facts.cpus, &[other], Some(task.raw.pid), unified);
         if !env::memory_follows(&environment, unified) {
-            let words = format!("moves {} to node {other}", super::super::text::bytes(seen.plan.bytes));
-            commands.extend(env::move_memory(task.raw.pid, &seen.plan.from, &[other], words));
+            let words = format!("moves {} to node {other}", super::super::text::bytes(seen.facts.bytes));
+            commands.extend(env::move_memory(task.raw.pid, &seen.facts.from, &[other], words));
         }
         let all: Vec<NodeId> = view.whole_nodes();
         let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
         undo.extend(env::at_once(back));
         let words = format!("moves its memory on node {other}");
-        undo.extend(env::move_memory(task.raw.pid, &[other], &seen.plan.from, words));
+        undo.extend(env::move_memory(task.raw.pid, &[other], &seen.facts.from, words));
     }
     let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);
     let stop = view.number(&REMOTE_PCT, of).ok().filter(|_| !commands.is_empty()).map(|remote| Check {
@@ -145,14 +165,14 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         below: false,
         within_s: 60.0,
     });
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} waits {} s of each second for CPUs of node {home}; node {other} is {} idle.",
             comm(task.raw.comm),
             number(wait / 100.0),
             pct(100.0 - load)
         )),
-        gain: gain::waiting(view.cpus(of), wait / 100.0, seen.plan.number),
+        gain: gain::waiting(view.cpus(of), wait / 100.0, idle),
         check: vec![Check {
             metric: RUNQ_WAIT_PCT.id,
             of: of.subject(),

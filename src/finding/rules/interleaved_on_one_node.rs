@@ -2,10 +2,10 @@
 
 use super::super::fit::memory_room;
 use super::super::guards;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, pct, sentence};
-use super::super::view::{Of, View, input, settle};
-use super::super::{Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
+use super::super::view::{SubjectRef, View, input};
+use super::super::{Advice, Command, Confidence, Kind, Note, Scope, Severity, Subject, When, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::node::{LMA_PER_S, RMA_PER_S};
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -42,35 +42,48 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("half", 50.0, "reasoned: half of a node leaves as much for all others"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// Where its memory is and should be.
+struct Facts {
+    /// The node that it runs on.
+    home: NodeId,
+    /// Other nodes with its memory.
+    from: Vec<NodeId>,
+    /// Bytes that move.
+    bytes: f64,
+    /// Share of its memory on other nodes, percent.
+    away_pct: f64,
+    /// Nodes that its memory is spread over.
+    over: usize,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     let whole = view.whole_nodes();
     let policy = task.raw.mempolicy;
     let over = whole.iter().filter(|node| node.0 < 64 && policy.nodes >> node.0 & 1 == 1).count();
     if !guards::is_interleaved(policy) || over < 2 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let placed = guards::placed(view, of)?;
     let Some(home) = placed.home().filter(|home| whole.contains(home) && home.0 < 64) else {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     };
     let here = [home];
     let (ran, outside) = (placed.run_pct(&here), 100.0 - placed.memory_pct(&here));
     if ran < view.limit("home") || outside < view.limit("remote") || !guards::is_large(view, &placed) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     if mems >> home.0 & 1 == 0 || guards::is_own_memory(of) != Some(true) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let size = view.node(home).map_or(0.0, |row| row.raw.mem_total_bytes as f64);
     let (away, room) = (placed.outside(&here), memory_room(view, &here));
     if placed.memory() * 100.0 > size * view.limit("half") || away > room {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let child = |other: &&crate::snapshot::Task| {
         other.raw.ppid == task.raw.pid
@@ -78,7 +91,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             && other.home_node().is_some_and(|node| node != home)
     };
     if view.snapshot.tasks.iter().filter(child).count() >= CHILDREN || guards::is_moving(view, of, &placed) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let row = input(view.node(home), "its node is not in the sample")?;
     let accesses = [&LMA_PER_S, &RMA_PER_S].map(|metric| view.node_number(metric, row));
@@ -87,14 +100,14 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         _ => None,
     };
     if accesses.is_some_and(|count| count >= view.limit("accesses")) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     // Without counted accesses interleaving may be for the sum of the controllers.
     let sure = outside - placed.error >= view.limit("remote") && accesses.is_some();
     let from: Vec<NodeId> = placed.sources(&here).into_iter().filter(|node| whole.contains(node)).collect();
-    let Some(first) = from.first().copied() else { return Ok(Look::Quiet) };
+    let Some(first) = from.first().copied() else { return Err(Unmet::Quiet) };
     let subject = of.subject();
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence: vec![
@@ -106,28 +119,27 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             view.evidence("run_pct_by_node", subject, ran).limit(view.limit("home")).on(home),
             view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
         ],
-        plan: Plan { to: vec![home], from, bytes: away, number: over as f64, ..Plan::default() },
-    }))
+        facts: Facts { home, away_pct: placed.memory_pct(&from), from, bytes: away, over },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
-    let home = seen.plan.to[0];
-    let away = seen.evidence[0].value;
-    let words = format!("moves {} to node {home}; new pages still interleave", bytes(seen.plan.bytes));
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };
+    let Facts { home, away_pct: away, .. } = seen.facts;
+    let words = format!("moves {} to node {home}; new pages still interleave", bytes(seen.facts.bytes));
     let mut commands: Vec<Command> =
-        env::move_memory(task.raw.pid, &seen.plan.from, &[home], words).into_iter().collect();
+        env::move_memory(task.raw.pid, &seen.facts.from, &[home], words).into_iter().collect();
     let start = format!("start it with numactl --preferred={home} in place of --interleave");
     commands.push(Command::words(When::NextStart, Scope::Process, start));
-    Told {
+    Advice {
         sentence: sentence(format!(
-            "{} spreads its memory over {:.0} nodes but runs on node {home}, where all of it fits.",
+            "{} spreads its memory over {} nodes but runs on node {home}, where all of it fits.",
             comm(task.raw.comm),
-            seen.plan.number
+            seen.facts.over
         )),
         gain: gain_of_memory(view, of, &placed, &[home]),
         commands,
-        undo: vec![env::move_back(task.raw.pid, &placed, &[home], &seen.plan.from)],
+        undo: vec![env::move_back(task.raw.pid, &placed, &[home], &seen.facts.from)],
         check: super::remote_falls(
             of.subject(),
             Some(view.number(&REMOTE_PCT, of).unwrap_or(away)),

@@ -1,10 +1,10 @@
 //! Nearly all interrupts of a device are handled by CPUs of other nodes than its own.
 
 use super::super::command::{Command, Scope, When, line};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{self, nodes, pct, sentence};
-use super::super::view::{Of, View, settle};
-use super::super::{Check, Confidence, Kind, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View};
+use super::super::{Advice, Check, Confidence, Kind, Severity, Subject};
 use crate::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S};
 use crate::metric::node::IRQ_PCT;
 use crate::model::topology::Device;
@@ -41,15 +41,26 @@ pub(super) static RULE: Rule = Rule {
         ),
     ],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Device(device, Some(home)) = of else { return Ok(Look::Quiet) };
-    let Some(away) = away(view, device, *home)? else { return Ok(Look::Quiet) };
+/// The device's interrupts.
+struct Facts {
+    /// Nodes that handle them.
+    from: Vec<NodeId>,
+    /// CPUs of its node.
+    cpus: Vec<u32>,
+    /// Time of CPUs in interrupts there, percent.
+    irq: f64,
+    /// Interrupts as counted.
+    counted: Option<Counted>,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Device(device, Some(home)) = of else { return Err(Unmet::Quiet) };
+    let Some(away) = away(view, device, *home)? else { return Err(Unmet::Quiet) };
     if view.cpus_of_nodes(&[*home]).is_empty() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     // The node that has most of them: the device is one of several that it works for.
     let rows = away.nodes.iter().filter_map(|node| view.node(*node));
@@ -60,7 +71,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         ));
     };
     if irq < view.limit("irq") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mut evidence = vec![view.evidence(IRQ_PCT.id, Subject::Node(node), irq).limit(view.limit("irq"))];
     if let Some(counted) = &away.counted {
@@ -69,18 +80,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         evidence.push(of_device(DEVICE_IRQS_AWAY_PCT.id, counted.away_pct, "away"));
         evidence.push(of_device(DEVICE_IRQS_PER_S.id, counted.per_s, "rate"));
     }
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         // Interrupts of a node are those of all of its devices.
         confidence: Confidence::Estimated,
         evidence,
-        plan: Plan {
-            to: vec![*home],
-            from: away.nodes,
-            cpus: view.cpus_of_nodes(&[*home]),
-            ..Plan::default()
-        },
-    }))
+        facts: Facts { from: away.nodes, cpus: view.cpus_of_nodes(&[*home]), irq, counted: away.counted },
+    })
 }
 
 /// Interrupts of a device that are handled far from it.
@@ -103,7 +109,7 @@ struct Counted {
 ///
 /// # Errors
 /// Its lists name no CPU of its node, and its interrupts are not counted yet.
-fn away(view: &View<'_>, device: &Device, home: NodeId) -> Result<Option<Away>, Look> {
+fn away(view: &View<'_>, device: &Device, home: NodeId) -> Result<Option<Away>, Unmet> {
     let Some(counted) = view.snapshot.interrupts_of(device) else {
         let nodes = device.irq_nodes.clone();
         let may_be = !nodes.is_empty() && !nodes.contains(&home);
@@ -127,7 +133,7 @@ fn away(view: &View<'_>, device: &Device, home: NodeId) -> Result<Option<Away>, 
 /// The share that the node's devices have elsewhere once this one's interrupts are at home, all but a fifth of them.
 fn falls(view: &View<'_>, device: &Device, home: NodeId, away_pct: f64, per_s: f64) -> Option<Check> {
     const LEFT: f64 = 0.2;
-    // The reading that the move falls into has some of both, the next one has the end of it.
+    // The reading during the move contains some of both states; the next one contains its end.
     const TURNS: f64 = 2.5;
     let turn_s = view.snapshot.interrupts_of(device)?.over_ns as f64 / 1e9;
     let row = view.node(home)?;
@@ -143,10 +149,10 @@ fn falls(view: &View<'_>, device: &Device, home: NodeId, away_pct: f64, per_s: f
     })
 }
 
-/// A move has its effect within so many seconds, where the turn of a device comes in twenty.
+/// A move takes effect within this many seconds, if a device is read every twenty.
 const SEEN_AFTER_S: f64 = 60.0;
 
-/// Commands that move all message-signalled interrupts of a PCI function to these CPUs, and those that undo it.
+/// Commands that move all message-signalled interrupts of a PCI function to these CPUs, and their undo.
 pub(super) fn move_interrupts(address: &str, cpus: &[u32], before: &[u32]) -> (Vec<Command>, Vec<Command>) {
     let keep = line("grep . /proc/irq/*/smp_affinity_list > /root/irq-before.txt");
     let to = |cpus: &[u32]| line("for i in").interrupts_of(address, cpus);
@@ -159,29 +165,28 @@ pub(super) fn move_interrupts(address: &str, cpus: &[u32], before: &[u32]) -> (V
     (commands, vec![Command::new(When::Now, Scope::Host, to(before), back)])
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Of::Device(device, Some(home)), Some(share)) = (of, seen.evidence.first()) else {
-        return Told::default();
-    };
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let SubjectRef::Device(device, Some(home)) = of else { return Advice::default() };
+    let Facts { from, cpus, irq, counted } = &seen.facts;
     let label = text::name(&crate::text::clean_str(&device.name));
-    let before = view.cpus_of_nodes(&seen.plan.from);
+    let before = view.cpus_of_nodes(from);
     let (commands, undo) = match &device.pci {
-        Some(address) => move_interrupts(address, &seen.plan.cpus, &before),
+        Some(address) => move_interrupts(address, cpus, &before),
         None => Default::default(),
     };
-    let from = nodes(&seen.plan.from);
-    let counted = seen.evidence.get(1).zip(seen.evidence.get(2));
-    Told {
+    let from = nodes(from);
+    Advice {
         sentence: sentence(match counted {
-            Some((away, per_s)) => format!(
+            Some(Counted { per_s, away_pct }) => format!(
                 "{label} is on node {home}, and CPUs of {from} handle {} of its {} interrupts a second.",
-                pct(away.value),
-                count(per_s.value)
+                pct(*away_pct),
+                count(*per_s)
             ),
             None => format!("{label} is on node {home}, and all of its interrupts go to CPUs of {from}."),
         }),
         check: counted
-            .and_then(|(away, per_s)| falls(view, device, *home, away.value, per_s.value))
+            .as_ref()
+            .and_then(|counted| falls(view, device, *home, counted.away_pct, counted.per_s))
             .into_iter()
             .collect(),
         risk: if commands.is_empty() {
@@ -197,9 +202,9 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         or_else: vec![format!(
             "They are there because CPUs of node {home} are busy (its cpu_pct), or because the program that uses the device runs on \
              {}; interrupts take {} there.",
-            nodes(&seen.plan.from),
-            pct(share.value)
+            from,
+            pct(*irq)
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

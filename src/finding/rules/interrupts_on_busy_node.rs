@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::super::command::{Command, Scope, When};
 use super::super::gain::{Arithmetic, Gain};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{self, comm, pct, sentence};
-use super::super::view::{Of, View, need, process, settle};
-use super::super::{Check, Confidence, Evidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View, need, process};
+use super::super::{Advice, Check, Confidence, Evidence, Kind, Note, Severity, Subject};
 use super::interrupts_off_node::move_interrupts;
 use super::waiting;
 use crate::metric::interference;
@@ -19,14 +19,15 @@ use crate::snapshot::Task;
 use crate::text::clean_str;
 use crate::text::quantity::count;
 
-/// The least share of a process's time that interrupts take of it to be its matter, in percent (S5).
+/// The least share of a process's time that interrupts take for it to be affected, in percent (S5).
 const SHARE_PCT: f64 = 5.0;
 
 /// Devices that are named at most.
 const NAMED: usize = 4;
 
-/// The least share of a node's interrupts that one device has if it is the one to move, and the least number in a second: less is no
-/// tenth of a node, which then goes to timers, soft interrupts of others, or devices of no node.
+/// The least share of a node's interrupts of the one device that should move, and the least number in a
+/// second. With fewer, interrupts do not take a tenth of a node. Such time goes to timers, soft interrupts of
+/// others, or devices of no node.
 const MOST: f64 = 0.8;
 const LOUD: f64 = 1000.0;
 
@@ -61,16 +62,15 @@ pub(super) static RULE: Rule = Rule {
         ),
     ],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-/// The process with this home node of which interrupts take most, with its share in percent of a CPU.
+/// The process with this home node that loses most to interrupts, with its loss in percent of a CPU.
 fn victim<'a>(view: &View<'a>, node: NodeId) -> Option<(f64, &'a Task)> {
     let now = waiting::now(view);
     let here = view.candidates().filter(|task| task.home_node() == Some(node));
     let takes = here.filter_map(|task| {
-        let of = Of::Process(task);
+        let of = SubjectRef::Process(task);
         let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
         let irq = now.number(&interference::IRQ_PCT, &of).ok()?;
         let used = now.number(&task::CPU_PCT, &of).ok()?;
@@ -80,26 +80,42 @@ fn victim<'a>(view: &View<'a>, node: NodeId) -> Option<(f64, &'a Task)> {
     takes.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.raw.pid.cmp(&a.1.raw.pid)))
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Node(row) = of else { return Ok(Look::Quiet) };
+/// The node, a quieter one, and a process that suffers.
+struct Facts {
+    /// The node that handles the interrupts.
+    node: NodeId,
+    /// Time of its CPUs in interrupts, percent.
+    irq: f64,
+    /// The node that handles few.
+    other: NodeId,
+    /// The same of that node.
+    few: f64,
+    /// The process that loses most time to them.
+    victim: Subject,
+    /// CPUs that it loses.
+    loses: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Node(row) = of else { return Err(Unmet::Quiet) };
     let node = NodeId(row.raw.id);
     if row.cpus == 0 || view.whole_nodes().len() < 2 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let irq = need(view.node_number(&IRQ_PCT, row))?;
     if irq < view.limit("irq") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some((other, load, _)) = waiting::idlest_node(view, node) else { return Ok(Look::Quiet) };
-    let Some(there) = view.node(other) else { return Ok(Look::Quiet) };
+    let Some((other, load, _)) = waiting::idlest_node(view, node) else { return Err(Unmet::Quiet) };
+    let Some(there) = view.node(other) else { return Err(Unmet::Quiet) };
     let few = need(view.node_number(&IRQ_PCT, there))?;
     if few * 100.0 > irq * view.limit("other") || load > view.limit("busy") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some((takes, task)) = victim(view, node) else { return Ok(Look::Quiet) };
+    let Some((takes, task)) = victim(view, node) else { return Err(Unmet::Quiet) };
     let over_ns = waiting::now(view).over_ns();
     let victim = process(&task.raw);
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Estimated,
         evidence: vec![
@@ -118,14 +134,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
                     .note(Note::Estimated)
             },
         ],
-        plan: Plan {
-            from: vec![node],
-            to: vec![other],
-            other: Some(victim),
-            number: takes / 100.0,
-            ..Plan::default()
-        },
-    }))
+        facts: Facts { node, irq, other, few, victim, loses: takes / 100.0 },
+    })
 }
 
 /// A device, and its interrupts per second that CPUs of a node handle, where they are counted.
@@ -144,8 +154,8 @@ fn devices<'a>(view: &View<'a>, node: NodeId) -> Vec<Loud<'a>> {
     found
 }
 
-/// The device that has nearly all of these interrupts: the loudest where all are counted, if it is loud enough to take time of a
-/// node, else the only one.
+/// The device that has nearly all of these interrupts. If all are counted, it is the loudest, if that takes
+/// time of a node; else the only device.
 fn culprit<'a>(devices: &[Loud<'a>]) -> Option<Loud<'a>> {
     let first = *devices.first()?;
     let rates: Option<Vec<f64>> = devices.iter().map(|(_, per_s)| *per_s).collect();
@@ -158,11 +168,10 @@ fn culprit<'a>(devices: &[Loud<'a>]) -> Option<Loud<'a>> {
     }
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (node, other) = (seen.plan.from[0], seen.plan.to[0]);
-    let at = seen.plan.other.as_ref().and_then(|subject| view.rows.processes.get(subject));
-    let Some(task) = at.map(|at| &view.snapshot.tasks[*at]) else { return Told::default() };
-    let (irq, few) = (seen.evidence[0].value, seen.evidence[1].value);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { node, irq, other, few, loses, .. } = seen.facts;
+    let at = view.rows.processes.get(&seen.facts.victim);
+    let Some(task) = at.map(|at| &view.snapshot.tasks[*at]) else { return Advice::default() };
     let devices = devices(view, node);
     let label = |device: &Device| text::name(&clean_str(&device.name));
     let culprit = culprit(&devices);
@@ -190,8 +199,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             (vec![Command::words(When::Now, Scope::Host, words)], Vec::new())
         }
     };
-    let used = waiting::now(view).cpus(&Of::Process(task));
-    Told {
+    let used = waiting::now(view).cpus(&SubjectRef::Process(task));
+    Advice {
         sentence: sentence(format!(
             "Interrupts take {} of node {node}, where {} runs. Node {other} has {}.{}",
             pct(irq),
@@ -205,7 +214,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             }
         )),
         gain: Gain {
-            at_most: Some(seen.plan.number),
+            at_most: Some(loses),
             of: Some(used),
             how: Some(Arithmetic::Interrupts),
             ..Gain::default()
@@ -226,6 +235,6 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             "It uses that device itself, so its packets arrive where it runs. Or there is a flood or a broken \
              driver: then irq_pct of node {node} was lower before."
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

@@ -3,10 +3,12 @@
 use super::super::fit::memory_room;
 use super::super::gain::Gain;
 use super::super::guards::{self, OWN_POLICY_MAX};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, sentence};
-use super::super::view::{Of, View, above_watermark, input, need, process, settle};
-use super::super::{Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When};
+use super::super::view::{SubjectRef, View, above_watermark, input, need, process};
+use super::super::{
+    Advice, Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, When,
+};
 use super::remote_after_pin::gain_of_memory;
 use super::waiting;
 use crate::metric::placement::{MEM_PCT_BY_NODE, OWN_POLICY_PCT};
@@ -42,53 +44,64 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("home", 95.0, "reasoned: all of its time, except short moves by the scheduler"),
     ],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// Points around an even share within which memory counts as spread on purpose.
 const EVEN_POINTS: f64 = 10.0;
 
-/// A container so near its memory limit, as a share of what it has, does not grow.
+/// A container this near its memory limit, as a share of the limit, does not grow.
 const AT_LIMIT: f64 = 1.05;
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// The node, its memory, and that of the process, in bytes.
+struct Facts {
+    /// The node that it fills.
+    home: NodeId,
+    /// Memory that the node manages, bytes.
+    managed: f64,
+    /// Free memory of the node, bytes.
+    free: f64,
+    /// Resident memory of the process, bytes.
+    size: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     let size = task.rss_bytes as f64;
     if size * 100.0 < view.levels().managed_bytes * view.limit("size") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let whole = view.whole_nodes();
     let managed = |node: NodeId| view.node(node).map_or(0.0, |row| row.raw.managed_bytes as f64);
     if whole.len() < 2 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some(home) = task.home_node().filter(|home| whole.contains(home)) else { return Ok(Look::Quiet) };
+    let Some(home) = task.home_node().filter(|home| whole.contains(home)) else { return Err(Unmet::Quiet) };
     input((managed(home) > 0.0).then_some(()), "the watermarks of its node are not known")?;
     if size * 100.0 < managed(home) * view.limit("size") || !task.raw.mempolicy.is_default() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let room = memory_room(view, &[home]);
     let (free, of_all) = elsewhere(view, &whole, home);
     if room * 100.0 > managed(home) * view.limit("room") || free * 100.0 < of_all * view.limit("elsewhere") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     if !whole.iter().all(|node| node.0 < 64 && mems >> node.0 & 1 == 1) || is_at_limit(view, of) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let resident = input(task.resident, "its memory by kind is not known")?;
     if resident.file_bytes as f64 * 2.0 >= size || guards::is_own_memory(of) != Some(true) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let placed = guards::placed(view, of)?;
     let even = 100.0 / whole.len() as f64;
     if whole.iter().all(|node| (placed.memory_pct(&[*node]) - even).abs() <= EVEN_POINTS) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let own = need(view.number(&OWN_POLICY_PCT, of))?;
     if own >= OWN_POLICY_MAX {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mut victims = victims(view, task, home);
     // Losses that are not worth it leave it an info.
@@ -107,19 +120,12 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         view.evidence(OWN_POLICY_PCT.id, subject, own).limit(OWN_POLICY_MAX).note(Note::AtMost),
     ];
     evidence.extend(victims.iter().map(|victim| victim.evidence(view)));
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if victims.is_empty() { Severity::Info } else { Severity::Warning },
         confidence: if victims.is_empty() { Confidence::Measured } else { Confidence::Estimated },
         evidence,
-        plan: Plan {
-            to: vec![home],
-            from: whole.into_iter().filter(|node| *node != home).collect(),
-            bytes: managed(home),
-            other: victims.first().map(|victim| process(&victim.task.raw)),
-            number: victims.len() as f64,
-            ..Plan::default()
-        },
-    }))
+        facts: Facts { home, managed: managed(home), free: room, size },
+    })
 }
 
 /// Memory of other nodes that is free, and all of theirs, bytes.
@@ -131,7 +137,7 @@ fn elsewhere(view: &View<'_>, whole: &[NodeId], home: NodeId) -> (f64, f64) {
 }
 
 /// Whether a group that it is in may not have more memory than it has.
-fn is_at_limit(view: &View<'_>, of: &Of<'_>) -> bool {
+fn is_at_limit(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
     let mut row = view.container_of(of);
     // Rows of a hostile recording may be above each other.
     for _ in 0..DEPTH_MAX {
@@ -147,7 +153,7 @@ fn is_at_limit(view: &View<'_>, of: &Of<'_>) -> bool {
     false
 }
 
-/// Another process of the same node, whose memory had to go elsewhere.
+/// Another process of the same node, whose memory was pushed elsewhere.
 struct Victim<'a> {
     task: &'a Task,
     placed: guards::Placed,
@@ -169,8 +175,8 @@ impl Victim<'_> {
     }
 }
 
-/// Processes that run on the node alone and have a fifth of their memory or more on others, without having asked for that,
-/// those with most of it first.
+/// Processes that run only on the node and have a fifth of their memory or more on others, without having
+/// asked for that. Processes with most memory there come first.
 fn victims<'a>(view: &View<'a>, large: &Task, home: NodeId) -> Vec<Victim<'a>> {
     let now = waiting::now(view);
     let is_other = |task: &&&Task| task.raw.process() != large.raw.process();
@@ -182,7 +188,7 @@ fn victims<'a>(view: &View<'a>, large: &Task, home: NodeId) -> Vec<Victim<'a>> {
         .filter(|task| task.raw.mempolicy.is_default())
         .filter(|task| task.mem_nodes.is_some_and(|mems| home.0 < 64 && mems >> home.0 & 1 == 1))
         .filter_map(|task| {
-            let of = Of::Process(task);
+            let of = SubjectRef::Process(task);
             let placed = guards::placed(&now, &of).ok()?;
             let victim = Victim { task, placed, home };
             let is_hurt = victim.placed.run_pct(&[home]) >= view.limit("home")
@@ -207,7 +213,7 @@ fn gain_of(view: &View<'_>, victims: &[Victim<'_>], home: NodeId) -> Gain {
     let now = waiting::now(view);
     let mut sum = Gain::default();
     for victim in victims {
-        let one = gain_of_memory(&now, &Of::Process(victim.task), &victim.placed, &[home]);
+        let one = gain_of_memory(&now, &SubjectRef::Process(victim.task), &victim.placed, &[home]);
         let add = |sum: Option<f64>, more: Option<f64>| more.map(|more| sum.unwrap_or(0.0) + more).or(sum);
         sum.at_most = add(sum.at_most, one.at_most);
         sum.of = add(sum.of, one.of);
@@ -219,15 +225,15 @@ fn gain_of(view: &View<'_>, victims: &[Victim<'_>], home: NodeId) -> Gain {
     sum
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Some(task), Some(home)) = (of.task(), seen.plan.to.first().copied()) else { return Told::default() };
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Some(task) = of.task() else { return Advice::default() };
+    let Facts { home, managed, free, size } = seen.facts;
     let victims = if seen.severity == Severity::Info { Vec::new() } else { victims(view, task, home) };
     let gain = gain_of(view, &victims, home);
     let name = comm(task.raw.comm);
-    let (free, managed) = (seen.evidence[1].value, seen.plan.bytes);
     let mut sentence_of = format!(
         "{name} has {} of the {} of node {home}, which has no room left",
-        bytes(seen.evidence[0].value),
+        bytes(size),
         bytes(managed)
     );
     if let Some(first) = victims.first() {
@@ -249,7 +255,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             format!("afterwards move the memory of others back, first that of {}", first.task.raw.pid);
         commands.push(Command::words(When::NextStart, Scope::Process, words));
     }
-    Told {
+    Advice {
         sentence: sentence(format!("{sentence_of}.")),
         gain,
         commands,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::iter;
 
 use super::super::fit::{cpu_room, fits};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, pct, sentence};
-use super::super::view::{Of, View, cpus_of_files, mems_of_files, need, process, settle};
+use super::super::view::{SubjectRef, View, cpus_of_files, mems_of_files, need, process};
 use super::super::{
-    Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env, gain, guards,
+    Advice, Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, When, env, gain, guards,
 };
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::waiting;
@@ -50,8 +50,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("wait", 10.0, "reasoned: a tenth of the node's busy time"),
     ],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// A process, or the container that it is in, that is bound to a node.
@@ -62,14 +61,14 @@ struct Bound<'a> {
     task: Option<&'a Task>,
 }
 
-/// Waits for CPUs of a node in the last interval without those that quotas explain, in CPUs; the same of what is bound to it
-/// alone; and the subjects that are.
+/// Waits for CPUs of a node in the last interval, in CPUs, without those that quotas explain. Also the part
+/// of subjects bound to this node alone, and these subjects.
 fn waits<'a>(view: &View<'a>, node: NodeId) -> (f64, BTreeMap<Subject, Bound<'a>>) {
     let now = waiting::now(view);
     let length = now.over_ns().max(1) as f64;
     let (mut wait, mut bound) = (0.0, BTreeMap::<Subject, Bound<'_>>::new());
     for task in view.candidates().filter(|task| node.0 < 64 && task.cpu_nodes == Some(1 << node.0)) {
-        let of = Of::Process(task);
+        let of = SubjectRef::Process(task);
         wait += task.delta[Counter::RunDelayNs] as f64 / length * (1.0 - task.waits.throttled);
         let container = now.group_of(&of).is_some_and(|group| group.kind != GroupKind::Group);
         let row = now.container_of(&of).filter(|_| container);
@@ -86,14 +85,14 @@ fn waits<'a>(view: &View<'a>, node: NodeId) -> (f64, BTreeMap<Subject, Bound<'a>
 }
 
 /// The subject in the last interval.
-fn of_subject<'a>(view: &View<'a>, subject: &Subject, task: Option<&'a Task>) -> Option<Of<'a>> {
+fn of_subject<'a>(view: &View<'a>, subject: &Subject, task: Option<&'a Task>) -> Option<SubjectRef<'a>> {
     match (subject, task) {
-        (_, Some(task)) => Some(Of::Process(task)),
+        (_, Some(task)) => Some(SubjectRef::Process(task)),
         (Subject::Container(id), _) => {
-            Some(Of::Container(&view.snapshot.containers[*view.rows.containers.get(id)?]))
+            Some(SubjectRef::Container(&view.snapshot.containers[*view.rows.containers.get(id)?]))
         }
         (Subject::Process(..), _) => {
-            Some(Of::Process(&view.snapshot.tasks[*view.rows.processes.get(subject)?]))
+            Some(SubjectRef::Process(&view.snapshot.tasks[*view.rows.processes.get(subject)?]))
         }
         _ => None,
     }
@@ -108,31 +107,49 @@ fn is_reserved(view: &View<'_>, cpus: &[u32], others: &[u32]) -> bool {
     taken.len() * 2 >= cpus.len()
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Node(row) = of else { return Ok(Look::Quiet) };
+/// The busy node, the idle one, and what could go there.
+struct Facts {
+    /// The busy node.
+    node: NodeId,
+    /// Its busy share, percent.
+    busy: f64,
+    /// The idle node.
+    other: NodeId,
+    /// The busy share of that node, percent.
+    load: f64,
+    /// CPUs there that are free.
+    cpus: Vec<u32>,
+    /// The process or container to move.
+    mover: Subject,
+    /// Its memory that would move, bytes.
+    bytes: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Node(row) = of else { return Err(Unmet::Quiet) };
     let node = NodeId(row.raw.id);
     if !view.whole_nodes().contains(&node) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let busy = need(view.node_number(&CPU_PCT, row))?;
     // Cheap first: the idlest node is found from all CPUs.
     if busy < view.limit("busy") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some((other, load, idle)) = waiting::idlest_node(view, node) else { return Ok(Look::Quiet) };
+    let Some((other, load, _)) = waiting::idlest_node(view, node) else { return Err(Unmet::Quiet) };
     if load > view.limit("idle") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let (wait, bound) = waits(view, node);
     let cores = busy / 100.0 * f64::from(row.cpus);
     if bound.len() < 2 || wait * 100.0 < cores * view.limit("wait") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if is_reserved(view, &waiting::free_cpus(view, other), &view.cpus_of_nodes(&[node])) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let now = waiting::now(view);
-    // The one that moves fewest bytes, of those that fit.
+    // The option that moves the fewest bytes, among those that fit.
     let mut best: Option<(f64, Subject, f64)> = None;
     let mut unknown = 0;
     for (subject, bound) in &bound {
@@ -152,11 +169,11 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let Some((moves, mover, uses)) = best else {
         return match unknown {
-            0 => Ok(Look::Quiet),
+            0 => Err(Unmet::Quiet),
             _ => Err(waiting::unknown("the memory of processes bound to the node is not located")),
         };
     };
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Warning,
         confidence: Confidence::Estimated,
         evidence: vec![
@@ -168,41 +185,34 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
                 over_ns: now.over_ns(),
                 ..view
                     .evidence("cpu_pct", mover.clone(), uses * 100.0)
-                    .limit(cpu_room(&now, &Of::Host, &[other]) * 100.0)
+                    .limit(cpu_room(&now, &SubjectRef::Host, &[other]) * 100.0)
                     .note(Note::Room)
             },
         ],
-        plan: Plan {
-            to: vec![other],
-            from: vec![node],
-            cpus: waiting::free_cpus(view, other),
-            bytes: moves,
-            other: Some(mover),
-            number: wait.min(idle),
-        },
-    }))
+        facts: Facts { node, busy, other, load, cpus: waiting::free_cpus(view, other), mover, bytes: moves },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Some(mover), Of::Node(row)) = (&seen.plan.other, of) else { return Told::default() };
-    let Some(moves) = of_subject(view, mover, None) else { return Told::default() };
-    let (node, other) = (seen.plan.from[0], seen.plan.to[0]);
-    let (busy, load) = (seen.evidence[0].value, seen.evidence[1].value);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let SubjectRef::Node(row) = of else { return Advice::default() };
+    let Facts { node, busy, other, load, cpus, mover, .. } = &seen.facts;
+    let (node, busy, other, load) = (*node, *busy, *other, *load);
+    let Some(moves) = of_subject(view, mover, None) else { return Advice::default() };
     let (wait, bound) = waits(view, node);
-    let idle = waiting::busy(view, &seen.plan.cpus).map_or(0.0, |(_, idle)| idle);
+    let idle = waiting::busy(view, cpus).map_or(0.0, |(_, idle)| idle);
     let label = view.identity(&moves).label;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let environment = view.env(&moves);
     let processes = view.processes_of(&moves);
     let pid = processes.first().map(|task| task.raw.pid);
-    let mut commands: Vec<Command> = env::bind(&environment, &seen.plan.cpus, &[other], pid, unified);
+    let mut commands: Vec<Command> = env::bind(&environment, cpus, &[other], pid, unified);
     // One line each, at most eight.
     let each = |from: NodeId, to: NodeId, words: String| {
         let lines = processes.iter().take(8);
         lines.filter_map(move |task| env::move_memory(task.raw.pid, &[from], &[to], &words))
     };
     if !env::memory_follows(&environment, unified) {
-        commands.extend(each(node, other, format!("moves {} to node {other}", bytes(seen.plan.bytes))));
+        commands.extend(each(node, other, format!("moves {} to node {other}", bytes(seen.facts.bytes))));
     }
     let lists = view.files_of(&moves).and_then(|files| cpus_of_files(files).zip(mems_of_files(files)));
     let mut undo = match lists {
@@ -217,7 +227,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     // Its own nodes may hold both: memory comes back with neither list.
     undo.extend(each(other, node, format!("moves its memory back to node {node}")));
     let capacity = busy / 100.0 * f64::from(row.cpus);
-    Told {
+    Advice {
         sentence: sentence(format!(
             "Node {node} is {} busy and tasks wait; node {other} is {} busy. {} subjects are bound to node {node}; {label} \
              fits on node {other}.",

@@ -4,10 +4,10 @@ use super::super::command::{Command, Scope, When, node_list};
 use super::super::fit::{mean_cost, memory_room};
 use super::super::guards;
 use super::super::moves::{self, who_runs};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, number, pct_with_error, sentence};
-use super::super::view::{Of, View, input, settle};
-use super::super::{Confidence, Kind, Note, Severity, Told};
+use super::super::view::{SubjectRef, View, input};
+use super::super::{Advice, Confidence, Kind, Note, Severity};
 use super::{spread_over_nodes, waiting};
 use crate::metric::placement::{MEM_PCT_BY_NODE, OWN_POLICY_PCT, REMOTE_PCT};
 use crate::model::units::NodeId;
@@ -40,12 +40,23 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let (Of::Process(task) | Of::Group(task, _)) = of else { return Ok(Look::Quiet) };
+/// Where it works and where its memory is.
+struct Facts {
+    /// Nodes that it works on and that have none of its memory.
+    workers: Vec<NodeId>,
+    /// Nodes with its memory.
+    holders: Vec<NodeId>,
+    /// Share of its time on these workers, percent.
+    works: f64,
+    /// Its remote share, percent.
+    remote: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let (SubjectRef::Process(task) | SubjectRef::Group(task, _)) = of else { return Err(Unmet::Quiet) };
     let placed = guards::placed(view, of)?;
     let whole = view.whole_nodes();
     let mut workers = placed.workers_without_memory(view.limit("works"));
@@ -55,47 +66,47 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let several = whole.iter().filter(|node| placed.run_pct(&[**node]) >= works).count() > 1;
     if workers.is_empty() || !several || !guards::is_large(view, &placed) || !task.raw.mempolicy.is_default()
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Ok(remote) = view.number(&REMOTE_PCT, of) else { return Ok(Look::Quiet) };
+    let Ok(remote) = view.number(&REMOTE_PCT, of) else { return Err(Unmet::Quiet) };
     if remote < view.limit("remote")
         || view.is_in_group(of)
-        || matches!(of, Of::Group(_, group) if !group.is_free)
+        || matches!(of, SubjectRef::Group(_, group) if !group.is_free)
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     if !view.masks_hold_all() || !workers.iter().all(|node| mems >> node.0 & 1 == 1) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if guards::is_own_memory(of) != Some(true) {
-        return Ok(Look::Excused("shared"));
+        return Err(Unmet::Excused("shared"));
     }
     if guards::is_moving(view, of, &placed) {
-        return Ok(Look::Excused("converging"));
+        return Err(Unmet::Excused("converging"));
     }
     if guards::is_cold(view, of, &placed) || guards::faults_are_local(view, of) {
-        return Ok(guards::cold());
+        return Err(guards::cold());
     }
     // A policy is no accident.
     let elsewhere = guards::elsewhere(view, of, &placed, &[]);
     let is_meant = match elsewhere {
         Some(elsewhere) => elsewhere.kernel < view.limit("remote"),
-        // Known, and too much of it to say where it is meant to be.
+        // Known, and too much to decide where it is intended to be.
         None => view.number(&OWN_POLICY_PCT, of).is_ok(),
     };
     if is_meant {
-        return Ok(Look::Excused("own-policies"));
+        return Err(Unmet::Excused("own-policies"));
     }
     let placement = View { rule: &spread_over_nodes::RULE, ..waiting::now(view) };
-    if matches!((spread_over_nodes::RULE.look)(&placement, of), Look::Seen(_)) {
-        return Ok(Look::Excused("fits"));
+    if spread_over_nodes::RULE.judge.look(&placement, of).is_ok() {
+        return Err(Unmet::Excused("fits"));
     }
     let works = placed.run_pct(&workers);
     let away = placed.memory() * works / 100.0;
     let room = memory_room(view, &workers);
     if room < away {
-        return Ok(Look::Excused("no-room"));
+        return Err(Unmet::Excused("no-room"));
     }
     let holders = placed.holders(&workers, view.limit("works"));
     let subject = of.subject();
@@ -115,17 +126,17 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     ];
     let used = guards::witness_of_use(view, of);
     evidence.extend(used);
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if elsewhere.is_some() { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Estimated,
         evidence,
-        plan: Plan { to: workers, from: holders, bytes: away, number: works, ..Plan::default() },
-    }))
+        facts: Facts { workers, holders, works, remote },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Some(_), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
-    let (workers, holders) = (&seen.plan.to, &seen.plan.from);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let (Some(_), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };
+    let Facts { workers, holders, works, remote } = &seen.facts;
     let all: Vec<NodeId> = placed.used(view.limit("works"));
     let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
     let mut commands: Vec<Command> = Vec::new();
@@ -146,12 +157,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         Scope::Process,
         "let each thread touch its own part first (parallel initialisation; -XX:+UseNUMA for Java)",
     ));
-    let remote = seen.evidence[0].value;
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} {} of its time on {}, which {} none of its {}: that is on {}.",
             who_runs(view, of).0,
-            pct_with_error(seen.plan.number, 0.0),
+            pct_with_error(*works, 0.0),
             nodes(workers),
             if workers.len() == 1 { "has" } else { "have" },
             bytes(placed.memory()),
@@ -164,8 +174,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         commands,
         or_else: vec![format!(
             "All threads use all of the memory: then interleaving is all that helps. remote_pct is {}.",
-            number(remote)
+            number(*remote)
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

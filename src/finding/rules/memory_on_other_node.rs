@@ -3,10 +3,10 @@
 use super::super::fit::memory_room;
 use super::super::guards;
 use super::super::moves;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
-use super::super::view::{Of, View, input, settle};
-use super::super::{Confidence, Evidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View, input};
+use super::super::{Advice, Confidence, Evidence, Kind, Note, Severity, Subject};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_beside};
 use crate::metric::access::MEM_TIME_REMOTE_PCT;
 use crate::metric::balancing::HINT_REMOTE_PCT;
@@ -43,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
-    // Where balancing is on it repairs what is used: the longer time is for both.
+    // If balancing is on, it repairs used memory: the longer time covers both cases.
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
@@ -51,35 +51,48 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let (Of::Process(task) | Of::Group(task, _)) = of else { return Ok(Look::Quiet) };
+/// Where its memory is and should be.
+struct Facts {
+    /// The node that it runs on.
+    home: NodeId,
+    /// Nodes where its memory is now.
+    from: Vec<NodeId>,
+    /// Bytes that move.
+    bytes: f64,
+    /// Share of its memory there, percent.
+    share: f64,
+    /// The least remote share that it can have, percent.
+    best: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let (SubjectRef::Process(task) | SubjectRef::Group(task, _)) = of else { return Err(Unmet::Quiet) };
     let placed = guards::placed(view, of)?;
-    let Some(home) = placed.home() else { return Ok(Look::Quiet) };
+    let Some(home) = placed.home() else { return Err(Unmet::Quiet) };
     let here = [home];
     let outside = 100.0 - placed.memory_pct(&here);
     if placed.run_pct(&here) < view.limit("home")
         || outside < view.limit("remote")
         || !guards::is_large(view, &placed)
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let best = view.number(&REMOTE_BEST_PCT, of).unwrap_or(0.0);
     let remote = view.number(&REMOTE_PCT, of).unwrap_or(outside);
     if remote - best < view.limit("remote") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if view.is_in_group(of) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if !task.raw.mempolicy.is_default() {
-        return Ok(Look::Excused("policy"));
+        return Err(Unmet::Excused("policy"));
     }
-    if matches!(of, Of::Group(_, group) if !group.is_free) {
-        return Ok(Look::Excused("bound"));
+    if matches!(of, SubjectRef::Group(_, group) if !group.is_free) {
+        return Err(Unmet::Excused("bound"));
     }
     let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
@@ -87,23 +100,23 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if !whole.iter().all(|node| node.0 < 64 && cpus >> node.0 & mems >> node.0 & 1 == 1)
         || !whole.contains(&home)
     {
-        return Ok(Look::Excused("bound"));
+        return Err(Unmet::Excused("bound"));
     }
     if guards::is_own_memory(of) != Some(true) {
-        return Ok(Look::Excused("shared"));
+        return Err(Unmet::Excused("shared"));
     }
     if guards::is_moving(view, of, &placed) {
-        return Ok(Look::Excused("balancing-repairs"));
+        return Err(Unmet::Excused("balancing-repairs"));
     }
     if guards::is_cold(view, of, &placed) {
-        return Ok(guards::cold());
+        return Err(guards::cold());
     }
     let elsewhere = guards::elsewhere(view, of, &placed, &here);
     if elsewhere.is_some_and(|elsewhere| elsewhere.kernel < view.limit("remote")) {
-        return Ok(Look::Excused("own-policies"));
+        return Err(Unmet::Excused("own-policies"));
     }
     if guards::accesses_per_s(view, of) >= view.limit("accesses") {
-        return Ok(Look::Excused("bandwidth"));
+        return Err(Unmet::Excused("bandwidth"));
     }
     // Memory that is meant to be elsewhere stays there.
     let away =
@@ -112,7 +125,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let sources = view.nodes_to_leave();
     let from: Vec<NodeId> = placed.sources(&here).into_iter().filter(|node| sources.contains(node)).collect();
     if away > room || from.is_empty() {
-        return Ok(Look::Excused("no-room"));
+        return Err(Unmet::Excused("no-room"));
     }
     let witness = guards::witness(view, of, &placed);
     let sure = remote - placed.error - best >= view.limit("remote") && witness.is_some();
@@ -127,36 +140,37 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             .on(home),
         view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
     ];
-    // Balancing repairs what is used: one place where all of it runs is then no witness.
+    // Balancing repairs used memory: running in a single place is then no evidence.
     let balances =
         view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_none_or(|mode| mode & 1 == 1);
     let of_use = [REMOTE_PCT.id, MEM_TIME_REMOTE_PCT.id, HINT_REMOTE_PCT.id];
     let is_used = |witness: &Evidence| of_use.contains(&witness.metric);
     let is_known = elsewhere
         .is_some_and(|elsewhere| guards::is_misplaced(view, of, &elsewhere, best, view.limit("remote")));
-    let has_others = matches!(of, Of::Group(_, group) if group.has_unknown_users);
+    let has_others = matches!(of, SubjectRef::Group(_, group) if group.has_unknown_users);
     let is_warned = is_known && !has_others && (!balances || witness.as_ref().is_some_and(is_used));
     let severity = if is_warned { Severity::Warning } else { Severity::Info };
     let meant = guards::kernel_places(view, of).filter(|_| is_warned);
     evidence.extend(witness);
     evidence.extend(meant);
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence,
-        plan: Plan { to: vec![home], from, bytes: away, number: best, ..Plan::default() },
-    }))
+        facts: Facts { home, share: placed.memory_pct(&from), from, bytes: away, best },
+    })
 }
 
 /// Other readings of its numbers.
 const AWAY: &str = "Nothing uses that memory. Or the scheduler moved it here because its node was full: then cpu_pct of that node is 85 or more.";
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
-    let (to, from, share) = (&seen.plan.to, &seen.plan.from, &seen.evidence[0]);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };
+    let Facts { home, from, share, best, .. } = &seen.facts;
+    let (to, share) = (&[*home][..], *share);
     let words = format!(
         "moves {} to {}; room for {}",
-        bytes(seen.plan.bytes),
+        bytes(seen.facts.bytes),
         nodes(to),
         bytes(memory_room(view, to))
     );
@@ -165,18 +179,18 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     commands.push(moves::next_start(to));
     let (runs, whose) = moves::who_runs(view, of);
     let (watched, row) = moves::witness(view, of).unwrap_or((of.subject(), task));
-    let remote = view.number(&REMOTE_PCT, &Of::Process(row)).unwrap_or(share.value);
-    Told {
+    let remote = view.number(&REMOTE_PCT, &SubjectRef::Process(row)).unwrap_or(share);
+    Advice {
         sentence: sentence(format!(
             "{runs} on {}, and {} of {whose} memory is on {}.",
             nodes(to),
-            pct_with_error(share.value, share.error),
+            pct_with_error(share, placed.error),
             nodes(from)
         )),
         gain: gain_beside(view, of, &placed, to, elsewhere.map_or(0.0, |elsewhere| elsewhere.stays())),
         commands,
         undo,
-        check: super::remote_falls(watched, Some(remote), (seen.plan.number + 2.0 * placed.error).max(5.0)),
+        check: super::remote_falls(watched, Some(remote), (best + 2.0 * placed.error).max(5.0)),
         stop: super::watermark_stop(view, &Subject::Node(to[0])),
         risk: RISK_OF_MOVE.into(),
         or_else: moves::other_users(of).into_iter().chain([AWAY.to_owned()]).collect(),

@@ -3,10 +3,10 @@
 use std::iter;
 
 use super::super::gain::{Arithmetic, Gain};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Confidence, Kind, Severity, Told};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Confidence, Kind, Severity};
 use crate::metric::task::{NODE_MIGRATIONS_PER_S, SWITCHES_PER_S};
 
 /// The scheduler's own cost of a cold cache, seconds (S17).
@@ -33,35 +33,43 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("least", 10.0, "reasoned: fewer cost less than half a percent of a CPU"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+/// Its moves and switches.
+struct Facts {
+    /// Moves to another node per second.
+    moves: f64,
+    /// Context switches per second.
+    switches: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let moves = need(view.number(&NODE_MIGRATIONS_PER_S, of))?;
     let cpus = view.cpus(of);
     if moves < view.limit("least") || cpus <= 0.0 || moves / cpus < view.limit("moves") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let switches = need(view.number(&SWITCHES_PER_S, of))?;
     if switches > 0.0 && cpus / switches < RUN_S {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: vec![
             view.evidence(NODE_MIGRATIONS_PER_S.id, of.subject(), moves).limit(view.limit("moves") * cpus),
             view.evidence(SWITCHES_PER_S.id, of.subject(), switches),
         ],
-        plan: Plan { number: moves, ..Plan::default() },
-    }))
+        facts: Facts { moves, switches },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let name = of.task().map_or_else(String::new, |task| comm(task.raw.comm));
-    let (moves, cpus) = (seen.plan.number, view.cpus(of));
-    Told {
+    let (Facts { moves, switches }, cpus) = (&seen.facts, view.cpus(of));
+    let moves = *moves;
+    Advice {
         sentence: sentence(format!(
             "Threads of {name} move to another node {} times a second, and leave their caches behind.",
             number(moves)
@@ -74,10 +82,10 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         },
         or_else: iter::once(format!(
             "It sleeps often and shortly, or has more threads than a node has CPUs: switches_per_s is {}.",
-            number(seen.evidence[1].value)
+            number(*switches)
         ))
         .chain(view.or_else_scheduler())
         .collect(),
-        ..Told::default()
+        ..Advice::default()
     }
 }

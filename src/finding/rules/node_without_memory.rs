@@ -1,10 +1,11 @@
 //! A node with CPUs has no memory.
 
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Command, Confidence, Kind, Scope, Severity, Told, When, command};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Command, Confidence, Kind, Scope, Severity, When, command};
 use crate::metric::node::CPU_PCT;
+use crate::model::units::NodeId;
 
 pub(super) static RULE: Rule = Rule {
     id: "node-without-memory",
@@ -22,36 +23,42 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold { off_s: 30.0, ..Hold::AT_ONCE },
     limits: &[Limit::least("busy", 10.0, "reasoned: less affects little of the machine")],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Node(node) = of else { return Ok(Look::Quiet) };
+/// The node and its work.
+struct Facts {
+    /// The node.
+    node: NodeId,
+    /// Busy share of its CPUs, percent.
+    busy: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Node(node) = of else { return Err(Unmet::Quiet) };
     let others = view.window.nodes.iter().any(|other| other.raw.mem_total_bytes > 0);
     if node.cpus == 0 || node.raw.mem_total_bytes > 0 || !others || super::is_virtual(&view.snapshot.host) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let busy = need(view.node_number(&CPU_PCT, node))?;
     let host = &view.snapshot.host;
     let mut here = view.topology().online_cpus().filter(|cpu| cpu.node.is_some_and(|id| id.0 == node.raw.id));
     if busy < view.limit("busy") || here.all(|cpu| host.isolated_cpus.contains(&cpu.id.0)) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: vec![view.evidence(CPU_PCT.id, of.subject(), busy).limit(view.limit("busy"))],
-        plan: Plan { number: f64::from(node.raw.id), ..Plan::default() },
-    }))
+        facts: Facts { node: NodeId(node.raw.id), busy },
+    })
 }
 
-fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
-    let busy = seen.evidence[0].value;
-    Told {
+fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { node, busy } = seen.facts;
+    Advice {
         sentence: sentence(format!(
-            "Node {:.0} has no memory, and its CPUs are {} % busy: every access of theirs is remote.",
-            seen.plan.number,
+            "Node {node} has no memory, and its CPUs are {} % busy: every access of theirs is remote.",
             number(busy)
         )),
         commands: vec![Command::new(
@@ -64,6 +71,6 @@ fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             "A memory module has failed, is in the wrong slot, or was never there. The node is {} % busy.",
             number(busy)
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

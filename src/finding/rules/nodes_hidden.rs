@@ -1,10 +1,10 @@
 //! The firmware shows fewer nodes than the machine has sockets.
 
 use super::super::command::{Command, Scope, When};
-use super::super::rule::{Group, Hold, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Rule, Seen, Unmet};
 use super::super::text::sentence;
-use super::super::view::{Of, View};
-use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View};
+use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
 use crate::model::sample::HostFacts;
 use crate::model::topology::NumaSupport;
 
@@ -23,25 +23,30 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::AT_ONCE,
     limits: &[],
     idle_too: true,
-    look,
-    tell,
+    judge: &Condition { look, advise },
 };
 
-/// Whether nodes are hidden on a machine that is no virtual one, as far as its topology tells.
+/// Whether nodes are hidden on a physical machine, according to its topology.
 pub(super) fn hides(host: &HostFacts) -> bool {
     let topology = &host.topology;
     let nodes = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
-    // A hypervisor that is told nothing makes each CPU a socket.
+    // Hypervisors make each CPU a socket by default.
     let sockets = topology.sockets as usize;
     nodes > 0 && sockets > nodes && topology.cores as usize >= 2 * sockets && !super::is_virtual(host)
 }
 
-fn look(view: &View<'_>, _: &Of<'_>) -> Look {
+/// Nodes that the machine shows.
+struct Facts {
+    /// Their number.
+    nodes: usize,
+}
+
+fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if !hides(&view.snapshot.host) {
-        return Look::Quiet;
+        return Err(Unmet::Quiet);
     }
-    let nodes = view.snapshot.nodes.len() as f64;
-    Look::seen(Seen {
+    let nodes = view.snapshot.nodes.len();
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: view
@@ -54,11 +59,11 @@ fn look(view: &View<'_>, _: &Of<'_>) -> Look {
             })
             .into_iter()
             .collect(),
-        plan: Plan { number: nodes, ..Plan::default() },
+        facts: Facts { nodes },
     })
 }
 
-fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
+fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let topology = view.topology();
     let (by, words) = match topology.numa {
         NumaSupport::On => ("the BIOS hides NUMA", "BIOS: NUMA on, or Node Interleaving off"),
@@ -67,8 +72,8 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
         }
         NumaSupport::NotBuilt => ("the kernel has no NUMA", "boot a kernel with CONFIG_NUMA"),
     };
-    let nodes = seen.plan.number as u64;
-    Told {
+    let nodes = seen.facts.nodes;
+    Advice {
         sentence: sentence(format!(
             "This machine has {} sockets but shows {nodes} node{}: {by}. Accesses to another socket are slow, and look local.",
             topology.sockets,
@@ -79,6 +84,6 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             "One memory controller serves all {} sockets, as on boards with a front-side bus; or a hypervisor shows no nodes.",
             topology.sockets
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

@@ -2,11 +2,11 @@
 
 use super::super::fit::fits;
 use super::super::gain::{Arithmetic, Assumption, Gain};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, sentence};
-use super::super::view::{Of, View, need, process, settle};
+use super::super::view::{SubjectRef, View, need, process};
 use super::super::{
-    Check, Command, Confidence, Evidence, Kind, Note, Severity, Subject, Told, When, env, guards,
+    Advice, Check, Command, Confidence, Evidence, Kind, Note, Severity, Subject, When, env, guards,
 };
 use super::waiting;
 use crate::metric::counters;
@@ -45,7 +45,7 @@ const STABLE_SHARE: f64 = 0.25;
 const OTHERS_CPUS: f64 = 2.0;
 const OTHERS_TIMES: f64 = 2.0;
 
-/// Memory of it, by that of its twins, from which on it does other work.
+/// Its memory relative to that of its twins, from which on it does other work.
 const BIGGER: f64 = 4.0;
 
 pub(super) static RULE: Rule = Rule {
@@ -76,8 +76,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// A twin with its home node, cycles per instruction, and CPUs that others use beside it.
@@ -91,7 +90,7 @@ struct Twin<'a> {
 /// CPUs that others use on a node, without a process.
 fn beside(view: &View<'_>, node: NodeId, task: &Task) -> f64 {
     let length = view.over_ns().max(1) as f64;
-    let all = view.node(node).map_or(0.0, |row| row.busy_ns as f64 / length);
+    let all = view.node(node).map_or(0.0, |row| row.on_cpus.busy_ns as f64 / length);
     let own = task.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64 / length;
     (all - own).max(0.0)
 }
@@ -109,7 +108,7 @@ fn is_stable(view: &View<'_>, task: &Task) -> Option<bool> {
 
 /// A process that may be compared, in this window.
 fn twin<'a>(view: &View<'_>, task: &'a Task) -> Option<Twin<'a>> {
-    let of = Of::Process(task);
+    let of = SubjectRef::Process(task);
     let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
     let count = counters::count(&task.delta.slots, view.window, Role::Instructions).ok()?;
     let enough = count >= INSTRUCTIONS_PER_S * view.over_ns() as f64 / 1e9;
@@ -121,8 +120,8 @@ fn twin<'a>(view: &View<'_>, task: &'a Task) -> Option<Twin<'a>> {
 }
 
 /// Whether something else than neighbours differs between the two; `None` where one of its values is not known.
-fn differs(view: &View<'_>, of: &Of<'_>, now: &View<'_>, twin: &Task) -> Option<bool> {
-    let other = Of::Process(twin);
+fn differs(view: &View<'_>, of: &SubjectRef<'_>, now: &View<'_>, twin: &Task) -> Option<bool> {
+    let other = SubjectRef::Process(twin);
     let apart = |metric| Some((view.number(metric, of).ok()? - now.number(metric, &other).ok()?).abs());
     let clocks = view.number(&GHZ, of).ok().zip(now.number(&GHZ, &other).ok());
     let smt = if view.topology().smt() { apart(&SMT_BUSY_PCT) } else { Some(0.0) };
@@ -148,13 +147,29 @@ fn accesses(view: &View<'_>, node: NodeId) -> Option<f64> {
     Some(view.node_number(&LMA_PER_S, row).ok()? + view.node_number(&RMA_PER_S, row).ok()?)
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// The process and its twins on other nodes.
+struct Facts {
+    /// The node that it runs on.
+    node: NodeId,
+    /// The node of the nearest twin.
+    there: NodeId,
+    /// The nearest twin.
+    twin: Subject,
+    /// Cycles per instruction.
+    cpi: f64,
+    /// The median of its twins.
+    middle: f64,
+    /// The busiest process beside it.
+    suspect: Option<Subject>,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     if view.whole_nodes().len() < 2 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let cpi = need(view.number(&CPI, of))?;
-    let Some(mine) = twin(view, task) else { return Ok(Look::Quiet) };
+    let Some(mine) = twin(view, task) else { return Err(Unmet::Quiet) };
     let now = waiting::now(view);
     let same_name = |on_its_node: bool| -> Vec<Twin<'_>> {
         let others = view.candidates().filter(|other| {
@@ -166,25 +181,25 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         others.take(TWINS_MAX).filter_map(|other| twin(&now, other)).collect()
     };
     let there = same_name(false);
-    let Some(nearest) = there.first() else { return Ok(Look::Quiet) };
+    let Some(nearest) = there.first() else { return Err(Unmet::Quiet) };
     let middle = median(there.iter().map(|twin| twin.cpi).collect());
     let mean = there.iter().map(|twin| twin.cpi).sum::<f64>() / there.len() as f64;
     let spread = there.iter().map(|twin| (twin.cpi - mean).powi(2)).sum::<f64>() / there.len() as f64;
     let outlier = there.len() < MANY || cpi > mean + 2.0 * spread.sqrt();
     if cpi < middle * view.limit("times") || !outlier {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if same_name(true).iter().any(|twin| twin.cpi * view.limit("times") <= cpi) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let memory = median(there.iter().map(|twin| twin.task.rss_bytes as f64).collect());
     let others = median(there.iter().map(|twin| twin.beside).collect());
     if task.rss_bytes as f64 >= memory * BIGGER || mine.beside < (others * OTHERS_TIMES).max(OTHERS_CPUS) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let differs: Vec<Option<bool>> = there.iter().map(|twin| differs(view, of, &now, twin.task)).collect();
     if differs.contains(&Some(true)) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let many = accesses(view, mine.home)
         .zip(accesses(view, nearest.home))
@@ -196,7 +211,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         ..view.evidence(metric, process(&nearest.task.raw), value).note(Note::Compare)
     };
     let count = counters::count(&task.delta.slots, view.window, Role::Instructions).unwrap_or(0.0);
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if many { Severity::Warning } else { Severity::Info },
         confidence: if differs.iter().all(|known| *known == Some(false)) {
             Confidence::Estimated
@@ -211,14 +226,15 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
                 .note(Note::Estimated),
             view.evidence(INSTRUCTIONS_TOTAL.id, subject, count),
         ],
-        plan: Plan {
-            from: vec![mine.home],
-            to: vec![nearest.home],
-            other: suspect.map(|suspect| process(&suspect.raw)),
-            number: middle,
-            ..Plan::default()
+        facts: Facts {
+            node: mine.home,
+            there: nearest.home,
+            twin: process(&nearest.task.raw),
+            cpi,
+            middle,
+            suspect: suspect.map(|suspect| process(&suspect.raw)),
         },
-    }))
+    })
 }
 
 /// The process that uses most CPU time of the node beside it.
@@ -232,14 +248,14 @@ fn suspect<'a>(view: &View<'a>, task: &Task, node: NodeId) -> Option<&'a Task> {
 /// The smaller one of the two, where it may go and fits on another node: commands, the way back, and the node.
 fn parting(
     view: &View<'_>,
-    of: &Of<'_>,
+    of: &SubjectRef<'_>,
     other: &Task,
     from: NodeId,
 ) -> Option<(Vec<Command>, Vec<Command>, NodeId)> {
     let now = waiting::now(view);
     let first = waiting::row_now(view, of)?;
     let mover = if other.run_ns() < first.run_ns() { other } else { first };
-    let moves = Of::Process(mover);
+    let moves = SubjectRef::Process(mover);
     let (cpus, mems) = (mover.cpu_nodes?, mover.mem_nodes?);
     let free =
         view.whole_nodes().iter().all(|node| node.0 < u64::BITS && cpus >> node.0 & mems >> node.0 & 1 == 1);
@@ -266,12 +282,11 @@ fn parting(
     Some((commands, undo, target))
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let Some(task) = of.task() else { return Told::default() };
-    let (node, there, cpi, middle) =
-        (seen.plan.from[0], seen.plan.to[0], seen.evidence[0].value, seen.plan.number);
-    let Subject::Process(twin, _) = seen.evidence[1].of else { return Told::default() };
-    let other = seen.plan.other.as_ref().and_then(|subject| view.rows.processes.get(subject));
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Some(task) = of.task() else { return Advice::default() };
+    let Facts { node, there, cpi, middle, .. } = seen.facts;
+    let Subject::Process(twin, _) = seen.facts.twin else { return Advice::default() };
+    let other = seen.facts.suspect.as_ref().and_then(|subject| view.rows.processes.get(subject));
     let other = other.map(|at| &view.snapshot.tasks[*at]);
     let parted = other.and_then(|other| parting(view, of, other, node));
     let with = match other {
@@ -286,7 +301,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         }
     };
     let used = view.cpus(of);
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} needs {} times the cycles per instruction of its twin {twin} on node {there}.{with}",
             comm(task.raw.comm),
@@ -310,7 +325,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         stop: target
             .map(|_| Check {
                 metric: CPI.id,
-                of: seen.evidence[1].of.clone(),
+                of: seen.facts.twin.clone(),
                 from: middle,
                 to: middle * 2.0,
                 below: false,

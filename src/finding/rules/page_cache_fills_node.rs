@@ -3,10 +3,10 @@
 use super::super::cache_owner::{self, Owners};
 use super::super::command::line;
 use super::super::guards;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, nodes, pct_with_error, sentence};
-use super::super::view::{Of, View, input, need, settle};
-use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
+use super::super::view::{SubjectRef, View, input, need};
+use super::super::{Advice, Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, When, env};
 use super::remote_after_pin::{gain_of_memory, goes_out};
 use crate::metric::container::CACHE_BYTES_BY_NODE;
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
@@ -37,34 +37,50 @@ pub(super) static RULE: Rule = Rule {
         Limit::until("watermark", 2.0, 3.0, "[S8]; reasoned: what one burst takes"),
     ],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-/// The part of the node that is freed beyond the memory that then comes, and of that the part that is seen to stay free: reclaim of a
-/// group takes more from other nodes than their share, and others
-/// read files meanwhile.
+/// The part of the node that is freed beyond the memory that then comes, and the part of this that is
+/// observed to stay free. Reclaim of a group takes more than their share from other nodes, and others read
+/// files meanwhile.
 const BEYOND: f64 = 0.075;
 const CHECKED: f64 = 0.4;
 
 /// The part of the page cache that is asked for at most.
 const CACHE_MOST: f64 = 0.9;
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// Where its memory is and should be, and the cache there.
+struct Facts {
+    /// The node that it runs on.
+    home: NodeId,
+    /// Nodes where its memory is now.
+    from: Vec<NodeId>,
+    /// Bytes that move.
+    bytes: f64,
+    /// Page cache of its node, bytes.
+    cache: f64,
+    /// Share of its memory on other nodes, percent.
+    outside: f64,
+    /// Distance of its node to the low watermark, percent.
+    distance: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     if view.topology().nodes.len() < 2 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    // Cheap first: most nodes have room, and the node of a process that rests is that of all of its threads since the start.
+    // Cheap checks first: most nodes have room, and the node of an idle process is that of all of its threads
+    // since the start.
     let levels = view.levels();
     if levels.all_known && levels.watermark_pct > view.limit("watermark") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some(home) = task.home_node() else { return Ok(Look::Quiet) };
-    let Some(node) = view.node(home) else { return Ok(Look::Quiet) };
+    let Some(home) = task.home_node() else { return Err(Unmet::Quiet) };
+    let Some(node) = view.node(home) else { return Err(Unmet::Quiet) };
     let distance = need(view.node_number(&WATERMARK_DISTANCE_PCT, node))?;
     if distance > view.limit("watermark") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let placed = guards::placed(view, of)?;
     let outside = 100.0 - placed.memory_pct(&[home]);
@@ -73,42 +89,42 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         || outside < view.limit("outside") && !new
         || !guards::is_large(view, &placed)
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let policy = task.raw.mempolicy;
     if guards::is_interleaved(policy) || guards::names_others(policy, &[home]) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     if home.0 >= 64 || mems >> home.0 & 1 == 0 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if guards::is_moving(view, of, &placed) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if guards::is_cold(view, of, &placed) {
-        return Ok(guards::cold());
+        return Err(guards::cold());
     }
     let away = placed.outside(&[home]);
     let (cache, known) = match node.raw.file_pages {
         Some(pages)
             if pages.dirty_bytes as f64 * 2.0 >= pages.active_bytes as f64 + pages.inactive_bytes as f64 =>
         {
-            return Ok(Look::Quiet);
+            return Err(Unmet::Quiet);
         }
         Some(pages) => (pages.inactive_bytes as f64, true),
         // Shared memory is among them: one level lower.
         None => (node.raw.mem_file_bytes as f64, false),
     };
     if cache < away {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let own = guards::is_own_memory(of) == Some(true);
     let sure = outside - placed.error >= view.limit("outside") || new;
     let whole = view.whole_nodes();
     let from: Vec<NodeId> = placed.sources(&[home]).into_iter().filter(|node| whole.contains(node)).collect();
     if from.is_empty() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mut evidence = vec![
         view.evidence(MEM_PCT_BY_NODE.id, of.subject(), outside)
@@ -126,22 +142,22 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     evidence.extend(main.map(|owner| {
         view.evidence(CACHE_BYTES_BY_NODE.id, Subject::Container(owner.row.id), owner.bytes).on(home)
     }));
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if known && own { Severity::Warning } else { Severity::Info },
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence,
-        plan: Plan { to: vec![home], from, bytes: away, number: cache, ..Plan::default() },
-    }))
+        facts: Facts { home, from, bytes: away, cache, outside, distance },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
-    let (home, from) = (seen.plan.to[0], &seen.plan.from);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };
+    let Facts { home, from, cache, outside, distance, .. } = &seen.facts;
+    let (home, outside, distance) = (*home, *outside, *distance);
     let managed = view.node(home).map_or(0.0, |node| node.raw.managed_bytes as f64);
-    // Memory that comes takes as much of what was freed.
-    let beyond = (managed * BEYOND).min(seen.plan.number * CACHE_MOST - seen.plan.bytes).max(0.0);
-    let mib = ((seen.plan.bytes + beyond) / (1u64 << 20) as f64).ceil() as u64;
-    let outside = &seen.evidence[0];
+    // Incoming memory takes as much of the freed memory.
+    let beyond = (managed * BEYOND).min(cache * CACHE_MOST - seen.facts.bytes).max(0.0);
+    let mib = ((seen.facts.bytes + beyond) / (1u64 << 20) as f64).ceil() as u64;
     // Where memory without CPUs exists, reclaim of a node would demote there.
     let tiered = view.topology().nodes.iter().any(|node| view.topology().is_tier(node));
     let by_node =
@@ -169,17 +185,17 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let start = format!("start it with numactl --preferred={home} after the cache was emptied");
     let start = match main {
         Some(owner) => {
-            commands.push(cache_owner::limit(view, owner, seen.plan.bytes));
+            commands.push(cache_owner::limit(view, owner, seen.facts.bytes));
             format!("or {start}")
         }
         None => format!("a soft limit (memory.high) for what fills the cache; or {start}"),
     };
     commands.push(Command::words(When::ForGood, Scope::Host, start));
     let whose = owners.map_or_else(String::new, |owners| owners.words());
-    Told {
+    Advice {
         sentence: sentence(format!(
             "Node {home} is full of page cache{whose}, so {} of {}'s memory is on {}.",
-            pct_with_error(outside.value, outside.error),
+            pct_with_error(outside, placed.error),
             comm(task.raw.comm),
             nodes(from)
         )),
@@ -189,8 +205,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         check: vec![Check {
             metric: WATERMARK_DISTANCE_PCT.id,
             of: Subject::Node(home),
-            from: seen.evidence[1].value,
-            to: seen.evidence[1].value.max(0.0) + CHECKED * 100.0 * beyond / managed.max(1.0),
+            from: distance,
+            to: distance.max(0.0) + CHECKED * 100.0 * beyond / managed.max(1.0),
             below: false,
             within_s: 60.0,
         }],

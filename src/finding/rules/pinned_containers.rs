@@ -2,23 +2,23 @@
 
 use super::super::fit::memory_room;
 use super::super::guards::{self, Placed, UseElsewhere};
-use super::super::rule::{Look, Plan, Seen};
+use super::super::rule::{Seen, Unmet};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
-use super::super::view::{Of, View, cpus_of_files, mems_of_files};
-use super::super::{Check, Command, Confidence, Severity, Subject, Told, cores, env};
-use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory, stayed_behind};
+use super::super::view::{SubjectRef, View, cpus_of_files, mems_of_files};
+use super::super::{Advice, Check, Command, Confidence, Severity, Subject, cores, env};
+use super::remote_after_pin::{Facts, RISK_OF_MOVE, gain_of_memory, stayed_behind};
 use crate::metric::placement::CONTAINER_REMOTE_PCT;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Task};
 
-/// Lines for processes, each of which moves its own part.
+/// Maximum lines for processes; each moves its own part.
 const LINES: usize = 8;
 
 /// Share of its memory that a process must share so that its container is the subject, in percent.
 const SHARED_PCT: f64 = 20.0;
 
-/// Nodes of its own CPUs, where these are not all of the machine, and the nodes that it may take memory from.
+/// Nodes of its assigned CPUs, if these are not all of the machine, and its allowed memory nodes.
 fn pinned_to(view: &View<'_>, row: &Container) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
     let files = row.raw.as_deref()?;
     let home: Vec<NodeId> = view.nodes_of_cpus(&cpus_of_files(files)?).into_iter().collect();
@@ -28,9 +28,9 @@ fn pinned_to(view: &View<'_>, row: &Container) -> Option<(Vec<NodeId>, Vec<NodeI
 }
 
 /// Whether the container that a group is in is the subject in its place.
-pub(super) fn speaks_for(view: &View<'_>, of: &Of<'_>) -> bool {
-    let row = view.container_of(of).filter(|_| matches!(of, Of::Group(..)));
-    row.is_some_and(|row| cores::is_container(&Of::Container(row)) && pinned_to(view, row).is_some())
+pub(super) fn speaks_for(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
+    let row = view.container_of(of).filter(|_| matches!(of, SubjectRef::Group(..)));
+    row.is_some_and(|row| cores::is_container(&SubjectRef::Container(row)) && pinned_to(view, row).is_some())
 }
 
 /// Memory of the container: that of its processes counts shared pages once for each, its own files count them once.
@@ -39,17 +39,17 @@ fn memory(row: &Container, placed: &Placed) -> Option<f64> {
     Some(placed.memory().min(charged))
 }
 
-pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look, Look> {
+pub(super) fn look(view: &View<'_>, of: &SubjectRef<'_>, row: &Container) -> Result<Seen<Facts>, Unmet> {
     if !cores::is_container(of) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some((home, mems)) = pinned_to(view, row) else { return Ok(Look::Quiet) };
+    let Some((home, mems)) = pinned_to(view, row) else { return Err(Unmet::Quiet) };
     let members = view.members(row.id);
     // Processes with memory of their own are subjects themselves.
     let shares = |task: &&Task| guards::shared_pct(task).is_some_and(|pct| pct >= SHARED_PCT);
     if members.iter().filter(|task| shares(task)).count() < 2 || !home.iter().any(|node| mems.contains(node))
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let placed = guards::placed(view, of)?;
     let whole = view.whole_nodes();
@@ -60,35 +60,35 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
         || !guards::is_large(view, &placed)
         || members.iter().any(|task| !task.raw.mempolicy.is_default())
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some(memory) = memory(row, &placed) else { return Ok(Look::Quiet) };
+    let Some(memory) = memory(row, &placed) else { return Err(Unmet::Quiet) };
     let away = memory * behind / 100.0;
     let room = memory_room(view, &home);
     if away > room || guards::is_moving(view, of, &placed) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let scans: Vec<UseElsewhere> =
-        members.iter().map(|task| guards::use_elsewhere(view, &Of::Process(task), &placed)).collect();
+        members.iter().map(|task| guards::use_elsewhere(view, &SubjectRef::Process(task), &placed)).collect();
     if scans.contains(&UseElsewhere::Cold) && !scans.contains(&UseElsewhere::NotCold) {
-        return Ok(guards::cold());
+        return Err(guards::cold());
     }
     let sure = behind - placed.error >= view.limit("outside") && scans.contains(&UseElsewhere::NotCold);
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Warning,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence: stayed_behind(view, of, &placed, &home, (&from, behind), (room, away)),
-        plan: Plan { to: home, from, bytes: away, number: behind, ..Plan::default() },
-    }))
+        facts: Facts { to: home, from, bytes: away, behind },
+    })
 }
 
-pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -> Told {
-    let Ok(placed) = guards::placed(view, of) else { return Told::default() };
-    let (to, from, behind) = (&seen.plan.to, &seen.plan.from, &seen.evidence[0]);
+pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen: &Seen<Facts>) -> Advice {
+    let Ok(placed) = guards::placed(view, of) else { return Advice::default() };
+    let Facts { to, from, behind, .. } = &seen.facts;
     let lists = row.raw.as_deref().and_then(|files| Some((cpus_of_files(files)?, mems_of_files(files)?)));
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid) = (view.env(of), cores::pid(view, of));
-    let words = format!("moves {} to {} in all", bytes(seen.plan.bytes), nodes(to));
+    let words = format!("moves {} to {} in all", bytes(seen.facts.bytes), nodes(to));
     let follows = env::memory_follows(&environment, unified);
     let mut commands: Vec<Command> = Vec::new();
     let mut undo: Vec<Command> = Vec::new();
@@ -103,12 +103,12 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
         undo.extend(each.filter_map(|task| env::move_memory(task.raw.pid, to, from, back)));
     }
     let remote = CONTAINER_REMOTE_PCT.read(row, view.window).ok().and_then(|value| value.number());
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} may run on {} only, but {} of the memory of its processes is on {}.",
             view.identity(of).label,
             nodes(to),
-            pct_with_error(behind.value, behind.error),
+            pct_with_error(*behind, placed.error),
             nodes(from)
         )),
         gain: gain_of_memory(view, of, &placed, to),

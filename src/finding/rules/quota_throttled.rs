@@ -3,10 +3,10 @@
 use super::super::command::{Command, Scope, When};
 use super::super::env;
 use super::super::gain;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Told};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
 use crate::metric::container::{CPU_QUOTA_PCT, THROTTLED_PCT};
 use crate::metric::task::CPU_PCT;
 use crate::model::sample::{CgroupMode, GroupRaw};
@@ -37,27 +37,38 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
         Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
     ],
-    // A small quota leaves little CPU time, and may be the one that hurts.
+    // A small quota leaves little CPU time, and may be the cause.
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Container(row) = of else { return Ok(Look::Quiet) };
+/// Its quota, and how it is used, in CPUs.
+struct Facts {
+    /// Time for which the quota stops it.
+    throttled: f64,
+    /// CPUs used.
+    cpu: f64,
+    /// The quota.
+    quota: f64,
+    /// CPUs that are idle.
+    idle: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Container(row) = of else { return Err(Unmet::Quiet) };
     let quota = |files: &GroupRaw| files.cpu_quota_milli.clone();
-    let Some(files) = row.raw.as_deref() else { return Ok(Look::Quiet) };
-    let Some(quota) = need(quota(files))? else { return Ok(Look::Quiet) };
+    let Some(files) = row.raw.as_deref() else { return Err(Unmet::Quiet) };
+    let Some(quota) = need(quota(files))? else { return Err(Unmet::Quiet) };
     let quota_pct = quota as f64 / 10.0;
     let throttled =
-        need((THROTTLED_PCT.value)(row, view.window)).and_then(|value| value.number().ok_or(Look::Quiet))?;
+        need((THROTTLED_PCT.value)(row, view.window)).and_then(|value| value.number().ok_or(Unmet::Quiet))?;
     let cpu = need(view.number(&CPU_PCT, of))?;
     if throttled < view.limit("throttled") || throttled * 100.0 < cpu * view.limit("share") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let idle = view.idle_cpus(None);
     if idle < view.limit("idle") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let (mut nice, mut all) = (0.0, 0.0);
     for task in view.members(row.id) {
@@ -66,11 +77,11 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         nice += if task.raw.nice >= NICE { ran } else { 0.0 };
     }
     if all > 0.0 && nice * 2.0 >= all {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let subject = of.subject();
     let bursts = cpu < quota_pct * AT_QUOTA_PCT / 100.0;
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if bursts { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Measured,
         evidence: vec![
@@ -80,13 +91,12 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             view.evidence(CPU_PCT.id, subject.clone(), cpu),
             view.evidence(CPU_QUOTA_PCT.id, subject, quota_pct).note(Note::Setting),
         ],
-        plan: Plan { number: idle, ..Plan::default() },
-    }))
+        facts: Facts { throttled: throttled / 100.0, cpu: cpu / 100.0, quota: quota_pct / 100.0, idle },
+    })
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (throttled, cpu, quota) =
-        (seen.evidence[0].value / 100.0, seen.evidence[1].value / 100.0, seen.evidence[2].value / 100.0);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { throttled, cpu, quota, idle } = seen.facts;
     let label = view.identity(of).label;
     let sentence = sentence(match seen.severity {
         Severity::Info => format!(
@@ -110,15 +120,15 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let wanted = (quota + throttled).ceil().min(cpus.max(quota.ceil()));
     let mut commands = if wanted > quota { set(wanted) } else { Vec::new() };
     let undo = if commands.is_empty() { Vec::new() } else { env::at_once(set(quota)) };
-    // A burst may be no longer than the quota of a period, which samples do not have, so it is words.
+    // A burst may not exceed the quota of a period, which samples do not have, so it is words.
     commands.push(Command::words(
         When::Now,
         Scope::Container,
         "or cpu.max.burst of its cgroup, which allows bursts (v2)",
     ));
-    Told {
+    Advice {
         sentence,
-        gain: gain::waiting(cpu, throttled, seen.plan.number),
+        gain: gain::waiting(cpu, throttled, idle),
         commands,
         undo,
         check: vec![Check {

@@ -1,9 +1,9 @@
 //! A kernel thread that frees or compacts memory of a node is busy.
 
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, pct, sentence};
-use super::super::view::{Of, View, process, settle};
-use super::super::{Confidence, Evidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View, process};
+use super::super::{Advice, Confidence, Evidence, Kind, Note, Severity, Subject};
 use super::waiting;
 use crate::metric::node::{KSWAPD_PAGES_PER_S, MEM_FILE_BYTES};
 use crate::metric::task::CPU_PCT;
@@ -25,30 +25,40 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[Limit::least("busy", 25.0, "reasoned: a quarter of a CPU, the least time worth a finding")],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// The busiest of the node's two threads in the last interval, with its CPU time in percent.
 fn busiest<'a>(view: &View<'a>, node: NodeId) -> Option<(f64, &'a Task)> {
     let now = waiting::now(view);
-    let busy =
-        view.reclaimers(node).filter_map(|task| Some((now.number(&CPU_PCT, &Of::Process(task)).ok()?, task)));
+    let busy = view
+        .reclaimers(node)
+        .filter_map(|task| Some((now.number(&CPU_PCT, &SubjectRef::Process(task)).ok()?, task)));
     busy.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.raw.pid.cmp(&a.1.raw.pid)))
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Node(row) = of else { return Ok(Look::Quiet) };
+/// The thread, and what the node holds.
+struct Facts {
+    /// The node.
+    node: NodeId,
+    /// CPU time of the thread, percent of a CPU.
+    busy: f64,
+    /// Share of the node's memory in page cache, percent.
+    share: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Node(row) = of else { return Err(Unmet::Quiet) };
     if row.raw.mem_total_bytes == 0 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if !view.rows.kernel_threads(view.snapshot).in_scope {
         return Err(waiting::unknown("kernel threads are not in scope"));
     }
     let node = NodeId(row.raw.id);
-    let Some((pct, task)) = busiest(view, node) else { return Ok(Look::Quiet) };
+    let Some((pct, task)) = busiest(view, node) else { return Err(Unmet::Quiet) };
     if pct < view.limit("busy") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let over_ns = waiting::now(view).over_ns();
     let mut evidence = vec![Evidence {
@@ -61,18 +71,18 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let files = row.raw.mem_file_bytes as f64;
     evidence.push(view.evidence(MEM_FILE_BYTES.id, Subject::Node(node), files));
     let share = files * 100.0 / row.raw.mem_total_bytes as f64;
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence,
-        plan: Plan { to: vec![node], other: Some(process(&task.raw)), number: share, ..Plan::default() },
-    }))
+        facts: Facts { node, busy: pct, share },
+    })
 }
 
-fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
-    let node = seen.plan.to[0];
-    let Some((_, task)) = busiest(view, node) else { return Told::default() };
-    let (name, share) = (comm(task.raw.comm), seen.plan.number);
+fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { node, busy, share } = seen.facts;
+    let Some((_, task)) = busiest(view, node) else { return Advice::default() };
+    let name = comm(task.raw.comm);
     let why = if name.starts_with("kcompactd") {
         format!("pages of node {node} are moved to make room for large ones.")
     } else if share >= FILES_PCT {
@@ -83,13 +93,13 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     } else {
         format!("it reclaims pages of node {node}.")
     };
-    Told {
-        sentence: sentence(format!("{name} takes {} of a CPU: {why}", pct(seen.evidence[0].value))),
+    Advice {
+        sentence: sentence(format!("{name} takes {} of a CPU: {why}", pct(busy))),
         or_else: vec![
             "Files are read in a stream, which is healthy: then major_faults_per_s and memory pressure are near 0. \
              Or a program grows: then mem_anon_bytes of the node grows."
                 .to_owned(),
         ],
-        ..Told::default()
+        ..Advice::default()
     }
 }

@@ -4,11 +4,11 @@ use super::super::fit::{mean_cost, memory_room};
 use super::super::gain;
 use super::super::guards::{self, Placed};
 use super::super::moves;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
-use super::super::view::{Of, View, input, settle};
+use super::super::view::{SubjectRef, View, input};
 use super::super::{
-    Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
+    Advice, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, When, command, env,
 };
 use super::pinned_containers;
 use crate::metric::balancing::HINT_REMOTE_PCT;
@@ -55,8 +55,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("home", 99.0, "by definition of a pin: all of its time but rounding"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// Allocations per second from which on their nodes say something, and the share on other nodes that means new memory goes
@@ -65,7 +64,7 @@ const FAULTS: f64 = 100.0;
 const GOING_OUT_PCT: f64 = 20.0;
 
 /// The nodes that a process may run on, when these are not all.
-pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeId>>, Look> {
+pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeId>>, Unmet> {
     let mask = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
     // Without a bit for each node a mask of all would look like a pin.
     input(view.masks_hold_all().then_some(()), "nodes above 63 are in no mask")?;
@@ -74,8 +73,8 @@ pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeI
     Ok((!nodes.is_empty() && nodes.len() < view.whole_nodes().len()).then_some(nodes))
 }
 
-/// Whether new memory of it goes to other nodes than it runs on.
-pub(super) fn goes_out(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
+/// Whether its new memory goes to nodes other than it runs on.
+pub(super) fn goes_out(view: &View<'_>, of: &SubjectRef<'_>) -> Option<bool> {
     let task = of.task()?;
     if view.snapshot.host_missing(CROSS_NODE_FAULT_PCT.id).is_some() {
         return None;
@@ -85,16 +84,28 @@ pub(super) fn goes_out(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
     Some(per_s >= FAULTS && share >= GOING_OUT_PCT)
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    if let Of::Container(row) = of {
+/// Where the memory is and should be.
+pub(super) struct Facts {
+    /// Nodes that it may run on.
+    pub(super) to: Vec<NodeId>,
+    /// Nodes where its memory is now.
+    pub(super) from: Vec<NodeId>,
+    /// Bytes that move.
+    pub(super) bytes: f64,
+    /// Share of its memory there, percent.
+    pub(super) behind: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    if let SubjectRef::Container(row) = of {
         return pinned_containers::look(view, of, row);
     }
-    let (Of::Process(task) | Of::Group(task, _)) = of else { return Ok(Look::Quiet) };
-    let Some(home) = pinned_to(view, task)? else { return Ok(Look::Quiet) };
+    let (SubjectRef::Process(task) | SubjectRef::Group(task, _)) = of else { return Err(Unmet::Quiet) };
+    let Some(home) = pinned_to(view, task)? else { return Err(Unmet::Quiet) };
     // Members may be pinned to other nodes each.
-    let is_as_one = !matches!(of, Of::Group(_, group) if !group.is_free);
+    let is_as_one = !matches!(of, SubjectRef::Group(_, group) if !group.is_free);
     if view.is_in_group(of) || !is_as_one || pinned_containers::speaks_for(view, of) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let placed = guards::placed(view, of)?;
     let outside = 100.0 - placed.memory_pct(&home);
@@ -102,58 +113,59 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         || outside < view.limit("outside")
         || !guards::is_large(view, &placed)
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let policy = task.raw.mempolicy;
     if guards::is_interleaved(policy) || guards::names_others(policy, &home) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    // A tier without CPUs is a choice of its own: only other memory is memory that stayed behind.
+    // A tier without CPUs was chosen on purpose: only other memory counts as left behind.
     let sources = view.nodes_to_leave();
     let from: Vec<NodeId> = placed.sources(&home).into_iter().filter(|node| sources.contains(node)).collect();
     let behind = placed.memory_pct(&from);
     if behind < view.limit("outside") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     if !home.iter().any(|node| mems >> node.0 & 1 == 1) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let bytes = placed.memory() * behind / 100.0;
     let room = memory_room(view, &home);
     if bytes > room || guards::is_moving(view, of, &placed) || goes_out(view, of) == Some(true) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let elsewhere = guards::use_elsewhere(view, of, &placed);
     if elsewhere == guards::UseElsewhere::Cold {
-        return Ok(guards::cold());
+        return Err(guards::cold());
     }
     let by_policy = guards::elsewhere(view, of, &placed, &home);
     if by_policy.is_some_and(|elsewhere| elsewhere.kernel < view.limit("outside")) {
-        return Ok(Look::Excused("own-policies"));
+        return Err(Unmet::Excused("own-policies"));
     }
     let own = guards::is_own_memory(of);
-    let has_others = matches!(of, Of::Group(_, group) if group.has_unknown_users);
+    let has_others = matches!(of, SubjectRef::Group(_, group) if group.has_unknown_users);
     let mut severity = Severity::Warning;
-    // Pages that are moved for one are moved for all that share them.
+    // Pages moved for one process are moved for all that share them.
     if own != Some(true) || has_others || goes_out(view, of).is_none() {
         severity = Severity::Info;
     }
     // Scans that go on for longer than this may yet find that nothing uses it.
     let sure = behind - placed.error >= view.limit("outside") && elsewhere != guards::UseElsewhere::TooLittle;
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence: stayed_behind(view, of, &placed, &home, (&from, behind), (room, bytes)),
-        plan: Plan { to: home, from, bytes, number: behind, ..Plan::default() },
-    }))
+        facts: Facts { to: home, from, bytes, behind },
+    })
 }
 
-/// The values of memory that stayed behind: the node that has most of it and the share of all in percent, the time on the nodes where
-/// its owner may run, and the room there beside the bytes that would come.
+/// The values of memory that stayed behind. First the node with most memory and the share of all in percent,
+/// then the time on the nodes where its owner may run. The last is the room there, beside the bytes that
+/// would come.
 pub(super) fn stayed_behind(
     view: &View<'_>,
-    of: &Of<'_>,
+    of: &SubjectRef<'_>,
     placed: &Placed,
     home: &[NodeId],
     (from, share): (&[NodeId], f64),
@@ -172,19 +184,24 @@ pub(super) fn stayed_behind(
 }
 
 /// The gain of moving all memory of a placement to these nodes.
-pub(super) fn gain_of_memory(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
+pub(super) fn gain_of_memory(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    placed: &Placed,
+    to: &[NodeId],
+) -> gain::Gain {
     gain_beside(view, of, placed, to, 0.0)
 }
 
 /// The same where a part of the memory elsewhere stays there, 0 to 1: that of accesses is then as large.
 pub(super) fn gain_beside(
     view: &View<'_>,
-    of: &Of<'_>,
+    of: &SubjectRef<'_>,
     placed: &Placed,
     to: &[NodeId],
     stays: f64,
 ) -> gain::Gain {
-    // Of several nodes some of what is remote would stay so.
+    // With several nodes, a part of the remote memory stays remote.
     if let [home] = to {
         if let Some(time) = guards::time_elsewhere(view, of) {
             let away: Vec<f64> = (0..)
@@ -209,19 +226,18 @@ pub(super) fn gain_beside(
 pub(super) const RISK_OF_MOVE: &str =
     "Each page is unavailable while it is copied. Shared memory moves for the other processes, too.";
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    if let Of::Container(row) = of {
-        return pinned_containers::tell(view, of, row, seen);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    if let SubjectRef::Container(row) = of {
+        return pinned_containers::advise(view, of, row, seen);
     }
-    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
-    let (to, from) = (&seen.plan.to, &seen.plan.from);
-    let behind = &seen.evidence[0];
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };
+    let Facts { to, from, behind, .. } = &seen.facts;
     let (name, whose) = match of {
-        Of::Group(..) => (format!("{},", view.identity(of).label), "their"),
+        SubjectRef::Group(..) => (format!("{},", view.identity(of).label), "their"),
         _ => (super::super::text::comm(task.raw.comm), "its"),
     };
     let free = memory_room(view, to);
-    let words = format!("moves {} to {}; room for {}", bytes(seen.plan.bytes), nodes(to), bytes(free));
+    let words = format!("moves {} to {}; room for {}", bytes(seen.facts.bytes), nodes(to), bytes(free));
     let elsewhere = guards::elsewhere(view, of, &placed, to);
     let (mut commands, undo) = moves::all(view, of, &placed, (from, to), elsewhere, &words);
     let start = format!(
@@ -236,11 +252,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         Ok(pct) => format!("hint_remote_pct would be near 0 then. It is {}.", super::super::text::pct(pct)),
         Err(_) => "this cannot be checked here: NUMA balancing does not scan it.".to_owned(),
     };
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{name} may run on {} only, but {} of {whose} memory is on {}.",
             nodes(to),
-            pct_with_error(behind.value, behind.error),
+            pct_with_error(*behind, placed.error),
             nodes(from)
         )),
         gain: gain_beside(view, of, &placed, to, elsewhere.map_or(0.0, |elsewhere| elsewhere.stays())),
@@ -248,7 +264,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         undo,
         check: super::remote_falls(
             watched,
-            view.number(&REMOTE_PCT, &Of::Process(row)).ok(),
+            view.number(&REMOTE_PCT, &SubjectRef::Process(row)).ok(),
             (2.0 * placed.error).max(5.0),
         ),
         stop: super::watermark_stop(view, &node),

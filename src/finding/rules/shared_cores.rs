@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::super::cores::{self, Core};
 use super::super::gain::{self, Arithmetic, Gain};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::sentence;
-use super::super::view::{Of, View, cpus_of_files, mems_of_files, settle};
-use super::super::{Check, Confidence, Evidence, Kind, Severity, Subject, Told, env};
+use super::super::view::{SubjectRef, View, cpus_of_files, mems_of_files};
+use super::super::{Advice, Check, Confidence, Evidence, Kind, Severity, Subject, env};
 use super::waiting;
 use crate::metric::task::{CPU_PCT, RUNQ_WAIT_PCT, SMT_BUSY_PCT};
 use crate::model::sample::CgroupMode;
@@ -43,13 +43,12 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("wait", 10.0, "reasoned: a tenth of its CPU time"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// CPUs of a container's own cpuset, which has fewer than all.
 fn own(view: &View<'_>, row: &Container) -> Option<BTreeSet<u32>> {
-    if !cores::is_container(&Of::Container(row)) {
+    if !cores::is_container(&SubjectRef::Container(row)) {
         return None;
     }
     let list = cpus_of_files(row.raw.as_deref()?)?;
@@ -94,7 +93,7 @@ struct Trouble {
 }
 
 impl Trouble {
-    fn of(view: &View<'_>, of: &Of<'_>) -> Trouble {
+    fn of(view: &View<'_>, of: &SubjectRef<'_>) -> Trouble {
         Trouble {
             cpus: view.cpus(of),
             busy: view.number(&SMT_BUSY_PCT, of).unwrap_or(0.0),
@@ -107,26 +106,22 @@ impl Trouble {
     }
 }
 
-/// The container that meets most of its CPUs, of those that were found after it: a pair is one finding.
-fn other<'a>(
-    view: &View<'a>,
-    row: &Container,
-    mine: &BTreeSet<u32>,
-) -> Option<(&'a Container, BTreeSet<u32>)> {
+/// The container that shares most of its CPUs, among those found after it: a pair is one finding.
+fn other<'a>(view: &View<'a>, row: &Container, mine: &BTreeSet<u32>) -> Option<&'a Container> {
     let now = waiting::now(view);
     // Few use half a CPU: lists of others are not read.
     let busy = view
         .snapshot
         .containers
         .iter()
-        .filter(|other| other.id > row.id && now.cpus(&Of::Container(other)) >= MATTERS_CPUS);
+        .filter(|other| other.id > row.id && now.cpus(&SubjectRef::Container(other)) >= MATTERS_CPUS);
     let pairs = busy.filter_map(|other| {
         let theirs = own(view, other)?;
         let met = common(view, mine, &theirs);
         let pair = !met.is_empty() && theirs != *mine && !is_nested(view, row, other);
-        pair.then_some((other, met))
+        pair.then_some((other, met.len()))
     });
-    pairs.max_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.id.cmp(&a.0.id)))
+    pairs.max_by(|a, b| a.1.cmp(&b.1).then(b.0.id.cmp(&a.0.id))).map(|(other, _)| other)
 }
 
 /// Idle cores that no cpuset names, on the nodes of these CPUs first.
@@ -140,24 +135,40 @@ fn free(view: &View<'_>, near: &BTreeSet<u32>) -> Vec<Core> {
     cores::idle_cores(view, &nodes).into_iter().filter(is_free).collect()
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Container(row) = of else { return Ok(Look::Quiet) };
+/// The neighbour, and where one of the two could go.
+struct Facts {
+    /// The other container.
+    other: u64,
+    /// CPUs to bind the smaller one to, none where none are free.
+    cpus: Vec<u32>,
+    /// Idle cores in no cpuset.
+    free: usize,
+    /// They share cores; else they wait for CPUs.
+    siblings: bool,
+    /// Metric of the trouble.
+    metric: &'static str,
+    /// Its value.
+    value: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Container(row) = of else { return Err(Unmet::Quiet) };
     let its = Trouble::of(view, of);
     if its.busy < view.limit("busy") && !its.waits(view.limit("wait")) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some(mine) = own(view, row) else { return Ok(Look::Quiet) };
-    let Some((other, met)) = other(view, row, &mine) else { return Ok(Look::Quiet) };
+    let Some(mine) = own(view, row) else { return Err(Unmet::Quiet) };
+    let Some(other) = other(view, row, &mine) else { return Err(Unmet::Quiet) };
     let now = waiting::now(view);
-    let theirs = Trouble::of(&now, &Of::Container(other));
+    let theirs = Trouble::of(&now, &SubjectRef::Container(other));
     let siblings = its.busy.min(theirs.busy) >= view.limit("busy");
     let waits = its.waits(view.limit("wait")) && theirs.waits(view.limit("wait"));
     if !siblings && !waits {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let (mover, list) = mover(view, row, other, &mine);
     let free = free(view, &list);
-    let cpus = cores::first_threads(&free, now.cpus(&Of::Container(mover)));
+    let cpus = cores::first_threads(&free, now.cpus(&SubjectRef::Container(mover)));
     let (subject, neighbour) = (of.subject(), Subject::Container(other.id));
     let of_them = |metric, of: Subject, value, limit| Evidence {
         over_ns: now.over_ns(),
@@ -181,18 +192,19 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     };
     let uses =
         [of_them(neighbour.clone(), theirs.cpus), view.evidence(CPU_PCT.id, subject, its.cpus * 100.0)];
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if cpus.is_some() { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Measured,
         evidence: evidence.into_iter().chain(uses).collect(),
-        plan: Plan {
+        facts: Facts {
+            other: other.id,
             cpus: cpus.unwrap_or_default(),
-            other: Some(neighbour),
-            number: met.len() as f64,
-            bytes: free.len() as f64,
-            ..Plan::default()
+            free: free.len(),
+            siblings,
+            metric: if siblings { SMT_BUSY_PCT.id } else { RUNQ_WAIT_PCT.id },
+            value: if siblings { its.busy } else { its.wait },
         },
-    }))
+    })
 }
 
 /// The smaller one of the two by its CPU time now, and its list.
@@ -205,7 +217,7 @@ fn mover<'a>(
     let now = waiting::now(view);
     let at = view.rows.containers.get(&row.id).map(|at| &view.snapshot.containers[*at]);
     let first = at.unwrap_or(other);
-    let uses = |row: &Container| now.cpus(&Of::Container(row));
+    let uses = |row: &Container| now.cpus(&SubjectRef::Container(row));
     if uses(other) < uses(first) {
         (other, own(view, other).unwrap_or_default())
     } else {
@@ -213,19 +225,19 @@ fn mover<'a>(
     }
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Of::Container(row), Some(Subject::Container(id))) = (of, &seen.plan.other) else {
-        return Told::default();
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let SubjectRef::Container(row) = of else { return Advice::default() };
+    let Facts { other, cpus, free, siblings, metric, value } = &seen.facts;
+    let (siblings, value) = (*siblings, *value);
+    let Some(other) = view.rows.containers.get(other).map(|at| &view.snapshot.containers[*at]) else {
+        return Advice::default();
     };
-    let Some(other) = view.rows.containers.get(id).map(|at| &view.snapshot.containers[*at]) else {
-        return Told::default();
-    };
-    let Some(mine) = own(view, row) else { return Told::default() };
+    let Some(mine) = own(view, row) else { return Advice::default() };
     let now = waiting::now(view);
-    let (its, theirs) = (Trouble::of(view, of), Trouble::of(&now, &Of::Container(other)));
-    let label = |row: &Container| view.identity(&Of::Container(row)).label;
+    let (its, theirs) = (Trouble::of(view, of), Trouble::of(&now, &SubjectRef::Container(other)));
+    let label = |row: &Container| view.identity(&SubjectRef::Container(row)).label;
     let (mover, list) = mover(view, row, other, &mine);
-    let moves = Of::Container(mover);
+    let moves = SubjectRef::Container(mover);
     // The finding is of the lower id, which stays the same while CPU times change; its words begin with the busier one.
     let (busier, met) = if mover.id == row.id {
         (other, common(view, &own(view, other).unwrap_or_default(), &mine).len())
@@ -237,9 +249,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let environment = view.env(&moves);
     let mems = mover.raw.as_deref().and_then(mems_of_files).unwrap_or_else(|| view.whole_nodes());
     let bind = |cpus: &[u32]| env::bind(&environment, cpus, &mems, cores::pid(view, &moves), unified);
-    let commands = if seen.plan.cpus.is_empty() { Vec::new() } else { bind(&seen.plan.cpus) };
+    let commands = if cpus.is_empty() { Vec::new() } else { bind(cpus) };
     let undo = if commands.is_empty() { Vec::new() } else { env::at_once(bind(&list)) };
-    let siblings = seen.evidence[0].metric == SMT_BUSY_PCT.id;
     let used = its.cpus + theirs.cpus;
     let gain = if siblings {
         let busy = (its.cpus * its.busy + theirs.cpus * theirs.busy) / used.max(f64::MIN_POSITIVE) / 100.0;
@@ -252,30 +263,21 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             ..Gain::default()
         }
     } else {
-        gain::waiting(used, (its.wait + theirs.wait) / 100.0, seen.plan.cpus.len() as f64)
+        gain::waiting(used, (its.wait + theirs.wait) / 100.0, cpus.len() as f64)
     };
-    let (from, to) = (seen.evidence[0].value, if siblings { 20.0 } else { seen.evidence[0].value / 4.0 });
-    Told {
+    let to = if siblings { 20.0 } else { value / 4.0 };
+    Advice {
         sentence: sentence(format!(
-            "{} and {} are pinned to the same cores: {:.0} CPUs of the first share cores with the second, and {:.0} \
+            "{} and {} are pinned to the same cores: {met} CPUs of the first share cores with the second, and {free} \
              idle cores are in no cpuset.",
             label(busier),
-            label(mover),
-            met as f64,
-            seen.plan.bytes
+            label(mover)
         )),
         gain,
-        check: vec![Check {
-            metric: seen.evidence[0].metric,
-            of: of.subject(),
-            from,
-            to,
-            below: true,
-            within_s: 60.0,
-        }]
-        .into_iter()
-        .filter(|_| !commands.is_empty())
-        .collect(),
+        check: vec![Check { metric, of: of.subject(), from: value, to, below: true, within_s: 60.0 }]
+            .into_iter()
+            .filter(|_| !commands.is_empty())
+            .collect(),
         stop: Vec::new(),
         risk: if commands.is_empty() {
             String::new()

@@ -3,10 +3,10 @@
 use super::super::command::{Command, Scope, When};
 use super::super::cores::{self, Core};
 use super::super::gain::{self, Arithmetic, Gain};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, pct, sentence};
-use super::super::view::{Of, View, input, need, settle};
-use super::super::{Check, Confidence, Evidence, Kind, Note, Severity, Subject, Told, env, guards};
+use super::super::view::{SubjectRef, View, input, need};
+use super::super::{Advice, Check, Confidence, Evidence, Kind, Note, Severity, Subject, env, guards};
 use super::waiting;
 use crate::metric::host::BUSY;
 use crate::metric::placement::REMOTE_PCT;
@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
     of: &[Kind::Process, Kind::Container],
     group: Group::Cpus,
     gravest: Severity::Warning,
-    // A machine without siblings is none that it cannot look at.
+    // A machine without siblings does not count as lacking data.
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
@@ -55,12 +55,11 @@ pub(super) static RULE: Rule = Rule {
         ),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// Instructions per cycle with busy and with idle siblings; `None` where it was not long enough in both states.
-pub(super) fn counted(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
+pub(super) fn counted(view: &View<'_>, of: &SubjectRef<'_>) -> Option<(f64, f64)> {
     let [idle, busy] = of.task()?.delta.by_sibling.map(|state| state.cycles as f64);
     if idle.min(busy) * 100.0 < (idle + busy) * STATE_PCT {
         return None;
@@ -69,22 +68,22 @@ pub(super) fn counted(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
     (idle > 0.0).then_some((busy, idle))
 }
 
-/// The same of it, or of another process with its name in the last interval.
-fn speeds(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
+/// The same of this process, or of another one with its name in the last interval.
+fn speeds(view: &View<'_>, of: &SubjectRef<'_>) -> Option<(f64, f64)> {
     counted(view, of).or_else(|| {
-        let Of::Process(task) = of else { return None };
+        let SubjectRef::Process(task) = of else { return None };
         let now = waiting::now(view);
         let mut peers = view.candidates().filter(|peer| {
             peer.raw.comm == task.raw.comm && peer.raw.uid == task.raw.uid && peer.raw.pid != task.raw.pid
         });
-        peers.find_map(|peer| counted(&now, &Of::Process(peer)))
+        peers.find_map(|peer| counted(&now, &SubjectRef::Process(peer)))
     })
 }
 
 /// Idle cores that it could use: of the nodes where it runs, and that it may use or no cpuset names.
-fn idle_for(view: &View<'_>, of: &Of<'_>, restricted: bool) -> Result<Vec<Core>, Look> {
+fn idle_for(view: &View<'_>, of: &SubjectRef<'_>, restricted: bool) -> Result<Vec<Core>, Unmet> {
     let mut nodes = cores::nodes_in_use(of);
-    if let Of::Process(task) = of {
+    if let SubjectRef::Process(task) = of {
         let mask = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
         nodes.retain(|node| node.0 < u64::BITS && mask >> node.0 & 1 == 1);
     }
@@ -100,8 +99,8 @@ fn idle_for(view: &View<'_>, of: &Of<'_>, restricted: bool) -> Result<Vec<Core>,
 }
 
 /// Whether its own affinity has both threads of a core, and fewer cores than it has busy threads.
-fn contradicts_itself(view: &View<'_>, of: &Of<'_>, restricted: bool) -> bool {
-    let (Of::Process(_), true) = (of, restricted) else { return false };
+fn contradicts_itself(view: &View<'_>, of: &SubjectRef<'_>, restricted: bool) -> bool {
+    let (SubjectRef::Process(_), true) = (of, restricted) else { return false };
     let Some(own) = cores::own_cpus(view, of) else { return false };
     let of_group = view.files_of(of).and_then(super::super::view::cpus_of_files);
     if of_group.is_some_and(|list| list == own) {
@@ -113,13 +112,23 @@ fn contradicts_itself(view: &View<'_>, of: &Of<'_>, restricted: bool) -> bool {
     named.iter().any(|cpus| *cpus > 1) && view.cpus(of) >= named.len() as f64 * 1.25
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    if !view.topology().smt() || matches!(of, Of::Container(_)) && !cores::is_container(of) {
-        return Ok(Look::Quiet);
+/// Its busy siblings, and cores that are idle.
+struct Facts {
+    /// Share of its time beside a busy sibling, percent.
+    busy: f64,
+    /// Cores that are idle.
+    idle: usize,
+    /// CPUs to bind it to.
+    cpus: Vec<u32>,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    if !view.topology().smt() || matches!(of, SubjectRef::Container(_)) && !cores::is_container(of) {
+        return Err(Unmet::Quiet);
     }
     let busy = need(view.number(&SMT_BUSY_PCT, of))?;
     if busy < view.limit("busy") || view.container_of(of).is_some_and(|row| row.smt_shared_cpus > Some(0)) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     // Without its files the siblings may be those of another container.
     let unread = |row: &crate::snapshot::Container| {
@@ -129,18 +138,18 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Err(waiting::unknown("the files of its container were not read"));
     }
     if !cores::any_idle(view, &cores::nodes_in_use(of)) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let restricted = input(cores::is_restricted(view, of), "the CPUs that it may use are not known")?;
     let idle = idle_for(view, of, restricted)?;
     if idle.len() < cores::needed(view.cpus(of) * busy / 200.0) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let speeds = speeds(view, of);
     if speeds.is_some_and(|(busy, idle)| busy * 100.0 >= idle * view.limit("speed")) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    // A group with whole cores of its own was given them so.
+    // A group with whole private cores was given them on purpose.
     let reserved = restricted
         && view.files_of(of).and_then(super::super::view::cpus_of_files).is_some_and(|list| {
             list.len() < view.topology().online_cpus().count() && cores::is_whole_cores(view, &list)
@@ -152,7 +161,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         view.evidence(
             BUSY.id,
             Subject::Host,
-            view.window.busy_ns as f64 * 100.0 / view.over_ns().max(1) as f64,
+            view.window.on_cpus.busy_ns as f64 * 100.0 / view.over_ns().max(1) as f64,
         ),
     ];
     if let Some((beside, alone)) = speeds {
@@ -163,7 +172,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         );
         evidence.push(view.evidence(IPC_SMT_IDLE.id, subject, alone).note(Note::Compare));
     }
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: if !reserved && (speeds.is_some() || contradicts) {
             Severity::Warning
         } else {
@@ -176,16 +185,12 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             (None, false) => Confidence::Suspected,
         },
         evidence,
-        plan: Plan {
-            cpus: targets(view, of, &idle, restricted),
-            number: idle.len() as f64,
-            ..Plan::default()
-        },
-    }))
+        facts: Facts { busy, idle: idle.len(), cpus: targets(view, of, &idle, restricted) },
+    })
 }
 
-/// One CPU of as many cores as it needs: of its own ones where they are known, then of idle ones.
-fn targets(view: &View<'_>, of: &Of<'_>, idle: &[Core], restricted: bool) -> Vec<u32> {
+/// One CPU of as many cores as it needs: first of its assigned ones if known, then of idle ones.
+fn targets(view: &View<'_>, of: &SubjectRef<'_>, idle: &[Core], restricted: bool) -> Vec<u32> {
     let mut all: Vec<Core> = Vec::new();
     if let Some(own) = cores::own_cpus(view, of).filter(|_| restricted) {
         let mine = |core: Core| Core {
@@ -200,16 +205,17 @@ fn targets(view: &View<'_>, of: &Of<'_>, idle: &[Core], restricted: bool) -> Vec
     cores::first_threads(&all, view.need(of)).unwrap_or_default()
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (busy, idle) = (seen.evidence[0].value, seen.plan.number);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { busy, idle, cpus } = &seen.facts;
+    let (busy, idle) = (*busy, *idle);
     let speeds = speeds(view, of);
     let (uncounted, assumed) = gain::beside_sibling(view.topology());
     let k = speeds.map_or(uncounted, |(beside, alone)| (beside / alone).clamp(0.0, 1.0));
     let used = view.cpus(of);
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid, mems) = (view.env(of), cores::pid(view, of), cores::own_mems(view, of));
-    let commands = match seen.plan.cpus.is_empty() {
-        false => env::bind(&environment, &seen.plan.cpus, &mems, pid, unified),
+    let commands = match cpus.is_empty() {
+        false => env::bind(&environment, cpus, &mems, pid, unified),
         true => Vec::new(),
     };
     let undo = match cores::own_cpus(view, of).filter(|_| !commands.is_empty()) {
@@ -228,14 +234,14 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     );
     let remote =
         view.remote_pct(of).ok().filter(|_| guards::placed(view, of).is_ok() && !commands.is_empty());
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} runs beside busy threads of its cores for {} of its time, while {} of {} {} idle.",
             cores::name(view, of),
             pct(busy),
-            plural(idle as usize, "core"),
+            plural(idle, "core"),
             super::super::text::nodes(&sorted(cores::nodes_in_use(of))),
-            if idle == 1.0 { "is" } else { "are" }
+            if idle == 1 { "is" } else { "are" }
         )),
         gain: Gain {
             at_most: Some(used * busy / 100.0 * (1.0 - k)),

@@ -1,9 +1,9 @@
 //! CPUs of one node run slower than those of another one that is as busy.
 
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{pct, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
 use crate::metric::node::CPU_PCT;
 use crate::metric::on_cpus::GHZ;
 use crate::model::event::Role;
@@ -35,11 +35,10 @@ pub(super) static RULE: Rule = Rule {
         Limit::until("apart", 15.0, 20.0, "reasoned: the busier node has the lower turbo clock"),
     ],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-/// The node with the fastest clock of those that are about as busy, with its clock and its busy share.
+/// The node with the fastest clock among the ones about as busy, with its clock and its busy share.
 fn fastest(view: &View<'_>, except: NodeId, busy: f64) -> Option<(NodeId, f64, f64)> {
     let others = view.window.nodes.iter().filter(|row| row.raw.id != except.0 && row.cpus > 0);
     let clocks = others.filter_map(|row| {
@@ -53,28 +52,43 @@ fn fastest(view: &View<'_>, except: NodeId, busy: f64) -> Option<(NodeId, f64, f
 /// Whether one process makes most of a node's time in the last interval.
 fn is_of_one(view: &View<'_>, node: NodeId) -> bool {
     let ran = |task: &crate::snapshot::Task| task.delta.run_ns.get(node.index()).copied().unwrap_or(0);
-    let all = view.snapshot.nodes.iter().find(|row| row.raw.id == node.0).map_or(0, |row| row.busy_ns);
+    let all =
+        view.snapshot.nodes.iter().find(|row| row.raw.id == node.0).map_or(0, |row| row.on_cpus.busy_ns);
     let most = view.candidates().map(ran).max().unwrap_or(0);
     most as f64 * 100.0 >= all as f64 * ONE_PROCESS_PCT
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Node(row) = of else { return Ok(Look::Quiet) };
+/// The two nodes, their clocks in GHz, and the busy share of the slow one in percent.
+struct Facts {
+    /// The slower node.
+    node: NodeId,
+    /// The faster node.
+    other: NodeId,
+    /// Clock of the slower node, GHz.
+    slow: f64,
+    /// Clock of the faster node, GHz.
+    fast: f64,
+    /// Busy share of the slower node, percent.
+    busy: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Node(row) = of else { return Err(Unmet::Quiet) };
     let node = NodeId(row.raw.id);
     if row.cpus == 0 || view.topology().nodes.len() < 2 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let busy = need(view.node_number(&CPU_PCT, row))?;
-    // Each kind of cores has an event of its own for cycles.
+    // Each kind of cores has a separate event for cycles.
     if busy < view.limit("busy") || view.snapshot.host.slots(Role::Cycles).count() > 1 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let ghz = need(view.node_number(&GHZ, row))?;
-    let Some((other, fast, load)) = fastest(view, node, busy) else { return Ok(Look::Quiet) };
+    let Some((other, fast, load)) = fastest(view, node, busy) else { return Err(Unmet::Quiet) };
     if ghz * 100.0 > fast * view.limit("clock") || is_of_one(view, node) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: vec![
@@ -85,14 +99,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             view.evidence(CPU_PCT.id, of.subject(), busy).limit(view.limit("busy")),
             view.evidence(CPU_PCT.id, Subject::Node(other), load).limit(view.limit("busy")),
         ],
-        plan: Plan { from: vec![node], to: vec![other], ..Plan::default() },
-    }))
+        facts: Facts { node, other, slow: ghz, fast, busy },
+    })
 }
 
-fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
-    let (node, other) = (seen.plan.from[0], seen.plan.to[0]);
-    let (slow, fast, busy) = (seen.evidence[0].value, seen.evidence[1].value, seen.evidence[2].value);
-    Told {
+fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { node, other, slow, fast, busy } = seen.facts;
+    Advice {
         sentence: sentence(format!(
             "CPUs of node {node} run at {slow:.2} GHz, those of node {other} at {fast:.2}, although node {node} is {} busy.",
             pct(busy)
@@ -102,6 +115,6 @@ fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
              cpufreq of its CPUs is not that of the other node. Vector instructions of several processes lower the clock, too."
                 .to_owned(),
         ],
-        ..Told::default()
+        ..Advice::default()
     }
 }

@@ -3,10 +3,10 @@
 use super::super::command::{Command, Scope, When, line};
 use super::super::fit::memory_room;
 use super::super::guards;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
-use super::super::view::{Of, View, input, settle};
-use super::super::{Confidence, Kind, Note, Severity, Subject, Told, env};
+use super::super::view::{SubjectRef, View, input};
+use super::super::{Advice, Confidence, Kind, Note, Severity, Subject, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::page_migrations::BALANCING;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -42,12 +42,11 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Placement,
     gravest: Severity::Info,
     needs: &[MEM_PCT_BY_NODE.id],
-    // Tiering promotes what is used in that time.
+    // Tiering promotes used memory in that time.
     hold: Hold::s(120.0),
     limits: &[Limit::least("share", 10.0, "reasoned: the largest error of a placement that counts as known")],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
 /// Nodes with memory and no CPUs.
@@ -55,45 +54,57 @@ fn tiers(view: &View<'_>) -> Vec<NodeId> {
     view.topology().nodes.iter().filter(|node| view.topology().is_tier(node)).map(|node| node.id).collect()
 }
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let (Of::Process(task), tiers) = (of, tiers(view)) else { return Ok(Look::Quiet) };
+/// Where its memory is and should be.
+struct Facts {
+    /// The node that it runs on.
+    home: NodeId,
+    /// Nodes without CPUs that have its memory.
+    from: Vec<NodeId>,
+    /// Bytes that move.
+    bytes: f64,
+    /// Share of its memory there, percent.
+    share: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let (SubjectRef::Process(task), tiers) = (of, tiers(view)) else { return Err(Unmet::Quiet) };
     if tiers.is_empty() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let placed = guards::placed(view, of)?;
     let Some(home) = placed.home().filter(|home| view.whole_nodes().contains(home)) else {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     };
     let share = placed.memory_pct(&tiers);
     if share < view.limit("share") || !guards::is_large(view, &placed) || !task.raw.mempolicy.is_default() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     let all = view.topology().nodes.iter().all(|node| node.id.0 < u64::BITS && mems >> node.id.0 & 1 == 1);
     if !all || guards::is_own_memory(of) != Some(true) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
     if mode.is_some_and(|mode| mode & TIERING != 0)
         && is_promoted(view, of, mode == Some(TIERING), &placed, &tiers)
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if guards::is_cold(view, of, &placed) {
-        return Ok(guards::cold());
+        return Err(guards::cold());
     }
     // Hinting faults come in bursts: an interval may have none, the whole time must have some. Counted accesses that are
     // local say the contrary.
     let witness = guards::witness_of_use(view, of).filter(|witness| witness.value >= view.limit("share"));
     if witness.is_none() && !view.is_interval() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let from: Vec<NodeId> = placed.sources(&[home]).into_iter().filter(|node| tiers.contains(node)).collect();
     let away = placed.memory() * placed.memory_pct(&from) / 100.0;
     let room = memory_room(view, &[home]);
-    let Some(first) = from.first().copied().filter(|_| away <= room) else { return Ok(Look::Quiet) };
+    let Some(first) = from.first().copied().filter(|_| away <= room) else { return Err(Unmet::Quiet) };
     let sure = share - placed.error >= view.limit("share") && mode.is_some();
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence: [
@@ -107,15 +118,15 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         .into_iter()
         .chain(witness)
         .collect(),
-        plan: Plan { to: vec![home], from, bytes: away, ..Plan::default() },
-    }))
+        facts: Facts { home, from, bytes: away, share },
+    })
 }
 
 /// Whether balancing brings a hundredth of its slow pages nearer in the rule's time. Where balancing is for tiers only, all pages that
 /// it moves are promoted; where it balances nodes too, any page may be.
 fn is_promoted(
     view: &View<'_>,
-    of: &Of<'_>,
+    of: &SubjectRef<'_>,
     only_tiers: bool,
     placed: &guards::Placed,
     tiers: &[NodeId],
@@ -125,18 +136,19 @@ fn is_promoted(
     pages > 0.0 && (!only_tiers || pages * RULE.hold.on_s >= slow / 100.0)
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
-    let (home, from, share) = (seen.plan.to[0], &seen.plan.from, &seen.evidence[0]);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };
+    let Facts { home, from, share, .. } = &seen.facts;
+    let (home, share) = (*home, *share);
     let remote = view.number(&REMOTE_PCT, of).ok();
-    let words = format!("moves {} to node {home}", bytes(seen.plan.bytes));
+    let words = format!("moves {} to node {home}", bytes(seen.facts.bytes));
     let mut commands: Vec<Command> =
         env::move_memory(task.raw.pid, from, &[home], words).into_iter().collect();
     let mut undo = Vec::new();
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
     if let Some(mode) = mode.filter(|mode| mode & TIERING == 0) {
         let set = |mode: u32| line("sysctl -w").joined("kernel.numa_balancing=", &mode.to_string());
-        // The bit for tiers beside the one that is set: balancing of nodes goes on as it was.
+        // The bit for tiers is added to the current one: balancing of nodes does not change.
         let words =
             "promotes what is used, and echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for it";
         commands.push(Command::new(When::ForGood, Scope::Host, set(mode | TIERING), words));
@@ -148,11 +160,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             "a restart undoes it; its memory may stay where it is",
         ));
     }
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} runs on node {home}, and {} of its memory is on {}, which has no CPUs.",
             comm(task.raw.comm),
-            pct_with_error(share.value, share.error),
+            pct_with_error(share, placed.error),
             nodes(from)
         )),
         gain: gain_of_memory(view, of, &placed, &[home]),
@@ -162,7 +174,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         check: super::remote_falls(
             of.subject(),
             remote,
-            remote.map_or(0.0, |remote| (remote - share.value * placed.run_pct(&[home]) / 100.0).max(0.0))
+            remote.map_or(0.0, |remote| (remote - share * placed.run_pct(&[home]) / 100.0).max(0.0))
                 + (2.0 * placed.error).max(5.0),
         ),
         stop: super::watermark_stop(view, &Subject::Node(home)),

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use super::super::cores::{self, Core};
 use super::super::fit::{best_set, memory_room};
 use super::super::guards::{self, Placed};
-use super::super::rule::{Look, Plan, Seen};
+use super::super::rule::{Seen, Unmet};
 use super::super::text::{bytes, nodes};
-use super::super::view::{Of, View, cpus_of_files, input, mems_of_files};
-use super::super::{Command, Confidence, Evidence, Note, Severity, Subject, Told, env};
-use super::spread_over_nodes;
+use super::super::view::{SubjectRef, View, cpus_of_files, input, mems_of_files};
+use super::super::{Advice, Command, Confidence, Evidence, Note, Severity, Subject, env};
+use super::spread_over_nodes::{self, Facts};
 use crate::metric::placement::CONTAINER_REMOTE_PCT;
 use crate::metric::task::{LMA_PER_S, RMA_PER_S};
 use crate::model::sample::CgroupMode;
@@ -17,7 +17,7 @@ use crate::model::topology::parse_cpulist;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Task};
 
-/// Lines for processes, each of which moves its own part.
+/// Maximum lines for processes; each moves its own part.
 pub(super) const LINES: usize = 8;
 
 /// Share of its memory that a process must share so that its container is the subject, in percent.
@@ -43,11 +43,12 @@ impl Lists {
 
 /// Whether it is a container whose own list has fewer CPUs than are online.
 pub(super) fn has_cpuset(view: &View<'_>, row: &Container) -> bool {
-    cores::is_container(&Of::Container(row)) && Lists::of(view, row).is_some_and(|lists| lists.is_cpuset)
+    cores::is_container(&SubjectRef::Container(row))
+        && Lists::of(view, row).is_some_and(|lists| lists.is_cpuset)
 }
 
 /// Where the container ran and where its memory is. Processes count shared pages once for each of them, the container once.
-fn placed(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Option<Placed>, Look> {
+fn placed(view: &View<'_>, of: &SubjectRef<'_>, row: &Container) -> Result<Option<Placed>, Unmet> {
     let mut placed = guards::placed(view, of)?;
     let Some(Ok(charged)) = row.raw.as_deref().map(|raw| &raw.mem_bytes) else { return Ok(None) };
     let factor = (*charged as f64 / placed.memory().max(1.0)).min(1.0);
@@ -98,9 +99,9 @@ impl Cores {
     }
 }
 
-pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look, Look> {
+pub(super) fn look(view: &View<'_>, of: &SubjectRef<'_>, row: &Container) -> Result<Seen<Facts>, Unmet> {
     if !cores::is_container(of) || view.cpus(of) <= 0.0 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let whole = view.whole_nodes();
     let share = 5.0f64.min(50.0 / whole.len().max(1) as f64);
@@ -110,47 +111,47 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
         ns * 100.0 >= share * row.sum.run_ns() as f64
     };
     if whole.iter().filter(|node| ran(node)).count() < 2 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let members = view.members(row.id);
     let shares = |task: &&&Task| guards::shared_pct(task).is_some_and(|pct| pct >= SHARED_PCT);
-    let Some(lists) = Lists::of(view, row) else { return Ok(Look::Quiet) };
+    let Some(lists) = Lists::of(view, row) else { return Err(Unmet::Quiet) };
     // Processes with memory of their own that may run everywhere are subjects themselves.
     if !lists.is_cpuset && members.iter().filter(shares).count() < 2 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if !whole.iter().all(|node| lists.mems.contains(node))
         || members.iter().any(|task| !task.raw.mempolicy.is_default())
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some(placed) = placed(view, of, row)? else { return Ok(Look::Quiet) };
-    let Ok(remote) = view.remote_pct(of) else { return Ok(Look::Quiet) };
+    let Some(placed) = placed(view, of, row)? else { return Err(Unmet::Quiet) };
+    let Ok(remote) = view.remote_pct(of) else { return Err(Unmet::Quiet) };
     if remote < view.limit("remote")
         || !guards::is_large(view, &placed)
         || guards::is_moving(view, of, &placed)
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some(witness) = guards::witness(view, of, &placed) else { return Ok(Look::Quiet) };
+    let Some(witness) = guards::witness(view, of, &placed) else { return Err(Unmet::Quiet) };
     let used = placed.used(share);
     let cores = lists.is_cpuset.then(|| Cores::of(view, row, &lists));
     let may = cores.as_ref().map_or_else(|| whole.clone(), |cores| cores.enough(&whole));
     let Some(set) = best_set(view, of, &placed, used.len(), &may) else {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     };
     let rest = 100.0 * (1.0 - 1.0 / set.len() as f64);
     let accesses = [&LMA_PER_S, &RMA_PER_S].map(|metric| view.number(metric, of).unwrap_or(0.0));
     if remote - rest < view.limit("remote")
         || accesses.iter().sum::<f64>() >= view.limit("accesses") * set.len() as f64
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let cpus = match &cores {
         Some(cores) => cores.on(&set),
         None => Some(view.cpus_of_nodes(&set)),
     };
-    let Some(cpus) = cpus else { return Ok(Look::Quiet) };
+    let Some(cpus) = cpus else { return Err(Unmet::Quiet) };
     input(members.first(), "rules watch none of its processes")?;
     let policies = kernel_places(view, &members);
     let from: Vec<NodeId> = placed.sources(&set).into_iter().filter(|node| whole.contains(node)).collect();
@@ -169,32 +170,32 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
     let severity = if policies.is_some() { Severity::Warning } else { Severity::Info };
     evidence.extend(policies);
     let sure = remote - placed.error - rest >= view.limit("remote");
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence,
-        plan: Plan { to: set, from, cpus, bytes: away, number: used.len() as f64, ..Plan::default() },
-    }))
+        facts: Facts { to: set, from, bytes: away, over: used.len(), remote, cpus },
+    })
 }
 
-/// The largest share of memory with a policy of its own among processes that all have little of it; `None` where one has more,
-/// or where that is not known of one.
+/// The largest share of memory with a separate policy among processes that all have little of that; `None` if
+/// one has more, or is unknown.
 fn kernel_places(view: &View<'_>, members: &[&Task]) -> Option<Evidence> {
-    let own = members.iter().map(|task| guards::kernel_places(view, &Of::Process(task)));
+    let own = members.iter().map(|task| guards::kernel_places(view, &SubjectRef::Process(task)));
     own.collect::<Option<Vec<Evidence>>>()?.into_iter().max_by(|a, b| a.value.total_cmp(&b.value))
 }
 
-pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -> Told {
+pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen: &Seen<Facts>) -> Advice {
     let (Ok(Some(placed)), Some(lists)) = (placed(view, of, row), Lists::of(view, row)) else {
-        return Told::default();
+        return Advice::default();
     };
-    let (to, from) = (&seen.plan.to, &seen.plan.from);
+    let Facts { to, from, .. } = &seen.facts;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid) = (view.env(of), cores::pid(view, of));
-    let mut commands: Vec<Command> = env::bind(&environment, &seen.plan.cpus, to, pid, unified);
+    let mut commands: Vec<Command> = env::bind(&environment, &seen.facts.cpus, to, pid, unified);
     let undo = env::bind(&environment, &lists.cpus, &lists.mems, pid, unified);
     if !env::memory_follows(&environment, unified) {
-        let words = format!("moves {} to {} in all", bytes(seen.plan.bytes), nodes(to));
+        let words = format!("moves {} to {} in all", bytes(seen.facts.bytes), nodes(to));
         let each = view.members(row.id).into_iter().take(LINES);
         commands.extend(each.filter_map(|task| env::move_memory(task.raw.pid, from, to, words.clone())));
     }
@@ -205,5 +206,5 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
         or_else: "Its processes use only memory of their own node: then node_migrations_per_s is low, and \
                   hint_remote_pct of each is near 0.",
     };
-    spread_over_nodes::told(view, of, seen, &subject, commands, undo)
+    spread_over_nodes::advise_fewer(view, of, seen, &subject, commands, undo)
 }

@@ -3,10 +3,10 @@
 use super::super::fit::{best_set, cost_on, mean_cost, memory_room};
 use super::super::guards::{self, Placed};
 use super::super::moves;
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, number, sentence};
-use super::super::view::{Of, View, input, settle};
-use super::super::{Check, Command, Confidence, Kind, Note, Severity, Told, env, gain};
+use super::super::view::{SubjectRef, View, input};
+use super::super::{Advice, Check, Command, Confidence, Kind, Note, Severity, env, gain};
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::spread_containers;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -52,15 +52,30 @@ pub(super) static RULE: Rule = Rule {
         Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    if let Of::Container(row) = of {
+/// Where the memory is and should be.
+pub(super) struct Facts {
+    /// Nodes that would do.
+    pub(super) to: Vec<NodeId>,
+    /// Nodes where its memory is now.
+    pub(super) from: Vec<NodeId>,
+    /// Bytes that move.
+    pub(super) bytes: f64,
+    /// Nodes that it uses.
+    pub(super) over: usize,
+    /// Its remote share, percent.
+    pub(super) remote: f64,
+    /// CPUs of a container that would do.
+    pub(super) cpus: Vec<u32>,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    if let SubjectRef::Container(row) = of {
         return spread_containers::look(view, of, row);
     }
-    let (Of::Process(task) | Of::Group(task, _)) = of else { return Ok(Look::Quiet) };
+    let (SubjectRef::Process(task) | SubjectRef::Group(task, _)) = of else { return Err(Unmet::Quiet) };
     let placed = guards::placed(view, of)?;
     let whole = view.whole_nodes();
     // Half of an even share where nodes are many.
@@ -68,47 +83,47 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let used = placed.used(share);
     let ran = used.iter().filter(|node| placed.run_pct(&[**node]) >= share).count();
     if ran < 2 || !guards::is_large(view, &placed) || !task.raw.mempolicy.is_default() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Ok(remote) = view.number(&REMOTE_PCT, of) else { return Ok(Look::Quiet) };
+    let Ok(remote) = view.number(&REMOTE_PCT, of) else { return Err(Unmet::Quiet) };
     if remote < view.limit("remote")
         || view.is_in_group(of)
-        || matches!(of, Of::Group(_, group) if !group.is_free)
+        || matches!(of, SubjectRef::Group(_, group) if !group.is_free)
     {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     if !whole.iter().all(|node| node.0 < 64 && cpus >> node.0 & mems >> node.0 & 1 == 1) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     // A list of CPUs is its container's, which is then the subject.
     if view.container_of(of).is_some_and(|row| spread_containers::has_cpuset(view, row)) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if guards::is_own_memory(of) != Some(true) {
-        return Ok(Look::Excused("shared"));
+        return Err(Unmet::Excused("shared"));
     }
     if guards::is_moving(view, of, &placed) {
-        return Ok(Look::Excused("converging"));
+        return Err(Unmet::Excused("converging"));
     }
-    let Some(witness) = guards::witness(view, of, &placed) else { return Ok(Look::Quiet) };
-    let Some(set) = best_set(view, of, &placed, used.len(), &whole) else { return Ok(Look::Quiet) };
+    let Some(witness) = guards::witness(view, of, &placed) else { return Err(Unmet::Quiet) };
+    let Some(set) = best_set(view, of, &placed, used.len(), &whole) else { return Err(Unmet::Quiet) };
     let rest = 100.0 * (1.0 - 1.0 / set.len() as f64);
     if remote - rest < view.limit("remote") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if guards::accesses_per_s(view, of) >= view.limit("accesses") * set.len() as f64 {
-        return Ok(Look::Excused("bandwidth"));
+        return Err(Unmet::Excused("bandwidth"));
     }
     let sure = remote - placed.error - rest >= view.limit("remote");
-    // All of its nodes are home, so that what is meant to be on one of them is not elsewhere.
+    // All of its nodes are home, so memory intended for one of them is not elsewhere.
     let elsewhere = guards::elsewhere(view, of, &placed, &[]);
     if elsewhere.is_some_and(|elsewhere| elsewhere.kernel < view.limit("remote")) {
-        return Ok(Look::Excused("own-policies"));
+        return Err(Unmet::Excused("own-policies"));
     }
     let is_machine = task.raw.comm.bytes().starts_with(b"qemu-");
-    let has_others = matches!(of, Of::Group(_, group) if group.has_unknown_users);
+    let has_others = matches!(of, SubjectRef::Group(_, group) if group.has_unknown_users);
     let is_known = elsewhere
         .is_some_and(|elsewhere| guards::is_misplaced(view, of, &elsewhere, rest, view.limit("remote")));
     let is_warned = is_known && !has_others && !is_machine;
@@ -117,6 +132,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let away = placed.outside(&set);
     let subject = of.subject();
     let limit = rest + view.limit("remote");
+    let shown = if witness.metric == REMOTE_PCT.id { witness.value } else { remote };
     let mut evidence = match witness.metric == REMOTE_PCT.id {
         // Counted or sampled: the value is that of the witness, with its error.
         true => vec![witness.limit(limit)],
@@ -132,29 +148,29 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     );
     let severity = if is_warned { Severity::Warning } else { Severity::Info };
     evidence.extend(meant);
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence,
-        plan: Plan { to: set, from, bytes: away, number: used.len() as f64, ..Plan::default() },
-    }))
+        facts: Facts { to: set, from, bytes: away, over: used.len(), remote: shown, cpus: Vec::new() },
+    })
 }
 
 /// Processes of a group that are bound by a line each.
 const BOUND_MAX: usize = 8;
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    if let Of::Container(row) = of {
-        return spread_containers::tell(view, of, row, seen);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    if let SubjectRef::Container(row) = of {
+        return spread_containers::advise(view, of, row, seen);
     }
-    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
-    let (to, from) = (&seen.plan.to, &seen.plan.from);
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };
+    let Facts { to, from, .. } = &seen.facts;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let environment = view.env(of);
     let cpus = view.cpus_of_nodes(to);
     // Without a container of their own each is bound.
     let pids: Vec<u32> = match of {
-        Of::Group(_, group) if group.container.is_none() => {
+        SubjectRef::Group(_, group) if group.container.is_none() => {
             let members = group.members.iter().take(BOUND_MAX);
             members.map(|at| view.snapshot.tasks[*at].raw.pid).collect()
         }
@@ -166,7 +182,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     };
     let mut commands = bind(&cpus, to);
     if !env::memory_follows(&environment, unified) {
-        let words = format!("moves {} to {}", bytes(seen.plan.bytes), nodes(to));
+        let words = format!("moves {} to {}", bytes(seen.facts.bytes), nodes(to));
         commands.extend(moves::there(view, of, from, to, &words));
     }
     let all = view.whole_nodes();
@@ -178,7 +194,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         or_else: "Its threads use only memory of their own node: then hint_remote_pct is near 0 and \
                   node_migrations_per_s is low.",
     };
-    told(view, of, seen, &subject, commands, undo)
+    advise_fewer(view, of, seen, &subject, commands, undo)
 }
 
 /// A process or a container that would fit on fewer nodes.
@@ -193,37 +209,36 @@ pub(super) struct Subject<'a> {
 }
 
 /// The finding about either.
-pub(super) fn told(
+pub(super) fn advise_fewer(
     view: &View<'_>,
-    of: &Of<'_>,
-    seen: &Seen,
+    of: &SubjectRef<'_>,
+    seen: &Seen<Facts>,
     subject: &Subject<'_>,
     commands: Vec<Command>,
     undo: Vec<Command>,
-) -> Told {
-    let (to, placed, remote) = (&seen.plan.to, subject.placed, seen.evidence[0].value);
+) -> Advice {
+    let (Facts { to, over, .. }, placed, remote) = (&seen.facts, subject.placed, seen.facts.remote);
     // Accesses may be known, and are no share of memory.
-    let memory = if matches!(of, Of::Container(_)) { remote } else { 100.0 * placed.remote_part() };
+    let memory = if matches!(of, SubjectRef::Container(_)) { remote } else { 100.0 * placed.remote_part() };
     let [whose, they, need] = match of {
-        Of::Group(..) => ["their", "they run", "they need"],
+        SubjectRef::Group(..) => ["their", "they run", "they need"],
         _ => ["its", "it runs", "it needs"],
     };
     let rest = 100.0 * (1.0 - 1.0 / to.len().max(1) as f64);
     // A group has no row: its busiest process is watched.
     let (watched, row) = match moves::witness(view, of) {
-        Some((process, task)) => (process, Of::Process(task)),
+        Some((process, task)) => (process, SubjectRef::Process(task)),
         None => (of.subject(), *of),
     };
-    let is_process = matches!(row, Of::Process(_));
+    let is_process = matches!(row, SubjectRef::Process(_));
     let from = view.number(&REMOTE_PCT, &row).ok().filter(|_| is_process).unwrap_or(remote);
     let wait = view.number(&RUNQ_WAIT_PCT, &row).unwrap_or(0.0);
     let check =
         |metric, from, to, below| Check { metric, of: watched.clone(), from, to, below, within_s: 60.0 };
-    Told {
+    Advice {
         sentence: sentence(format!(
-            "{} on {:.0} nodes, and {} % of {whose} memory is remote from where {they}; {need} {} CPUs and {}: {} would do.",
+            "{} on {over} nodes, and {} % of {whose} memory is remote from where {they}; {need} {} CPUs and {}: {} would do.",
             subject.runs,
-            seen.plan.number,
             number(memory),
             number(view.need(of)),
             bytes(placed.memory()),
@@ -241,8 +256,8 @@ pub(super) fn told(
     }
 }
 
-/// The gain of bringing all of it to these nodes.
-fn gain_on_fewer(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
+/// The gain of bringing everything to these nodes.
+fn gain_on_fewer(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
     if to.len() == 1 {
         let elsewhere = guards::elsewhere(view, of, placed, to);
         let stays = elsewhere.map_or(0.0, |elsewhere| elsewhere.stays());

@@ -1,9 +1,9 @@
 //! The hypervisor runs something else while this machine wants to run.
 
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, pct, sentence};
-use super::super::view::{Of, View, input, settle};
-use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View, input};
+use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
 use crate::metric::host::BUSY;
 
 pub(super) static RULE: Rule = Rule {
@@ -21,18 +21,26 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("busy", 100.0, "reasoned: one CPU"),
     ],
     idle_too: true,
-    look: |view, _| settle(look(view)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>) -> Result<Look, Look> {
-    let steal_ns = input(view.window.steal_ns.get(), "stolen time is not known")?;
+/// Time of the machine, percent of a CPU.
+struct Facts {
+    /// Time that the hypervisor takes.
+    steal: f64,
+    /// Time in which CPUs are busy.
+    busy: f64,
+}
+
+fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let steal_ns = input(view.window.on_cpus.steal_ns.get(), "stolen time is not known")?;
     let length = view.over_ns().max(1) as f64;
-    let (steal, busy) = (steal_ns as f64 * 100.0 / length, view.window.busy_ns as f64 * 100.0 / length);
+    let (steal, busy) =
+        (steal_ns as f64 * 100.0 / length, view.window.on_cpus.busy_ns as f64 * 100.0 / length);
     if busy < view.limit("busy") || steal * 100.0 < busy * view.limit("share") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: vec![
@@ -41,13 +49,13 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
                 .note(Note::Measured),
             view.evidence(BUSY.id, Subject::Host, busy),
         ],
-        plan: Plan::default(),
-    }))
+        facts: Facts { steal, busy },
+    })
 }
 
-fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
-    let (steal, busy) = (seen.evidence[0].value, seen.evidence[1].value);
-    Told {
+fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { steal, busy } = seen.facts;
+    Advice {
         sentence: sentence(format!(
             "The hypervisor takes {} CPUs of this machine while {} are busy: all CPU times are too large.",
             number(steal / 100.0),
@@ -57,6 +65,6 @@ fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             "A burstable instance has used up its credit: that looks the same ({}), but needs another remedy.",
             pct(steal * 100.0 / busy.max(1.0))
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

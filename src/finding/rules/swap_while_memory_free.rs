@@ -1,9 +1,9 @@
 //! The machine swaps although a node has free memory.
 
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Command, Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Check, Command, Confidence, Kind, Note, Severity, Subject};
 use super::node_short_of_memory::{
     KSWAPD, WATERMARK, distance_if_short, explained_by_limit, is_certain, move_largest, severity,
 };
@@ -42,15 +42,26 @@ pub(super) static RULE: Rule = Rule {
         KSWAPD,
     ],
     idle_too: true,
-    look: |view, _| settle(look(view)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>) -> Result<Look, Look> {
+/// The full node, and one with room.
+struct Facts {
+    /// The node without free memory.
+    node: NodeId,
+    /// The node with room.
+    roomy: NodeId,
+    /// Free memory there, bytes.
+    free: f64,
+    /// Pages swapped out per second.
+    rate: f64,
+}
+
+fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let value = need(SWAP_OUT.read(view.window))?;
     let rate = value.number().unwrap_or(0.0);
     if rate < view.limit("swap-out") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let whole = view.whole_nodes();
     let mut full: Option<(f64, &Node)> = None;
@@ -64,14 +75,14 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
             Err(why) => unknown = Some(why),
         }
     }
-    let Some((distance, full)) = full else { return unknown.map_or(Ok(Look::Quiet), Err) };
+    let Some((distance, full)) = full else { return unknown.map_or(Err(Unmet::Quiet), Err) };
     let node = NodeId(full.raw.id);
     let limit = explained_by_limit(view);
     if limit == Some(true) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
-    let Some((roomy, free)) = view.roomiest(|other| other != node) else { return Ok(Look::Quiet) };
-    Ok(Look::seen(Seen {
+    let Some((roomy, free)) = view.roomiest(|other| other != node) else { return Err(Unmet::Quiet) };
+    Ok(Seen {
         // Compressing takes CPU time only.
         severity: severity(is_certain(distance, full), limit).min(if on_zram(view) {
             Severity::Warning
@@ -88,26 +99,26 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
                 .limit(view.enough_free())
                 .note(Note::FreeElsewhere),
         ],
-        plan: Plan { from: vec![node], to: vec![roomy], bytes: free, number: rate, ..Plan::default() },
-    }))
+        facts: Facts { node, roomy, free, rate },
+    })
 }
 
 fn on_zram(view: &View<'_>) -> bool {
     view.snapshot.host.swap_on_zram == Some(true)
 }
 
-fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
-    let (node, roomy) = (seen.plan.from[0], seen.plan.to[0]);
+fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { node, roomy, free, rate } = seen.facts;
     let moved = move_largest(view, node, roomy).into_iter().map(|[go, back]| (go, back));
     let (commands, undo): (Vec<Command>, Vec<Command>) = moved.unzip();
     let swappiness = view.snapshot.machine.and_then(|machine| machine.swappiness);
     let setting = swappiness.map_or(String::new(), |value| format!(" vm.swappiness is {value}."));
-    Told {
+    Advice {
         sentence: sentence(format!(
             "The machine swaps out {} a second{} while node {roomy} has {} free.",
-            bytes(seen.plan.number * PAGE),
+            bytes(rate * PAGE),
             if on_zram(view) { " into compressed memory (zram)" } else { "" },
-            bytes(seen.plan.bytes)
+            bytes(free)
         )),
         risk: if commands.is_empty() {
             String::new()
@@ -119,7 +130,7 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
         check: vec![Check {
             metric: SWAP_OUT.id,
             of: Subject::Host,
-            from: seen.plan.number,
+            from: rate,
             to: 0.0,
             below: true,
             within_s: 30.0,
@@ -127,6 +138,6 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
         or_else: vec![format!(
             "The free memory of node {roomy} is closed to some tasks: look at mems_allowed and mempolicy.{setting}"
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

@@ -1,10 +1,10 @@
 //! Pages go to a slower memory tier and come back.
 
 use super::super::command::{Command, Scope, When, line};
-use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Told};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
 use super::waiting;
 use crate::metric::balancing::BALANCING_PCT;
 use crate::metric::task::CPU_PCT;
@@ -37,51 +37,62 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("busy", 5.0, "[S5]"),
     ],
     idle_too: true,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Node(row) = of else { return Ok(Look::Quiet) };
+/// The node, and the rates of demotion and promotion.
+struct Facts {
+    /// The node.
+    node: NodeId,
+    /// Pages promoted per second.
+    promoted: f64,
+    /// Pages demoted per second.
+    demoted: f64,
+    /// CPU time that this takes, percent of a CPU.
+    busy: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Node(row) = of else { return Err(Unmet::Quiet) };
     let inputs = &view.snapshot.inputs;
     // All memory is of one tier: nothing moves.
     if inputs.tier_pages.is_empty() && !inputs.tiers.is_empty() {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let row = view.node(NodeId(row.raw.id)).unwrap_or(row);
     let (promoted, demoted) =
         (need(view.node_number(&PROMOTED, row))?, need(view.node_number(&DEMOTED, row))?);
     let (less, more) = (promoted.min(demoted), promoted.max(demoted));
     if less < view.limit("pages") || more > less * view.limit("factor") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     if view.snapshot.boot_ns < STARTING_NS || is_asked(row) || is_of_full_container(view, demoted) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let kernel_threads = view.rows.kernel_threads(view.snapshot).in_scope;
     let busy = cost(view, NodeId(row.raw.id));
     if busy < view.limit("busy") {
         return if kernel_threads {
-            Ok(Look::Quiet)
+            Err(Unmet::Quiet)
         } else {
             Err(waiting::unknown("kernel threads are not in scope"))
         };
     }
     let node = || of.subject();
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Warning,
         confidence: Confidence::Measured,
         evidence: vec![
             view.evidence(PROMOTED.id, node(), promoted).limit(view.limit("pages")).note(Note::Measured),
             view.evidence(DEMOTED.id, node(), demoted).limit(view.limit("pages")).note(Note::Measured),
         ],
-        plan: Plan { to: vec![NodeId(row.raw.id)], number: busy, ..Plan::default() },
-    }))
+        facts: Facts { node: NodeId(row.raw.id), promoted, demoted, busy },
+    })
 }
 
 /// Whether half of the pages leave because a program asks for it.
 fn is_asked(node: &Node) -> bool {
-    let asked = node.tier_pages.and_then(|pages| Some((pages.demoted_asked?, pages.demoted?)));
+    let asked = node.counts.tier_pages.and_then(|pages| Some((pages.demoted_asked?, pages.demoted?)));
     asked.is_some_and(|(asked, all)| asked > 0 && asked.saturating_mul(2) >= all)
 }
 
@@ -97,19 +108,16 @@ fn is_of_full_container(view: &View<'_>, demoted: f64) -> bool {
 /// Time of the node's reclaim and of NUMA balancing of all processes, in percent of a CPU.
 fn cost(view: &View<'_>, node: NodeId) -> f64 {
     let now = waiting::now(view);
-    let time = |task: &Task| now.number(&CPU_PCT, &Of::Process(task)).unwrap_or(0.0);
+    let time = |task: &Task| now.number(&CPU_PCT, &SubjectRef::Process(task)).unwrap_or(0.0);
     let reclaim: f64 = view.reclaimers(node).map(time).sum();
-    let scans = view
-        .snapshot
-        .tasks
-        .iter()
-        .filter(|task| task.run_ns() > 0)
-        .map(|task| now.number(&BALANCING_PCT, &Of::Process(task)).unwrap_or(0.0) * time(task) / 100.0);
+    let scans = view.snapshot.tasks.iter().filter(|task| task.run_ns() > 0).map(|task| {
+        now.number(&BALANCING_PCT, &SubjectRef::Process(task)).unwrap_or(0.0) * time(task) / 100.0
+    });
     reclaim + scans.sum::<f64>()
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (promoted, demoted, node) = (seen.evidence[0].value, seen.evidence[1].value, seen.plan.to[0]);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { node, promoted, demoted, busy } = seen.facts;
     let page_bytes = view.snapshot.inputs.free_blocks.get(&node).map_or(4096, |free| free.page_bytes);
     // Half of the rule's limit, which ends the finding; the kernel takes no less than 1.
     let less = (RULE.limit("pages", false) / 2.0 * page_bytes as f64 / 1e6).floor().max(1.0);
@@ -127,12 +135,12 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         below: true,
         within_s: 60.0,
     };
-    Told {
+    Advice {
         sentence: sentence(format!(
             "Each second {} pages of node {node} go to slower memory and {} come back; that takes {} % of a CPU.",
             number(demoted),
             number(promoted),
-            number(seen.plan.number)
+            number(busy)
         )),
         commands: limit.map(|_| set(less)).into_iter().collect(),
         undo: limit.map(|limit| set(limit as f64)).into_iter().collect(),
@@ -142,6 +150,6 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             "More memory is in use than the fast nodes have: then memory limits of containers, or fewer programs, are the cure."
                 .to_owned(),
         ],
-        ..Told::default()
+        ..Advice::default()
     }
 }

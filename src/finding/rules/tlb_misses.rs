@@ -2,10 +2,10 @@
 
 use super::super::command::{Command, Scope, When};
 use super::super::gain::Gain;
-use super::super::rule::{Blindness, Group, Hold, Limit, Look, Plan, Reason, Rule, Seen};
+use super::super::rule::{Blindness, Condition, Group, Hold, Limit, Reason, Rule, Seen, Unmet};
 use super::super::text::{comm, pct, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Told};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
 use crate::metric::on_demand::HUGE_PCT;
 use crate::metric::task::{DTLB_MPKI, IPC, ITLB_MPKI, RSS_BYTES};
 
@@ -39,12 +39,23 @@ pub(super) static RULE: Rule = Rule {
         Limit::until("huge", 50.0, 80.0, "reasoned: half of its memory could still be in huge pages"),
     ],
     idle_too: false,
-    look: |view, of| settle(look(view, of)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
-    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+/// Page walks and page sizes.
+struct Facts {
+    /// The metric with more misses.
+    metric: &'static str,
+    /// Its value per 1,000 instructions.
+    misses: f64,
+    /// Share of memory in huge pages, percent.
+    huge: f64,
+    /// Share of cycles in page walks, percent.
+    walks: f64,
+}
+
+fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
+    let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
     let (data, ipc) = (need(view.number(&DTLB_MPKI, of))?, need(view.number(&IPC, of))?);
     let code = view.number(&ITLB_MPKI, of).ok();
     let walks = data.max(code.unwrap_or(0.0)) * ipc;
@@ -52,22 +63,22 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         view.topology().llcs.iter().filter_map(|llc| llc.size_bytes).map(|bytes| bytes as f64).sum();
     let size = task.rss_bytes as f64;
     if walks < view.limit("walks") || size < LARGE_BYTES.max(caches) {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let unknown = || {
-        Look::Blind(Blindness::new(
+        Unmet::Blind(Blindness::new(
             Reason::NotCollected,
             "the share of huge pages is read on demand, and not in recordings",
         ))
     };
     let huge = view.number(&HUGE_PCT, of).map_err(|_| unknown())?;
     if huge >= view.limit("huge") {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let subject = of.subject();
     let (metric, misses) =
         if data >= code.unwrap_or(0.0) { (DTLB_MPKI.id, data) } else { (ITLB_MPKI.id, code.unwrap_or(0.0)) };
-    Ok(Look::seen(Seen {
+    Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Estimated,
         evidence: vec![
@@ -77,8 +88,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             view.evidence(HUGE_PCT.id, subject.clone(), huge).limit(view.limit("huge")).note(Note::AtMost),
             view.evidence(RSS_BYTES.id, subject, size).limit(LARGE_BYTES.max(caches)),
         ],
-        plan: Plan { number: walks * WALK_CYCLES / 10.0, ..Plan::default() },
-    }))
+        facts: Facts { metric, misses, huge, walks: walks * WALK_CYCLES / 10.0 },
+    })
 }
 
 /// Ways to large pages of programs that are known by name, and of all others.
@@ -95,20 +106,20 @@ fn way(name: &[u8]) -> &'static str {
     }
 }
 
-fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let Some(task) = of.task() else { return Told::default() };
-    let (misses, huge) = (&seen.evidence[0], seen.evidence[2].value);
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Some(task) = of.task() else { return Advice::default() };
+    let Facts { metric, misses, huge, walks } = seen.facts;
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
     let guest = if super::is_virtual(&view.snapshot.host) {
         " This is a guest: walks are longer here, and the host's page sizes decide, too."
     } else {
         ""
     };
-    Told {
+    Advice {
         sentence: sentence(format!(
             "{} spends about {} of its cycles in page walks; {} of its memory is in huge pages.",
             comm(task.raw.comm),
-            pct(seen.plan.number.min(100.0)),
+            pct(walks.min(100.0)),
             pct(huge)
         )),
         gain: Gain { of: Some(view.cpus(of)), ..Gain::default() },
@@ -118,10 +129,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             format!("start it with {}", way(task.raw.comm.bytes())),
         )],
         undo: vec![Command::words(When::NextStart, Scope::Process, "a start without it is the way back")],
-        check: vec![
-            check(HUGE_PCT.id, huge, 80.0, false),
-            check(misses.metric, misses.value, misses.value / 2.0, true),
-        ],
+        check: vec![check(HUGE_PCT.id, huge, 80.0, false), check(metric, misses, misses / 2.0, true)],
         stop: Vec::new(),
         risk:
             "Its memory grows, the first touch of a page takes longer, and making huge pages compacts memory."

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::rule::{Blindness, Look, Reason};
-use super::super::view::{Of, View};
+use super::super::rule::{Blindness, Reason, Unmet};
+use super::super::view::{SubjectRef, View};
 use crate::metric::interference::RUNQ_WAIT_THROTTLED_PCT;
 use crate::model::counters::Counter;
 use crate::model::units::{CpuId, NodeId};
@@ -15,7 +15,7 @@ const CAUSE: f64 = 0.2;
 /// Real-time policies of sched(7): FIFO, RR, DEADLINE.
 const REAL_TIME: [u32; 3] = [1, 2, 6];
 
-/// The same view with the last interval as its window: rows of others have no longer one.
+/// The same view with the last interval as its window: rows of others have only that.
 pub(super) fn now<'a>(view: &View<'a>) -> View<'a> {
     View {
         snapshot: view.snapshot,
@@ -29,7 +29,7 @@ pub(super) fn now<'a>(view: &View<'a>) -> View<'a> {
 
 /// The row of a process in the last interval. Reasons of waits are those of an interval, so that they go with its counts
 /// only.
-pub(super) fn row_now<'a>(view: &View<'a>, of: &Of<'_>) -> Option<&'a Task> {
+pub(super) fn row_now<'a>(view: &View<'a>, of: &SubjectRef<'_>) -> Option<&'a Task> {
     view.rows.processes.get(&of.subject()).map(|at| &view.snapshot.tasks[*at])
 }
 
@@ -47,7 +47,7 @@ pub(super) fn is_throttled(task: &Task) -> bool {
 }
 
 /// Whether throttled time of its container was read, so that "no quota stopped it" is a measurement.
-pub(super) fn knows_throttling(view: &View<'_>, of: &Of<'_>) -> bool {
+pub(super) fn knows_throttling(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
     let read = view.files_of(of).is_some_and(|files| files.throttled_ns.is_ok());
     view.snapshot.host_missing(RUNQ_WAIT_THROTTLED_PCT.id).is_none() && read
 }
@@ -95,6 +95,6 @@ pub(super) fn idlest_node(view: &View<'_>, except: NodeId) -> Option<(NodeId, f6
 }
 
 /// Blindness because a value is not known.
-pub(super) fn unknown(words: &'static str) -> Look {
-    Look::Blind(Blindness::new(Reason::NoInput, words))
+pub(super) fn unknown(words: &'static str) -> Unmet {
+    Unmet::Blind(Blindness::new(Reason::NoInput, words))
 }

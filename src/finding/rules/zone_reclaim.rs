@@ -1,10 +1,10 @@
 //! The kernel cleans up a node before it takes memory from another one that has enough.
 
 use super::super::command::{Command, Scope, When, line};
-use super::super::rule::{Blindness, Group, Hold, Limit, Look, Plan, Reason, Rule, Seen};
+use super::super::rule::{Blindness, Condition, Group, Hold, Limit, Reason, Rule, Seen, Unmet};
 use super::super::text::{bytes, number, sentence};
-use super::super::view::{Of, View, need, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told};
+use super::super::view::{SubjectRef, View, need};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject};
 use crate::metric::host::ZONE_RECLAIM_MODE;
 use crate::metric::node::NODE_RECLAIM_PER_S;
 use crate::model::units::NodeId;
@@ -32,16 +32,29 @@ pub(super) static RULE: Rule = Rule {
         "reasoned: each reclaim delays an allocation; one in 100 ms is not noise",
     )],
     idle_too: true,
-    look: |view, _| settle(look(view)),
-    tell,
+    judge: &Condition { look, advise },
 };
 
-fn look(view: &View<'_>) -> Result<Look, Look> {
+/// The node that is reclaimed, and one with room.
+struct Facts {
+    /// The node that is reclaimed.
+    node: NodeId,
+    /// The node with room.
+    roomy: NodeId,
+    /// Free memory there, bytes.
+    free: f64,
+    /// Value of vm.zone_reclaim_mode.
+    mode: u32,
+    /// Reclaims per second.
+    rate: f64,
+}
+
+fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let mode = view.snapshot.zone_reclaim_mode.ok_or_else(|| {
-        Look::Blind(Blindness::new(Reason::NotSupported, "the kernel has no vm.zone_reclaim_mode"))
+        Unmet::Blind(Blindness::new(Reason::NotSupported, "the kernel has no vm.zone_reclaim_mode"))
     })?;
     if mode == 0 {
-        return Ok(Look::Quiet);
+        return Err(Unmet::Quiet);
     }
     let mut worst: Option<(f64, NodeId, f64, NodeId)> = None;
     for node in &view.window.nodes {
@@ -59,8 +72,8 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
             worst = Some((rate, id, free, roomy));
         }
     }
-    let Some((rate, node, free, roomy)) = worst else { return Ok(Look::Quiet) };
-    Ok(Look::seen(Seen {
+    let Some((rate, node, free, roomy)) = worst else { return Err(Unmet::Quiet) };
+    Ok(Seen {
         severity: Severity::Warning,
         confidence: Confidence::Measured,
         evidence: vec![
@@ -70,26 +83,19 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
                 .limit(view.enough_free())
                 .note(Note::FreeElsewhere),
         ],
-        plan: Plan {
-            from: vec![node],
-            to: vec![roomy],
-            bytes: free,
-            number: f64::from(mode),
-            ..Plan::default()
-        },
-    }))
+        facts: Facts { node, roomy, free, mode, rate },
+    })
 }
 
-fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
-    let (mode, rate) = (seen.plan.number as u64, seen.evidence[0].value);
-    let (node, roomy) = (seen.plan.from[0], seen.plan.to[0]);
+fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { node, roomy, free, mode, rate } = seen.facts;
     let set = |when, words| Command::new(when, Scope::Host, words, "");
-    Told {
+    Advice {
         sentence: sentence(format!(
             "zone_reclaim_mode is {mode}: node {node} is reclaimed {} times a second while node {roomy} has {} \
              free.",
             number(rate),
-            bytes(seen.plan.bytes)
+            bytes(free)
         )),
         commands: vec![
             set(When::Now, line("sysctl -w vm.zone_reclaim_mode=0")),
@@ -109,6 +115,6 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
             "A tuning profile sets it again: look at vm.zone_reclaim_mode after a reboot. It is {} now.",
             view.snapshot.zone_reclaim_mode.unwrap_or(0)
         )],
-        ..Told::default()
+        ..Advice::default()
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
             root.path("sys/devices/system/cpu/online").display()
         );
     }
-    // A CPU may come online between two reads; what is online is present.
+    // A CPU may come online between two reads; an online CPU is present.
     let present: BTreeSet<u32> = list("present")?.into_iter().chain(online_ids.iter().copied()).collect();
     // Containers of LXC show a list of their own (lxcfs). All else in the directory is the kernel's.
     let mut hidden = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Small files below an injectable root, and errors that say what was expected.
+//! Small files below an injectable root, and errors that name the expected format.
 
 use std::fs;
 use std::io;

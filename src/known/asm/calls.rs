@@ -22,7 +22,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// So many functions, a page each, in the order of this seed.
+    /// `functions` functions, a page each, in the order of this seed.
     ///
     /// # Errors
     /// The errno of mmap(2) or mprotect(2): EACCES where memory may not be made executable.

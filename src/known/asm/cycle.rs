@@ -94,7 +94,7 @@ impl Far {
         self.loads
     }
 
-    /// Goes on by `rounds` times [`LOADS`] loads.
+    /// Continues by `rounds` times [`LOADS`] loads.
     pub fn walk(&mut self, rounds: u64) {
         if rounds > 0 {
             // SAFETY: as in Cycle::walk: only new() writes the words, and each holds the address of another.

@@ -63,7 +63,7 @@ impl Known {
         Known { basis, pct, range: (pct, pct) }
     }
 
-    /// The value of remote_pct for a row that ran so long and has so much memory.
+    /// The value of remote_pct for a row with this run time and memory.
     pub(super) fn share(&self, run_ns: u64, rss_bytes: u64) -> Value {
         Value::Share {
             pct: self.pct,
@@ -241,8 +241,8 @@ pub(super) fn of_container(row: &Container, snapshot: &Snapshot) -> Reading<Know
 }
 
 pub(super) fn of_node(node: &Node, snapshot: &Snapshot) -> Reading<Known> {
-    let accesses = counters::accesses(&node.slots, snapshot);
-    known(snapshot, accesses, None, node.busy_ns > 0, || Ok(node.remote), node.hints)
+    let accesses = counters::accesses(&node.on_cpus.slots, snapshot);
+    known(snapshot, accesses, None, node.on_cpus.busy_ns > 0, || Ok(node.remote), node.on_cpus.hints)
 }
 
 /// The sums behind remote_pct, and the share that they are of. Where a CPU counts accesses they are accesses, in every interval;
@@ -325,8 +325,11 @@ pub(super) fn quotient_of_container(row: &Container, snapshot: &Snapshot) -> Rea
 }
 
 pub(super) fn quotient_of_node(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
-    let sums = sums(snapshot, &node.slots, node.busy_ns, || {
-        (not_counted(None, node.busy_ns > 0, || Ok(node.remote), node.hints), Some(node.remote))
+    let sums = sums(snapshot, &node.on_cpus.slots, node.on_cpus.busy_ns, || {
+        (
+            not_counted(None, node.on_cpus.busy_ns > 0, || Ok(node.remote), node.on_cpus.hints),
+            Some(node.remote),
+        )
     });
     Ok(sums?.0)
 }

@@ -23,7 +23,7 @@ pub const fn least_stored_for(memory: usize) -> usize {
 
 /// Memory for each byte of a payload: an empty text is one byte, and becomes an entry of a list.
 pub const PER_BYTE: usize = 24;
-/// Memory that readers allow beyond what writers reserve: versions differ a little in what they count.
+/// Memory that readers allow beyond the writers' reserve: versions differ a little in their counts.
 const SLACK: usize = 1 << 20;
 /// An entry of a map or a list beside the text in it, and a row that is shared with another sample.
 pub const ENTRY: usize = 64;
@@ -54,7 +54,7 @@ impl Room {
     /// Takes `count` times `bytes`.
     ///
     /// # Errors
-    /// So many are not left.
+    /// Too little is left.
     pub fn take(&mut self, count: usize, bytes: usize) -> Result<(), Malformed> {
         let left = self.0.checked_sub(count.saturating_mul(bytes));
         self.0 = left.ok_or(Malformed("it would take more memory than its size allows"))?;

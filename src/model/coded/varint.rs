@@ -71,7 +71,7 @@ impl<'a> Bytes<'a> {
         Err(Malformed("a number has more than 64 bits"))
     }
 
-    /// Numbers in all that is left, which ends with the last byte of one.
+    /// Numbers in the remaining bytes, which end with the last byte of one.
     pub fn numbers(&self) -> usize {
         let (words, rest) = self.0.as_chunks();
         words.iter().map(|word| ends_in(*word)).sum::<usize>()

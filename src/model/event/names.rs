@@ -119,8 +119,8 @@ pub fn all() -> Vec<Event> {
     plain.chain(caches).collect()
 }
 
-/// The event with this name or alias, in any case of letters. It keeps the spelling that the kernel's tools use for what was
-/// typed.
+/// The event with this name or alias, in any case of letters. It keeps the typed name, in the spelling of the
+/// kernel's tools.
 pub fn find(typed: &str) -> Option<Event> {
     let found = PLAIN.iter().find_map(|of| {
         let name = of.names.iter().find(|name| name.eq_ignore_ascii_case(typed))?;

@@ -117,7 +117,7 @@ pub fn values(profile: &Profile) -> Values {
     values
 }
 
-/// The same profile with these numbers, and no others. Keys that are none are left out.
+/// The same profile with only these numbers. Unknown keys are left out.
 pub fn with_values(mut profile: Profile, values: &Values) -> Profile {
     let nodes: Vec<u32> = profile.machine.nodes.iter().map(|node| node.node).collect();
     let get = |key: &str| values.get(key);

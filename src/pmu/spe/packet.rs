@@ -70,7 +70,7 @@ pub enum Packet {
     Address {
         /// 0 of the instruction, 1 of a branch target, 2 virtual, 3 physical, 4 of the branch before.
         index: u8,
-        /// As it is written.
+        /// The raw value.
         value: u64,
     },
 }

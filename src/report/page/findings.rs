@@ -85,7 +85,7 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
                 span.muted { (finding.confidence.name()) }
             }
             div.body {
-                h3 { span.fn { (format!("F{number}")) } " " (prose(&finding.told.sentence)) }
+                h3 { span.fn { (format!("F{number}")) } " " (prose(&finding.advice.sentence)) }
                 p.muted.whose {
                     (finding.title) ": " (one_line(&finding.identity.label))
                     @if let Some(container) = &finding.identity.container { " in " (one_line(container)) }

@@ -17,7 +17,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
         @if let Some((number, finding)) = findings::shown(report).find(|(_, finding)| finding.counts()) {
             @let (sign, word) = words::severity(finding.severity);
             p.gravest.(findings::class(finding.severity)) {
-                a href=(format!("#f{number}")) { span.sev { (sign) " " (word) } " " b { (findings::prose(&finding.told.sentence)) } }
+                a href=(format!("#f{number}")) { span.sev { (sign) " " (word) } " " b { (findings::prose(&finding.advice.sentence)) } }
             }
         }
         div.lede {

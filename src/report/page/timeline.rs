@@ -109,7 +109,7 @@ fn bars(view: &View<'_>) -> Markup {
                     @let (left, width) = (first as f64 * 100.0 / count, (last - first) as f64 * 100.0 / count);
                     div.track {
                         a.mark href=(format!("#f{number}")) data-a=(first) data-b=(last)
-                            style=(format!("left:{left:.2}%;width:{width:.2}%")) title=(finding.told.sentence) {
+                            style=(format!("left:{left:.2}%;width:{width:.2}%")) title=(finding.advice.sentence) {
                             (format!("F{number}"))
                         }
                     }

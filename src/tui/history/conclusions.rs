@@ -59,7 +59,7 @@ impl Conclusions {
     /// Bytes of memory of its findings, as estimated: what it shares with others is not counted.
     pub fn heap_bytes(&self) -> usize {
         let of = |finding: &Finding| {
-            let told = &finding.told;
+            let told = &finding.advice;
             let steps = told.commands.len() + told.undo.len() + told.check.len() + told.stop.len();
             size_of::<Finding>()
                 + size_of_val(&finding.evidence[..])

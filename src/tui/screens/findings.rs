@@ -103,7 +103,7 @@ impl Findings {
 
     /// Commands of the selected finding that are for now, one a line.
     fn commands(&self) -> Option<String> {
-        let commands = &self.selected()?.told.commands;
+        let commands = &self.selected()?.advice.commands;
         let now = commands.iter().filter(|command| command.when == When::Now);
         let lines: Vec<String> =
             now.filter_map(|command| command.line.as_ref()).map(ToString::to_string).collect();

@@ -148,7 +148,7 @@ fn of_counters(snapshot: &Snapshot, now: &Statistics) -> Vec<Line> {
     let mut lines = vec![line("counters", &[], &words, Role::Title)];
     lines.push(line("EVENTS", &["NS/SWITCH".into(), "CPU%".into()], "with all of its events", Role::Header));
     let seconds = snapshot.interval_ns.unwrap_or(0) as f64 / 1e9;
-    let switches = if seconds > 0.0 { snapshot.switches as f64 / seconds } else { 0.0 };
+    let switches = if seconds > 0.0 { snapshot.on_cpus.switches as f64 / seconds } else { 0.0 };
     for (name, roles, what) in SETS {
         if let Some((ns, pct)) = now.reading(roles.len(), switches) {
             lines.push(line(name, &[count(ns), small(pct)], what, Role::Plain));

@@ -277,7 +277,7 @@ fn node_strip(snapshot: &Snapshot, row: u16, theme: &Theme, pen: &mut Pen<'_>) {
 
 /// Busy share of the node's CPUs, 0.0..=1.0.
 fn cpu_share(node: &Node, snapshot: &Snapshot) -> Reading<f64> {
-    let share = snapshot.share(node.busy_ns)? / 100.0;
+    let share = snapshot.share(node.on_cpus.busy_ns)? / 100.0;
     if node.cpus == 0 {
         return Err(crate::model::sample::Missing::NotCollected("the node has no CPUs".into()));
     }
@@ -322,12 +322,13 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
     if !lost.is_empty() {
         pen.write(&format!("LOST {}", lost.join(", ")), theme.style(Role::Alert)).gap(2);
     }
-    if let Some(swapped) = snapshot.swapped.filter(|swapped| *swapped != Swapped::default()) {
+    if let Some(swapped) = snapshot.counts.swapped.filter(|swapped| *swapped != Swapped::default()) {
         let rate = |pages| snapshot.rate(pages).map_or("-".into(), count);
         let text = format!("in {} out {}", rate(swapped.pages_in), rate(swapped.pages_out));
         pen.write("SWAP/s ", dim).write(&text, theme.style(Role::Warn)).gap(2);
     }
-    let busy = snapshot.share(snapshot.busy_ns).unwrap_or(0.0) / f64::from(snapshot.online_cpus.max(1));
+    let busy =
+        snapshot.share(snapshot.on_cpus.busy_ns).unwrap_or(0.0) / f64::from(snapshot.online_cpus.max(1));
     let waited = pressure::HOST_CPU_SOME.read(snapshot).ok().and_then(|value| value.number());
     if let Some(waited) = waited.filter(|waited| busy >= SHORT_BUSY_PCT && *waited >= SHORT_WAITED_PCT) {
         let text = format!("{}% busy, tasks wait {}% of the time", percent(busy), percent(waited));
@@ -359,7 +360,7 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
     let what = if snapshot.grain == RowKind::Threads { "threads" } else { "tasks" };
     let rows = if shown == all { count_of(all) } else { format!("{} of {}", count_of(shown), count_of(all)) };
     pen.write(&format!("{what} "), dim).write(&rows, plain);
-    let rate = snapshot.rate(snapshot.switches).map_or("-".into(), count);
+    let rate = snapshot.rate(snapshot.on_cpus.switches).map_or("-".into(), count);
     pen.gap(2).write("CSW/s ", dim).write(&rate, plain);
     pen.gap(2);
     if lost.is_empty() {
@@ -367,12 +368,12 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
     }
     let host_ipc = match snapshot.host_missing(task::IPC.id) {
         Some(why) => Err(why.clone()),
-        None => ipc(&snapshot.slots, snapshot.busy_ns, snapshot).map(Quotient::value),
+        None => ipc(&snapshot.on_cpus.slots, snapshot.on_cpus.busy_ns, snapshot).map(Quotient::value),
     };
     match host_ipc {
         Ok(ipc) => {
             pen.write("IPC ", dim).write(&format!("{ipc:.2}"), plain);
-            match running_pct(&snapshot.slots, snapshot) {
+            match running_pct(&snapshot.on_cpus.slots, snapshot) {
                 Ok(share) if share < 99.95 => {
                     pen.write(&format!(" counted {}%", percent(share)), theme.style(Role::Warn))
                 }

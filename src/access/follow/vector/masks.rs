@@ -100,7 +100,7 @@ fn tested(mnemonic: M) -> Option<(usize, bool)> {
     })
 }
 
-/// Executes an instruction; false, with nothing changed, where it is none of these.
+/// Executes an instruction; for any other kind, returns false and changes nothing.
 pub(super) fn execute(
     instruction: &Instruction,
     values: &mut Values,

@@ -98,7 +98,7 @@ pub(super) fn render(
         let mut pen = Pen::new(buf, facts_area, 0, ellipsis);
         pen.repeat(finding.severity.mark(), 1, theme.style(Role::of(finding.severity)));
         pen.write_within("finding  ", LABEL, theme.style(Role::Dim));
-        pen.write(&finding.told.sentence, theme.style(Role::Plain));
+        pen.write(&finding.advice.sentence, theme.style(Role::Plain));
     }
     let said = said(detail, task, snapshot).into_iter().chain([delays(seen, task, snapshot)]);
     for (row, (label, text, role)) in (1..FACTS).zip(said) {

@@ -133,8 +133,8 @@ fn one(finding: &Finding, selected: bool, theme: &Theme, area: Rect, row: u16, b
     pen.write_within(&title, FINDING, style).column(area.x, 2 + FINDING + 1);
     pen.write_within(&finding.identity.label, subject, style).column(area.x, 2 + FINDING + 1 + subject + 1);
     pen.write_right(&length(finding.held_ns), SINCE, style).gap(1);
-    let gain = &finding.told.gain;
-    let is_none = finding.told.commands.is_empty() && gain.at_most.or(gain.at_least).is_none();
+    let gain = &finding.advice.gain;
+    let is_none = finding.advice.commands.is_empty() && gain.at_most.or(gain.at_least).is_none();
     let gain = if is_none { "-".to_owned() } else { words::gain_short(gain) };
     pen.write_right(&gain, GAIN, style);
     if area.width >= WIDE {
