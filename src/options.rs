@@ -1,4 +1,4 @@
-//! From what was typed to what it means: checks every value, resolves names, fills in defaults.
+//! From the command line to its meaning: checks every value, resolves names, fills in defaults.
 
 mod diagnose;
 mod diff;
@@ -75,7 +75,7 @@ fn bad(flag: &'static str, why: impl Into<String>) -> BadValue {
 /// Options of the live source.
 ///
 /// # Errors
-/// An unknown task, user or event, or a socket that is none.
+/// An unknown task, user or event, or a path that is not a socket.
 pub fn live(args: &WatchArgs) -> Result<LiveOptions, BadValue> {
     let WatchArgs { scope, measure, hot } = args;
     let options = watched(scope, measure)?;

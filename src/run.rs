@@ -40,7 +40,7 @@ use crate::tui::input::action::ScreenId;
 use crate::tui::update::Settings;
 use crate::tui::{ColourChoice, Ended, Limits, Palette, TuiOptions};
 
-/// Does what was asked for. The exit code is that of a run that went well or found nothing.
+/// Executes the command. The exit code is that of a run that went well or found nothing.
 ///
 /// # Errors
 /// The obstacle: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.

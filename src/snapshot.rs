@@ -1,4 +1,4 @@
-//! From two samples to what is shown: the only place that subtracts. Pure.
+//! From two samples to the values shown: the only place that subtracts. Pure.
 
 mod changes;
 mod containers;

@@ -74,7 +74,7 @@ pub trait Source {
     /// Has the next sample say this in its notes. Dropped where samples are not taken but read.
     fn note(&mut self, _word: String) {}
 
-    /// Watches the cgroup of this id and those below it only; `None`: what was asked for at the start.
+    /// Watches only the cgroup of this id and those below it; `None`: the scope of the start.
     ///
     /// # Errors
     /// The source cannot change its scope, or the cgroup does not exist.

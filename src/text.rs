@@ -71,7 +71,7 @@ fn push_clean(out: &mut String, c: char) {
     }
 }
 
-/// True for a character that a terminal shows as itself and takes for nothing else. A space is none.
+/// True for a character that a terminal shows as itself and nothing else. A space is excluded.
 pub fn is_harmless(c: char) -> bool {
     let no_width = c.width().unwrap_or(0) == 0;
     // The characters of Bidi_Control (Unicode PropList.txt), and the line and paragraph separators.

@@ -64,13 +64,14 @@ use crate::source::{Focus, Source};
 /// Maximum messages that wait. The collector must not wait, so its messages have a separate place (`mail`).
 const QUEUE: usize = 64;
 
-/// The thread that measures is waited for so long when the view is closed. Its probes end with the process.
+/// The measuring thread is waited for at most this time when the view is closed. Its probes end with the
+/// process.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// As [`PATIENCE`], while a recording is to be ended: a slow disk is waited for, until a second signal.
 const PATIENCE_OF_RECORDINGS: Duration = Duration::from_secs(60);
 
-/// A second signal that comes so long after the first ends the program at once.
+/// A second signal at least this time after the first ends the program at once.
 const SECOND_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Choices of the command line: of the view, and of its terminal.
@@ -151,7 +152,7 @@ enum Message {
     Hot(Result<StackBatch, String>),
     /// Why memory use cannot be sampled.
     NotSampled(String),
-    /// Statistics of our own programs, or why there are none.
+    /// Statistics of our own programs, or the reason why they are missing.
     Statistics(Result<Statistics, String>),
     Input(Event),
     Signal(i32),

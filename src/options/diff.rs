@@ -131,7 +131,8 @@ fn all_metrics() -> impl Iterator<Item = Named> {
     tasks.chain(NODE_METRICS.iter().map(of)).chain(host)
 }
 
-/// Metrics whose getting worse is a failure; `None`: none, an empty set: all that can be worse.
+/// Metrics whose getting worse is a failure; `None`: no metric, an empty set: every metric that can get
+/// worse.
 ///
 /// # Errors
 /// No metric has this name, or neither direction is better.

@@ -1,4 +1,4 @@
-//! Choices of a trace or a profile, from what was typed.
+//! Choices of a trace or a profile, from the command line.
 
 use regex_lite::Regex;
 

@@ -19,7 +19,7 @@ const TITLE: usize = 34;
 /// Columns of the table of bindings.
 const COMPARED: [Measure; 5] = [ELAPSED, CPU, IPC, REMOTE, WAIT];
 
-/// The page. `command` is what was typed.
+/// The page. `command` is the command line.
 pub fn render(command: &str, series: &[Series]) -> String {
     match series {
         [only] if only.binding.is_none() => page(command, &only.runs),

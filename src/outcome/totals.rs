@@ -1,4 +1,4 @@
-//! Sums over a run, from its samples: final rows of what ended, and the last rows of what lives on.
+//! Sums over a run, from its samples: final rows of ended tasks, and the last rows of the living.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Totals {
         }
     }
 
-    /// Adds what is known of an interval only: where memory was, and why tasks waited.
+    /// Adds facts known only for an interval: the place of memory, and reasons for waits.
     fn add_interval(&mut self, snapshot: &Snapshot) {
         let interval_ns = snapshot.interval_ns.unwrap_or(0) as f64;
         let ns = |metric: &Metric<Task>, task: &Task| {

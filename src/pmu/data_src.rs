@@ -198,7 +198,7 @@ mod tests {
                 assert_eq!(transfer(*word).is_some(), modified(*class), "{what}: {word:#x}");
             }
         }
-        // A store that found its line modified elsewhere is none of the loads.
+        // A store that found its line modified elsewhere is not one of the loads.
         assert_eq!((transfer(0x6_0080_0844), is_store(0x6_0080_0844)), (None, true));
         assert!(!is_store(0x6_0080_0842) && !is_store(0x1e_0508_0021));
     }

@@ -257,7 +257,7 @@ impl Reading {
     }
 
     /// # Errors
-    /// It counted nothing of what [`exercise`] did, though it was there all the time.
+    /// It counted nothing while [`exercise`] ran, although it was on the PMU all the time.
     fn has_counted(&self, event: &Event) -> Result<(), Missing> {
         if self.count == 0 && must_count(event.role) {
             let why = format!("{} opens but counts nothing on this CPU", event.name);
@@ -466,7 +466,7 @@ impl Counters {
         (mask, failed)
     }
 
-    /// Closes what is open on `cpu`: its events died with it when it went offline.
+    /// Closes the open events on `cpu`: they died with it when it went offline.
     pub fn close_on(&mut self, cpu: CpuId) {
         self.open.remove(&cpu);
     }

@@ -169,7 +169,7 @@ fn words(root: &Path, device: &Device, text: &str) -> Result<Words, String> {
     Ok(std::array::from_fn(|word| encoded[word] | direct[word]))
 }
 
-/// Sets a term; what is typed last holds, as in `cpu/mem-loads,ldlat=30/`.
+/// Sets a term; the last one wins, as in `cpu/mem-loads,ldlat=30/`.
 fn put(terms: &mut Vec<(String, u64)>, name: &str, value: u64) {
     terms.retain(|(known, _)| known != name);
     terms.push((name.to_owned(), value));

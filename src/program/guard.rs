@@ -388,8 +388,8 @@ impl Folder {
 /// Opens a regular file for reading.
 ///
 /// # Errors
-/// The errno of openat(2); `PermissionDenied` where a link of another user is on the way; `InvalidInput` for what is no
-/// regular file.
+/// The errno of openat(2); `PermissionDenied` if a link of another user is on the way; `InvalidInput` for
+/// anything but a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     open_for(path, Owner::Caller)
 }
@@ -430,7 +430,7 @@ pub fn read(path: &Path, max: u64, owner: Owner) -> io::Result<Vec<u8>> {
 /// As [`read`], for text.
 ///
 /// # Errors
-/// As those of [`read`]; `InvalidData` for what is not UTF-8.
+/// As those of [`read`]; `InvalidData` for a text that is not UTF-8.
 pub fn read_text(path: &Path, max: u64, owner: Owner) -> io::Result<String> {
     String::from_utf8(read(path, max, owner)?)
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no text"))

@@ -29,7 +29,7 @@ const READY: &str = "ready";
 /// A process that is started has to be ready within this.
 const READY_MAX: Duration = Duration::from_secs(2);
 
-/// After one could not be started it is not tried again for so long.
+/// After a failed start, the next attempt waits for this time.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Processes that were killed and have not ended yet. While this many exist, no other is started. A process

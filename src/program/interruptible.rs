@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 /// A pipe with any room has room for this many bytes (pipe(7), `PIPE_BUF`), so writing them does not block.
 const ROOM: usize = rustix::pipe::PIPE_BUF;
 
-/// A reader who takes nothing for so long after we were asked to stop does not read.
+/// A reader that takes nothing for this time after the request to stop counts as gone.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// A terminal that has room, but not for the next character, is tried again after this: poll(2) would not wait for more.

@@ -24,7 +24,7 @@ use crate::sys::{self, CpuTimes};
 /// The place of a command, and as whom it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// CPUs that it may use; empty: all that the tool may.
+    /// Allowed CPUs; empty: those of the tool.
     pub cpus: Vec<u32>,
     /// Nodes that it takes memory from; empty: as the tool.
     pub nodes: Vec<u32>,

@@ -25,7 +25,7 @@ pub struct Statistics {
     pub mono_ns: u64,
     /// By name of the program.
     pub programs: BTreeMap<String, Runs>,
-    /// Counters that are read at each switch, and what one costs; `None` when there are none.
+    /// Counters that are read at each switch, and the cost of one; `None` without counters.
     pub counters: usize,
     pub read: Option<ReadCost>,
     /// Counters are read with their times.

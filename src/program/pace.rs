@@ -49,7 +49,7 @@ pub struct Witness {
     pub suspended: Duration,
 }
 
-/// Due times on a grid, so that intervals do not drift, and what is known of the interval that lasts.
+/// Due times on a grid, so that intervals do not drift, and the state of the current interval.
 #[derive(Clone, Debug)]
 pub struct Pacing {
     /// All points of the grid are whole intervals after it.

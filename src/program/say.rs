@@ -82,7 +82,8 @@ pub fn aside(text: &str, form: Form) -> io::Result<()> {
     written(io::stderr(), &cleaned(text, form)?)
 }
 
-/// Writes what is not text to standard output, which is no terminal. A reader that has gone away is no error.
+/// Writes binary data to standard output, which is not a terminal. A reader that has gone away is not an
+/// error.
 ///
 /// # Errors
 /// The errno of write(2).
@@ -90,7 +91,7 @@ pub fn bytes(bytes: &[u8]) -> io::Result<()> {
     written(io::stdout(), bytes)
 }
 
-/// A descriptor of standard error, for what is written to it through [`Notes`].
+/// A descriptor of standard error, for output through [`Notes`].
 ///
 /// # Errors
 /// The errno of dup(2): there are too many descriptors.

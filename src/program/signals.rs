@@ -22,7 +22,7 @@ static CONTINUED: AtomicU64 = AtomicU64::new(0);
 /// Signals end the program at once again.
 static IS_RELEASED: AtomicBool = AtomicBool::new(false);
 
-/// Both ends of what becomes readable when the program is asked to end.
+/// Both ends of the socket pair that becomes readable when the program is asked to end.
 static STOP: OnceLock<(UnixStream, UnixStream)> = OnceLock::new();
 
 /// Signals that ask the program to end: all that would end it by default, with two exceptions. One are those

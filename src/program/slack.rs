@@ -34,7 +34,7 @@ impl Slack {
     }
 }
 
-/// Time to the next giving back after one that took so long.
+/// Time to the next trim after one that took this time.
 fn pause(took: Duration) -> Duration {
     EVERY.max(took * PART)
 }

@@ -101,7 +101,7 @@ fn start_sender() -> Option<SyncSender<Message>> {
 
 /// Signs of life for a unit with `WatchdogSec=`, and its status line.
 pub struct Watchdog {
-    /// Time between two signs: a third of what the manager waits for; `None` where it does not watch.
+    /// Time between two signs of life: a third of the manager's timeout; `None` if it does not watch.
     every: Option<Duration>,
     due: Instant,
     status_due: Instant,

@@ -72,7 +72,7 @@ impl Spread {
         Due { from: end.next_multiple_of(SECTOR), since: 0, left }
     }
 
-    /// Samples that a delta at `at` looks back: beyond all that may be lost while it is not.
+    /// Samples that a delta at `at` looks back: more than may be lost while it is intact.
     pub(super) fn reach(&self, at: u64) -> u32 {
         match self.0.back() {
             Some(last) if last.start < sector(at) => 1 + self.after(sector(last.start)),

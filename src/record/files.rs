@@ -35,8 +35,8 @@ pub(super) struct Limits {
 }
 
 impl Files {
-    /// Looks at the place without writing to it, but for the directory of a ring, which is made. `path` is a ring ([`dir::is_ring`]),
-    /// or else a file that must not exist.
+    /// Checks the place without writing to it, except that the directory of a ring is made. `path` is a ring
+    /// ([`dir::is_ring`]), or else a file that must not exist.
     ///
     /// # Errors
     /// The place cannot be used; gives the reason.

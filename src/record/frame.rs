@@ -126,8 +126,8 @@ impl FrameHead {
     /// The payload as it was before it was compressed. `stored` are the bytes after the head.
     ///
     /// # Errors
-    /// They are not what was written: the checksum, the length or the compression is wrong, or it would become larger
-    /// than [`raw_limit`] allows.
+    /// They are damaged: the checksum, the length or the compression is wrong, or it would become larger than
+    /// [`raw_limit`] allows.
     pub fn open(&self, stored: &[u8], buffer: &mut Vec<u8>) -> Result<(), &'static str> {
         Opener::default().open(self, stored, buffer)
     }

@@ -1,4 +1,4 @@
-//! The frames of an open file: where they are, and what is in them.
+//! The frames of an open file: their places and contents.
 
 use std::path::Path;
 

@@ -28,7 +28,7 @@ impl Latest {
         Latest(decided)
     }
 
-    /// With the rows of a delta further back, which are what is left of `input`, as far as none later has them.
+    /// With the rows of a delta further back, which are the rest of `input`, unless a later one has them.
     ///
     /// # Errors
     /// The bytes are not rows, or they need more memory than `room`.

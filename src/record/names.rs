@@ -40,7 +40,8 @@ fn changed<'v>(base: Option<&'v Sample>, sample: &'v Sample) -> Option<(Option<&
     (!is_same).then(|| (base.map(|base| &*base.names), &*sample.names))
 }
 
-/// Begins with a copy of the names of the keyframe, where any bytes say what differs, and with those themselves otherwise.
+/// Begins with a copy of the names of the keyframe if `input` has differences, and with those names
+/// themselves otherwise.
 ///
 /// # Errors
 /// The keyframe is missing, or memory runs out.
@@ -123,7 +124,7 @@ pub(super) fn put_entries<'v, T: Entry>(
     });
 }
 
-/// `base` with what [`put_entries`] wrote.
+/// `base` with the changes that [`put_entries`] wrote.
 ///
 /// # Errors
 /// The bytes are something else, or hold text that no terminal should see.

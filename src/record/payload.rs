@@ -51,8 +51,8 @@ pub fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) -> R
     Ok(least_stored_for(needed))
 }
 
-/// The same for memory: a sample beyond the limits of readers is written, too, and not decoded. Gives the memory that readers take
-/// for what is beside rows, and the first limit that it is beyond.
+/// The same for memory: a sample beyond the limits of readers is written, too, and not decoded. Returns the
+/// memory that readers take for data beside rows, and the first limit that it exceeds.
 pub fn encode_unchecked(
     out: &mut Vec<u8>,
     delta: Option<Delta<'_>>,

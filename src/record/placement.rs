@@ -23,7 +23,7 @@ pub(super) fn put<'v>(out: &mut Out<'v>, base: Option<&'v Entries>, entries: &'v
     });
 }
 
-/// `base` with what [`put`] wrote.
+/// `base` with the changes that [`put`] wrote.
 ///
 /// # Errors
 /// The bytes are something else, or hold text that no terminal should see.

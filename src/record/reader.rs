@@ -1,4 +1,4 @@
-//! One file of a recording while it is read: the samples in its frames, each with what it builds on.
+//! One file of a recording while it is read: the samples in its frames, each with the data that it builds on.
 //!
 //! Reading a file from front to back takes time in proportion to its size, whatever its content. A keyframe
 //! that was read, or could not be, is the only one for the frames behind it. Each of the frames between a
@@ -22,7 +22,7 @@ use crate::model::sample::{Sample, TaskRows};
 
 /// Frames from one keyframe to the next at most: a gap and the copy of a head may be in front of each sample.
 const BETWEEN: u64 = 3 * KEY_EVERY as u64;
-/// A head that was read, with what follows from it.
+/// A head that was read, and everything derived from it.
 pub struct HeadInForce {
     pub head: Head,
     layouts: Layouts,

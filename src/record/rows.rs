@@ -101,8 +101,8 @@ pub fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
     }
 }
 
-/// Rows of the deltas of one keyframe, with what each differs in. Most rows of a delta are in the one before it, too, and differ in the
-/// same: they are known before they are made.
+/// Rows of the deltas of one keyframe, each with its differences. Most rows of a delta are in the previous
+/// one, too, with the same differences: they are known before they are made.
 #[derive(Default)]
 pub struct KnownRows {
     /// The checksum of the payload of the keyframe.

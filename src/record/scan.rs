@@ -163,7 +163,7 @@ impl Scan {
         Ok(next)
     }
 
-    /// Frames of other files are none; before the first head is known, all are ours.
+    /// Frames of other files are ignored; before the first head is known, all are accepted.
     fn own(&self, head: Option<FrameHead>) -> Option<FrameHead> {
         head.filter(|head| self.id.is_none_or(|id| head.file == id))
     }

@@ -351,7 +351,8 @@ impl Line {
         }
     }
 
-    /// For a section that older recordings do not have: what heads call it, and what is not kept without it.
+    /// For a section that older recordings lack: its name in heads, and the facility that is missing without
+    /// it.
     pub(super) fn added(self) -> Option<(&'static str, Option<Facility>)> {
         match self {
             Line::Own(section) => section.name.map(|name| (name, section.facility)),

@@ -21,8 +21,8 @@ impl Reader {
             // Nothing is guessed in a small file.
             false => (wall_ns, wall_ns),
         };
-        // Samples come at even times and are of about one size, so the place can be guessed, and then bracketed. Where
-        // they are not, every third step halves what is left.
+        // Samples come at even times and have about one size, so the place can be guessed, and then
+        // bracketed. For other recordings, every third step halves the rest.
         for step in 0.. {
             if high - low <= NEAR {
                 break;

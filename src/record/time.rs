@@ -10,7 +10,7 @@ pub const FORMS: &str = "2026-01-31T03:12:00Z, '2026-01-31 03:12', 03:12, @SECON
 /// Why a text does not mean a moment of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// It is none of [`FORMS`].
+    /// It has none of the [`FORMS`].
     #[error("'{0}' is no time; use {FORMS}")]
     NotATime(String),
     /// A time of its last day, and no calendar has that day.
@@ -26,7 +26,7 @@ pub enum TimeError {
 /// the recording, or else on its last day.
 ///
 /// # Errors
-/// It is none of [`FORMS`], or a time of the last day of a recording whose clock was wrong.
+/// It has none of the [`FORMS`], or is a time of the last day of a recording whose clock was wrong.
 pub fn parse(text: &str, (first, last): (i64, i64), zone: &TimeZone) -> Result<i64, TimeError> {
     let text = text.trim();
     let no_time = || TimeError::NotATime(crate::text::clean_str(text));

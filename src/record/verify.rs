@@ -88,7 +88,7 @@ pub enum What {
 }
 
 impl Report {
-    /// True when all that was written can be read, and nothing else is in the file.
+    /// True if everything written can be read, and the file has nothing else.
     pub fn is_intact(&self) -> bool {
         self.flaws.is_empty() && self.lost_frames == 0 && (self.parts.torn == 0 || self.being_written)
     }
@@ -154,9 +154,10 @@ pub fn verify(path: &Path) -> Result<Report> {
 
 /// From frame to frame.
 struct Walk {
-    /// Reads what a replay reads, in the same order: what it tried before decides what it can read next.
+    /// Reads the frames that a replay reads, in the same order: earlier attempts decide what can be read
+    /// next.
     reader: Reader,
-    /// Reads the rest: heads, and copies of what was read.
+    /// Reads the rest: heads, and copies of frames already read.
     beside: Reader,
     report: Report,
     /// The number of the frame that should be next, and the one after the highest of any that is whole.

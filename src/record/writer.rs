@@ -117,7 +117,7 @@ impl Writer {
         self.end == 0
     }
 
-    /// Explains what follows; the next sample is a keyframe.
+    /// Describes the next frames; the next sample is a keyframe.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -171,7 +171,7 @@ impl Writer {
         let least = self.head.copy.map_or(0, |copy| copy.least(at)).max(HEAD_LEN + stored).max(MIN_FRAME);
         self.seal(Kind::Key, self.head.at, Extras { copies: &[], least })?;
         let frame = self.frames[(at - self.end) as usize..].to_vec();
-        // Nothing else has what is in it yet. Later the keyframe before it is near.
+        // Its content is nowhere else yet. Later the keyframe before it is near.
         if first {
             self.seal_again(at);
         }

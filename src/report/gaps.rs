@@ -157,7 +157,7 @@ mod tests {
     fn the_nearest_gaps_become_one_and_none_is_lost() {
         let mut missing = Missing::default();
         let kept = KEPT as i64;
-        // A minute apart, but for two that are a second apart.
+        // A minute apart, except two that are a second apart.
         (0..kept).for_each(|at| missing.gap(pause(at * 60, "full")));
         missing.gap(pause(kept * 60 - 58, "slow"));
         missing.gap(pause(kept * 60 + 600, "late"));

@@ -1,4 +1,4 @@
-//! Hot spots of a report: the tree of calls without what is the same for all, and the functions with the most samples.
+//! Hot spots of a report: the tree of calls without its common root, and the functions with the most samples.
 
 use crate::hot::profile::{Profile, share};
 use crate::hot::tree::{Direction, Tree};

@@ -95,7 +95,7 @@ impl<R> Columns<R> {
         })
     }
 
-    /// Notes what is missing on the host of the rows that come next.
+    /// Notes the missing metrics on the host of the next rows.
     pub fn note_host(&mut self, host: &Arc<HostFacts>) {
         if self.host.as_ref().is_some_and(|before| Arc::ptr_eq(before, host)) {
             return;
@@ -277,7 +277,7 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Rows that are not shown.
     pub others: usize,
-    /// Their sums; `None` where there are none, or where rows are parts of each other.
+    /// Their sums; `None` without rows, or if rows are parts of each other.
     pub rest: Option<Sums>,
     /// Rows that were merged because there were too many names.
     pub merged: usize,

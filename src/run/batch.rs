@@ -62,8 +62,8 @@ pub enum Counted {
 /// and another one follows. Slower ones have names in the next one.
 const NAMES_PATIENCE: Duration = Duration::from_millis(500);
 
-/// For the last interval they are looked up for so long: none follows that could have their names. A signal is still
-/// heard within two seconds.
+/// For the last interval they are looked up for this time: no later one could have their names. A signal is
+/// still noticed within two seconds.
 const LAST_NAMES_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Intervals that wait for the reader of the output. Later ones become one, until it has taken some.
@@ -141,7 +141,7 @@ pub fn run(
         let shared = Shared { jobs, written, closed: &|| writer.is_finished(), asked };
         let measured = measure(source, pace, (pacing, watch), stop, (first, opening), &shared);
         systemd::stopping();
-        // The writer ends when it has done what was handed over.
+        // The writer ends when it has done its jobs.
         drop(shared);
         let output =
             writer.join().map_err(|_| anyhow!("the thread that writes the output panicked; this is a bug"));
@@ -284,7 +284,7 @@ fn say_behind(sample: &mut Sample, behind: u64) {
     }
 }
 
-/// Has the source look first at what was written last.
+/// Makes the source look first at the rows written last.
 fn focus(source: &mut dyn Source, written: &Written, asked: Asked) {
     let taken = written.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(Shown { rows, suspects }) = taken {

@@ -153,7 +153,7 @@ impl Load {
 const SHORT_BUSY: f64 = 0.9;
 const SHORT_WAITED: f64 = 0.2;
 
-/// Writes what was folded as a page.
+/// Writes the folded intervals as a page.
 fn write_page(args: &DiagnoseArgs, page: Fold, out: &Out) -> Result<()> {
     let report = page.finish().context("one sample is no interval: a page needs at least two")?;
     let clock = Clock::new(TimeZone::system(), report.span, report.grid.width_ns);
@@ -244,8 +244,8 @@ fn fold_machine(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded, stop: Bo
     Ok(())
 }
 
-/// Fields of processes that rules need beside what samples always have: lists of CPUs, and huge pages where misses of the TLB are
-/// counted. The kernel looks at every page table for the latter.
+/// Fields of processes that rules need in addition to those in every sample: lists of CPUs, and huge pages
+/// where misses of the TLB are counted. The kernel walks every page table for the latter.
 pub(super) fn asked(host: &HostFacts) -> Asked {
     Asked { texts: true, huge: host.slots(Role::Dtlb).next().is_some() }
 }
@@ -286,7 +286,8 @@ fn warn_of_short(chosen: &Options, least: Severity, seconds: u64, what: &str) {
     ));
 }
 
-/// The exit code. First comes what was asked for by name and not decided, then what was found, then what is open.
+/// The exit code. The first matching one wins: rules requested by name and undecided, findings, open
+/// conditions.
 fn exit(args: &DiagnoseArgs, chosen: &Options, engine: &Engine) -> Exit {
     let least = least(args);
     let verdict = Verdict::of(engine);

@@ -207,7 +207,8 @@ fn read(
     })
 }
 
-/// The time of a point: that of the longest intervals, and so long that all points of a side are few enough.
+/// The time of a point: that of the longest intervals, and long enough to keep the number of points of a side
+/// small.
 fn step_ns(looks: &[Vec<First>; 2]) -> f64 {
     let longest = looks.iter().flatten().map(|look| look.side.mean_ns()).fold(0.0, f64::max);
     let of_side = |side: &Vec<First>| side.iter().map(|look| look.side.interval_ns).sum::<f64>() / POINTS;

@@ -55,7 +55,7 @@ impl Out {
         }
     }
 
-    /// The same for what is not text.
+    /// The same for binary data.
     ///
     /// # Errors
     /// As of [`Out::write`].

@@ -173,7 +173,7 @@ impl Step {
     /// Shows it to an engine that the report has lent.
     fn look(&self, engine: &mut Engine) {
         match self {
-            // An interval without a length is none, as in a report.
+            // An interval without a length does not count, as in a report.
             Step::Interval { snapshot, .. } if snapshot.interval_ns.is_some_and(|ns| ns > 0) => {
                 engine.take(snapshot);
             }

@@ -93,7 +93,7 @@ fn read_whole(path: &Path) -> Result<Option<(String, Vec<Setting>)>> {
     Ok(Some((text, settings)))
 }
 
-/// Writes what was chosen, beside the settings that the file has already.
+/// Writes the choices, beside the settings already in the file.
 fn keep(path: &Path, chosen: &[(&'static str, Option<Value>)]) -> Result<String> {
     let name = || clean_str(&path.to_string_lossy());
     // A file with a mistake is the user's to mend.

@@ -198,7 +198,7 @@ fn findings_wanted() -> bool {
     std::env::var_os("NUMATOP_NG_FINDINGS").is_none_or(|value| value != "off")
 }
 
-/// Length and number of intervals, and what is measured beside the rows.
+/// Length and number of intervals, and the measurements beside the rows.
 pub(super) fn pace(args: &LiveArgs) -> Pace {
     Pace {
         interval: args.watch.measure.interval(),

@@ -1,4 +1,4 @@
-//! Counts of events beside what loads must count, as the JSON of a self-test has them.
+//! Counts of events beside the expected counts of loads, in the form of the JSON of a self-test.
 
 use serde::{Deserialize, Serialize};
 

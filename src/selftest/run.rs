@@ -211,7 +211,7 @@ fn pages_on(truth: &Truth, node: u32) -> u64 {
     truth.pages.iter().filter(|(on, _)| *on == node).map(|(_, pages)| pages).sum()
 }
 
-/// The truth and the number of the tool, from what both saw; with the node that it is about, where it is about one.
+/// The truth and the number of the tool, from both observations; with the node, if they are about one.
 type Counts = fn(&Truth, &Task, u32) -> (u64, u64);
 
 /// A deed, as both saw it; or why it was not done.

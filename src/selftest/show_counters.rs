@@ -1,4 +1,4 @@
-//! Counts of events beside what they must be, as text. Pure.
+//! Counts of events beside the expected ones, as text. Pure.
 
 use super::counts::{CounterReport, Measured};
 use super::expected::{WITHOUT_LOAD, loads};

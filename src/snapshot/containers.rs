@@ -1,4 +1,4 @@
-//! From tasks to containers: sums of what their tasks did, and totals along the tree of cgroups. Pure.
+//! From tasks to containers: sums over their tasks, and totals along the tree of cgroups. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -97,7 +97,7 @@ fn disks(raw: &GroupRaw) -> Reading<DisksUsed> {
 }
 
 impl Container {
-    /// A sum of tasks that are in no cgroup of their own, with what ran in them.
+    /// A sum of tasks without a separate cgroup, with the tasks that ran in them.
     pub fn of_tasks(sum: Task, remote: Remote) -> Container {
         Container { sum, remote, ..empty(0, None) }
     }
@@ -287,7 +287,7 @@ fn add_deltas(
         let at = list.row_of(old.cgroup_id);
         homes[place].is_divided |= homes[place].first != Some(at);
     }
-    // Most processes are in one row with all that they did.
+    // Most processes have all their counts in one row.
     for (home, process) in homes.iter().zip(&processes.rows).filter(|(home, _)| !home.is_divided) {
         let Some(at) = home.first else { continue };
         list.rows[at].sum.delta += &process.delta;
@@ -315,7 +315,7 @@ struct List<'a> {
     names: &'a Names,
     rows: Vec<Container>,
     totals: Vec<Total>,
-    /// Cgroup id → row, for tops and for what is below them.
+    /// Cgroup id → row, for tops and the cgroups below them.
     at: IdMap<u64, usize>,
 }
 
@@ -376,7 +376,7 @@ impl List<'_> {
         at
     }
 
-    /// Adds the rows above, and finds everybody's parent. Returns all rows, the deepest first.
+    /// Adds the rows above, and finds the parent of each. Returns all rows, the deepest first.
     fn connect(&mut self) -> Vec<usize> {
         let mut at = 0;
         while at < self.rows.len() {

@@ -125,7 +125,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Of a task that ran so long on each node, with its memory where it is.
+    /// For a task with this run time on each node, with its memory in place.
     ///
     /// The least that is possible, as the minimum of three. The first has time and memory together on as few
     /// nodes as have the room. The second has all its time on the node with most of its memory, the third all
@@ -167,7 +167,7 @@ impl Remote {
         }
     }
 
-    /// The same of what it did on one node alone, where all of its memory could be.
+    /// The same for its work on one node alone, where all of its memory could be.
     pub fn on(node: usize, run_ns: &[u64], memory: &Memory) -> Remote {
         let Some(ns) = run_ns.get(node).copied().filter(|ns| *ns > 0) else { return Remote::default() };
         let bytes = memory.bytes();

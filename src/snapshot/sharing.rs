@@ -11,7 +11,7 @@ use crate::model::sample::{PagesByPolicy, SharedObject, pages};
 use crate::model::share::wilson_farther;
 use crate::model::topology::Topology;
 
-/// The least share of an object in the memory of all that map it.
+/// The least share of an object in the memory of each process that maps it.
 const SHARE: f64 = 0.2;
 /// Pages drawn from the page cache are used in any case if their error is at most this, in points. Pages from
 /// page tables may be a small part, which their error does not reflect.
@@ -42,7 +42,7 @@ pub struct ProcessGroup {
     pub members: Vec<usize>,
     /// Objects that make it a group, the largest first.
     pub objects: Vec<GroupObject>,
-    /// The leader's row with the sum of what all members did, and with the memory of the group.
+    /// The leader's row with the sum over all members, and with the memory of the group.
     pub row: Task,
     /// Memory by node id whose policy names that node, bytes.
     pub meant: Vec<f64>,
@@ -103,7 +103,7 @@ pub fn counted_twice<'a>(tasks: impl Iterator<Item = &'a Task>) -> Vec<f64> {
     twice
 }
 
-/// A process that maps objects, with what is known of its memory.
+/// A process that maps objects, with the known facts about its memory.
 struct Member<'a> {
     memory: &'a Memory,
     policies: &'a PagesByPolicy,
@@ -297,7 +297,7 @@ fn leader<'a>(tasks: &[&'a Task]) -> &'a Task {
     parent.or_else(oldest).expect("a group has two members at least")
 }
 
-/// One row for all: the leader's, with the sums of what all did, and this memory.
+/// One row for all: the leader's, with the sums over all, and this memory.
 fn sum(leader: &Task, tasks: &[&Task], memory: Memory, mono_ns: u64) -> Task {
     let bytes = memory.bytes();
     let age = tasks.iter().filter_map(|task| task.memory()).map(|(read_ns, _)| *read_ns).min();

@@ -19,7 +19,7 @@ pub enum Tally {
     Nothing,
     /// The counts of the task itself.
     Of(Arc<TaskRaw>),
-    /// Added up when it is read: what was counted since the start is read of the few rows that are shown.
+    /// Added up on reading: only the few rows on screen need counts since the start.
     Sum(Arc<Parts>),
     /// The same of the tasks of one of these teams, by its place.
     Team(Arc<Teams>, u32),

@@ -208,7 +208,7 @@ impl Access {
         self.budgeted.is_some()
     }
 
-    /// Has rate and processes follow what was spent.
+    /// Adapts rate and processes to the cost.
     fn keep_to_budget(&mut self, now_ns: u64) -> Result<()> {
         let followed = self.followers.as_ref().map_or(Duration::ZERO, Followers::spent);
         let ours = (self.own + followed).as_nanos() as u64;

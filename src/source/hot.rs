@@ -20,7 +20,7 @@ pub struct Hot {
 }
 
 impl Hot {
-    /// Starts both; see [`HotProbe::start`] for what is given.
+    /// Starts both; see [`HotProbe::start`] for the arguments.
     ///
     /// # Errors
     /// The sampler cannot be loaded or started, or no thread can be created.

@@ -142,7 +142,7 @@ pub struct LiveSource {
     /// Failed reads of counters on each CPU at the last look.
     failed_reads: BTreeMap<CpuId, u64>,
     notes: Vec<String>,
-    /// CPUs are up to date for the next sample, and that took so long.
+    /// CPUs are up to date for the next sample, and that took this time.
     prepared: Option<Duration>,
     page_size: u64,
     /// Root of files about the whole machine.

@@ -117,7 +117,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_process_that_is_reported_again_counts_once() {
-        // 3 ends a second time, with what a last thread did; 4 left the scope and is back.
+        // 3 ends a second time, with the counts of a last thread; 4 left the scope and is back.
         let mut later = sample(&[4], &[3], &[]);
         Merger::default().merge(sample(&[], &[2, 3, 4], &[]), &mut later);
         assert_eq!(pids(&later.exited), [2, 3]);

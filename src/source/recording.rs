@@ -299,7 +299,7 @@ impl Recording {
         }
     }
 
-    /// Counts what was missed before this frame. False when it is the second copy of one that was whole.
+    /// Counts the samples missed before this frame. False if it is the second copy of an intact one.
     fn count(&mut self, frame: Frame) -> bool {
         let seq = frame.head.seq;
         match self.last_seq {

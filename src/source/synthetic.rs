@@ -1,4 +1,4 @@
-//! A made-up machine: samples that follow from what made-up threads do, the same every time.
+//! A made-up machine: samples that follow from the work of made-up threads, the same every time.
 //!
 //! All numbers of a sample come from the same [`Actor`]s, so that they agree. The time of a node is that of
 //! the threads on it, and remote accesses follow from where a thread ran and where its memory is. Time is
@@ -60,7 +60,7 @@ pub struct Machine {
     pub busy: f64,
     /// Clock rate of every CPU.
     pub ghz: f64,
-    /// Keep counters by node and by what SMT siblings do, too.
+    /// Keep counters by node and by the state of SMT siblings, too.
     pub by_node: bool,
     /// Names of users and cgroups.
     pub names: Arc<Names>,

@@ -1,4 +1,4 @@
-//! Readings of what keeps a thread from being in time: stops, other tasks, a suspended machine.
+//! Readings of the causes that make a thread late: stops, other tasks, a suspended machine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

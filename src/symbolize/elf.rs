@@ -1,7 +1,7 @@
 //! The headers of an ELF file: its build id, and where its parts are in memory.
 //!
-//! The file may be anybody's and change while it is read. So it is read piece by piece into buffers of a bounded size,
-//! never through a mapping, and no number in it sizes an allocation.
+//! The file may belong to any user and change while it is read. So it is read piece by piece into buffers of
+//! a bounded size, never through a mapping, and no number in it sizes an allocation.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const CREDIT: Duration = Duration::from_secs(2);
 /// Share of a CPU that they may take from then on, as a divisor.
 const SHARE: u32 = 10;
-/// A file that ends the symbolizer counts so much: all that it knew has to be read again.
+/// A file that ends the symbolizer costs this much: everything known has to be read again.
 pub(super) const DEATH: Duration = Duration::from_millis(500);
 
 /// Files of a user that did not answer, after which no other of that user is opened. Each leaves a process behind for as
@@ -74,12 +74,13 @@ impl Ledger {
         refused.map(|(device, _)| device.clone()).collect()
     }
 
-    /// Whether files that others serve are opened for this user. Root runs files of anybody, and is not to blame.
+    /// Whether files on served filesystems are opened for this user. Root runs files of any user, and is not
+    /// to blame.
     pub(super) fn may_have_served(&self, user: u32) -> bool {
         user == 0 || self.served.get(&user).is_none_or(|hangs| *hangs < SERVED_MAX)
     }
 
-    /// Notes that it took so long.
+    /// Notes that it took this time.
     pub(super) fn charge(&mut self, user: u32, took: Duration, now: Instant) {
         // A file that takes longer was given up, and is not tried again.
         let debt = self.debt(user, now) + took.min(CREDIT);

@@ -11,7 +11,7 @@ pub const PERF_MAP_MAX: u64 = 16 << 20;
 const KALLSYMS_MAX: u64 = 128 << 20;
 /// Bytes that those functions take.
 pub const KALLSYMS_ROOM: usize = 16 << 20;
-/// Bytes of a line; what is longer is cut.
+/// Maximum bytes of a line; longer lines are cut.
 const LINE_MAX: usize = 4096;
 /// Bytes that a function of the kernel is taken to have at most, where the next one is farther away.
 const KERNEL_FUNCTION_MAX: u32 = 64 << 10;

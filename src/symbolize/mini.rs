@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// `xz` of what `objcopy --strip-all --keep-symbol=packed_function` leaves of a program's debug file.
+    /// `xz` of the output of `objcopy --strip-all --keep-symbol=packed_function` for a program's debug file.
     const PACKED: &[u8] = include_bytes!("../../tests/fixtures/symbols.xz");
 
     /// The names in a file that has this section.

@@ -38,7 +38,7 @@ const LINK: &[u8] = b".gnu_debuglink";
 
 /// Bytes that can be read anywhere: a file, or a part of one that was unpacked.
 pub(super) trait Bytes {
-    /// Fills `buffer` with what begins at `at`.
+    /// Fills `buffer` with the bytes from `at` on.
     ///
     /// # Errors
     /// There are fewer bytes, or they cannot be read.

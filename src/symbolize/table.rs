@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Bytes that the tables of one symbolizer may take together, with what is needed to make one: the process stays below 32 MiB.
+/// Bytes that the tables of one symbolizer may take together, including those needed to make one: the process
+/// stays below 32 MiB.
 pub const BYTES_MAX: usize = 22 << 20;
 /// Bytes that one table may take: a million functions of an ELF file. Further functions have no name.
 pub const TABLE_BYTES_MAX: usize = 20 << 20;
@@ -240,7 +241,7 @@ mod tests {
     fn tables_without_end_take_no_more_than_there_is() {
         let mut tables = Tables::default();
         for key in 0..6 {
-            // 12 MiB of symbols, which take 8, and all that one may have.
+            // 12 MiB of symbols, which take 8, and the maximum of one.
             let wanted = if key % 2 == 0 { 8 << 20 } else { usize::MAX };
             let table = tables.get(
                 key,

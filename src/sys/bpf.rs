@@ -22,7 +22,7 @@ pub fn read_variable<T: Copy>(variable: &T) -> T {
     unsafe { ptr::read_volatile(variable) }
 }
 
-/// Switches on the kernel's statistics of BPF programs until what is returned is closed.
+/// Switches on the kernel's statistics of BPF programs until the returned descriptor is closed.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN.

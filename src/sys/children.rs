@@ -84,7 +84,7 @@ pub fn is_ignored(signal: c_int) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Has this process, and all that it makes, take memory from these nodes only (MPOL_BIND of set_mempolicy(2)).
+/// Makes this process and its children take memory from these nodes only (MPOL_BIND of set_mempolicy(2)).
 ///
 /// # Errors
 /// EINVAL where none of them is online and in the cpuset, ENOSYS without CONFIG_NUMA.

@@ -20,7 +20,7 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of what is behind `fd`, in whole pages.
+    /// Maps the first `len` bytes of the file behind `fd`, in whole pages.
     ///
     /// # Errors
     /// The errno of mmap(2).
@@ -56,8 +56,8 @@ impl Mapping {
         Some(value)
     }
 
-    /// Replaces `bytes` by a copy of `len` bytes from byte `at` on, which nothing writes to meanwhile. Nothing is copied
-    /// of what is beyond the end.
+    /// Replaces `bytes` by a copy of `len` bytes from byte `at` on, which must not be written to meanwhile.
+    /// Bytes beyond the end are left out.
     pub fn copy_to(&self, bytes: &mut Vec<u8>, at: usize, len: usize) {
         bytes.clear();
         if at.checked_add(len).is_none_or(|end| end > self.len) {

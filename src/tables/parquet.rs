@@ -43,7 +43,7 @@ impl<W: Write + Send> File<W> {
         Ok(File { writer: SerializedFileWriter::new(out, schema, Arc::new(properties))? })
     }
 
-    /// Writes a group of rows; none if there are none.
+    /// Writes a group of rows, unless it is empty.
     ///
     /// # Errors
     /// Errors of writing.

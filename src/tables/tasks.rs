@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn parts_of_a_count_add_up_to_it() {
         let counts = [(10, 5), (30, 0)].map(|(cycles, instructions)| NodeCounts { cycles, instructions });
-        // Counters took turns: the count is twice what was counted.
+        // Counters took turns: the estimate is twice the count.
         let cycles = Split::new(Some(80.0), &counts, |counts| counts.cycles, 2);
         assert_eq!((cycles.on(0, 7), cycles.on(1, 7), cycles.on(2, 7)), (Some(20.0), Some(60.0), None));
         assert_eq!(cycles.on(0, 0), Some(0.0), "it did not run there");

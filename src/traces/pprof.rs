@@ -126,7 +126,7 @@ struct Mapping {
 /// A location: the place of its mapping in the list, its offset into the file, and its function.
 type Location = (Option<usize>, Option<u64>, u64);
 
-/// Tables that samples refer to. Numbers of text begin with 0, which is none; all others with 1.
+/// Tables that samples refer to. Numbers of text begin with 0, the empty text; all others with 1.
 #[derive(Debug)]
 struct Tables {
     texts: HashMap<String, u64>,

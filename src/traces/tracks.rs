@@ -113,7 +113,7 @@ pub fn rows(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
     rows
 }
 
-/// Whether all that ran has a row: a recording may have left rows out, and what is not there may have run.
+/// Whether all running tasks have a row: a recording may have left rows out, and missing ones may have run.
 pub fn has_all_rows(snapshot: &Snapshot) -> bool {
     snapshot.tasks.iter().all(|task| task.raw.pid != OTHERS_PID)
 }

@@ -33,7 +33,7 @@ impl Closeup {
         Ok(Closeup(asks))
     }
 
-    /// Has this asked after what was asked before.
+    /// Queues this question after the earlier ones.
     pub(super) fn ask(&self, asked: Asked) {
         // It ends before us only when the screen is gone.
         let _ = self.0.send(asked);

@@ -22,7 +22,7 @@ use crate::source::{Focus, Source};
 /// The second sample comes after this, so that rates appear soon.
 const SOON: Duration = Duration::from_millis(250);
 
-/// Names of functions are waited for so long with each sample; later ones come with the next.
+/// Names of functions are waited for at most this time with each sample; later ones come with the next.
 const NAMES_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Requests of the screen.

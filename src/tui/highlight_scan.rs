@@ -1,4 +1,4 @@
-//! The thread that goes through a recording once, from front to back, for what is worth a look in it.
+//! The thread that goes through a recording once, from front to back, and marks moments worth a look.
 
 use std::sync::mpsc::SyncSender;
 use std::thread;

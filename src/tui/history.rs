@@ -119,7 +119,7 @@ pub struct KeptSamples {
     pub samples: Samples,
 }
 
-/// The samples, and what is wanted of them.
+/// The samples, and the wanted view of them.
 pub struct History {
     ring: Ring,
     host: Option<Arc<HostFacts>>,

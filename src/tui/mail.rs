@@ -133,7 +133,7 @@ impl Waiting {
                     _ => messages.push_back(message),
                 }
             }
-            // Answers to what was asked, and the end: each comes once.
+            // Answers to questions, and the end: each comes once.
             _ => messages.push_back(message),
         }
     }

@@ -47,8 +47,8 @@ impl Shared {
     }
 }
 
-/// Takes bytes and never waits. Flushed, it hands them to the thread, but for while it is held. Clones write to the same
-/// place.
+/// Takes bytes and never waits. On a flush it hands them to the thread, except while it is held. Clones write
+/// to the same place.
 #[derive(Clone)]
 pub(super) struct Outlet {
     shared: Arc<Shared>,
@@ -74,7 +74,7 @@ impl Outlet {
         self.held.store(held, Ordering::SeqCst);
     }
 
-    /// Hands what was gathered to the thread.
+    /// Hands the gathered bytes to the thread.
     pub(super) fn hand_over(&mut self) {
         let mut state = self.shared.lock();
         if state.failed.is_none() && !self.gathered.is_empty() {
@@ -89,7 +89,8 @@ impl Outlet {
         self.gathered.clear();
     }
 
-    /// Leaves out what waits, and the rest of what is being written. `empty` has to make room for [`CHUNK`] bytes.
+    /// Discards waiting bytes, and the rest of the current write. `empty` has to make room for [`CHUNK`]
+    /// bytes.
     pub(super) fn discard(&self, empty: impl FnOnce()) {
         {
             let mut state = self.shared.lock();

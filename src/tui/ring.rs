@@ -26,7 +26,8 @@ const MAX_PACKED_TASKS: usize = 32_768;
 /// Maximum samples of a pack. Where most tasks are idle, a keyframe takes as long as hundreds of samples. But
 /// samples are dropped by packs, and a paused view jumps by as many.
 const FULL_LEN: usize = 64;
-/// Bytes beside its keyframe from which on a pack is full, with what others keep for its samples.
+/// Bytes beside its keyframe from which on a pack is full, including bytes that other parts keep for its
+/// samples.
 const FULL_BYTES: usize = 512 << 10;
 /// Bytes of its keyframe that no other sample has, from which on a pack is full.
 const FULL_HELD: usize = 2 << 20;

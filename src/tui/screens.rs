@@ -57,7 +57,7 @@ pub trait Screen {
         context::TIMELINE
     }
 
-    /// Draws what is in `area`, from the interval on the screen.
+    /// Draws `area`, from the interval on the screen.
     fn draw(&self, state: &State, area: Rect, buf: &mut Buffer);
 
     /// Whether it can be drawn: otherwise the view below is.
@@ -81,7 +81,7 @@ pub trait Screen {
     /// Puts rows in order and keeps selections in place, for a new interval or after a choice changed.
     fn arrange(&mut self, _state: &State, _height: usize) {}
 
-    /// Puts it on the screen, about what is selected below it.
+    /// Puts it on the screen, about the selection below it.
     ///
     /// # Errors
     /// Why it cannot be shown.
@@ -94,7 +94,7 @@ pub trait Screen {
         None
     }
 
-    /// Closes what is open within the view. False when nothing is.
+    /// Closes the open part within the view. False without one.
     fn step_out(&mut self) -> bool {
         false
     }
@@ -151,7 +151,7 @@ pub trait Screen {
         Answer::Ignored
     }
 
-    /// Takes what is typed, each time it changes.
+    /// Takes the typed text, each time it changes.
     fn typed(&mut self, _purpose: Purpose, _text: &str, _height: usize, _state: &mut State) {}
 
     /// Takes the choice from a list of this screen.

@@ -70,7 +70,7 @@ pub struct State {
     pub warnings: Vec<String>,
     /// Sets of events that can be chosen, and what each counts here; none for a recording.
     pub sets: Vec<(&'static str, Choice)>,
-    /// Progress of the recording of what is measured here; `None` when nothing is recorded.
+    /// Progress of the recording of this view; `None` without one.
     pub recording: Option<Progress>,
     /// The machine is made up: the header shows it.
     pub demo: bool,

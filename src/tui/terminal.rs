@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_millis(600);
 /// Room was made: what fits is taken in far less, but on a busy machine the thread that writes may wait for a CPU.
 const A_MOMENT: Duration = Duration::from_millis(800);
 
-/// Whether the terminal is ours now. Global, because a panic anywhere must give it back.
+/// Whether the view holds the terminal now. Global, because a panic anywhere must give it back.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// The output to the terminal, for the code that gives it back.

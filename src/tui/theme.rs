@@ -40,7 +40,7 @@ pub enum Palette {
 }
 
 impl Palette {
-    /// The colours of local, remote, cache, warnings, names and what is less important.
+    /// The colours of local, remote, cache, warnings, names and less important text.
     fn hues(self) -> [Color; 6] {
         match self {
             Palette::Terminal => {

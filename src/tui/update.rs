@@ -115,7 +115,7 @@ impl App {
         }
     }
 
-    /// The table on the screen, or below what is.
+    /// The table on the screen, or below the open views.
     pub fn base(&self) -> ScreenId {
         self.base
     }
@@ -258,7 +258,8 @@ impl App {
         }
     }
 
-    /// Puts rows in order and keeps selections in place: of the tasks, whose rows the header counts, and of what is open.
+    /// Puts rows in order and keeps selections in place: of the tasks, whose rows the header counts, and of
+    /// the open view.
     fn arrange(&mut self) {
         let height = self.list_height();
         self.screens.tasks.arrange(&self.state, height);

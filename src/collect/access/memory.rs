@@ -35,7 +35,7 @@ impl Memory {
         Memory { files, page_size, pages: HashMap::new() }
     }
 
-    /// Whether all memory read was private to the process.
+    /// Whether the process still exists, so that all memory read was its own.
     pub fn is_there(&self) -> bool {
         self.files.as_ref().is_none_or(|(target, _)| target.check().is_ok())
     }

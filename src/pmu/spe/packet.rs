@@ -86,7 +86,7 @@ pub fn packet(bytes: &[u8], at: u64) -> Option<(Packet, usize)> {
         0x20..=0x23 => match rest.first()? {
             0x00 => {
                 let boundary = 1 << ((header & 0xf) + 1);
-                // Room to the boundary may go beyond what was written.
+                // Padding to the boundary may go beyond the written part.
                 let len = (boundary - at % boundary).min(bytes.len() as u64).max(2) as usize;
                 Some((Packet::Padding, len))
             }

@@ -332,7 +332,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 .added_for(Facility::ResidentKinds),
             other_of!(TaskRaw, "resident_swap_bytes", "bytes", resident, swap_bytes)
                 .added_for(Facility::ResidentKinds),
-            // Anonymous memory, which changes most, as the rest of what is resident: nothing.
+            // Anonymous memory changes most. As the rest of resident memory it costs nothing.
             Column {
                 name: "rss_bytes-resident_bytes",
                 unit: "bytes",
@@ -416,7 +416,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             cpu_slots!("slot_count", "by event, counter", count),
             cpu_slots!("slot_enabled_ns", "ns by event, counter", enabled_ns),
             cpu_slots!("slot_running_ns", "ns by event, counter", running_ns),
-            // All ones are none: recordings have known times as they are.
+            // All ones are none: recordings store known times unchanged.
             Column {
                 name: "irq_ns",
                 unit: "ns, counter",

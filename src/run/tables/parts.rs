@@ -36,7 +36,7 @@ pub(super) enum Of {
     Left,
     /// The same, at the first sample of the part, which ends there.
     LeftFrom { end_ns: i64 },
-    /// It is still being recorded, as is all that follows.
+    /// It and all later ones are still being recorded.
     Later,
 }
 

@@ -1,4 +1,4 @@
-//! Accesses that Arm's SPE samples, on their way to the sums of processes: the task by what its packets say.
+//! Accesses that Arm's SPE samples, on their way to the sums of processes: the task comes from their packets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

@@ -15,7 +15,7 @@ use crate::model::sample::{HostFacts, Missing, TaskRaw};
 use crate::model::units::CpuId;
 use crate::source::access::{Access, Sampled};
 
-/// The sampler stays loaded for so long without a process to sample, ns: rows come and go.
+/// The sampler stays loaded for this time without a process to sample, ns: rows come and go.
 const LINGER_NS: u64 = 10_000_000_000;
 
 /// The sampler, and the processes that are to be sampled.
@@ -31,7 +31,7 @@ pub(super) struct Accesses {
     all: bool,
     /// The processes that matter on the screen; `None`: not wanted.
     wanted: Option<Vec<ProcessId>>,
-    /// Since when there are none, CLOCK_MONOTONIC in ns.
+    /// The time since which there are none, CLOCK_MONOTONIC in ns.
     idle_since_ns: Option<u64>,
 }
 

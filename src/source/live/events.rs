@@ -10,8 +10,8 @@ use crate::model::event::Event;
 use crate::pmu::files;
 use crate::pmu::open::Refused;
 
-/// Events that were opened between two samples: the interval that ends with the later one has only a part of what
-/// they count.
+/// Events that were opened between two samples: the interval that ends with the later one has only a part of
+/// their counts.
 #[derive(Debug, Default)]
 pub(super) struct Fresh {
     pub(super) names: Vec<String>,

@@ -66,7 +66,7 @@ pub struct Actor {
     pub shmem: u64,
     /// Share of the rest of `rss` that is of files, in percent.
     pub file_pct: u64,
-    /// Nodes that it may run on and take memory from, as bits; `None`: all that have CPUs, and all.
+    /// Allowed nodes for running and for memory, as bits; `None`: all with CPUs, and all.
     pub cpu_nodes: Option<u64>,
     pub mem_nodes: Option<u64>,
     /// Memory policy, and the state of NUMA balancing, as in its row.
@@ -84,7 +84,7 @@ pub struct Actor {
     pub start_ns: Option<u64>,
     /// The second at which it ends, with its process when it is the leader.
     pub ends: Option<u64>,
-    /// Its place among all that there were; 0 until it has a row, which gives it one.
+    /// Its place among all actors so far; 0 until it has a row, which assigns it.
     pub serial: u64,
 }
 
@@ -214,7 +214,8 @@ impl Actor {
         }
     }
 
-    /// Its row after a step of work. `by_node`: counters are kept by node and by what the sibling does, too.
+    /// Its row after a step of work. `by_node`: counters are kept by node and by the state of the sibling,
+    /// too.
     pub(super) fn work(&self, row: &mut TaskRaw, step: &Step, host: &HostFacts, ghz: f64, by_node: bool) {
         row.state = u32::from(self.runs.is_empty());
         row.rss_bytes = self.rss;
@@ -297,7 +298,8 @@ impl Counted {
         }
     }
 
-    /// Divides it between stretches with an idle and with a busy sibling, so that IPC differs by what a busy one costs.
+    /// Divides it between stretches with an idle and with a busy sibling, so that IPC differs by the cost of
+    /// a busy one.
     fn divide(&self, smt_busy: f64, by_sibling: &mut [NodeCounts]) {
         let (idle, busy) = (1.0 - smt_busy, smt_busy);
         let weight = idle + busy * (1.0 - SIBLING_COST);

@@ -28,7 +28,7 @@ pub struct Demo {
     at: Option<Instant>,
     due: Option<Instant>,
     asked: Asked,
-    /// The last sample, for what was sampled of stacks since.
+    /// The last sample, for stacks sampled since.
     last: Option<Sample>,
     hot: bool,
     access: bool,

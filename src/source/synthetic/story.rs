@@ -1,4 +1,4 @@
-//! The processes of the demo machine. Each is an example of what NUMA does to a program.
+//! The processes of the demo machine. Each is an example of an effect of NUMA on a program.
 
 use super::containers::{
     self, BACKUP, CACHE, CI, GUEST, INIT, NGINX, ORDERS, POSTGRES, REPORT, SESSION, SSH,

@@ -11,7 +11,7 @@ use crate::snapshot::Snapshot;
 /// Bytes of a command or a check of a finding with their texts, about.
 const STEP_BYTES: usize = 256;
 
-/// Findings that have ended are listed for so long, ns.
+/// Ended findings are listed for this time, ns.
 const LISTED_NS: u64 = 3_600_000_000_000;
 
 /// The findings at the end of an interval.

@@ -9,7 +9,7 @@ pub enum Action {
     Suspend,
     Redraw,
     Help,
-    /// Close what is open; with nothing open, drop search and filters.
+    /// Close the open view; without one, drop search and filters.
     Back,
     Move(Motion),
     Show(ScreenId),
@@ -60,7 +60,7 @@ pub enum Action {
     /// Columns to the left or to the right of those on the screen.
     ScrollLeft,
     ScrollRight,
-    /// The table of nodes, or what goes from node to node.
+    /// The table of nodes, or the matrix from node to node.
     Matrix,
     Fold,
     Follow,
@@ -69,7 +69,7 @@ pub enum Action {
     Rewind,
     /// Past the newest interval.
     Latest,
-    /// In a recording, or in what is kept while paused.
+    /// In a recording, or in the kept samples while paused.
     Seek(Seek),
     /// To the next moment that is worth a look, or to the one before.
     NextMark,
@@ -90,7 +90,7 @@ pub enum Action {
     PickEvents,
     PickColumns,
     PickSort,
-    /// Ask whether to keep what was chosen as settings of the user.
+    /// Ask whether to keep the choices as settings of the user.
     Keep,
     SortBy(&'static str),
     SortLeft,
@@ -184,7 +184,7 @@ pub enum Effect {
     Suspend,
     /// Draw every cell again.
     Redraw,
-    /// Write what was chosen to the file of settings.
+    /// Write the choices to the file of settings.
     Keep,
     /// Hand the text for the clipboard to the terminal.
     Copy,

@@ -31,7 +31,7 @@ use crate::tui::widgets::layout::below;
 /// Findings about the process that have a line.
 const FINDINGS_MAX: usize = 2;
 
-/// A list of what was sampled, in place of threads.
+/// A list of samples, in place of threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
     /// Contended lines, with the code of both sides.
@@ -57,7 +57,7 @@ pub struct Detail {
     thread: Option<(u32, u64)>,
     /// First thread in view.
     offset: usize,
-    /// The last details from /proc, or why there are none.
+    /// The last details from /proc, or the reason why they are missing.
     details: Option<Result<Details, String>>,
     /// Its mappings, while they are shown.
     maps: Option<Maps>,

@@ -190,7 +190,7 @@ impl Screen for Findings {
         }
     }
 
-    /// At the first finding of what is selected elsewhere.
+    /// At the first finding of the row selected elsewhere.
     fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
         self.shape = Shape::List;
         self.wanted = match subject {

@@ -1,4 +1,4 @@
-//! The table of tasks: what is shown of them, which is followed, and what is searched for.
+//! The table of tasks: rows, columns, the followed task, and the search.
 
 mod choice;
 mod row;
@@ -249,7 +249,7 @@ impl Screen for Tasks {
         }
     }
 
-    /// The tasks of what is selected elsewhere.
+    /// The tasks of the row selected elsewhere.
     fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
         match subject {
             Some(Subject::Node(node)) => self.choice.node = Some(node),

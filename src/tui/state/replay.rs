@@ -15,7 +15,7 @@ pub struct Replay {
     pub span: (i64, i64),
     pub speed: u32,
     pub playing: bool,
-    /// It grows; at its end, what is added is shown.
+    /// It grows; at its end, added samples are shown.
     pub follow: bool,
     pub following: bool,
     /// Moments worth a look, and the part of the recording that was looked through for them, 0 to 1.
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// The recording was moved: what is known is of another time.
+    /// The recording was moved: earlier data is of another time.
     pub fn elsewhere(&mut self) {
         (self.paused_at, self.note) = (None, None);
     }

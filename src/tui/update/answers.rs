@@ -36,7 +36,7 @@ impl App {
         self.screens.detail.mapped(process, found);
     }
 
-    /// Takes what was sampled of stacks, or why nothing can be.
+    /// Takes the sampled stacks, or the reason why they are missing.
     pub fn hot_news(&mut self, news: Result<StackBatch, String>) {
         let height = self.list_height();
         match news {
@@ -49,7 +49,7 @@ impl App {
         }
     }
 
-    /// Takes statistics of our own programs, or why there are none.
+    /// Takes statistics of our own programs, or the reason why they are missing.
     pub fn statistics(&mut self, now: Result<Statistics, String>) {
         match now {
             Ok(now) if self.is_open(ScreenId::Overhead) => self.screens.overhead.take(now),

@@ -78,7 +78,7 @@ impl App {
         }
     }
 
-    /// Takes what was typed or selected.
+    /// Takes the typed text or the selection.
     pub(super) fn accept(&mut self) -> Option<Effect> {
         let Some(prompt) = self.prompt.take() else { return self.choose() };
         let taken = match prompt.purpose {

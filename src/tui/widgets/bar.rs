@@ -3,8 +3,8 @@
 use super::pen::Pen;
 use crate::tui::theme::{Role, Theme};
 
-/// A bar of `width` cells: shares of the whole with their role, first at the left, the rest empty.
-/// Shares are 0.0..=1.0; what is more than the whole is cut.
+/// A bar of `width` cells: shares of the whole with their role, first at the left, the rest empty. Shares are
+/// 0.0..=1.0; the excess over the whole is cut.
 pub fn bar(pen: &mut Pen<'_>, width: u16, shares: &[(f64, Role)], theme: &Theme) {
     let width = width.min(pen.room());
     let (mut sum, mut drawn) = (0.0, 0);

@@ -1,4 +1,4 @@
-//! The lines at the top: whose machine, what its nodes do, what is lost, what we cost.
+//! The lines at the top: the machine, its nodes, losses, and the cost of the tool.
 
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
@@ -141,7 +141,7 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
     for fact in &facts {
         pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(fact, plain);
     }
-    // A part of a number would be another number: what has no room is left out.
+    // A part of a number would be another number: anything that does not fit is left out.
     for fact in &machine {
         if pen.room() < room(fact) {
             break;
@@ -306,7 +306,7 @@ fn cache_bytes(node: &Node) -> u64 {
     node.raw.mem_file_bytes.saturating_sub(shmem_bytes)
 }
 
-/// Losses first: what is not shown must not be believed complete. Then what makes everything else slow.
+/// Losses first: the rest must not be taken for complete. Then everything that slows all else.
 fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
     let theme = &state.theme;
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));

@@ -18,12 +18,12 @@ pub enum Pickable {
     Metric(&'static str),
     /// A set of events.
     Events(&'static str),
-    /// A user id; `None` is everybody.
+    /// A user id; `None` is all users.
     User(Option<u32>),
 }
 
 impl Pickable {
-    /// The id, of what has one.
+    /// The id, if any.
     fn id(self) -> &'static str {
         match self {
             Pickable::Metric(id) | Pickable::Events(id) => id,
@@ -133,7 +133,7 @@ impl Picker {
         self.scroll(height);
     }
 
-    /// Selects the line in this row of what is in view.
+    /// Selects the line in this row of the view.
     pub fn click(&mut self, row: usize) {
         if self.offset + row < self.len() {
             self.at = self.offset + row;

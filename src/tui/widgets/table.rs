@@ -50,7 +50,7 @@ pub struct Look {
     pub followed: bool,
     /// The gravest finding about it.
     pub severity: Option<Severity>,
-    /// Matches what is searched for.
+    /// Matches the search.
     pub found: bool,
     /// Text before the name: branches of the tree.
     pub prefix: String,

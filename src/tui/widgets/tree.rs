@@ -17,8 +17,8 @@ pub struct Branch {
     pub folded: usize,
 }
 
-/// The rows of `order` with children below their parent, siblings in the given order; what is below a folded row is
-/// counted. Rows without a parent in `parents` are roots.
+/// The rows of `order` with children below their parent, siblings in the given order; rows below a folded row
+/// are counted. Rows without a parent in `parents` are roots.
 pub fn forest(
     order: &[usize],
     parents: &HashMap<usize, usize>,
@@ -46,7 +46,7 @@ pub fn forest(
     rows
 }
 
-/// Adds `roots` and what hangs below them, without recursion: the depth is anybody's choice.
+/// Adds `roots` and everything below them, without recursion: the depth may be arbitrary.
 fn grow(
     roots: &[usize],
     children: &HashMap<usize, Vec<usize>>,

@@ -207,7 +207,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
                 _ => "reading /proc".into(),
             };
             let cgroup = cgroup.unwrap_or_else(|| "-".into());
-            // The closer look is of this moment, rows may have what was recorded.
+            // The details are of this moment; rows may have recorded values.
             let mut rows = snapshot.tasks.iter().filter(|row| row.raw.process() == task.raw.process());
             let command = match rows.find_map(|row| CMDLINE.read(row, snapshot).ok()) {
                 Some(Value::Text(recorded)) => (recorded, Role::Plain),

@@ -14,7 +14,7 @@ const AT_ONCE_NS: u64 = 10_000_000;
 pub(super) struct Maps {
     /// In a replay: the mappings in use that were recorded, and no others.
     pub recorded: bool,
-    /// The mappings, or why there are none; `None` while they are waited for.
+    /// The mappings, or the reason why they are missing; `None` while they are waited for.
     pub found: Option<Result<Mappings, String>>,
     /// First mapping in view.
     pub offset: usize,
@@ -23,7 +23,7 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    /// Takes what was found, or why nothing was.
+    /// Takes the mappings, or the reason why they are missing.
     pub(super) fn take(&mut self, found: Result<Mappings, String>) {
         self.found = Some(found);
         self.offset = 0;

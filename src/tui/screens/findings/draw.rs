@@ -38,7 +38,7 @@ const BY_WEIGHT: [Section; 9] = [
     Section::Else,
 ];
 
-/// The lines of the list itself, below its titles: what is selected keeps more than half of the room.
+/// The lines of the list itself, below its titles: the selected finding keeps more than half of the room.
 pub(super) fn rows_of(area: Rect, rows: usize) -> Rect {
     let most = (area.height.saturating_sub(2) / 3).max(3);
     let height = (rows.max(1) as u16).min(most).min(area.height.saturating_sub(1));

@@ -1,6 +1,6 @@
 //! The selected node, in the lines below the table of nodes: its activity and its parts.
 //!
-//! The first of them are what has no room in the table of a narrow screen.
+//! The first of them do not fit into the table of a narrow screen.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -25,7 +25,7 @@ const NUMBER: u16 = 7;
 const SHADED_MAX: u16 = 3;
 const CELL_MAX: u16 = 11;
 
-/// Node ids above, and a row for each node in the order of the table; below it what is shown.
+/// Node ids above, and a row for each node in the order of the table; below it the legend.
 pub(super) fn render(
     snapshot: &Snapshot,
     list: &List<Node>,
