@@ -31,7 +31,7 @@ use terminal::Terminal;
 
 const UID: u32 = 54_242;
 
-/// A limit for what hangs.
+/// A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn until(what: &str, mut is: impl FnMut() -> bool) -> Result<()> {
@@ -95,7 +95,7 @@ fn serve(device: &File) {
                 body[80..84].copy_from_slice(&2_u32.to_ne_bytes());
                 body
             }
-            // FUSE_ACCESS: not implemented, which lets everybody in.
+            // FUSE_ACCESS: not implemented, which lets all users in.
             (34, 1) => Vec::new(),
             _ => continue,
         };

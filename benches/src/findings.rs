@@ -126,7 +126,8 @@ fn measure(mut machine: Machine, intervals: usize) -> ([Vec<f64>; 2], usize) {
     (times, rows)
 }
 
-/// Time of each interval in microseconds: rows of threads alone, and all that a live view of threads derives, with findings.
+/// Time of each interval in microseconds: rows of threads alone, and everything that a live view of threads
+/// derives, with findings.
 fn measure_view(mut machine: Machine, intervals: usize) -> [Vec<f64>; 2] {
     let host = machine.host.clone();
     let mut history = History::new(Want { threads: true, ..Want::default() });

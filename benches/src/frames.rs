@@ -1,4 +1,4 @@
-//! When a program that writes a piece of text per refresh has done so, and what was true at that moment.
+//! The time at which a program finished writing the text of a refresh, and the true state at that moment.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

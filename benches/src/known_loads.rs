@@ -61,7 +61,7 @@ struct Peer {
     name: &'static str,
     program: &'static str,
     words: fn(cpus: usize) -> Vec<String>,
-    /// Its number, from what it prints, in the unit of the figure.
+    /// Its number, from its output, in the unit of the figure.
     value: fn(&str) -> Option<f64>,
     figure: Figure,
     /// Whether it does the same work: then the two are compared.

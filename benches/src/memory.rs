@@ -26,7 +26,7 @@ pub fn hold(gib: usize, mappings: usize) -> Result<()> {
     ensure!(room != libc::MAP_FAILED, "reserving address space: {}", io::Error::last_os_error());
     for at in 0..count {
         let gap = if mappings > 1 { PAGE } else { 0 };
-        // SAFETY: inside of what was reserved above.
+        // SAFETY: inside the range reserved above.
         let mapped = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
             libc::mmap(room.cast::<u8>().add(at * (len + gap)).cast(), len, ALL, flags, file.as_raw_fd(), 0)

@@ -46,7 +46,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// A directory of our own, removed with all that is in it.
+/// A temporary directory, removed with its content.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,4 +1,4 @@
-//! A screen as text: what is in each cell, and how it looks.
+//! A screen as text: the content and the look of each cell.
 
 use std::fmt::Write;
 

@@ -159,7 +159,7 @@ fn h18_isolated_cpus_idle_and_the_rest_is_busy() {
             cgroup: DOCKER,
             ..Actor::new(pid, "spin").runs(&[(node, pct)])
         };
-        // Node 1 is isolated but for one core, which is busy as well.
+        // Node 1 is isolated except for one core, which is busy as well.
         let mut world = machine(TWO, vec![spin(500, 0, 1500.0), spin(501, 0, 60.0)]);
         Arc::make_mut(&mut world.host).isolated_cpus = (8..16).chain(24..32).collect();
         world.groups = [(DOCKER, Arc::new(files("0-7,16-23", "0-1")))].into();

@@ -58,7 +58,7 @@ pub mod larger_than_node {
             found[0].advice.sentence,
             "mysqld has 54.0 GiB of the 64.0 GiB of node 0, which has no room left."
         );
-        // No command: what is moved now comes back with the next page.
+        // No command: moved pages come back with the next page.
         assert!(commands(&found[0]).is_empty());
         let words: Vec<&str> =
             found[0].advice.commands.iter().map(|command| command.words.as_str()).collect();

@@ -96,7 +96,7 @@ fn carry_out(machine: &mut Machine, line: &str) {
             let pids: BTreeSet<u32> =
                 machine.actors.iter().filter(|actor| actor.cgroup == cgroup).map(|actor| actor.pid).collect();
             bind(machine, &list(cpus), |pid| pids.contains(&pid));
-            // cpuset.mems of cgroup v2 moves what is elsewhere.
+            // cpuset.mems of cgroup v2 moves the memory on other nodes.
             let mems = list(mems);
             for actor in machine.actors.iter_mut().filter(|actor| pids.contains(&actor.pid)) {
                 let away: u32 =
@@ -259,7 +259,7 @@ fn closes_and_opens(id: &str, world: Machine, seconds: u64) {
 
 #[test]
 fn remote_after_pin() {
-    // A part of its memory was on node 0 before: no line could tell it from what came.
+    // A part of its memory was on node 0 from the start: no line could separate it from the moved part.
     let (_, finding) = closes("remote-after-pin", worlds::pinned_late(), 40);
     assert!(command_lines(&finding.advice.undo).is_empty() && !finding.advice.undo.is_empty());
 }

@@ -227,7 +227,7 @@ mod swap_while_memory_free {
         assert!(found(world, 26, "swap-while-memory-free").is_empty());
     }
 
-    /// The third node is memory only: what is seldom used is sent there until it is full.
+    /// The third node is memory only: rarely used memory is sent there until it is full.
     #[test]
     fn not_memory_only() {
         for (full, fires) in [(2, false), (1, true)] {

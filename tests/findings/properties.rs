@@ -17,7 +17,7 @@ use crate::world::{
     watch,
 };
 
-/// A machine with most of what can be wrong.
+/// A machine with most of the possible problems.
 pub fn sick() -> Machine {
     sick_at(1000)
 }
@@ -143,7 +143,7 @@ pub fn check_less(after: &[String], before: &[String], without: &str) {
         Severity::ALL.iter().position(|severity| severity.name() == word)
     };
     for line in after {
-        // Severity rises from what is explained: a cause without its symptom has its own.
+        // A cause takes over the severity of its symptoms: without its symptom it has its own.
         let same = before.iter().find(|other| key(other) == key(line));
         let same = same.unwrap_or_else(|| panic!("without {without} there is {line}: {before:#?}"));
         assert!(grave(line) <= grave(same), "without {without}: {line}, not {same}");

@@ -1,4 +1,4 @@
-//! Large and shared memory: severity by what is known of policies, and processes that share memory as one subject.
+//! Large and shared memory: severity by the known policies, and processes that share memory as one subject.
 
 use std::sync::Arc;
 

@@ -268,7 +268,7 @@ pub fn loops() -> Machine {
     machine(TWO, (0..).zip(of).map(|(at, (comm, ipc))| spin(900 + at, comm, at * 3 % 16, ipc)).collect())
 }
 
-/// Case 13: a virtual machine of Java that misses the TLB; what is read on demand is not in it.
+/// Case 13: a virtual machine of Java that misses the TLB, without the data that is read on demand.
 pub fn page_walks() -> Machine {
     let actor = Actor { rss: 20 * GIB, memory: pages(0), ipc: 0.5, ..Actor::new(900, "java") };
     let mut world = machine(TWO, vec![actor.runs(&[(0, 200.0)])]);

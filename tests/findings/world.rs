@@ -153,7 +153,7 @@ pub fn samples(mut machine: Machine, seconds: u64, step_ms: u64) -> (Arc<HostFac
     (Arc::clone(&machine.host), samples)
 }
 
-/// The engine after these samples, and all that changed.
+/// The engine after these samples, and all changes.
 pub fn fold(host: &Arc<HostFacts>, samples: &[Sample]) -> (Engine, Vec<Change>) {
     let mut engine = Engine::new(Options::default());
     let mut changes = Vec::new();

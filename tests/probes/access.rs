@@ -549,7 +549,7 @@ fn turns(regions: [*mut u64; 2], seed: u64) -> (u64, u64) {
     (state, PHASE / 2)
 }
 
-/// Runs as the workload of this kind; false where it is none of these.
+/// Runs as the workload of this kind; false for an unknown kind.
 #[cfg(target_arch = "x86_64")]
 pub fn run(kind: &str) -> bool {
     match kind {

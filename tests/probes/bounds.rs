@@ -43,7 +43,7 @@ impl Bounds {
         Bounds { least: truth, most: truth }
     }
 
-    /// `got` is within the bounds, give or take a part of what is true and `floor`.
+    /// `got` is within the bounds, plus or minus a part of the truth and `floor`.
     pub fn hold(self, what: &str, got: u64, tolerance: f64, floor: u64) -> Result<()> {
         let Bounds { least, most } = self;
         let allowed = (most as f64 * tolerance) as u64 + floor;

@@ -1,4 +1,4 @@
-//! Scopes made of cgroups, beside what the kernel charges to those cgroups itself.
+//! Scopes made of cgroups, compared with the kernel's own charges to those cgroups.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -445,7 +445,7 @@ pub fn cgroups_whose_names_are_no_text_stay_apart() -> Result<()> {
 }
 
 const V1_MEMORY: &str = "/sys/fs/cgroup/memory";
-/// Memory of the kernel that is more than what comes and goes while the test below looks.
+/// Kernel memory in excess of normal fluctuation while the test below looks.
 const ENOUGH_KERNEL: u64 = 16 << 20;
 
 fn v1_memory(file: &str) -> Result<u64> {

@@ -152,7 +152,7 @@ impl Stream {
         Ok(Stream { process, lines })
     }
 
-    /// Waits until the row of a container, by its full id, is what is expected.
+    /// Waits until the row of a container, by its full id, is as expected.
     pub fn until(&mut self, what: &str, id: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
         until(what, || {
             let line: Value = serde_json::from_str(&self.lines.next().context("it ended")??)?;

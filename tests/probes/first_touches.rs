@@ -140,7 +140,7 @@ fn judge(workload: &mut Workload, starts: &[&str], out: impl std::io::Read) -> R
         println!("{function}: {its} of {all} %");
         ensure!(its <= all + 0.1 && its >= all - CLOSE, "{function}: {its} % and {all} % of its mapping");
     }
-    // The first was touched by the same function before anybody looked.
+    // The same function touched the first region before sampling began.
     let old = of_mapping(starts[0])?;
     let known: f64 = objects.iter().filter_map(share).sum();
     if old < 5.0 || known > 101.0 - old {

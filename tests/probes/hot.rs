@@ -1,4 +1,4 @@
-//! Hot spots beside what a program is known to do: in which functions it spends which part of its time.
+//! Hot spots compared with the known shares of time that a program spends in its functions.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

@@ -17,7 +17,7 @@ use crate::screen::send;
 use crate::terminal::Terminal;
 use crate::until::until;
 
-/// Ids of what a process has in the kernel.
+/// Ids of a process's objects in the kernel.
 #[derive(Debug, Default)]
 struct Held {
     programs: BTreeSet<u32>,

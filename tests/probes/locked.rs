@@ -20,7 +20,7 @@ use crate::until::until;
 use crate::workload::Workload;
 
 const INTERVAL_S: f64 = 0.5;
-/// No interval is longer than this times what was asked for.
+/// No interval is longer than this many times the requested length.
 const LONGEST: f64 = 1.6;
 const WORDS: [&str; 7] = ["-b", "-d", "0.5", "--format", "json", "--columns", "pid,cmdline,huge_pct"];
 

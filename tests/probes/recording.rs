@@ -1,4 +1,4 @@
-//! Recording this machine: what is replayed is what was shown, and a full disk is survived.
+//! Recording this machine: a replay shows the same as the live view, and a full disk is survived.
 
 use std::ffi::CString;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Sampling of accesses in the live view without a flag: the processes that are chosen, what is loaded for them, and when.
+//! Sampling of accesses in the live view without a flag: the chosen processes, the loaded programs, and the
+//! times of both.
 
 use std::fs;
 use std::time::{Duration, Instant};

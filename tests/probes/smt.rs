@@ -12,7 +12,7 @@ use numatop_ng::model::units::CpuId;
 use crate::raw_probes::{ByHand, in_role};
 use crate::workload::{Workload, allowed_cpus};
 
-/// Time on CPU beside which the stretch that began before anybody looked is short.
+/// Time on CPU compared with which the stretch from before the start is short.
 const ENOUGH_NS: u64 = 500_000_000;
 
 /// This machine, with cores of another make.
@@ -41,7 +41,7 @@ pub fn beside_an_idle_sibling_all_counts_are_idle() -> Result<()> {
 
     let [idle, busy] = counts.by_sibling;
     ensure!((busy.cycles, busy.instructions, counts[Counter::SmtBusyNs]) == (0, 0, 0), "{counts:?}");
-    // The first stretch of each CPU began before anybody looked.
+    // The first stretch of each CPU began before the probe started.
     ensure!(idle.cycles <= counts.slots[0].count, "{counts:?}");
     ensure!(idle.cycles * 100 >= counts.slots[0].count * 90, "{counts:?}");
     Ok(())

@@ -75,7 +75,7 @@ fn proc_stat(columns: &[usize]) -> Result<u64> {
     Ok(columns.iter().map(|column| fields[*column]).sum::<u64>() * tick)
 }
 
-/// Time in which CPUs were idle or waited for a disk, and the same with what the hypervisor took.
+/// Time in which CPUs were idle or waited for a disk, and the same plus the time that the hypervisor took.
 ///
 /// Time taken from an idle CPU can be in both of its columns, and time taken from a task can be charged to
 /// it: the truth is between the two.
@@ -136,7 +136,7 @@ pub fn rows_add_up_to_the_busy_time_of_the_machine() -> Result<()> {
     let since = (Instant::now(), idle_ns()?);
     let truth = || Ok(busy_ns(since)?.to_vec());
     let (from, begin) = around(truth, || sample(&mut source))?;
-    // Two ticks are little beside what two CPUs do in three seconds.
+    // Two ticks are little compared with three seconds of two CPUs.
     let enough = busy_ns(since)?[0] + 6_000_000_000;
     until("the CPUs are busy", || Ok(busy_ns(since)?[0] >= enough))?;
     let (to, end) = around(truth, || sample(&mut source))?;
@@ -436,7 +436,7 @@ pub fn a_scope_of_one_process_is_only_that() -> Result<()> {
         truth.hold("cpu_ns", task.run_ns(), 0.01, TICK_NS)?;
     }
     clock_is_near(task.delta.slots[0].count, task.run_ns(), stolen, &to)?;
-    // The CPUs are busy with what is outside too.
+    // The CPUs are busy with tasks outside, too.
     ensure!(
         snapshot.on_cpus.busy_ns > task.run_ns() * 5 / 4,
         "busy {} ns, inside {} ns",

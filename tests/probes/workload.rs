@@ -270,7 +270,7 @@ pub fn run(name: &str) {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        // In turns with an alternator, and all that it does is to fault.
+        // In turns with an alternator; it only faults.
         "alternating-faulter" => {
             pin_to_first();
             ready();
@@ -462,7 +462,7 @@ burner!(ten, 10);
 fn jit(in_memfd: bool) {
     let code = hostile::endless();
     ready();
-    // SAFETY: a private mapping of our own that holds one instruction, which is what is called.
+    // SAFETY: a private mapping that holds one instruction, which is the function called.
     unsafe {
         let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         let (kind, file) = if in_memfd {

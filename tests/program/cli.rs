@@ -150,7 +150,7 @@ fn record_takes_the_limits_of_a_recording() {
         &["--record-min-cpu", "1"],
     ] {
         let output = numatop(&[&["record", "/no/such/folder/ring/"], words].concat());
-        // The flags were taken when the path is what is wrong, or the privilege.
+        // If the error is about the path or the privilege, the flags were accepted.
         assert_ne!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
         assert!(!stderr(&output).contains("--record"), "{words:?}: {}", stderr(&output));
     }

@@ -162,7 +162,7 @@ fn each_command_in_a_sentence_is_one() {
     assert!(looked_at > 15, "{looked_at} commands");
 }
 
-/// Whether a command ends by itself without a privilege, on what is recorded here.
+/// Whether a command ends by itself without a privilege, on the recordings made here.
 fn runs(words: &[String]) -> bool {
     let has = |flag: &str| words.iter().any(|word| word == flag);
     let path = words.get(2).is_some_and(|word| !word.starts_with('-'));

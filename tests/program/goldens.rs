@@ -212,7 +212,7 @@ fn compare(name: &str, actual: &[u8]) -> Option<String> {
     (golden != actual).then(|| format!("tests/program/goldens/{name}: {}", first_difference(&golden, actual)))
 }
 
-/// The first line that is not the same, cut to what is around the difference.
+/// The first different line, cut to the surroundings of the difference.
 fn first_difference(golden: &[u8], actual: &[u8]) -> String {
     let same = golden.iter().zip(actual).take_while(|(a, b)| a == b).count();
     let line = golden[..same].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -224,7 +224,7 @@ fn first_difference(golden: &[u8], actual: &[u8]) -> String {
     format!("line {line}\n  golden: {}\n  now:    {}", around(golden), around(actual))
 }
 
-/// Fails with what differs and how to accept it.
+/// Fails with the difference and how to accept it.
 fn check(differences: Vec<String>) {
     assert!(
         differences.is_empty(),

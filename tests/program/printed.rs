@@ -131,7 +131,7 @@ fn os(text: &str) -> &OsStr {
     OsStr::new(text)
 }
 
-/// Both outputs of a run, with what it was asked.
+/// Both outputs of a run, with its arguments.
 struct Ran {
     words: Vec<OsString>,
     out: Vec<u8>,

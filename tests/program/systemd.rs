@@ -12,7 +12,7 @@ use crate::scratch;
 use rustix::process::{Pid, Signal, kill_process};
 use scratch::Scratch;
 
-/// A limit for what hangs.
+/// A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Gives descriptors 0 and 1 away as 3 and 4, as a service manager does.

@@ -93,7 +93,7 @@ fn a_ring_of_files_that_cannot_be_used_is_told_in_short() {
     assert!(notes.len() == 4 && notes[3] == "left out: and 997 more", "{notes:?}");
 }
 
-/// A program that follows a recording, and has shown all that is in it.
+/// A program that follows a recording, and has shown all of its samples.
 struct Follower {
     child: Child,
     out: Lines<BufReader<ChildStdout>>,

@@ -25,7 +25,7 @@ const TIME: Duration = Duration::from_secs(10);
 /// A recording that no recorder wrote.
 pub struct Forged {
     pub bytes: Vec<u8>,
-    /// The clock of what follows; `None`: a second for each frame.
+    /// The clock of the next frames; `None`: a second for each frame.
     pub wall_ns: Option<i64>,
     seq: u64,
 }
@@ -165,7 +165,7 @@ fn numbers(numbers: &[u64]) -> Vec<u8> {
 fn read_by_all(scratch: &Scratch, name: &str, bytes: &[u8]) -> u64 {
     let path = scratch.join(name);
     std::fs::write(&path, bytes).unwrap();
-    // Of few rows: what is written of a row takes longer than reading it.
+    // Of few rows: writing a row takes longer than reading it.
     for args in
         [&["verify"][..], &["replay", "-b", "--top", "3"], &["export", "--format", "json", "--top", "3"]]
     {

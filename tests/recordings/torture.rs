@@ -32,7 +32,7 @@ use crate::scratch::Scratch;
 /// Repeats the recordings of a run before.
 const SEED: &str = "NUMATOP_TORTURE_SEED";
 
-/// A recording and what is in it.
+/// A recording and its content.
 struct Intact {
     samples: Vec<Sample>,
     bytes: Vec<u8>,

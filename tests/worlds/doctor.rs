@@ -92,7 +92,7 @@ fn message_where_a_seccomp_filter_refuses_what_capabilities_allow() {
     let refusal = explain(&eperm(), &host);
     assert_eq!(refusal.exit, Exit::Privilege);
     insta::assert_snapshot!(refusal);
-    // Another errno is none of a filter, and a filter is none where capabilities are missing.
+    // Another errno is not from a filter, and missing capabilities are not a filter.
     let other = anyhow::Error::from(io::Error::from_raw_os_error(libc::ENOMEM));
     assert!(!explain(&other, &host).to_string().contains("seccomp filter is"));
     let lacking = explain(&eperm(), &default_container()).to_string();

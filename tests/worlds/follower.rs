@@ -285,7 +285,7 @@ fn compare(traced: &Traced, said: &[Said], tally: &mut Tally) -> bool {
 fn wrong_vector(said: &Said, now: &Vectors, tally: &mut Tally) -> Option<String> {
     let all = Vectors::has_avx512();
     for (number, bytes) in &said.vectors {
-        // Without AVX-512 what is behind 32 bytes is nowhere.
+        // Without AVX-512 there is nothing beyond 32 bytes.
         for (at, byte) in bytes.iter().enumerate().take(if all { 64 } else { 32 }) {
             let Some(byte) = byte else { continue };
             tally.vector_bytes += 1;

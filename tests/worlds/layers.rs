@@ -21,8 +21,8 @@ const LAYERS: &[&[&str]] = &[
     &["run"],
 ];
 
-/// Modules of the live view from the bottom to the top: what is shown, and above it the threads behind it. A module uses
-/// those in lines above its own only.
+/// Modules of the live view from the bottom to the top: the views, and above them the threads. A module uses
+/// only modules in lines above its own.
 const TUI_LAYERS: &[&[&str]] = &[
     &["backend", "input", "outlet", "ring", "theme"],
     &["history"],

@@ -114,7 +114,7 @@ fn svg(buf: &Buffer) -> String {
     out
 }
 
-/// Compares a file in docs/ with what is made now, or rewrites it.
+/// Compares a file in docs/ with the current output, or rewrites it.
 fn compare(file: &str, made: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os(ACCEPT).is_some() {

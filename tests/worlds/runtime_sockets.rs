@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
 
-/// Far longer than anybody waits for an answer, on a busy machine too.
+/// Far longer than any wait for an answer, on a busy machine too.
 const FOREVER: Duration = Duration::from_secs(60);
 
 /// Where a runtime listens; removed with the test.

@@ -133,7 +133,7 @@ fn file_from_package(
     Ok((path, package))
 }
 
-/// The package that a note names, if it was taken for what is asked for now: KERNELS may have changed since.
+/// The package that a note names, if it was fetched for the current request: KERNELS may have changed since.
 fn cached<'a>(note: &'a str, pattern: &str, suite: &str) -> Option<&'a str> {
     let words: Vec<&str> = note.split_whitespace().collect();
     match *words.as_slice() {

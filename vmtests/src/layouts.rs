@@ -79,7 +79,7 @@ fn status(failed: bool, partial: bool) -> u8 {
     }
 }
 
-/// Why a kernel was not compared, or what differs.
+/// The reason why a kernel was not compared, or the differences.
 enum Trouble {
     NotCovered(String),
     Differs(String),
@@ -234,7 +234,7 @@ fn unpack(tool: &[&str], packed: &[u8]) -> Result<Vec<u8>, String> {
         .map_err(tell)?;
     let mut input = child.stdin.take().ok_or("no pipe")?;
     thread::scope(|scope| {
-        // It stops to read where what is packed ends.
+        // It stops reading where the packed part ends.
         scope.spawn(move || drop(input.write_all(packed)));
         child.wait_with_output().map(|output| output.stdout).map_err(tell)
     })

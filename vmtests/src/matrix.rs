@@ -1,4 +1,4 @@
-//! The support matrix: what was shown to work where, from a file of results. Markdown.
+//! The support matrix: the features proved to work on each kernel, from a file of results. Markdown.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Takes jobs until there are none left, or until something goes wrong that is not a guest's fault.
+    /// Takes jobs until none is left, or until something fails that is not a guest's fault.
     fn work(&self, several: bool) -> Result<(), String> {
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             if several {
@@ -226,8 +226,8 @@ impl Run<'_> {
             }
             let why = story.fault(&ran.end);
             if let Some(why) = why {
-                // Some boots die under TCG through no fault of what is tested; a guest that came
-                // to user space has no such excuse.
+                // Some boots die under TCG, which is not a fault of the code under test; a guest that came to
+                // user space has no such excuse.
                 if !ran.ready && end.retries == 0 && matches!(ran.end, End::Died(_)) {
                     print_console(&ran.console, teller);
                     teller.say(format_args!("  the guest did not come up ({why}); once more"));

@@ -1,4 +1,4 @@
-//! The reviewed record of what each kernel takes: `snapshots/load-KERNEL-ARCH-VARIANT.txt`.
+//! The reviewed record of the programs that each kernel accepts: `snapshots/load-KERNEL-ARCH-VARIANT.txt`.
 //!
 //! Programs and reasons must be exactly those of the file. Instruction counts of the verifier
 //! change with a point release or another clang, so they may differ by a quarter. The size of the
@@ -19,7 +19,7 @@ const TOLERANCE: f64 = 0.25;
 const HOT: &str = "on_sched_switch";
 const HOT_TOLERANCE: f64 = 0.05;
 
-/// The name of the comparison among the cases, and of the case that sees what is compared.
+/// The name of the comparison among the cases, and of the case that provides the data.
 pub const CASE: &str = "snapshot";
 pub const SEEN_BY: &str = "load";
 

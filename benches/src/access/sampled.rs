@@ -23,7 +23,7 @@ use super::load::{Running, Truth};
 
 /// Samples a second on each CPU.
 pub const HZ: u32 = 997;
-/// A program is sampled for so long at most.
+/// Maximum time for sampling a program.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two looks at the ring.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -67,7 +67,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Reads what comes for so long.
+    /// Reads the output for this time.
     pub(super) fn rest(&mut self, time: Duration) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < time {

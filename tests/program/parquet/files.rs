@@ -1,4 +1,4 @@
-//! Files: their names, what is left alone, and what is never left behind.
+//! Files: their names, which ones are not written again, and that nothing is left behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};

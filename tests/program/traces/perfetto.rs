@@ -385,7 +385,8 @@ fn losses_and_notes_are_instants_and_names_are_clean() {
     assert_eq!(of(HOSTILE[1]), 1, "the same note again is none: {notes:?}");
 }
 
-/// Tracks are in the order of their places: what was concluded, then nodes, containers, programs; and of a group CPU first.
+/// Tracks are in the order of their places: conclusions, then nodes, containers, programs; and of a group CPU
+/// first.
 #[test]
 fn tracks_have_their_places_and_units() {
     let scratch = Scratch::new();

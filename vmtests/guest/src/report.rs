@@ -69,7 +69,7 @@ impl Report {
         self.channel.send(&Event::Data { case: self.case.clone(), key: key.to_owned(), value: value.into() });
     }
 
-    /// Compares what was found with the truth.
+    /// Compares the result with the truth.
     pub fn equal<T: PartialEq + Display>(&mut self, what: impl Display, want: T, got: T) {
         let ok = want == got;
         self.check(ok, what, want, got);

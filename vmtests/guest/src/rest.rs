@@ -1,4 +1,5 @@
-//! Moments at which the tool has shown all that the kernel has counted: whatever is counted has come to rest.
+//! Moments at which the tool has shown everything that the kernel has counted: all counts have stopped
+//! changing.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! A program in a pseudo terminal, and what is on its screen.
+//! A program in a pseudo terminal, and the content of its screen.
 
 use std::fs::File;
 use std::io::{Read, Write};

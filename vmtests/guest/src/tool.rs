@@ -115,7 +115,7 @@ impl Batch {
     /// Waits for this many intervals whose end the tool saw after now, adds them and those before that were not read;
     /// gives the last. The first that is ever added only sets the mark, and is always a new one.
     ///
-    /// A busy guest keeps a case from reading for seconds, so what comes first may be old.
+    /// A busy guest keeps a case from reading for seconds, so the first output may be old.
     pub fn follow(&mut self, totals: &mut Totals, further: usize) -> Result<Value, Stop> {
         let asked = Timestamp::now();
         let mut last = Value::Null;

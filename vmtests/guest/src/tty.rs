@@ -10,7 +10,7 @@ pub fn open(path: &str) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(path)
 }
 
-/// No echo, no newline translation: what is written is what arrives.
+/// No echo, no newline translation: bytes arrive unchanged.
 pub fn make_raw(fd: RawFd) -> io::Result<()> {
     // SAFETY: a zeroed termios is a valid one to be filled in.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };

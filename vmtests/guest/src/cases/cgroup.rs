@@ -1,4 +1,4 @@
-//! A scope of a cgroup and all below it, compared with what the kernel charges to that cgroup.
+//! A scope of a cgroup and all below it, compared with the kernel's charge to that cgroup.
 
 use std::path::Path;
 

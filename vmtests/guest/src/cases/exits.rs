@@ -1,4 +1,4 @@
-//! Every process that ends is reported once, with what it used.
+//! Every process that ends is reported once, with its usage.
 
 use vmtests_protocol::Plan;
 

@@ -18,7 +18,8 @@ pub const CASE: Case = Case {
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let before = bpf::program_ids()?;
     let output = tool::run(&["--batch", "--format", "json", "-n", "1", "-d", "0.2"])?;
-    // Refusing is an answer, for what the kernel is or how it was booted; which get it is in the snapshot.
+    // Refusing is an answer, according to the kernel and its boot options; the snapshot has which ones
+    // refuse.
     if let Some(3 | 4) = output.code {
         report.say(format_args!("refused: {}", output.stderr.trim()));
         report.check(

@@ -48,7 +48,7 @@ use crate::work::Done;
 
 pub struct Case {
     name: &'static str,
-    /// One line: what is compared with which truth.
+    /// One line: the comparison and its truth.
     about: &'static str,
     run: fn(&mut Report, &Plan) -> Result<(), Stop>,
 }

@@ -125,7 +125,7 @@ fn run(report: &mut Report, plan: &Plan, kinds: &[Kind]) -> Result<(), Stop> {
                     seen.off, seen.error, seen.said
                 ));
             }
-            // Rounding of what is printed.
+            // Rounding of the output.
             kind_good += usize::from(seen.off <= seen.error + 0.01);
             far += usize::from(seen.off > seen.error * FAR + 0.01);
             worst = worst.max(seen.off);

@@ -29,7 +29,7 @@ pub const BALANCED: Case = Case {
 const MIGRATED: &str = "numa_pages_migrated";
 /// Percentage points.
 const CLOSE: f64 = 5.0;
-/// For so long NUMA balancing may move what it will, in the case that wants it to.
+/// The time in which NUMA balancing may move pages, in the case that wants it to.
 const BALANCE: Duration = Duration::from_secs(6);
 /// Intervals in which the tool looks at memory that has moved. One does for it, if the host is not busy.
 const LOOKS: usize = 6;
@@ -99,7 +99,7 @@ fn settle(batch: &mut Batch, balancing: &Balancing, work: &mut Work) -> Result<T
     Ok(totals)
 }
 
-/// Totals of what comes from here on.
+/// Totals from here on.
 fn mark(batch: &mut Batch) -> Result<Totals, Stop> {
     let mut totals = Totals::default();
     batch.follow(&mut totals, 1)?;

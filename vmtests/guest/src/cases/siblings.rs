@@ -1,4 +1,5 @@
-//! The time for which the other thread of a core was busy while a task ran, against the CPU time of what ran there.
+//! The time for which the other thread of a core was busy while a task ran, against the CPU time of the tasks
+//! there.
 
 use std::time::Instant;
 

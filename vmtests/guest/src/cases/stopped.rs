@@ -22,7 +22,7 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// A limit for what hangs.
+/// A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Intervals in which nothing may run.
 const STILL: usize = 3;

@@ -1,5 +1,5 @@
-//! New pages on two nodes, touched from one CPU; then those of the first node move to the second, but for some that
-//! cannot.
+//! New pages on two nodes, touched from one CPU; then those of the first node move to the second, except some
+//! that cannot.
 
 use std::io::PipeWriter;
 use std::os::fd::AsRawFd;

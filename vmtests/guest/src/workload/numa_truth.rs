@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 /// Accesses between two looks at where we are and where the pages are.
 const BATCH: usize = 64;
-/// Work between two accesses, so that asking is not all that the threads do.
+/// Work between two accesses, so that the threads do more than ask.
 const ROUNDS: u64 = 2_000;
 const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;

@@ -61,7 +61,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Compares the bytes of some intervals with what the kernel counted for the process before and after them.
+/// Compares the bytes of some intervals with the kernel's counts for the process before and after them.
 fn counted(report: &mut Report, watch: &mut Watch, pid: i32) -> Result<(), Stop> {
     watch.next_interval()?;
     let before = procfs::read_bytes(pid)?;
