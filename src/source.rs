@@ -36,7 +36,7 @@ pub struct Focus {
     pub groups: Vec<u64>,
     /// Fields that are read of processes beside their counts, of these first; none if no process is shown.
     pub asked: Asked,
-    /// Processes for which a condition of a finding holds: texts are read of these whatever is asked.
+    /// Processes for which a condition of a finding holds: their texts are always read.
     pub suspects: Vec<ProcessId>,
     /// Processes whose accesses are sampled as far as a hundredth of a CPU goes, the most important one first; `None`: not
     /// wanted at all.

@@ -22,7 +22,7 @@ use crate::model::wire::hot::{
 use crate::pmu::open::Often;
 use crate::sys;
 
-/// Samples a second that all CPUs together may make: user space looks at each of them.
+/// Maximum samples a second of all CPUs together: user space reads each of them.
 const SAMPLES_PER_S: u32 = 20_000;
 
 /// Default samples per second on each CPU. Not a round number: work that is done a hundred times a second

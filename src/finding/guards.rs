@@ -344,7 +344,7 @@ pub fn kernel_places(view: &View<'_>, of: &SubjectRef<'_>) -> Option<Evidence> {
     Some(own.limit(OWN_POLICY_MAX).note(Note::AtMost))
 }
 
-/// Hinting faults of two minutes from which on their nodes say something.
+/// Hinting faults of two minutes from which on their nodes are meaningful.
 const HINTS_LEAST: u64 = 100;
 
 /// The share of remote accesses of a process in percent, with its error in points, where accesses were counted or sampled.

@@ -70,7 +70,7 @@ pub struct Profile {
     pub walk_ns: Option<f64>,
     /// Latency beside traffic.
     pub loaded: Vec<Loaded>,
-    /// Groups of pages with latencies of their own, percent of pages, where they were looked for and found.
+    /// Groups of pages with distinct latencies, percent of pages, if such groups were looked for and found.
     pub hidden_nodes: Option<Vec<f64>>,
     /// The places of two CPUs at moments of the measurement, in a virtual machine.
     pub wandering: Option<Wandering>,

@@ -206,7 +206,7 @@ pub struct SelfUsage {
 
 coded!(SelfUsage { cpu_ns, rss_bytes, sample_ns });
 
-/// Where pages of a process were found, of those asked for at random.
+/// Places of pages of a process, from addresses drawn at random.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagesFound {
     /// Bytes of address space that pages were drawn from, holes included.

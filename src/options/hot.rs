@@ -1,4 +1,4 @@
-//! At which event, and how often, stacks are sampled: what `--hot-event` and `--hot-rate` mean on this machine.
+//! The event and the rate of sampling stacks: the meaning of `--hot-event` and `--hot-rate` on this machine.
 
 use std::path::Path;
 

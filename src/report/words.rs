@@ -163,7 +163,7 @@ pub fn subtitle(report: &Report, clock: &Clock) -> String {
     parts.join(" · ")
 }
 
-/// Two or three facts: how busy, how remote or who used the CPUs, and how many findings ask for a deed.
+/// Two or three facts: how busy, how remote or the user of the CPUs, and the number of actionable findings.
 pub fn lede(report: &Report) -> String {
     let mut said = Vec::new();
     let of = |id: Id| report.lane(id).filter(|lane| lane.missing.is_none()).map(|lane| &lane.machine);

@@ -123,7 +123,7 @@ impl Measured {
         })
     }
 
-    /// Whether the event must count something in this load; false where nothing was compared, and in controls.
+    /// Whether the event must count in this load; false without a comparison, and in controls.
     pub fn must_count(&self) -> bool {
         self.expected.is_some_and(|(low, _)| low > 0.0)
     }

@@ -532,7 +532,7 @@ fn with_a_row(known: &Arc<MemoryUses>, rows: HashSet<ProcessId>) -> Arc<MemoryUs
     uses
 }
 
-/// Has first touches sampled on `cpus` of the machine below `root`.
+/// Starts sampling first touches on `cpus` of the machine below `root`.
 fn follow_touches(probe: &mut AccessProbe, root: &Path, cpus: &[CpuId]) -> Result<(), Missing> {
     // With memory tiers the kernel does not count all faults that it asked for (task_numa_fault of kernel/sched/fair.c).
     if numa_balancing(root).known().is_some_and(|mode| mode & BALANCING_TIERS != 0) {

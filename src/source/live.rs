@@ -130,7 +130,7 @@ pub struct LiveSource {
     /// Names of users that /etc/passwd does not have; `None` where the users are those of another root.
     getent: Option<Getent>,
     visible: VisibleNames,
-    /// The scope was changed while running: who leaves it with the next walk is not reported.
+    /// The scope was changed while running: tasks that leave it with the next walk are not reported.
     forget: bool,
     online: Vec<CpuId>,
     /// CPUs that no sample interrupts.

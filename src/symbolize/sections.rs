@@ -1,7 +1,7 @@
 //! The sections of an ELF file: its functions, and the name of the file with its split symbols.
 //!
-//! As in `elf.rs`, nothing is taken on trust: buffers are of a bounded size, and a file that changes meanwhile has wrong
-//! names at worst.
+//! As in `elf.rs`, nothing is trusted: buffers are of a bounded size, and a file that changes meanwhile has
+//! wrong names at worst.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

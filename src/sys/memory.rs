@@ -324,7 +324,8 @@ impl Code {
         // SAFETY: the mapping is ours. A kernel without huge pages refuses, and needs no advice.
         unsafe { libc::madvise(mapped.as_ptr().cast(), len, libc::MADV_NOHUGEPAGE) };
         for at in places {
-            // SAFETY: place and length lie within the mapping, as was looked at above, which is writable and not shared yet.
+            // SAFETY: place and length are within the mapping, as checked above, which is writable and not
+            // shared yet.
             unsafe {
                 ptr::copy_nonoverlapping(instruction.as_ptr(), mapped.as_ptr().add(*at), instruction.len());
             }

@@ -32,7 +32,7 @@ pub struct Trace<W> {
     /// Lines with a value in the last interval, by the number of their track.
     lines: BTreeMap<u64, Drawn>,
     engine: Engine,
-    /// Findings that go on, and where they begin.
+    /// Open findings, and their beginnings.
     open: BTreeMap<Key, (u64, u64)>,
     /// Ends of slices, by track: those of one track do not overlap.
     ended: HashMap<u64, u64>,

@@ -186,7 +186,7 @@ impl History {
             self.note = Some(text::clean_str(note));
         }
         self.taken += taken;
-        // Of samples that come at once only the last one is shown: the others need no rows of threads.
+        // Of samples that come together only the last one is shown: the others need no rows of threads.
         self.conclude_pending(false);
         self.ring.push(sample);
         if let (Some(process), Some(newest)) = (&mut self.process, self.ring.newest()) {

@@ -30,7 +30,7 @@ use crate::text;
 
 pub struct State {
     pub theme: Theme,
-    /// In which times of day are shown.
+    /// The zone of times on screen.
     pub zone: TimeZone,
     pub interval: Duration,
     /// The whole screen.

@@ -32,7 +32,7 @@ const COMPILER: u32 = 9100;
 const INTERRUPTS: [(&str, u32, u64); 3] =
     [(hardware::ETH0, 0, 11_400), (hardware::ETH0, 1, 600), (hardware::NVME0, 2, 3_100)];
 
-/// Memory of the kernel on each node: slab, and what files have in the page cache.
+/// Memory of the kernel on each node: slab, and page cache of files.
 const SLAB: u64 = 2 << 30;
 const FILES: u64 = 9 << 30;
 
