@@ -1,6 +1,6 @@
-//! Compiles every `bpf/*.bpf.c` with clang and writes its libbpf skeleton into OUT_DIR, and a module for each into
-//! `skeletons.rs`, so that the binary carries its BPF objects and stays one file. The enums of counters that the programs
-//! include (`counters.h`) come from the table of counters of the library.
+//! Compiles every `bpf/*.bpf.c` with clang and writes its libbpf skeleton into OUT_DIR, and a module for each
+//! into `skeletons.rs`. So the binary carries its BPF objects and stays one file. The enums of counters that
+//! the programs include (`counters.h`) come from the table of counters of the library.
 
 use std::env;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[path = "build/bpf.rs"]
 mod bpf;
 
-/// The names in the table of counters: those that our programs keep, and those that the kernel keeps.
+/// The names in the table of counters: those that our programs maintain, and those that the kernel does.
 macro_rules! counters {
     (kept { $($kept:tt)* } lifetime { $($lifetime:tt)* }) => {
         const KEPT: &[&str] = &counters!(@names $($kept)*);

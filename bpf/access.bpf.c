@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Samples of memory use: at each tick of a clock the registers of the thread that runs, and the
- * code around its instruction, go into a ring. User space computes the address that the thread was
- * held up by. Code comes along, because programs that make their own code, or have ended, have it
- * nowhere else; and the top of the stack, because it changes with the next call.
+ * Samples of memory use. At each tick of a clock, the registers of the running thread and the code around its
+ * instruction go into a ring. User space computes the address that the thread was stalled on. The code is
+ * part of the sample because generated code, and code of programs that have ended, is found nowhere else. The
+ * top of the stack is part of it because the next call changes it.
  */
 #include "sampler.bpf.h"
 
@@ -233,8 +233,9 @@ struct {
 } touch_scratch SEC(".maps");
 
 /*
- * String functions of C libraries keep nothing on the stack and no frame, so that a walk by frame pointers leaves out
- * their caller, which is the function of interest. User space believes it where a call stands in front.
+ * String functions of C libraries save nothing on the stack and have no frame, so a walk by frame pointers
+ * leaves out their caller, which is the function of interest. User space accepts the address only if a call
+ * instruction precedes it.
  */
 static inline void read_caller(struct nt_access_touch *touch, __u64 *words)
 {
@@ -252,8 +253,8 @@ static inline void read_caller(struct nt_access_touch *touch, __u64 *words)
 }
 
 /*
- * A fault that NUMA balancing asked for looks like any other here. It is counted before, in a field of the task: where
- * that has not changed since the sample before, this is none of them.
+ * A fault requested by NUMA balancing looks like any other here. The kernel has already counted it in a field
+ * of the task. If that field has not changed since the previous sample, this fault is not one of them.
  */
 static inline __u64 hint_faults(struct task_struct *task)
 {
@@ -262,7 +263,7 @@ static inline __u64 hint_faults(struct task_struct *task)
 	if (!bpf_core_field_exists(task->numa_faults_locality))
 		return 0;
 	sum = task->numa_faults_locality[0] + task->numa_faults_locality[1];
-	/* It is cleared when this number goes on, and may then come to be the same. */
+	/* It is cleared when this number advances, and may then reach the same value again. */
 	return sum ? (__u64)(__u32)task->numa_scan_seq << 32 | (__u32)sum : 0;
 }
 

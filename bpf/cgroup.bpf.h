@@ -8,9 +8,9 @@
 const volatile __s32 cgroup_subsys = -1; /* index of the v1 controller that names cgroups; -1: cgroup v2 */
 
 /*
- * By probe, here and where it is followed: for each pointer that the verifier follows by itself it searches all type names
- * of the kernel, since 6.3 (btf_nested_type_is_trusted() of kernel/bpf/btf.c), in each state that it comes by with. To the
- * verifier the pointer is a number.
+ * Read by probe, here and in all uses. For each pointer that the verifier follows itself, kernels since 6.3
+ * search all type names in each verifier state (btf_nested_type_is_trusted() of kernel/bpf/btf.c). To the
+ * verifier the result of a probe is a number.
  */
 static inline struct cgroup_subsys_state *nt_css(struct task_struct *task)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The kernel structures we look into: only the fields in use, relocated by
- * CO-RE at load time. Every difference between kernels is in this file, as a
- * block with the commit or the release that brought it, the change, and when
- * the block can be dropped. tests/probes/btf.rs checks the structures against
- * the running kernel's BTF. The oldest kernel that is supported is 6.1.
+ * The kernel structures that the programs read: only the fields in use, relocated by CO-RE at load time.
+ * Every difference between kernels is one block of this file. It names the commit or release, the change, and
+ * when the block can be dropped. tests/probes/btf.rs checks the structures against the running kernel's BTF.
+ * The oldest kernel that is supported is 6.1.
  */
 #ifndef CORE_COMPAT_BPF_H
 #define CORE_COMPAT_BPF_H
@@ -40,8 +39,8 @@ struct page {
 } NT_RELOCATED;
 
 /*
- * Release 6.18: page->flags becomes a struct of its own, memdesc_flags_t. The plain word can be dropped
- * when the oldest supported kernel is 6.18.
+ * Release 6.18: page->flags becomes a struct, memdesc_flags_t. The plain word can be dropped when the oldest
+ * supported kernel is 6.18.
  */
 struct page___v618 {
 	struct {
@@ -284,7 +283,8 @@ struct task_struct {
 	struct thread_struct___x86 thread;
 } NT_RELOCATED;
 
-/* The id of its process in the pid namespace of `reader`, which may be inside of that of the machine. 0: it is outside of it. */
+/* The id of its process in the pid namespace of `reader`, which may be nested in that of the machine. 0:
+ * not in that namespace. */
 static inline __u32 nt_process_id_for(struct task_struct *reader, struct task_struct *task)
 {
 	struct pid *pid = BPF_CORE_READ(task, group_leader, thread_pid);
@@ -473,18 +473,18 @@ struct bpf_iter__task_vma {
 } NT_RELOCATED;
 
 /*
- * Commit 3f0e6f2b41d3 (6.2): a kfunc finds the task with an id of the first pid namespace. User space leaves the program that
- * calls it out where BTF has no such function; that, and the walk over all tasks in its place, can be dropped when the
- * oldest supported kernel is 6.2.
+ * Commit 3f0e6f2b41d3 (6.2): a kfunc finds the task with an id of the initial pid namespace. Without it in
+ * BTF, user space leaves out the program that calls it, and a walk over all tasks replaces it. Both can be
+ * dropped when the oldest supported kernel is 6.2.
  */
 extern struct task_struct *bpf_task_from_pid(int pid) __weak __ksym;
 extern void bpf_task_release(struct task_struct *task) __weak __ksym;
 
 /*
- * A sample behind the context of its program. Commit 3aac580d5cc3 (6.1): the kernel says in sample_flags which fields it
- * filled in. A kernel that lacks it would refuse the whole object, the clock's program too, so it is asked for. From 6.12
- * at the latest (seen; 6.1 does not) all that the event asks for is prepared before the program runs; before that there is
- * what the driver of the PMU set.
+ * The sample in the context of its program. Commit 3aac580d5cc3 (6.1): sample_flags names the fields that the
+ * kernel filled in. A kernel without this field would refuse the whole object, including the clock's program,
+ * so the programs check for it. From 6.12 at the latest (6.1 does not), all requested fields are prepared
+ * before the program runs. Older kernels have only those that the PMU driver set.
  */
 struct perf_sample_data {
 	__u64 sample_flags;
@@ -538,9 +538,9 @@ struct user_pt_regs___arm64 {
 #endif
 
 /*
- * One body, two programs: `name` at a function's trampoline, and `name`_kprobe for kernels that do not let the
- * function have one (as on arm64 before 6.4). User space loads the first that the kernel takes. In the body
- * nt_twin_argument() is an argument of the function, and `registers` says by which program it runs.
+ * One body, two programs: `name` at a function's trampoline, and `name`_kprobe for kernels that cannot attach
+ * a trampoline there (arm64 before 6.4). User space loads the first that the kernel accepts. In the body,
+ * nt_twin_argument() is an argument of the function, and `registers` tells the two programs apart.
  */
 #define NT_TWINS(name, trampoline, probe)                                    \
 	static __always_inline void name##_body(__u64 *ctx, bool registers); \
@@ -611,7 +611,7 @@ static inline void nt_mm_pages(struct task_struct *task, __u64 *pages)
 	pages[NT_RSS_SHMEM] = shmem > 0 ? shmem : 0;
 }
 
-/* Nodes that it may take memory from, as its cpuset says; nodes above 63 are not told. 0: not known. */
+/* Nodes from which its cpuset lets it allocate memory; nodes above 63 are left out. 0: not known. */
 static inline __u64 nt_mems_allowed(struct task_struct *task)
 {
 	return bpf_core_field_exists(task->mems_allowed) ? task->mems_allowed.bits[0] : 0;

@@ -13,8 +13,7 @@ struct {
 } cpu_hints SEC(".maps");
 
 /*
- * A fault counts as local when the page was there before it was moved: as the
- * kernel itself has it in numa_hint_faults_local.
+ * A fault counts as local when the page was already on this node, as in the kernel's numa_hint_faults_local.
  */
 static inline void count_hint_fault(int flags)
 {

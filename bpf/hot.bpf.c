@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Samples of stacks: at each overflow of a perf event (cycles, misses, or a clock where
- * there is no PMU) the stacks of the task that runs go into a ring, one sample after the other.
+ * Samples of stacks. At each overflow of a perf event (cycles, misses, or a clock without a PMU) the stacks
+ * of the running task go into a ring, one sample after the other.
  *
- * Not into a stack map: there two stacks with the same hash are one of them, and entries that
- * user space has not fetched yet are in the way of new ones. User frames are build ids and file
- * offsets, so that a sample means something when its process is gone.
+ * A ring, not a stack map: a map merges stacks with equal hashes, and entries that user space has not read
+ * yet keep new ones out. User frames are build ids and file offsets, so that a sample can be resolved after
+ * its process has ended.
  */
 #include "cgroup.bpf.h"
 #include "sampler.bpf.h"

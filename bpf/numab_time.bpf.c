@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The part of a task's time on its CPU that NUMA balancing takes. Runs at the
- * begin and the end of each scan of its memory, and of each hinting fault from
- * where the kernel asks whether the page is on a good node until it has
- * accounted for the fault: the move of the page is in between. The exception
- * itself and the walk to the page are not included.
+ * The part of a task's CPU time that NUMA balancing takes. The programs run at the beginning and end of each
+ * scan of its memory, and of each hinting fault. A fault is measured from the check whether the page is on a
+ * good node until the kernel has accounted for it, so moving the page is included. The exception itself and
+ * the page table walk are not.
  */
 #include "records.bpf.h"
 
@@ -30,8 +29,8 @@ static inline void end_stretch(void)
 		return;
 	spent = bpf_ktime_get_ns() - rec->balancing_from_ns;
 	/*
-	 * It left its CPU meanwhile: to wait, or because it was sent to another one. The
-	 * scheduler's clock of the task stands still then, but runs in steps of a tick.
+	 * It left its CPU meanwhile, to wait or because it was migrated. The scheduler's clock of the task stops
+	 * then, but advances only once per tick.
 	 */
 	if (rec->balancing_from_switches != (__u32)(task->nvcsw + task->nivcsw)) {
 		ran = task->se.sum_exec_runtime - rec->balancing_from_exec;

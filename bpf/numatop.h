@@ -2,9 +2,8 @@
 /*
  * Every structure that crosses between the kernel programs and user space.
  *
- * The Rust twin is src/model/wire.rs; both sides assert the same sizes, and
- * all padding is explicit, so that a change on one side cannot go unnoticed.
- * All values count up and are never reset: only user space subtracts.
+ * The Rust twin is src/model/wire.rs; both sides assert the same sizes. All padding is explicit, so a change
+ * on one side cannot go unnoticed. All values count up and are never reset: only user space subtracts.
  */
 #ifndef NUMATOP_H
 #define NUMATOP_H
@@ -21,13 +20,13 @@
 /* Threads per element of the table of dirty tasks. */
 #define NT_MARKS 4096
 
-/* Elements of it at most: pid_max can be 4,194,304 (PID_MAX_LIMIT of include/linux/threads.h). */
+/* Maximum number of elements: pid_max can be 4,194,304 (PID_MAX_LIMIT of include/linux/threads.h). */
 #define NT_MARKS_MAX 1024
 
 /* Threads that a short walk lists at a time. */
 #define NT_LIST_MAX 256
 
-/* Each task is looked at in one of so many walks, whatever it does. */
+/* Each task is visited in one of this many walks, whatever it does. */
 #define NT_LOOK_EVERY 8
 
 /*
@@ -69,7 +68,8 @@ enum nt_siblings {
 	NT_SIBLING_MIXED = NT_SIBLINGS, /* neither: the counters were not read when it changed */
 };
 
-/* nt_rec.in_scope: 0 while the record is filled, and once user space has been told that the task left. */
+/* nt_rec.in_scope: 0 while the record is filled, and after user space has been notified that the task
+ * left. */
 enum nt_in_scope {
 	NT_REC_INSIDE = 1 << 0,
 	NT_REC_CROSSED = 1 << 1, /* moved out of the scope, or out and back: scope_* say more */
@@ -127,8 +127,8 @@ struct nt_scope_key {
 };
 
 /*
- * Choice of the page allocations of a CPU that are counted, written by that CPU only and mapped read-only into user
- * space. A cache line of its own: it is all that an allocation touches which is left out.
+ * Selects the page allocations of a CPU that are counted. Written by that CPU only and mapped read-only into
+ * user space. It fills one cache line, the only one that an uncounted allocation touches.
  */
 struct nt_alloc_pace {
 	__u64 allocs; /* of user pages since start, those that will be left out next included */
@@ -178,14 +178,14 @@ struct nt_cpu {
 };
 
 /*
- * The record of a task: the fixed head, followed by run_ns[nr_nodes] and, where
- * user space asked for it, struct nt_node_counts[nr_nodes], struct
- * nt_node_counts[NT_SIBLINGS] by what the SMT siblings did, __u64 pages[nr_nodes].
+ * The record of a task: the fixed head, followed by run_ns[nr_nodes] and, on request of user space: struct
+ * nt_node_counts[nr_nodes]; struct nt_node_counts[NT_SIBLINGS], by the state of the SMT siblings; __u64
+ * pages[nr_nodes].
  */
 struct nt_rec {
 	/*
-	 * All that the walk needs of a task that rests, and the switch of one that runs: 48 bytes,
-	 * as many as share a cache line with what the look-up of the record itself has to read.
+	 * All that the walk needs of a sleeping task, and a switch of a running one. These 48 bytes share a cache
+	 * line with the fields that the record look-up reads.
 	 */
 	__u64 exec_seen_ns;    /* sum_exec_runtime up to which time has been charged */
 	__u32 last_cpu;        /* ~0 until it ran */
@@ -199,7 +199,7 @@ struct nt_rec {
 	__u64 counters[NT_NR_COUNTERS]; /* by enum nt_counter */
 	__u64 scope_end_ns; /* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
 	__u64 scope_gap_ns; /* time it then spent outside before it came back, not yet left out */
-	/* The window of numa_faults_locality[] that has been added to these, and how much of it. */
+	/* The window of numa_faults_locality[] that has been added to these, and the amount added. */
 	__u64 hint_seen_local;
 	__u64 hint_seen_remote;
 	__u32 hint_window;
@@ -362,7 +362,7 @@ struct nt_mask_part {
 #define NT_MASK_OTHERS 64
 #define NT_MASK_WORDS 1024 /* words of a CPU mask at most: 65,536 CPUs */
 
-/* Frames of a stack at most; what lies further out is cut off. */
+/* Maximum frames of a stack; outer frames are cut off. */
 #define NT_HOT_FRAMES 64
 
 /* Causes of a missing or incomplete sample of a stack. Indexes hot_lost; names are in wire.rs. */
@@ -446,7 +446,7 @@ struct nt_access_process {
 	__u64 leader_start_ns;
 };
 
-/* An access that an event sampled: as the PMU's driver or the kernel says it. */
+/* An access that an event sampled: as reported by the PMU's driver or the kernel. */
 struct nt_access_event {
 	struct nt_access head;
 	__u64 address;

@@ -32,9 +32,9 @@ struct {
 #define SHIFT_MAX 16
 
 /*
- * The number of allocations to leave out until the next that is counted: 0 to 2 * (every - 1), each as likely, so that one in
- * `every` is counted on average, whatever tasks do in turns. A linear congruential generator (D. Knuth, The Art of
- * Computer Programming, volume 2, section 3.3.4: MMIX), whose upper bits are the good ones.
+ * The number of allocations to skip until the next counted one: uniform in 0 to 2 * (every - 1). On average
+ * one in `every` is counted, whatever pattern tasks follow. A linear congruential generator (D. Knuth, The
+ * Art of Computer Programming, volume 2, section 3.3.4: MMIX), whose upper bits are the good ones.
  */
 static __always_inline __u64 next_skip(struct nt_alloc_pace *pace, __u32 every)
 {
@@ -54,8 +54,9 @@ int BPF_PROG(on_page_alloc, struct page *page, unsigned int order, unsigned int 
 	if ((gfp & NT_GFP_USER) != NT_GFP_USER || !page)
 		return 0;
 	/*
-	 * One page that must be of this node is the new place of one that balancing or move_pages(2) moves; new huge
-	 * pages ask so at first too. Pages that mbind(2) moves are asked for like any other and cannot be told.
+	 * A single page required on this node replaces one that balancing or move_pages(2) moves; the first attempt
+	 * for new huge pages looks alike. Pages that mbind(2) moves are requested like any other and cannot be
+	 * recognised.
 	 */
 	if (!order && gfp & gfp_this_node)
 		return 0;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Pages that were moved to another place or could not be, by task and cause. Runs
- * once per batch of pages, in the task on whose behalf they are moved: one that
- * hit a NUMA hinting fault, or that asked for it (move_pages(2), mbind(2)), or a
- * thread of the kernel that compacts or demotes memory.
+ * Pages that were moved to another place or could not be, by task and cause. Runs once per batch of pages, in
+ * the task that moves them. That task hit a NUMA hinting fault, called move_pages(2) or mbind(2), or is a
+ * kernel thread that compacts or demotes memory.
  */
 #include "nodes.bpf.h"
 #include "node_matrix.bpf.h"
@@ -25,7 +24,7 @@ int on_migrate_pages(__u64 *args)
 	switch (nt_migrate_reason(args, reason_at)) {
 	case MR_NUMA_MISPLACED:
 		rec->counters[NT_BALANCED_PAGES] += succeeded;
-		/* Here, because only the batch says how many pages it was: large folios may have been split. */
+		/* Counted here because only the batch knows its number of pages: large folios may have been split. */
 		nt_add_moves(nr_nodes, rec->moves_from - 1, rec->moves_to - 1, succeeded);
 		/* Not known where no function can be hooked (misplaced_pages.bpf.c): then it is zero at all times. */
 		rec->moves_from = 0;

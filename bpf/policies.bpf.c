@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Memory policies of the mappings of one process, without a look at its pages; and nodes of pages of shared memory that user space
- * asks for, from the page cache, whether the process has touched them or not. An iterator hands out a row for each mapping.
- * A mapping of shared memory has a row of its object behind it, and one for each policy of the object that falls into it.
- * The policy of a page is that of its object where it has one, else that of its mapping, else that of the thread.
+ * Memory policies of the mappings of one process, read without its pages. Also nodes of pages of shared
+ * memory, from the page cache, whether the process has touched them or not. An iterator returns a row for
+ * each mapping. Behind the row of a shared mapping comes a row of its object, and one for each policy of the
+ * object inside the mapping. The policy of a page is that of its object, else that of its mapping, else that
+ * of the thread.
  */
 #include "core_compat.bpf.h"
 #include "numatop.h"
@@ -18,10 +19,10 @@ const volatile __u64 page_size = 4096;
 /* Of the node in page->flags; 64: pages of objects do not say their node. Set by user space before load. */
 const volatile __u32 node_shift = 64;
 
-/* Set by user space while nobody reads. */
+/* Set by user space while no iterator runs. */
 struct nt_draw draws[NT_DRAWS_MAX] = {};
 
-/* Entries of the tree of one mapping. Written by one reader at a time: there is one. */
+/* Entries of the tree of one mapping. Only one reader writes at a time. */
 struct nt_policy_row entries[NT_ENTRIES_MAX] = {};
 
 static inline void describe_policy(struct nt_policy_row *row, struct mempolicy *policy)

@@ -3,9 +3,8 @@
  * Pages that reclaim freed on each node, by kswapd and by other tasks. Runs once per
  * batch of pages (32 or more), never on a path that an idle machine takes.
  *
- * kswapd works ahead of need; any other task reclaims because an allocation of
- * its own has to wait. That split is the one of pgsteal_kswapd and
- * pgsteal_direct in /proc/vmstat, which have no node.
+ * kswapd works ahead of need; any other task reclaims because its own allocation has to wait. This is the
+ * split of pgsteal_kswapd and pgsteal_direct in /proc/vmstat, which have no node.
  */
 #include "core_compat.bpf.h"
 #include "numatop.h"

@@ -7,8 +7,8 @@
 #include "numatop.h"
 
 /*
- * One record per task. User space makes this map itself, with values as long as
- * struct nt_rec and what follows it (src/collect/records.rs), and has it reused.
+ * One record per task. User space creates this map with values as long as struct nt_rec and its arrays
+ * (src/collect/records.rs), and the object reuses it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -18,18 +18,15 @@ struct {
 } task_recs SEC(".maps");
 
 /*
- * The race: the walk, or a move between cgroups, fills the record of a task that
- * runs on another CPU, and there a switch charges it at the same moment. If
- * in_scope were seen before exec_seen_ns, the task would be charged its time
- * since birth. arm64 may reorder the two stores, and also the two loads: a
- * branch on in_scope does not hold back the load behind it, and BPF has no
- * load-acquire before 6.15.
+ * The race: the walk, or a move between cgroups, fills the record of a task that runs on another CPU. A
+ * switch there charges the record at the same moment. A switch that reads the new in_scope but the old
+ * exec_seen_ns would charge the task its time since birth. arm64 may reorder the two stores, and also the two
+ * loads. A branch on in_scope does not order the load after it, and BPF has no load-acquire before 6.15.
  *
- * So both sides use an atomic operation that returns a value, a full barrier in
- * every kernel that has it (5.12; arm64 5.18): the writer an exchange with
- * NT_REC_FRESH, the reader one more for each time it finds that bit. The CPU that
- * runs the task takes it away: all other switches pay one test of a bit. From
- * there the locks of the scheduler hand the record on along with its task.
+ * So both sides use an atomic operation that returns a value, which is a full barrier in every kernel that
+ * supports it (5.12; arm64 5.18). The writer exchanges in NT_REC_FRESH. The reader does another exchange each
+ * time it finds that bit, and the CPU that runs the task clears it. All other switches pay for one test of a
+ * bit. From there the locks of the scheduler pass the record on along with its task.
  */
 static inline void nt_publish_scope(struct nt_rec *rec, __u32 scope)
 {

@@ -14,7 +14,7 @@ const volatile __u32 rec_size = sizeof(struct nt_rec); /* with all that follows 
 
 const volatile bool by_sibling = false; /* counts by what the SMT siblings did are in the record */
 
-/* No function can be hooked: hinting faults are told from the task structure. */
+/* No function can be hooked: hinting faults are read from the task structure. */
 const volatile bool hints_from_task = false;
 
 /* CPU time of exited tasks whose row did not fit the ring, by node. */
@@ -41,11 +41,10 @@ static inline void nt_begin_hints(struct nt_rec *rec, struct task_struct *task)
 }
 
 /*
- * Adds what is new. The kernel sets these back each time that it has looked at all memory of
- * the process, unless a page could not be moved meanwhile, which the third counts, or all that
- * it found was remote and used by one task (update_task_scan_period() of kernel/sched/fair.c).
- * Faults between our last look and that are not seen; where we cannot tell, it is rather too
- * few than too many.
+ * Adds the new counts. The kernel resets these each time it has scanned all memory of the process, with two
+ * exceptions (update_task_scan_period() of kernel/sched/fair.c). One is that a page could not be moved
+ * meanwhile, which the third counts. The other is that all pages found were remote and used by one task.
+ * Faults between the last read and a reset are lost; in doubt the count is too low.
  */
 static inline void nt_add_hints(struct nt_rec *rec, struct task_struct *task)
 {
@@ -62,15 +61,14 @@ static inline void nt_add_hints(struct nt_rec *rec, struct task_struct *task)
 	local = task->numa_faults_locality[1];
 	failed = task->numa_faults_locality[2];
 	barrier();
-	/* It was just changed: of which window these are cannot be told. The next look can. */
+	/* It has just changed: these counts may belong to either window. The next read can tell. */
 	if (window != (__u32)task->numa_scan_seq)
 		return;
 	fell = remote < rec->hint_seen_remote || local < rec->hint_seen_local;
 	changed = window != rec->hint_window && !failed && rec->hint_seen_local;
 	/*
-	 * The window is changed some time before they are set back, in one go by the task itself, and
-	 * they may have come further than at our last look already: a look later it is one or the
-	 * other. A task that rests is through.
+	 * The window changes some time before the reset, which the task itself does in one go. The counts may have
+	 * passed those of the last read already; the next read decides. A sleeping task has finished both.
 	 */
 	if (changed && !fell && !rec->hint_changed && task->__state == TASK_RUNNING) {
 		rec->hint_changed = 1;
@@ -138,7 +136,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 		row->numa_group = 0;
 	}
 	nt_mempolicy(task, &row->mempolicy, &row->mempolicy_nodes);
-	/* The walk fills them: a task that ends is bound to nothing any more. */
+	/* The walk fills them: a task that ends has no affinity. */
 	row->cpu_nodes = row->mem_nodes = 0;
 }
 
@@ -160,8 +158,8 @@ static inline void nt_lose_end(struct nt_rec *rec)
 		nt_count_loss(cpu, NT_LOST_EXIT);
 	for (node = 0; node < NT_NODES_MAX; node++) {
 		/*
-		 * A copy: older verifiers forget the value of a variable whose address a
-		 * helper was given, and with it the end of the loop and of the record.
+		 * A copy: older verifiers forget the value of a variable whose address is passed to a helper. With it they
+		 * lose the bounds of the loop and of the record.
 		 */
 		__u32 key = node;
 		__u64 *lost;
@@ -178,8 +176,8 @@ static inline void nt_lose_end(struct nt_rec *rec)
 }
 
 /*
- * The last word on a task: its final row goes into the ring, or its time into exit_lost_ns. Of a task that had
- * left the scope all is told already, but that it will not come back.
+ * The final row of a task goes into the ring, or its time into exit_lost_ns. A task that left the scope has
+ * been reported in full, except that it has ended.
  */
 static inline void nt_report_end(struct task_struct *task, struct nt_rec *rec)
 {
@@ -198,7 +196,8 @@ static inline void nt_report_end(struct task_struct *task, struct nt_rec *rec)
 	nt_describe(row, task, rec);
 	row->flags |= had_left ? NT_ROW_EXITED | NT_ROW_LEFT : NT_ROW_EXITED;
 	bpf_probe_read_kernel(row + 1, rec_size, rec);
-	/* User space empties the ring with each sample; wake it in between only when half of it is used. */
+	/* User space empties the ring with each sample; an earlier wake-up is needed only when half of it is
+	 * used. */
 	bpf_ringbuf_submit(row, bpf_ringbuf_query(&exits, BPF_RB_AVAIL_DATA) * 2 >
 						bpf_ringbuf_query(&exits, BPF_RB_RING_SIZE) ?
 					BPF_RB_FORCE_WAKEUP :

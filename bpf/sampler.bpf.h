@@ -34,7 +34,7 @@ static inline void send_sample(void *sample, __u64 bytes, __u64 most, __u64 *rin
 
 	if (!bpf_ringbuf_output(&samples, sample, bytes, flags))
 		return;
-	/* One error for both: what tells them apart is whether there was room. */
+	/* Both failures return the same error; the free room distinguishes them. */
 	if (bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) + most > bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE))
 		__sync_fetch_and_add(ring_full, 1);
 	else

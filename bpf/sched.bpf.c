@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * CPU time and counts by task: at each context switch the task
- * that leaves the CPU gets its on-CPU time by node, its moves between caches
- * and nodes, the time its SMT siblings were busy, and the perf counters.
+ * CPU time and counts by task. At each context switch, the outgoing task is charged its on-CPU time by node,
+ * its moves between caches and nodes, the time its SMT siblings were busy, and the perf counters.
  *
- * This is the hot path of the whole tool. No clock is read (the scheduler has
- * just brought se.sum_exec_runtime up to date), nothing is allocated, and
- * helpers are called only for the task's record and for open counters.
+ * This is the hot path of the whole tool. It reads no clock, since the scheduler has just updated
+ * se.sum_exec_runtime. It allocates nothing, and calls helpers only for the task's record and for open
+ * counters.
  */
 #include "maps.bpf.h"
 #include "node_matrix.bpf.h"
@@ -36,11 +35,10 @@ struct {
 } events SEC(".maps");
 
 /*
- * One word per core: in the top four bits how many of its threads are busy; in
- * the rest either the time during which at least two were (while fewer are),
- * or the moment minus that time (while they are). So the clock "both busy" is
- * read at any moment with one load, and changed with one compare-and-swap. 64 bytes
- * apart: threads of a core wait for each other there, and for no other core's.
+ * One word per core. The top four bits hold the number of its busy threads. The rest holds the time during
+ * which at least two were busy or, while two are, the current moment minus that time. So one load reads the
+ * clock "both busy" at any moment, and one compare-and-swap changes it. The words are 64 bytes apart: threads
+ * contend for the word of their own core only.
  */
 struct nt_core {
 	__u64 word;
@@ -123,10 +121,10 @@ static inline struct nt_node_counts *sibling_counts(struct nt_rec *rec, enum nt_
 }
 
 /*
- * The state of the siblings for (nearly) all of a stretch. No counter is read when they start or
- * stop in the middle of it: counts of that part cannot be told from the rest. A twentieth is let
- * pass, or the tick of an idle sibling would spoil every long stretch. Both times are of one clock: the task's own CPU time
- * stands still between two ticks and in interrupts, and short stretches would seem to be idle ones.
+ * The state of the siblings for (nearly) all of a stretch. No counter is read when they start or stop in the
+ * middle of a stretch, so counts of that part cannot be separated. A twentieth is tolerated, or the tick of
+ * an idle sibling would spoil every long stretch. Both times are of the same clock. The task's own CPU time
+ * does not advance between two ticks and in interrupts, so short stretches would appear idle.
  */
 static inline enum nt_siblings siblings_in(__u64 wall_ns, __u64 both_ns)
 {
@@ -173,9 +171,9 @@ struct stretch {
 };
 
 /*
- * The record of the task, if it is in the scope. A task that was outside when it came in has none, or
- * ask_again() has changed the state since: one look-up for each switch is enough where both tasks are
- * outside. A flush looks in any case.
+ * The record of the task, if it is in the scope. A task that was outside when it came in has no record,
+ * unless ask_again() has changed the state since. So a switch between two tasks outside needs only one
+ * look-up. A flush always looks.
  */
 static __always_inline void find_record(struct stretch *s)
 {
@@ -248,7 +246,7 @@ static __always_inline void charge_time(struct stretch *s)
 		charged = charge_record(s, exec_ns);
 		note_move(s);
 	}
-	/* With a scope a task may be charged a part of what it ran: the CPU was busy for all of it. */
+	/* With a scope, a task may be charged only part of its run; the CPU was busy for all of it. */
 	if (s->rec && !scoped) {
 		s->cpu->busy_ns += charged;
 	} else {
@@ -257,7 +255,7 @@ static __always_inline void charge_time(struct stretch *s)
 		if (s->seen_in && exec_ns > s->cpu->in_exec_ns)
 			s->cpu->busy_ns += exec_ns - s->cpu->in_exec_ns;
 	}
-	/* Counts after it left the scope cannot be told from those before: neither are charged. */
+	/* Counts after it left the scope cannot be separated from those before: neither are charged. */
 	if (s->rec && s->scope & NT_REC_CROSSED && s->rec->scope_end_ns)
 		s->rec = NULL;
 }
@@ -268,7 +266,7 @@ static __always_inline void charge_smt(struct stretch *s)
 	__u64 clock, now = 0, shared = 0;
 	struct nt_cpu *cpu = s->cpu;
 
-	/* Busy on a core, idle on another: until user space said where this CPU is, it is on none. */
+	/* Busy on one core, idle on another: until user space has set the place of this CPU, it belongs to none. */
 	if (!has_smt || !s->topo->opened)
 		return;
 	if (by_sibling)

@@ -23,8 +23,8 @@ struct {
 const volatile bool follow_trees = false;
 
 /*
- * Bit by thread id: it is in one of the trees. Each birth writes the bit of the new task, so that an id that is used again
- * is not mistaken for its last owner, and no room has to be found for a member.
+ * Bit by thread id: it is in one of the trees. Each birth writes the bit of the new task, so a reused id is
+ * not mistaken for its last owner. No member needs an allocation.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

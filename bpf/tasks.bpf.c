@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The life of a record: it is made when its task is born, when the task is moved
- * into a cgroup that is watched, or at the first walk (for tasks older than we
- * are); rows of tasks that changed are emitted by a walk, over all threads or over
- * a list of those that ran. The end of a task is seen in sched.bpf.c, at its last switch.
+ * The life of a record. It is made when its task is born, when the task is moved into a watched cgroup, or at
+ * the first walk (for tasks older than the tool). A walk over all threads, or over a list of those that ran,
+ * emits the rows of tasks that changed. sched.bpf.c sees the end of a task, at its last switch.
  */
 #include "rows.bpf.h"
 #include "target.bpf.h"
@@ -34,10 +33,10 @@ static inline void ask_again(struct task_struct *task)
 }
 
 /*
- * Tasks whose record could not be made at once, and what they had run by then: the next walk makes
- * it. Storage of a task comes from a small reserve of the CPU (one piece until something was taken)
- * that is filled up by an interrupt, and a process is moved with interrupts off, all its threads
- * in one go (bpf_mem_alloc of kernel/bpf/memalloc.c).
+ * Tasks whose record could not be made at once, and the CPU time they had used by then; the next walk makes
+ * it. Task storage comes from a small reserve of the CPU, which starts with one piece and is refilled by an
+ * interrupt. A process is moved with interrupts off, all its threads in one go (bpf_mem_alloc of
+ * kernel/bpf/memalloc.c).
  */
 struct nt_late {
 	__u64 start_ns;
@@ -58,7 +57,7 @@ static inline bool make_it_later(struct task_struct *task, __u64 exec_seen_ns)
 {
 	struct nt_late key = { .start_ns = task->start_boottime, .tid = task->pid };
 
-	/* Counted first: take_late() on another CPU must not think that there is none. */
+	/* Counted first, so that take_late() on another CPU does not read zero. */
 	__sync_fetch_and_add(&nr_late, 1);
 	if (bpf_map_update_elem(&late, &key, &exec_seen_ns, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&nr_late, -1);
@@ -69,7 +68,7 @@ static inline bool make_it_later(struct task_struct *task, __u64 exec_seen_ns)
 	return true;
 }
 
-/* Forget that a task is late. `exec_seen_ns` is set to the time it had run when its record was wanted first. */
+/* Removes a task from the late ones. Sets `exec_seen_ns` to its CPU time when its record was first wanted. */
 static inline bool take_late(struct task_struct *task, __u64 *exec_seen_ns)
 {
 	struct nt_late key = { .start_ns = task->start_boottime, .tid = task->pid };
@@ -111,7 +110,7 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 		return NULL;
 	}
 	rec = bpf_task_storage_get(&task_recs, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	/* The walk and the birth of a task may make it at once: one of them is then told that there is none. */
+	/* The walk and the birth of a task may create it at once: one of them gets NULL. */
 	if (!rec)
 		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	if (!rec) {
@@ -133,8 +132,9 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 }
 
 /*
- * It was moved out and came back before user space heard of either. The gap is there before the end goes, by an
- * exchange. A CPU that sees them in the other order charges the gap, and takes it off the next stretch.
+ * It was moved out and came back before user space was notified of either. The gap is stored before the end
+ * is cleared, by an exchange. A CPU that sees them in the other order charges the gap, and deducts it from
+ * the next stretch.
  */
 static inline void come_back(struct nt_rec *rec, struct task_struct *task)
 {
@@ -148,8 +148,8 @@ static inline void come_back(struct nt_rec *rec, struct task_struct *task)
 const volatile __u32 nr_cpus = 1; /* possible CPUs: a mask of so many is of all nodes */
 
 /*
- * CPUs of nodes as parts of the words of a CPU mask: of its first word, and of the others. Written by user space
- * between walks, before the first and on hotplug. Without parts nothing is told.
+ * CPUs of nodes as parts of the words of a CPU mask: of its first word, and of the others. Written by user
+ * space between walks, before the first and on hotplug. Without parts no node is known.
  */
 struct nt_mask_part first_parts[NT_MASK_FIRST] = {};
 struct nt_mask_part other_parts[NT_MASK_OTHERS] = {};
@@ -162,16 +162,16 @@ static inline __u64 node_of_part(const struct nt_mask_part *part, __u64 word)
 {
 	__u64 has = word & part->cpus, negative = -has;
 
-	/* Or the compiler makes a comparison of it. */
+	/* Otherwise the compiler turns it into a comparison. */
 	barrier_var(negative);
 	return (has | negative) >> 63 << (part->node & 63);
 }
 
 /*
- * Nodes with a CPU in a mask: its first word, and the address of all of them as a number, because older verifiers know
- * no offset into a structure but a constant. A global function: the verifier looks at it once, and not at what its
- * caller goes on with after each way out of the loops. Before 6.2 it compares all numbers of programs that call
- * functions (be2ef8161572 tells it which matter), and no two ways out have the same ones.
+ * Nodes with a CPU in a mask, given as its first word and the address of all words as a number: older
+ * verifiers know only constant offsets into a structure. A global function, so that the verifier checks it
+ * once, independent of the code after each call. Before 6.2 it compares all numbers of programs that call
+ * functions (be2ef8161572 marks the relevant ones), and no two exits have equal ones.
  */
 __noinline __u64 nodes_of_mask(__u64 word, __u64 words)
 {
@@ -222,12 +222,10 @@ static inline __u64 signature(const struct nt_task *row)
 }
 
 /*
- * A task that did not run has done nothing, but others may have done something to
- * it. Tasks that were moved to another cgroup are marked; for the rest (reniced,
- * adopted) each is looked at in every eighth walk. A walk over all tasks does that
- * by this rule; on the list of a short walk user space puts an eighth of the tasks
- * that it knows. The record and most of the task structure are not in any cache:
- * leave them alone if we can.
+ * A task that did not run has done nothing, but others may have done something to it. Tasks that were moved
+ * to another cgroup are marked. For other changes (reniced, adopted) each is visited in every eighth walk. A
+ * walk over all tasks follows this rule; for a short walk user space lists an eighth of the tasks that it
+ * knows. The record and most of the task structure are in no cache: do not touch them without need.
  */
 static inline bool nothing_new(struct task_struct *task, const __u8 *mark)
 {
@@ -238,7 +236,8 @@ static inline bool nothing_new(struct task_struct *task, const __u8 *mark)
 __u8 used_marks[NT_MARKS_MAX] = {};
 /* A task has an id that is not in the table: only a walk over all tasks finds it. */
 __u32 is_above_marks = 0;
-/* Tasks of the last walk over all, in scope or not; one that had to wait for room in the buffer counts twice. */
+/* Tasks of the last walk over all, in scope or not. A task that did not fit into the buffer at first
+ * counts twice. */
 __u32 nr_walked = 0;
 
 static inline void note_marks_used(__u32 tid, const __u8 *mark)
@@ -261,8 +260,8 @@ static inline void take_mark(__u8 *mark)
 }
 
 /*
- * Fills the row of a task in which something changed, and says by which signature. NULL if there is nothing to send. After
- * the row has gone to user space comes note_sent().
+ * Fills the row of a task in which something changed, and its signature. NULL if nothing is to be sent.
+ * note_sent() follows once the row has gone to user space.
  */
 static __always_inline struct nt_rec *changed(struct task_struct *task, bool wanted, struct nt_task *row, __u64 *sig)
 {
@@ -273,7 +272,7 @@ static __always_inline struct nt_rec *changed(struct task_struct *task, bool wan
 			return NULL;
 		rec = make_rec(task, task->se.sum_exec_runtime);
 		if (!rec) {
-			/* Also if it is not among those that are late: the next walk tries again. */
+			/* Also if no late entry could be stored: the next walk tries again. */
 			nt_mark_dirty(task->pid);
 			return NULL;
 		}
@@ -295,7 +294,7 @@ static __always_inline struct nt_rec *changed(struct task_struct *task, bool wan
 	row->mem_nodes = nt_mems_allowed(task);
 	if (!wanted)
 		row->flags |= NT_ROW_LEFT;
-	/* Hinting faults may be told by a later look at a task that rests. */
+	/* A later look at a sleeping task may still find hinting faults. */
 	*sig = MIX(MIX(signature(row), rec->exec_seen_ns), rec->counters[NT_HINT_FAULTS]);
 	return *sig == rec->sent && !tell_all ? NULL : rec;
 }
@@ -311,8 +310,8 @@ static inline void note_sent(struct nt_rec *rec, bool wanted, __u64 sig)
 }
 
 /*
- * The walk over all tasks. When the buffer overflows the kernel takes the whole row back and calls the program again for
- * the same task: then the row does not count as sent.
+ * The walk over all tasks. When the buffer overflows, the kernel drops the whole row and calls the program
+ * again for the same task. The row does not count as sent then.
  */
 SEC("iter/task")
 int on_task_walk(struct bpf_iter__task *ctx)
@@ -359,7 +358,7 @@ struct {
 
 __u32 nr_listed_rows = 0;
 
-/* A mark whose task is gone goes before the task is looked for: one born with the same id sets it once it can be found. */
+/* The mark is removed before its task is looked up. So a new task that reuses the id can still set it. */
 static long on_listed(__u32 at, void *unused)
 {
 	__u32 to = nr_listed_rows, tid;
@@ -395,8 +394,8 @@ static long on_listed(__u32 at, void *unused)
 }
 
 /*
- * The short walk: over tasks that user space lists, because they are marked or due. An iterator over one thread of ours
- * calls it once, inside of an RCU section, in which everything that a row is made of may be looked at.
+ * The short walk: over tasks that user space lists, because they are marked or due. An iterator over one
+ * thread of numatop-ng calls it once, inside an RCU section, in which all sources of a row may be read.
  */
 SEC("iter/task")
 int on_list_walk(struct bpf_iter__task *ctx)
@@ -410,7 +409,7 @@ int on_list_walk(struct bpf_iter__task *ctx)
 
 /* Threads that were born into a tree. */
 __u64 tree_births = 0;
-/* Threads that the last walk over trees found and had not known. */
+/* Threads that the last walk over trees added. */
 __u32 nr_enrolled = 0;
 
 /* Its maker decides, not its parent: that is another task with CLONE_PARENT, and changes when it ends. */
@@ -425,9 +424,9 @@ static inline void inherit_tree(struct task_struct *task)
 }
 
 /*
- * Makes members of the processes that trees begin with, and of their descendants that are there already. User space runs it
- * until a walk finds no new member, because a child may have a lower id than its parent. The processes that trees begin
- * with are named by their ids in the pid namespace of user space; all else here goes by ids of the machine.
+ * Makes members of the root processes of trees and of their existing descendants. User space repeats it until
+ * a walk finds no new member, because a child may have a lower id than its parent. Root processes are named
+ * by their ids in the pid namespace of user space; all else here uses ids of the machine.
  */
 SEC("iter/task")
 int on_tree_walk(struct bpf_iter__task *ctx)

@@ -1,13 +1,13 @@
-//! Compilation of BPF programs with clang, for the library and for the benchmarks: one instruction set and one header
-//! search, so that the costs of their programs compare.
+//! Compilation of BPF programs with clang, for the library and for the benchmarks. Both use one instruction
+//! set and one header search, so that the costs of their programs compare.
 
 use std::env;
 use std::path::Path;
 
 use libbpf_cargo::SkeletonBuilder;
 
-/// Flags that keep the folders of this build out of the objects: line information of BTF has paths of sources, so that two
-/// trees would make two binaries.
+/// Flags that keep the folders of this build out of the objects. BTF line information has paths of sources,
+/// so two trees would make two binaries.
 fn without_folders() -> Vec<String> {
     let folders = [("CARGO_MANIFEST_DIR", "numatop-ng"), ("OUT_DIR", "out")];
     let mapped = folders.map(|(variable, name)| {

@@ -1,8 +1,9 @@
 //! Memory in use: from samples of a clock to the addresses that instructions access.
 //!
-//! Pure: samples come from `collect/access.rs`, pages and their nodes from `collect/access/`. A clock interrupts a CPU
-//! behind the instruction that it was held up by, with the registers as that instruction left them; so the address that
-//! it accessed can be computed. docs/memory-in-use.md has the limits, benches/results/access.md the evidence.
+//! Pure: samples come from `collect/access.rs`, pages and their nodes from `collect/access/`. A clock
+//! interrupts a CPU after the instruction that it was stalled on, with the registers as that instruction left
+//! them. So the address that it accessed can be computed. docs/memory-in-use.md has the limits,
+//! benches/results/access.md the evidence.
 
 pub mod chosen;
 pub mod code_x86;

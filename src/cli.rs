@@ -145,8 +145,8 @@ impl Places {
     }
 }
 
-/// Escapes in a message what was typed. clap would hand it to a terminal as it is, and leave out escape sequences
-/// elsewhere.
+/// Escapes the user's words in a message. clap would pass them to a terminal unescaped, and remove escape
+/// sequences elsewhere.
 fn clean(mut error: clap::Error) -> clap::Error {
     let typed: Vec<(ContextKind, ContextValue)> = error
         .context()
@@ -274,7 +274,7 @@ const MEASURED: &str = "A recording cannot be measured again; options choose wha
 
 /// The live view, and batch output of the machine.
 #[derive(Args, Debug)]
-// Only here are there both flags.
+// Both flags exist only here.
 #[command(mut_arg("tids", |tids| tids.conflicts_with("by_container")))]
 pub struct LiveArgs {
     /// Show a simulated machine with four nodes; needs no privileges. In batch mode -n intervals are printed at once.

@@ -147,7 +147,7 @@ fn compare_row(who: &Who, a: &[Side], b: &[Side], found: &mut Diff) {
             }
             continue;
         };
-        // A row that has never had any of it says nothing.
+        // A row that is always zero is left out.
         if comparison.a.value == 0.0 && comparison.b.value == 0.0 {
             found.zeros += 1;
             continue;

@@ -1,7 +1,7 @@
 //! `numatop-ng doctor`: everything that works on this host or does not, the reasons, and advice.
 //!
-//! The rules say what should work ([`crate::collect::plan`]); then the probes are tried, and what happened
-//! counts more than what was expected.
+//! The rules predict what should work ([`crate::collect::plan`]). Then the probes are tried, and the result
+//! counts more than the prediction.
 
 mod findings;
 mod render;
@@ -118,7 +118,7 @@ impl Report {
         let failed = essential.filter_map(|trial| trial.outcome.as_ref().err()).next();
         let refusal = match failed {
             Some(error) => Some(error::explain(error, &check)),
-            // Probes load without /proc, but what is read of the machine there is missing.
+            // Probes load without /proc, but facts read there are missing.
             None if trials.is_empty() || !check.proc_mounted => error::preflight(&check).err(),
             None => None,
         };
@@ -149,8 +149,8 @@ impl Report {
     }
 }
 
-/// A trial overrules the rules. Where both say no, the words of the rules are the better ones. Only
-/// when all has started is a rule that said no proved wrong: an early step may get further than the next.
+/// A trial overrules the rules. If both fail, the words of the rules are better. A rule that said no is
+/// proved wrong only when everything has started: an early step may get further than the next.
 fn observe(plan: &mut Plan, trials: &[Trial]) {
     let failed: Vec<(Facility, &anyhow::Error)> = trials
         .iter()

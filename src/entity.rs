@@ -18,7 +18,7 @@ pub enum By {
 impl By {
     pub const ALL: [By; 4] = [By::Host, By::Node, By::Container, By::Program];
 
-    /// As it is typed and in JSON.
+    /// The word on the command line and in JSON.
     pub fn id(self) -> &'static str {
         match self {
             By::Host => "host",
@@ -33,7 +33,7 @@ impl By {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Who {
     pub by: By,
-    /// Clean: it can be shown as it is.
+    /// Clean: safe to show.
     pub name: String,
 }
 
@@ -58,8 +58,8 @@ impl fmt::Display for Who {
     }
 }
 
-/// Letters and digits of random names that Kubernetes makes (k8s.io/apimachinery/pkg/util/rand): without vowels and without
-/// those that look alike.
+/// Letters and digits of random names that Kubernetes makes (k8s.io/apimachinery/pkg/util/rand): without
+/// vowels and characters that look alike.
 const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// The length of the random end of a pod's name.
 const POD_END: usize = 5;

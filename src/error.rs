@@ -54,7 +54,7 @@ pub struct Refusal {
     pub exit: Exit,
     /// The action that failed.
     pub what: String,
-    /// The cause, as far as it is known.
+    /// The known part of the cause.
     pub why: Option<String>,
     /// The attempt and the kernel's answer to it, errno included.
     pub said: Option<String>,
@@ -83,8 +83,8 @@ impl Refusal {
     }
 }
 
-/// Refuses what is known to fail, before anything is loaded, so that the message can be a good one.
-/// A host that is not known to fail is never refused: no version number and no user id decides.
+/// Refuses a start that is known to fail, before anything is loaded, so that the message can be a good one. A
+/// host without a known obstacle is never refused: no version number and no user id decides.
 ///
 /// # Errors
 /// The first reason for which the live view cannot start here.
@@ -96,7 +96,7 @@ pub fn preflight(check: &HostCheck) -> Result<(), Refusal> {
 }
 
 /// Turns the failure of a start into advice: a known obstacle of this host with the kernel's answer beside
-/// it, or else the failure as it is. Never a guess.
+/// it, or else the failure unchanged. Never a guess.
 pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
     if let Some(refusal) = error.downcast_ref::<Refusal>() {
         return refusal.clone();
@@ -141,15 +141,15 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
     }
 }
 
-/// Whether a filter of system calls explains an answer: no capability is known to be missing, and the errno is the one that the
-/// filters of engines and units give.
+/// Whether a filter of system calls explains an answer: no capability is known to be missing, and the errno
+/// is that of filters of engines and units.
 fn is_filtered(said: &str, check: &HostCheck) -> bool {
     let refused = io::Error::from_raw_os_error(libc::EPERM).to_string();
     check.privileges.seccomp_filter.is(&true) && said.contains(&refused)
 }
 
-/// A limit of this process was in the way. Each library has an error type of its own, but all of them write the errno in
-/// the words of the standard library.
+/// A limit of this process was in the way. Each library has a different error type, but all of them write the
+/// errno in the words of the standard library.
 fn limited(said: &str) -> Option<Refusal> {
     let is = |errno| said.contains(&io::Error::from_raw_os_error(errno).to_string());
     let (why, advice) = if is(libc::EMFILE) {
@@ -187,8 +187,8 @@ fn raise(shell: &str, unit: &str) -> Vec<Advice> {
     ]
 }
 
-/// The message of a failure, after the name of the program; a refusal is wrapped, and its advice to run the program as root
-/// names the words that were typed, the name of the program first.
+/// The message of a failure, after the name of the program. A refusal is wrapped. If it advises to run the
+/// program as root, it repeats the words on the command line, beginning with the program.
 pub fn message(error: &Error, typed: &[OsString]) -> String {
     let refusal = error.downcast_ref::<Refusal>().cloned();
     let refusal = refusal.map(|refusal| Refusal {
@@ -217,8 +217,8 @@ fn as_typed(advice: Advice, typed: &[OsString]) -> Advice {
     }
 }
 
-/// The whole chain of causes, fit to be shown: names of files and words of other libraries are in it. libbpf's own text
-/// about an errno is kept as it is.
+/// The whole chain of causes, made safe to show: it contains names of files and words of other libraries.
+/// libbpf's own text about an errno is kept unchanged.
 pub fn chain(error: &Error) -> String {
     printable(&format!("{error:#}"))
 }

@@ -1,4 +1,4 @@
-//! Formats of batch output: one table of them, and a writer for each in a file of its own.
+//! Formats of batch output: one table of them, and a writer for each in a separate file.
 
 pub mod access;
 pub mod csv;
@@ -46,7 +46,7 @@ pub struct Format {
     pub places: Option<fn(PlaceSelection) -> Writer>,
 }
 
-/// A writer that a thread of its own may have.
+/// A writer that a separate thread may own.
 pub type Writer = Box<dyn Export + Send>;
 
 /// Parts of an interval beside its rows.

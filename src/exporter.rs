@@ -65,7 +65,7 @@ pub struct Exporter {
     textfile: Option<PathBuf>,
     /// Parts of the page that are left out.
     left_out: usize,
-    /// The last reason for which the file could not be written: said once.
+    /// The last reason why the file could not be written, which is reported once.
     failed: Option<String>,
     notes: Quiet,
     own: Option<Own>,

@@ -46,11 +46,11 @@ pub enum Subject {
     Node(NodeId),
     /// A process for ever: its id, and the start of its leader in ns since boot.
     Process(u32, u64),
-    /// Processes that share memory, by the id and the start of the one that leads them.
+    /// Processes that share memory, by the id and the start of their leader.
     Group(u32, u64),
     /// A container or another cgroup, by the id of the cgroup at its top.
     Container(u64),
-    /// A device by its name, as the topology has it.
+    /// A device by its name in the topology.
     Device(String),
 }
 
@@ -147,7 +147,7 @@ impl fmt::Display for Key {
 /// The gravity of a finding. It never rises because something lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// True and worth knowing, and not worth waking anybody.
+    /// True and worth knowing, but not urgent.
     Info,
     /// It costs now, and something can be done about it.
     Warning,
@@ -207,7 +207,7 @@ pub enum State {
     Pending,
     /// It is so now.
     Active,
-    /// Its condition does not hold any more, but not for long enough.
+    /// Its condition has ended, but not for long enough.
     Clearing,
     /// It was so.
     Ended,
@@ -228,11 +228,11 @@ impl State {
 /// Why a finding ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Its condition does not hold any more.
+    /// Its condition has ended.
     Cleared,
     /// An input is missing for too long.
     Unseen,
-    /// Its subject is no more.
+    /// Its subject has ended.
     Gone,
 }
 
@@ -252,7 +252,7 @@ impl End {
 pub enum Note {
     /// From where it ran and where its memory is.
     Placement,
-    /// Room for what would move.
+    /// Room for the memory to move.
     Room,
     /// Measured time.
     Measured,
@@ -309,7 +309,7 @@ impl Note {
 /// A value that the condition used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
-    /// Metric id, as `numatop-ng list metrics` has it.
+    /// Metric id, from `numatop-ng list metrics`.
     pub metric: &'static str,
     /// The object that the value is of.
     pub of: Subject,
@@ -344,7 +344,7 @@ pub struct Check {
     pub within_s: f64,
 }
 
-/// The text and the numbers of a finding, made for what is shown.
+/// The text and the numbers of a finding, made for findings that are shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advice {
     /// At most 160 characters, present tense, subject first, one number, one cause.
@@ -361,7 +361,7 @@ pub struct Advice {
     pub stop: Vec<Check>,
     /// One or two sentences on effects of the commands that are not wanted.
     pub risk: String,
-    /// Other explanations, each with the number that tells them apart.
+    /// Other explanations, each with the number that decides.
     pub or_else: Vec<String>,
 }
 
@@ -419,7 +419,7 @@ pub struct Finding {
     pub advice: Advice,
     /// The finding that explains this one.
     pub because_of: Option<Key>,
-    /// Place among the causes, from 1; `None` for symptoms and what has ended.
+    /// Place among the causes, from 1; `None` for symptoms and ended findings.
     pub rank: Option<usize>,
     /// The worst first value of the evidence.
     pub peak: Option<f64>,

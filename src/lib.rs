@@ -2,7 +2,7 @@
 
 // All that leaves the process goes through program/say.rs.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
-// `expect` says what makes it true.
+// `expect` gives the reason why it cannot fail.
 #![warn(clippy::unwrap_used)]
 // Tests and benchmarks are crates whose public items nothing reaches, so that the lint is for the library only.
 #![warn(unreachable_pub)]

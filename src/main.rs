@@ -1,4 +1,4 @@
-//! The program: reads what was typed, does it, and turns failures into messages and exit codes.
+//! The program: reads the command line, executes it, and turns failures into messages and exit codes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use numatop_ng::sys;
 /// The stack of the deepest calls, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
 const STACK_BYTES: usize = 4 << 20;
 
-/// The exit code of a panic, as the standard library has it.
+/// The exit code of a panic, as in the standard library.
 const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         say::message(format!("numatop-ng: catching signals: {error}"));
         return Exit::CouldNotMeasure.into();
     }
-    // Where no thread can be made at all, the one there is has to do.
+    // If no thread can be created, the main thread runs it.
     match thread::Builder::new().stack_size(STACK_BYTES).spawn(run) {
         Ok(thread) => thread.join().unwrap_or(PANICKED.into()),
         Err(_) => run(),
@@ -48,7 +48,7 @@ fn run() -> ExitCode {
         Err(error) => {
             // Help and version are errors to clap, but not to the user.
             if !error.use_stderr() {
-                // All of it is our own text, with clap's colours. A closed stdout leaves nobody to tell.
+                // All text is our own, with clap's colours. With stdout closed the error cannot be reported.
                 let _ = error.print();
                 return Exit::Ok.into();
             }
@@ -75,8 +75,8 @@ fn run() -> ExitCode {
     }
 }
 
-/// A place on the command line, or one where its program is looked for, on a file system which does not answer: nothing could end a
-/// process that waits for it.
+/// A place on the command line, or one where its program is looked for, on a file system that does not
+/// answer. A process that waits for it could not be ended.
 fn silent_place(Places { files, program }: Places) -> Option<PathBuf> {
     if let Some(place) = files.into_iter().find(|place| guard::is_silent(place)) {
         return Some(place);

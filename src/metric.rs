@@ -109,7 +109,7 @@ impl Group {
     }
 }
 
-/// A typed value. Text is clean already: it can be shown as it is.
+/// A typed value. Text is already clean, so safe to show.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     U64(u64),
@@ -123,7 +123,8 @@ pub enum Value {
         witness: Witness,
         /// The amount that it is a share of, in a unit of the metric's own: rows are sorted by the product of both.
         of: f64,
-        /// Resident memory of the row, bytes: of a small one the share does not matter. `None` where size says nothing.
+        /// Resident memory of the row, bytes: the share of a small one does not matter. `None` if size is
+        /// irrelevant.
         resident: Option<u64>,
     },
     /// Shares or amounts by node; nodes with none are left out.
@@ -133,9 +134,9 @@ pub enum Value {
 /// The source of a share. Shown in front of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Witness {
-    /// All of it was counted.
+    /// It was counted completely.
     Counted,
-    /// An estimate of it.
+    /// It is an estimate.
     Estimate,
     /// Time at memory accesses, not their number: remote ones take longer.
     Time,
@@ -159,7 +160,7 @@ impl Witness {
 }
 
 impl Value {
-    /// An estimated share of which no more than zero is certain.
+    /// An estimated share with only zero as a certain lower bound.
     pub fn estimate(pct: f64) -> Value {
         Value::Share { pct, at_least: 0.0, witness: Witness::Estimate, of: 1.0, resident: None }
     }
@@ -222,7 +223,7 @@ pub struct Metric<R: 'static> {
     pub order: Order,
     /// One or two sentences for a person: what it is, over what time, from where.
     pub help: &'static str,
-    /// The value, or why there is none for this row.
+    /// The value, or why this row has none.
     pub value: fn(&R, &Snapshot) -> Reading<Value>,
     /// The value over several intervals and of several rows.
     pub over: Over<R>,
@@ -234,13 +235,13 @@ pub struct Metric<R: 'static> {
 pub struct Traits {
     /// Facilities that it needs, beside [`Facility::ESSENTIAL`].
     pub needs: &'static [Facility],
-    /// It says nothing on a machine that has only one of these.
+    /// It is meaningless on a machine with only one of these.
     pub several: Option<Several>,
-    /// Cells that its column has at least; 0: as many as [`Metric::width`] says.
+    /// Minimum width of its column in cells; 0: the width from [`Metric::width`].
     pub least_width: u16,
     /// It is only as new as the last look at a process's memory.
     pub ages: bool,
-    /// The text that stands where there is no value.
+    /// The text shown for a missing value.
     pub absent: &'static str,
     pub stands: Stands,
     /// The direction in which a change is one for the better.
@@ -249,7 +250,7 @@ pub struct Traits {
     pub missing_as: Option<&'static str>,
 }
 
-/// Parts of a machine of which there may be one or several.
+/// Parts of a machine that may be single or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Several {
     Nodes,
@@ -257,7 +258,7 @@ pub enum Several {
     Caches,
 }
 
-/// The way a number stands out on a screen.
+/// The way a number is emphasised on a screen.
 #[derive(Clone, Copy, Debug)]
 pub enum Stands {
     /// Zeros recede.
@@ -270,7 +271,8 @@ pub enum Stands {
     Harm(fn(f64) -> bool),
     /// It is of other nodes when this is true; zeros recede.
     Remote(fn(f64) -> bool),
-    /// A share of accesses to other nodes, in percent: it stands out from what the user of the screen says.
+    /// A share of accesses to other nodes, in percent: it is emphasised from the threshold that the user
+    /// sets.
     RemoteShare,
 }
 
@@ -394,7 +396,7 @@ impl<R> Metric<R> {
     /// The value of a row.
     ///
     /// # Errors
-    /// Why there is none: the host's reason first when the host cannot measure it at all.
+    /// Why it is missing: the host's reason first if the host cannot measure it at all.
     pub fn read(&self, row: &R, snapshot: &Snapshot) -> Reading<Value> {
         match snapshot.host_missing(self.missing_as()) {
             Some(missing) => Err(missing.clone()),

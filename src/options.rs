@@ -1,4 +1,4 @@
-//! From what was typed to what it means: checks every value, resolves names, fills in defaults.
+//! From the command line to its meaning: checks every value, resolves names, fills in defaults.
 
 mod diagnose;
 mod diff;
@@ -75,7 +75,7 @@ fn bad(flag: &'static str, why: impl Into<String>) -> BadValue {
 /// Options of the live source.
 ///
 /// # Errors
-/// An unknown task, user or event, or a socket that is none.
+/// An unknown task, user or event, or a path that is not a socket.
 pub fn live(args: &WatchArgs) -> Result<LiveOptions, BadValue> {
     let WatchArgs { scope, measure, hot } = args;
     let options = watched(scope, measure)?;
@@ -177,7 +177,8 @@ fn no_user(user: &str, host_root: &Path) -> String {
 /// The profile that `--machine-profile` names.
 ///
 /// # Errors
-/// There is no such file, or it is no profile: a mistake in the flag is no reason to use another one.
+/// The file does not exist, or is not a profile: a mistake in the flag is not a reason to use another
+/// profile.
 pub fn machine_profile(args: &ProfileArgs) -> Result<Wanted, BadValue> {
     match &args.machine_profile {
         None => Ok(Wanted::Stored),
@@ -193,7 +194,7 @@ pub fn machine_profile(args: &ProfileArgs) -> Result<Wanted, BadValue> {
 /// Refuses what batch output in `format` has no place for. `kept`: stacks go into a recording.
 ///
 /// # Errors
-/// Says which format has a place.
+/// Names the formats that support it.
 pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> Result<(), BadValue> {
     if hot && !kept && !format.carries(Part::HotSpots) {
         let flags = flags_that_carry(Part::HotSpots);
@@ -248,7 +249,7 @@ fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
 /// Refuses a `--node` that the machine does not have.
 ///
 /// # Errors
-/// Says which it has.
+/// Names the existing nodes.
 pub fn check_node(args: &DisplayArgs, topology: &Topology) -> Result<(), BadValue> {
     let Some(node) = args.node else { return Ok(()) };
     let online: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
@@ -259,10 +260,10 @@ pub fn check_node(args: &DisplayArgs, topology: &Topology) -> Result<(), BadValu
     Err(bad("--node", format!("the machine has no node {node}: its nodes are {has}")))
 }
 
-/// Refuses `--iterations` where a recording is shown on the screen: it goes on when it is told to.
+/// Refuses `--iterations` where a recording is shown on the screen: the user decides when it continues.
 ///
 /// # Errors
-/// Says where intervals are counted.
+/// Names the modes that count intervals.
 pub fn check_by_hand(args: &CountArgs) -> Result<(), BadValue> {
     match args.iterations {
         Some(_) => Err(bad(
@@ -273,8 +274,7 @@ pub fn check_by_hand(args: &CountArgs) -> Result<(), BadValue> {
     }
 }
 
-/// The wanted cgroups, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
-/// by the source.
+/// The wanted cgroups, and the hierarchy that contains a full path of `--cgroup`. The source resolves names.
 ///
 /// # Errors
 /// A path in a hierarchy that cannot be watched, or paths in several hierarchies.

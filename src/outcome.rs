@@ -39,7 +39,8 @@ pub struct Outcome {
     pub end: End,
     /// From its first instruction to its end, ns.
     pub elapsed_ns: u64,
-    /// CPU time in user mode and in the kernel, ns, as wait4(2) has it: of the command and of descendants that were waited for.
+    /// CPU time in user mode and in the kernel, ns, from wait4(2): of the command and of descendants that
+    /// were waited for.
     pub user_ns: u64,
     pub system_ns: u64,
     /// Threads that its descendants and it began with.
@@ -78,7 +79,7 @@ pub struct Waits {
 pub struct Peak {
     /// The sum over its processes: shared memory counts for each.
     pub bytes: u64,
-    /// By node, where most of it was looked at.
+    /// By node, if most of the memory was sampled.
     pub by_node: Vec<(NodeId, f64)>,
 }
 

@@ -1,4 +1,5 @@
-//! This program as a process: its pace, its signals, its messages, its service manager, files that others may have prepared, its heap, its helper processes, and what it costs.
+//! This program as a process: its pace, signals, messages, service manager, heap, helper processes and costs,
+//! and files that others may have prepared.
 
 pub mod asked_file;
 pub mod guard;

@@ -1,9 +1,9 @@
 //! Samples in files: what a recording looks like, how it is written and how it is read back.
 //!
-//! A recording is a row of frames (`frame`), each with checksums of its own. Frames that others depend on (the head
-//! with the facts of the host, a keyframe each minute) are written again some frames later (`copies`). In between, frames
-//! hold the rows that changed in the last few samples (`changes`), not in the last one only: a damaged frame is bridged
-//! by those after it, and costs the sample it held and nothing else.
+//! A recording is a row of frames (`frame`), each with its own checksums. Frames that others depend on (the
+//! head with the facts of the host, a keyframe each minute) are written again some frames later (`copies`).
+//! Frames in between hold the rows that changed in the last few samples (`changes`), not only in the last
+//! one. So frames after a damaged one bridge it, and damage costs only the sample in that frame.
 
 pub mod aggregate;
 pub mod changes;

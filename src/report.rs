@@ -1,7 +1,7 @@
 //! The report of a recording: from intervals to a model, and from that to a page, JSON or text. Pure.
 //!
-//! A recording is read once (`fold.rs`), into sums by bucket of time, by row and by pair of nodes. Every value that is shown is
-//! a quotient of two such sums, so that a report of a part says the same as the part of a report.
+//! A recording is read once (`fold.rs`), into sums by bucket of time, by row and by pair of nodes. Every
+//! value shown is a quotient of two such sums. So a report of a part equals that part of a report.
 
 pub mod buckets;
 pub mod clock;
@@ -98,7 +98,7 @@ pub struct Report {
     pub intervals: usize,
     /// Time of all intervals, ns.
     pub total_ns: f64,
-    /// The mean length of an interval without a hole, ns; 0 where there is none.
+    /// The mean length of an interval without a hole, ns; 0 if none exists.
     pub interval_ns: f64,
     pub grid: Grid,
     /// Time of intervals in each bucket, ns.

@@ -40,7 +40,7 @@ use crate::tui::input::action::ScreenId;
 use crate::tui::update::Settings;
 use crate::tui::{ColourChoice, Ended, Limits, Palette, TuiOptions};
 
-/// Does what was asked for. The exit code is that of a run that went well or found nothing.
+/// Executes the command. The exit code is that of a run that went well or found nothing.
 ///
 /// # Errors
 /// The obstacle: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.
@@ -125,7 +125,7 @@ fn ended(ended: Ended) -> Result<ExitCode> {
     }
 }
 
-/// The exit code of a run without a screen: that of a run that went well, unless a signal ended it that is not there to
+/// The exit code of a run without a screen: that of success, unless a signal ended it that is not meant to
 /// end programs.
 fn ran() -> ExitCode {
     match signals::ended_by() {

@@ -57,7 +57,7 @@ pub enum Value {
     Switch(bool),
 }
 
-/// A flag, its value, and the line of the file that has it, from 1; 0 for one that no file has yet.
+/// A flag, its value, and the line of the file that contains it, from 1; 0 if it is in no file yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     pub flag: &'static str,
@@ -66,7 +66,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The setting as it is typed; `None` for a switch that is off, or a list of nothing.
+    /// The setting as on the command line; `None` for a switch that is off, or an empty list.
     pub fn word(&self) -> Option<String> {
         let flag = self.flag;
         match &self.value {

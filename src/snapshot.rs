@@ -1,4 +1,4 @@
-//! From two samples to what is shown: the only place that subtracts. Pure.
+//! From two samples to the values shown: the only place that subtracts. Pure.
 
 mod changes;
 mod containers;
@@ -67,12 +67,12 @@ pub struct Snapshot {
     pub mono_ns: u64,
     /// CLOCK_BOOTTIME of the later sample: see [`crate::model::sample::TaskRaw::start_ns`].
     pub boot_ns: u64,
-    /// Length of the interval; `None` when there is no sample before.
+    /// Length of the interval; `None` for the first sample.
     pub interval_ns: Option<u64>,
     pub grain: RowKind,
     pub tasks: Vec<Task>,
-    /// Of each row of `tasks`, in their order: a search over ten thousand rows reads 24 bytes of each, and not the rows,
-    /// which are all over memory.
+    /// The use of each row of `tasks`, in their order. A search over ten thousand rows then reads 24 bytes of
+    /// each, instead of rows spread over memory.
     pub row_uses: Vec<RowUse>,
     /// Places of live processes that map large memory of others, ascending.
     pub sharers: Vec<usize>,
@@ -203,7 +203,7 @@ impl Snapshot {
     }
 }
 
-/// A recording may say anything: no sum of what it says is out of range.
+/// A recording may contain any number: no sum of them overflows.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
@@ -239,8 +239,8 @@ pub fn derive_tasks(
     with_tasks(machine(host, previous, current), current, grain, tasks)
 }
 
-/// The interval with rows of threads, and with rows of processes, each as [`derive()`] has it; the first without containers,
-/// unless they are wanted. All that both have is derived once.
+/// The interval with rows of threads, and with rows of processes, each as from [`derive()`]. The first is
+/// without containers, unless they are wanted. Common parts are derived once.
 pub fn derive_both(
     host: &Arc<HostFacts>,
     previous: Option<&Sample>,
@@ -258,7 +258,7 @@ pub fn derive_both(
     (by_thread, with_containers(by_process, sums))
 }
 
-/// Processes as they are at `current`, with what changed, and those that ended.
+/// Processes in `current`, with their changes, and processes that ended.
 fn gather<'a>(previous: Option<&'a Sample>, current: &'a Sample) -> (Gathered, Changes<'a>, Vec<Task>) {
     let changes = previous.map_or_else(Changes::default, |previous| Changes::between(previous, current));
     let mut processes = Gathered::of(current);

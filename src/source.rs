@@ -30,13 +30,13 @@ use crate::record::recorder::Progress;
 /// The rows and fields that are shown now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Focus {
-    /// The one looked at most closely first; `None`: nobody in particular.
+    /// The most important one first; `None`: no preference.
     pub processes: Option<Vec<ProcessId>>,
     /// Groups of cgroups, by the id of their top.
     pub groups: Vec<u64>,
     /// Fields that are read of processes beside their counts, of these first; none if no process is shown.
     pub asked: Asked,
-    /// Processes for which a condition of a finding holds: texts are read of these whatever is asked.
+    /// Processes for which a condition of a finding holds: their texts are always read.
     pub suspects: Vec<ProcessId>,
     /// Processes whose accesses are sampled as far as a hundredth of a CPU goes, the most important one first; `None`: not
     /// wanted at all.
@@ -74,10 +74,10 @@ pub trait Source {
     /// Has the next sample say this in its notes. Dropped where samples are not taken but read.
     fn note(&mut self, _word: String) {}
 
-    /// Watches the cgroup of this id and those below it only; `None`: what was asked for at the start.
+    /// Watches only the cgroup of this id and those below it; `None`: the scope of the start.
     ///
     /// # Errors
-    /// The source cannot change what it watches, or there is no such cgroup any more.
+    /// The source cannot change its scope, or the cgroup does not exist.
     fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
         bail!("only a live measurement can change its scope")
     }
@@ -112,7 +112,8 @@ pub trait Source {
         None
     }
 
-    /// Begins to sample which memory is used, or ends it. Where that says nothing, metrics are missing with the reason.
+    /// Begins to sample which memory is used, or ends it. If samples are unusable, metrics are missing with
+    /// the reason.
     ///
     /// # Errors
     /// The source has no samples of memory use.
@@ -144,8 +145,8 @@ pub trait Source {
     /// Has these measured before others, where rows take turns.
     fn focus(&mut self, _focus: Focus) {}
 
-    /// Whether the last sample goes on from the one before: the same run of the same kernel, so that their
-    /// difference means something. Only recordings have more than one run in them.
+    /// Whether the last sample continues the previous one: the same run of the same kernel, so that their
+    /// difference is meaningful. Only recordings contain more than one run.
     fn continues(&self) -> bool {
         true
     }

@@ -1,9 +1,9 @@
 //! Names of places in stacks.
 //!
-//! Files that say them belong to the users who are watched. So they are opened with care (`open.rs`) by a process of its
-//! own, which is left behind when a filesystem does not answer (`namer.rs`), and read by another, which has no rights and
-//! may end at any time (`child.rs`): a hostile file costs the names in it. A thread that neither samples nor the screen
-//! wait for asks the first, which asks the second.
+//! The files with names belong to the users who are watched. So a separate process opens them with care
+//! (`open.rs`); it is left behind if a filesystem does not answer (`namer.rs`). Another process, without any
+//! rights, reads them and may end at any time (`child.rs`): a hostile file costs only its own names. A thread
+//! that blocks neither sampling nor the screen asks the first, which asks the second.
 
 mod allotment;
 pub mod child;
@@ -53,20 +53,20 @@ const PROCESSES_MAX: usize = 4;
 /// The period after which a user who has used up the time for names has a turn again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// A place, and the process it was seen in.
+/// A place, and the process it was sampled in.
 type Question = (Place, ProcessId);
 
 /// Questions to the thread that knows names.
 struct Asked {
     questions: Vec<Question>,
-    /// Names that were found before may have been forgotten, and do not count any more.
+    /// Known names may have been forgotten, and are invalid.
     anew: bool,
 }
 
 /// Answers of that thread.
 struct Named {
     names: Vec<(Place, Arc<Function>)>,
-    /// Places that are worth asking for once more.
+    /// Places that are worth another question.
     again: Vec<Place>,
 }
 
@@ -91,8 +91,8 @@ impl Namer {
         Ok(Namer { questions, answers, asked: HashSet::new(), open: HashMap::new() })
     }
 
-    /// Asks for the names of places that were not asked for before. A place in a file that has no answer yet is asked for through
-    /// other processes too: the first may be of a user whose turn comes late.
+    /// Asks for the names of places that were not asked for yet. A place in a file without an answer is also
+    /// asked for through other processes: the first may be of a user whose turn comes late.
     pub fn ask(&mut self, places: impl Iterator<Item = Question>) {
         let anew = self.asked.len() > ASKED_MAX;
         if anew {
@@ -118,7 +118,7 @@ impl Namer {
         }
     }
 
-    /// The names that are known by now; waits up to `patience` for those that are not.
+    /// The names known by now; waits up to `patience` for the others.
     pub fn answers(&mut self, patience: Duration) -> Vec<(Place, Arc<Function>)> {
         let until = Instant::now() + patience;
         let mut names = Vec::new();
@@ -145,8 +145,8 @@ impl Namer {
 const BATCH_MAX: Duration = Duration::from_secs(5);
 /// The time that opening a file which others serve may take.
 const OPENING_MAX: Duration = Duration::from_secs(1);
-/// Processes that wait for files which do not answer, after which none is opened that others serve, and after which no names are
-/// looked for: files that nobody serves answer.
+/// Processes that wait for files which do not answer. After the first number no file on a served filesystem
+/// is opened; after the second no names are looked for, since files of local filesystems always answer.
 const LEFT_SERVED_MAX: usize = 16;
 const LEFT_BEHIND_MAX: usize = 24;
 /// Processes whose files did not answer that are remembered.
@@ -155,7 +155,7 @@ const HUNG_MAX: usize = 4096;
 /// The kernel's places are looked up for root, and so are files of its processes.
 const ROOT: u32 = 0;
 
-/// Asks about a batch. Where there is no answer: why, and which device did not answer.
+/// Asks about a batch. The error: the reason, and the device that did not answer.
 fn ask(namer: &mut HelperProcess, batch: &Batch) -> Result<Answers, (Failure, Option<String>)> {
     namer.tell(batch, &[]).map_err(|failure| (failure, None))?;
     let (mut device, mut is_opening) = (None, false);
@@ -170,7 +170,7 @@ fn ask(namer: &mut HelperProcess, batch: &Batch) -> Result<Answers, (Failure, Op
     }
 }
 
-/// Answers questions until no more can come.
+/// Answers questions until the input ends.
 fn work(program: PathBuf, asked: &Receiver<Asked>, answers: &Sender<Named>) {
     let mut namer = HelperProcess::new(program, namer::NAME, BATCH_MAX)
         .with_left_behind_max(LEFT_BEHIND_MAX)

@@ -47,6 +47,6 @@ fn checked_by_libbpf(result: c_int) -> io::Result<c_int> {
 /// # Safety
 /// The call has made it, so that nothing else owns it.
 unsafe fn owned(fd: c_int) -> OwnedFd {
-    // SAFETY: the caller says so.
+    // SAFETY: promised by the caller.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

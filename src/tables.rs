@@ -1,7 +1,8 @@
 //! Recordings as tables for query engines: the rows of an interval, with typed columns. Pure.
 //!
-//! All amounts are sums of the interval and none is a percentage: a quotient of two sums is right over any time and any set of
-//! hosts. No value is one that could not be measured, and 0 was measured. Columns may be added, never renamed or removed.
+//! All amounts are sums of the interval and none is a percentage: a quotient of two sums is right over any
+//! time and any set of hosts. A missing value could not be measured, and 0 was measured. Columns may be
+//! added, never renamed or removed.
 
 #![warn(missing_docs)]
 
@@ -124,7 +125,7 @@ impl Table {
         }
     }
 
-    /// Rows of it, of which there are none yet.
+    /// An empty group of its rows.
     fn rows(self) -> RowGroup {
         RowGroup::new(self.columns().into_iter().map(|(_, kind)| kind))
     }

@@ -6,10 +6,10 @@ pub mod shade;
 
 use unicode_width::UnicodeWidthChar;
 
-/// `bytes` with everything escaped that a terminal, a log or a spreadsheet could take for more than text:
-/// control characters (C0, C1, DEL), bidirectional overrides and isolates, characters without a width of
-/// their own, bytes that are not UTF-8 (`\xNN`), and the backslash itself. Names of tasks, users, cgroups
-/// and files are anybody's choice.
+/// `bytes` with everything escaped that a terminal, a log or a spreadsheet could take for more than text.
+/// These are control characters (C0, C1, DEL), bidirectional overrides and isolates, characters without a
+/// width, bytes that are not UTF-8 (`\xNN`), and the backslash itself. Names of tasks, users, cgroups and
+/// files can be chosen freely.
 ///
 /// Reversible: two different inputs never look the same.
 pub fn clean(bytes: &[u8]) -> String {
@@ -25,7 +25,7 @@ pub fn clean(bytes: &[u8]) -> String {
     out
 }
 
-/// True for text that can be shown as it is: [`clean`] may have made it.
+/// True for text that is safe to show, such as the result of [`clean`].
 pub fn is_clean(text: &str) -> bool {
     text.chars().all(|c| c == ' ' || is_harmless(c))
 }
@@ -43,8 +43,8 @@ pub fn without_attempt(why: &str) -> &str {
     }
 }
 
-/// A message of our own that may contain text from outside: escaped like [`clean`] does it, but lines stay lines and a
-/// backslash stays one, so that what is clean already is not escaped twice.
+/// A message of this program that may contain text from outside. It is escaped as by [`clean`], but line ends
+/// and backslashes stay, so that clean text is not escaped twice.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -71,7 +71,7 @@ fn push_clean(out: &mut String, c: char) {
     }
 }
 
-/// True for a character that a terminal shows as itself and takes for nothing else. A space is none.
+/// True for a character that a terminal shows as itself and nothing else. A space is excluded.
 pub fn is_harmless(c: char) -> bool {
     let no_width = c.width().unwrap_or(0) == 0;
     // The characters of Bidi_Control (Unicode PropList.txt), and the line and paragraph separators.

@@ -1,7 +1,7 @@
 //! Recordings as other tools open them: a trace for Perfetto, profiles for flame graphs and pprof.
 //!
-//! Pure: values come from snapshots and stacks, and bytes go to a writer. Messages are written by hand: protocol buffers are
-//! numbers, lengths and text, and the few fields in use have had their numbers since they were made.
+//! Pure: values come from snapshots and stacks, and bytes go to a writer. Messages are written by hand.
+//! Protocol buffers are numbers, lengths and text, and the numbers of the few fields in use never change.
 
 pub mod busiest;
 pub mod folded;

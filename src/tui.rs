@@ -1,8 +1,8 @@
 //! The live view: threads, one channel, and the loop that turns messages into screens.
 //!
-//! A collector thread owns the source, a deriver thread makes intervals of its samples, an input thread reads keys, a
-//! signal thread waits for signals, a thread writes to the terminal; the calling thread owns the state and waits for
-//! none of them but for messages.
+//! A collector thread owns the source, and a deriver thread makes intervals of its samples. An input thread
+//! reads keys, a signal thread waits for signals, and another thread writes to the terminal. The calling
+//! thread owns the state and waits only for messages.
 
 mod backend;
 mod closeup;
@@ -61,16 +61,17 @@ use crate::settings::Value;
 use crate::source::recording::Recording;
 use crate::source::{Focus, Source};
 
-/// Messages that wait at most. The collector, which must not wait, has a place of its own for its messages (`mail`).
+/// Maximum messages that wait. The collector must not wait, so its messages have a separate place (`mail`).
 const QUEUE: usize = 64;
 
-/// The thread that measures is waited for so long when the view is closed. Its probes end with the process.
+/// The measuring thread is waited for at most this time when the view is closed. Its probes end with the
+/// process.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// As [`PATIENCE`], while a recording is to be ended: a slow disk is waited for, until a second signal.
 const PATIENCE_OF_RECORDINGS: Duration = Duration::from_secs(60);
 
-/// A second signal that comes so long after the first ends the program at once.
+/// A second signal at least this time after the first ends the program at once.
 const SECOND_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Choices of the command line: of the view, and of its terminal.
@@ -122,14 +123,14 @@ enum Message {
     /// Moments worth a look among the samples that were kept when a pause began.
     KeptMarks(Box<Highlights>),
     SourceEnded,
-    /// Trouble with the file that is followed, none if all is well; and whether more of it can come.
+    /// Trouble with the followed file, none if all is well; and whether more of it can come.
     Outlook {
         what: Option<String>,
         more: bool,
     },
     /// To the deriver: an engine that has seen the minutes up to the sample of this time, CLOCK_MONOTONIC in ns.
     Folded(Box<Engine>, u64),
-    /// Moments worth a look in the recording, and the part of it that was looked through, 0 to 1.
+    /// Moments worth a look in the recording, and the part that has been scanned, 0 to 1.
     Marks(Box<Highlights>, f64),
     /// Curves of the part of the recording that was looked through.
     Curve(Box<Curve>),
@@ -145,23 +146,23 @@ enum Message {
     NotCounted(String),
     /// To the deriver: a report of the samples that are kept is wanted in a new file of this name.
     WritePage(String),
-    /// The file that the report is in, or why there is none.
+    /// The file that contains the report, or the reason why it was not written.
     PageWritten(Result<String, String>),
     /// Stacks that were sampled, or why they cannot be.
     Hot(Result<StackBatch, String>),
     /// Why memory use cannot be sampled.
     NotSampled(String),
-    /// Statistics of our own programs, or why there are none.
+    /// Statistics of our own programs, or the reason why they are missing.
     Statistics(Result<Statistics, String>),
     Input(Event),
     Signal(i32),
-    /// The terminal takes something again, or nothing any more.
+    /// The terminal accepts output again, or has closed.
     Terminal,
 }
 
-/// Shows what the source made by `start` measures, until the user quits or a signal comes; `recorded` says whether the
-/// source records it, too. The first frame is drawn before `start` is called; the terminal is given back before this
-/// returns.
+/// Shows the measurements of the source made by `start`, until the user quits or a signal comes; `recorded`:
+/// the source records them, too. The first frame is drawn before `start` is called; the terminal is given
+/// back before this returns.
 ///
 /// # Errors
 /// Errors of `start` or of the source, or that the terminal cannot be used.
@@ -206,7 +207,8 @@ fn new_app(options: TuiOptions) -> (App, Box<Keep>) {
     (app, options.keeper.keep)
 }
 
-/// The view with a thread of its own for where samples come from, which is waited for up to `patience` at the end.
+/// The view, with a separate thread for the source of samples. At the end that thread is waited for up to
+/// `patience`.
 fn run_with(
     (mut app, keep): (App, &Keep),
     mouse: bool,
@@ -219,7 +221,7 @@ fn run_with(
     let signals = Signals::new(caught).context("catching signals")?;
     let handle = signals.handle();
     spawn("signals", sender.clone(), move |sender| forward_signals(signals, &sender))?;
-    // One that came before is not told again.
+    // A signal that came earlier is not delivered again.
     if let Some(signal) = signals::ended_by() {
         return Ok(Ended::Signal(signal));
     }
@@ -255,7 +257,7 @@ fn run_with(
     }
     handle.close();
     match ended {
-        // The kernel tells by a signal only those whose controlling terminal it was.
+        // The kernel sends a signal only to processes with that controlling terminal.
         Err(_) if terminal::is_closed() => Ok(Ended::Signal(signals::ended_by().unwrap_or(SIGHUP))),
         ended => ended,
     }
@@ -268,7 +270,7 @@ fn show(
     (messages, inbox): (&Receiver<Message>, &Inbox),
     iterations: Option<u64>,
 ) -> Result<Ended> {
-    // Two samples bracket the first short interval, which is there to have something to show.
+    // Two samples bracket the first short interval, which gives the first screen something to show.
     let (mut focus, mut want) = (Focus::default(), app.want());
     let mut samples_left = iterations.map(|intervals| intervals.saturating_add(2));
     loop {
@@ -374,7 +376,7 @@ fn show(
                     }
                 }
                 Some(Effect::WritePage) => {
-                    // A deriver that has ended says why.
+                    // A deriver that has ended gives its reason.
                     if let Some(name) = app.state.report.take() {
                         let _ = deriver.send(Message::WritePage(name));
                     }
@@ -395,7 +397,7 @@ fn show(
         let now = app.want();
         if now != want {
             want = now;
-            // A deriver that has ended says why.
+            // A deriver that has ended gives its reason.
             let _ = deriver.send(Message::Want(now));
         }
         // One that found no room among the messages.
@@ -414,7 +416,7 @@ fn show(
     }
 }
 
-/// Starts a thread that nobody waits for: it ends when the loop has ended.
+/// Starts a thread that is never joined: it ends when the loop has ended.
 fn spawn(
     name: &str,
     sender: SyncSender<Message>,
@@ -425,7 +427,7 @@ fn spawn(
 }
 
 fn forward_input(sender: SyncSender<Message>) {
-    // Without a terminal to read from there is nothing to forward.
+    // Without input from a terminal there is nothing to forward.
     while let Ok(event) = event::read() {
         if sender.send(Message::Input(event)).is_err() {
             return;

@@ -1,4 +1,5 @@
-//! A home whose file system answers nothing: every mode goes on, says what is missing, and ends at SIGTERM. Needs root and FUSE.
+//! A home whose file system never answers: every mode continues, reports missing data, and ends at SIGTERM.
+//! Needs root and FUSE.
 #![expect(unsafe_code, reason = "mounts")]
 
 #[path = "common/program.rs"]
@@ -30,7 +31,7 @@ use terminal::Terminal;
 
 const UID: u32 = 54_242;
 
-/// A limit for what hangs.
+/// A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn until(what: &str, mut is: impl FnMut() -> bool) -> Result<()> {
@@ -44,7 +45,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// A file system that says what its root is, and nothing more.
+/// A file system that describes its root and answers nothing else.
 struct Silent {
     at: PathBuf,
     device: Arc<File>,
@@ -94,7 +95,7 @@ fn serve(device: &File) {
                 body[80..84].copy_from_slice(&2_u32.to_ne_bytes());
                 body
             }
-            // FUSE_ACCESS: not implemented, which lets everybody in.
+            // FUSE_ACCESS: not implemented, which lets all users in.
             (34, 1) => Vec::new(),
             _ => continue,
         };
@@ -371,7 +372,7 @@ fn runtime() -> Result<()> {
     let longest = intervals
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["interval_ns"].as_u64());
-    // The answer is waited for two seconds, and by nobody who samples.
+    // The answer is waited for two seconds, but not by the sampling thread.
     ensure!(longest.max().is_some_and(|longest| longest < 1_900_000_000), "an interval was waited for");
     run.terminated()
 }

@@ -21,7 +21,7 @@ use self::sampled::{Sampler, Samples};
 const POINTS: f64 = 5.0;
 /// Draws of a hundred whose own error must hold the truth.
 const HOLDS: f64 = 95.0;
-/// Samples in the two regions; a busy machine may give fewer in the time that there is.
+/// Samples in the two regions; a busy machine may give fewer within the time limit.
 const SAMPLES: usize = 3000;
 
 /// The comparison of one way of sampling with its truth, in per cent of the first region.
@@ -116,7 +116,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         let judged = mixed.as_ref().or(phases.as_ref()).map(|(_, samples)| by_count(&samples.evidence));
         let is_by_count = judged.as_ref().is_some_and(Result::is_ok);
         let timed = phases.as_ref().and_then(|(compared, _)| compared.as_ref());
-        // Shares of programs that are said to be by time are no shares of their accesses, and claim nothing.
+        // Shares of programs that are by time are not shares of their accesses, and claim nothing.
         let counted = mixed.as_ref().and_then(|(compared, _)| compared.as_ref());
         for (at, compared) in [timed, counted.filter(|_| is_by_count)].into_iter().enumerate() {
             if let Some(compared) = compared {

@@ -1,4 +1,5 @@
-//! Memory that comes back: the live view before, during and a minute after bursts of threads and of processes.
+//! Memory that is given back: the live view at the start, during and a minute after bursts of threads and of
+//! processes.
 
 use std::process::Stdio;
 use std::thread::sleep;

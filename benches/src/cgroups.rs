@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 /// Controllers of cgroup v1 whose files numatop-ng reads.
 const CONTROLLERS: [&str; 4] = ["memory", "cpu", "cpuacct", "cpuset"];
 
-/// Cgroups below one of our own in each hierarchy. All are removed when this goes away; until then the
-/// tasks in them must have ended.
+/// Cgroups below one of our own in each hierarchy. Dropping this removes them all; the tasks in them must
+/// have ended by then.
 pub struct Groups {
     tops: Vec<PathBuf>,
     /// The number of cgroups now, called 0, 1, …
@@ -19,7 +19,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Makes the one that all others are made in.
+    /// Makes the parent of all others.
     ///
     /// # Errors
     /// No cgroup filesystem is mounted at the usual place, or no permission.
@@ -35,7 +35,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// The path of a group in the hierarchy that numatop-ng tells tasks apart by.
+    /// The path of a group in the hierarchy that numatop-ng groups tasks by.
     pub fn path(&self, at: usize) -> PathBuf {
         self.tops[0].join(at.to_string())
     }

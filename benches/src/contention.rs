@@ -55,7 +55,7 @@ fn load([cpu, beside]: [usize; 2], neighbour: Neighbour, loops: u64) -> Result<(
 }
 
 /// # Errors
-/// A watcher did not start, a load failed, or there is one CPU only.
+/// A watcher did not start, a load failed, or the machine has only one CPU.
 pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("Contention: a context switch beside those of another CPU");
     let (rounds, loops) = if plan.quick { (3, 50_000) } else { (9, 100_000) };

@@ -31,7 +31,7 @@ const MACHINES: [(u32, u32); 4] = [(1, 2), (2, 32), (2, 128), (8, 128)];
 
 const TASKS: u32 = 2_000;
 
-/// One in so many tasks runs.
+/// One task in this many runs.
 const IDLE: u32 = 50;
 
 /// CPU time of a refresh on the largest machine, at most, ms.
@@ -62,7 +62,7 @@ fn machine(nodes: u32, cpus: u32) -> Machine {
 struct Folder(PathBuf);
 
 impl Folder {
-    /// `sys/` and `proc/` of a machine of so many nodes and CPUs.
+    /// `sys/` and `proc/` of a machine of `nodes` nodes and `cpus` CPUs.
     fn of(nodes: u32, cpus: u32) -> Result<Folder> {
         let root = std::env::temp_dir().join(format!("numatop-bench-cpus-{}", std::process::id()));
         let folder = Folder(root);
@@ -142,9 +142,9 @@ impl Drop for Folder {
     }
 }
 
-/// States of so many CPUs in memory that is mapped, most of them idle.
+/// States of `cpus` CPUs in mapped memory, most of them idle.
 fn states(cpus: u32) -> Result<CpuStates> {
-    // SAFETY: the name ends with NUL; the descriptor is new, and only this file has it.
+    // SAFETY: the name ends with NUL; the descriptor is new, and only this file owns it.
     let mut file = unsafe {
         let fd = libc::memfd_create(c"states".as_ptr(), libc::MFD_CLOEXEC);
         ensure!(fd >= 0, "making a file in memory: {}", std::io::Error::last_os_error());
@@ -214,7 +214,7 @@ fn measure(nodes: u32, cpus: u32, intervals: usize, costs: &mut Costs) -> Result
     Ok(())
 }
 
-/// ms on the clock to open as many counters as so many CPUs have, on the CPUs that are here.
+/// Milliseconds on the clock to open the counters of `cpus` CPUs, on the CPUs of this machine.
 fn open_counters(cpus: u32) -> Result<f64> {
     let event = Event::named("cpu-clock")?;
     let here = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
@@ -222,8 +222,9 @@ fn open_counters(cpus: u32) -> Result<f64> {
     let mut took = Duration::ZERO;
     for cpu in 0..cpus {
         let on = CpuId(cpu % here);
-        // A CPU has one set of them. The kernel goes through all that are open on a CPU when one more is opened there: the counters
-        // of 1,024 CPUs on two of them would take seventy times as long as they do where they belong.
+        // A CPU has one set of counters. When one more is opened on a CPU, the kernel goes through all that
+        // are open there. So the counters of 1,024 CPUs on two of them would take seventy times as long as on
+        // their own CPUs.
         counters.close_on(on);
         let began = Instant::now();
         let (_, failed) = counters.open_on(on, |_, _| Ok(()));

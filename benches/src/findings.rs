@@ -18,14 +18,14 @@ use crate::report::{Cell, Report, Table};
 /// Processes of the machine.
 const PROCESSES: [u32; 4] = [0, 500, 10_000, 100_000];
 
-/// The number of them for which there is a limit, and the most that an interval may take then, ms.
+/// The number of processes with a limit, and the most that an interval may take then, ms.
 const LIMITED: u32 = 10_000;
 const LIMIT_MS: f64 = 1.0;
 
 /// Intervals that are measured; the engine remembers a minute of them.
 const INTERVALS: usize = 70;
 
-/// The demo machine with so many more processes, a tenth of which work.
+/// The demo machine with `processes` more processes; a tenth of them work.
 fn machine(processes: u32) -> Machine {
     let mut machine = demo_machine();
     let nodes = machine.nodes.len() as u32;
@@ -39,7 +39,7 @@ fn machine(processes: u32) -> Machine {
     machine
 }
 
-/// The demo machine with so many threads more, in processes of 500 each; one in a hundred works.
+/// The demo machine with `threads` more threads, in processes of 500 each; one in a hundred works.
 fn threaded(threads: u32) -> Machine {
     let mut machine = demo_machine();
     let new = (0..threads).map(|at| {
@@ -52,12 +52,12 @@ fn threaded(threads: u32) -> Machine {
     machine
 }
 
-/// A machine of so many nodes, and so many processes whose threads and memory are on all of them.
+/// A machine of `nodes` nodes, and `processes` processes whose threads and memory are on all of them.
 pub(crate) fn wide(nodes: u32, processes: u32) -> Machine {
     wide_of(nodes, 8, processes)
 }
 
-/// The same with so many CPUs on each node.
+/// The same with `cpus` CPUs on each node.
 pub(crate) fn wide_of(nodes: u32, cpus: u32, processes: u32) -> Machine {
     let demo = demo_machine();
     let mut host = HostFacts::clone(&demo.host);
@@ -126,7 +126,8 @@ fn measure(mut machine: Machine, intervals: usize) -> ([Vec<f64>; 2], usize) {
     (times, rows)
 }
 
-/// Time of each interval in microseconds: rows of threads alone, and all that a live view of threads derives, with findings.
+/// Time of each interval in microseconds: rows of threads alone, and everything that a live view of threads
+/// derives, with findings.
 fn measure_view(mut machine: Machine, intervals: usize) -> [Vec<f64>; 2] {
     let host = machine.host.clone();
     let mut history = History::new(Want { threads: true, ..Want::default() });

@@ -1,4 +1,4 @@
-//! When a program that writes a piece of text per refresh has done so, and what was true at that moment.
+//! The time at which a program finished writing the text of a refresh, and the true state at that moment.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -40,7 +40,7 @@ impl<T: Send + 'static> Frames<T> {
         let out = process.child().stdout.take().context("standard output was asked for as a pipe")?;
         let pid = process.pid();
         let (send, frames) = channel();
-        // Ends with the program, or when nobody listens any more.
+        // Ends with the program, or when the receiver is gone.
         thread::spawn(move || {
             let mut out = BufReader::with_capacity(1 << 20, out);
             let mut bytes = Vec::new();

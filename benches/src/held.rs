@@ -9,28 +9,28 @@ use anyhow::{Context, Result};
 
 use crate::process::resident;
 
-/// Looks at the descriptors, of which the least number counts, and the time between them: a sample opens files and iterators, and
-/// one look in a thousand sees one of them, with ten samples a second.
+/// Looks at the descriptors, and the time between them; the smallest number counts. A sample opens files and
+/// iterators, and with ten samples a second one look in a thousand sees one of them.
 const LOOKS: usize = 5;
 const BETWEEN: Duration = Duration::from_millis(30);
 
 /// Things that a process holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// Resident memory in MB: all of it, and that which is no part of a file. Pages of the program are resident as the
-    /// page cache of the machine sees fit.
+    /// Resident memory in MB: all, and the part that is not of a file. Pages of the program are resident as
+    /// the machine's page cache allows.
     pub rss: f64,
     /// See `rss`.
     pub anonymous: f64,
     pub descriptors: usize,
     pub mappings: usize,
-    /// Memory of the BPF maps that it has descriptors of, as the kernel tells it, kB.
+    /// Memory of the BPF maps behind its descriptors, as reported by the kernel, kB.
     pub bpf_maps: f64,
 }
 
 impl Held {
     /// # Errors
-    /// There is no such process, or its files are not readable.
+    /// The process does not exist, or its files are not readable.
     pub fn read(pid: u32) -> Result<Held> {
         let fds = format!("/proc/{pid}/fd");
         let maps = format!("/proc/{pid}/maps");

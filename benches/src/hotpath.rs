@@ -17,14 +17,14 @@ use crate::process::{Process, children_cpu_time, pinned};
 use crate::progs::{self, PerSwitch, RunTime};
 use crate::report::{Cell, Report, Table};
 
-/// The CPU that the load runs on; everything else is kept off it where there is another one.
+/// The CPU that the load runs on; everything else is kept off it if the machine has another one.
 const LOAD_CPU: usize = 0;
 
 /// Programs are attached this long after the last of them was loaded.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Before each run of the load, with a watcher or without: the kernel makes up to other tasks for what a
-/// real-time task took from them, and the run that follows the next would pay for it.
+/// Before each run of the load, with a watcher or without. The kernel compensates other tasks for the time
+/// that a real-time task took from them, and the run after the next would pay for it.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The tool that watches the load.
@@ -176,7 +176,7 @@ fn empty() -> Result<Watching> {
     Ok(Watching::Empty { _link: link, _skel: Box::new(skel) })
 }
 
-/// A CPU that is not the load's, if there is one.
+/// A CPU other than the load's, if the machine has one.
 fn beside() -> usize {
     thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1
 }
@@ -195,9 +195,9 @@ impl Pipe {
     }
 }
 
-/// Runs the load on its CPU, ahead of whatever else the machine does: with a real-time priority, or
-/// others would take turns with it and its wall-clock time would be theirs.
-/// `runner` is the command that runs the load, if any.
+/// Runs the load on its CPU, ahead of everything else on the machine. It has a real-time priority: otherwise
+/// tasks would take turns with it, and its wall-clock time would include theirs. `runner` is the command that
+/// runs the load, if any.
 pub fn pipe(loops: u64, runner: &[String]) -> Result<Pipe> {
     pipe_on(LOAD_CPU, loops, runner)
 }
@@ -242,8 +242,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// The cost of a switch of `load` for each of `watchers`, by BPF run-time statistics: all in turn, so that a slow
-/// moment of the machine hits all alike. `scope` are flags of numatop-ng; the number of a round says which of them is first.
+/// The cost of a switch of `load` for each of `watchers`, by BPF run-time statistics: all in turn, so that a
+/// slow moment of the machine affects all alike. `scope` are flags of numatop-ng; the number of a round
+/// decides which of them is first.
 ///
 /// # Errors
 /// A watcher did not start, or the load failed.

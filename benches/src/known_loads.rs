@@ -61,7 +61,7 @@ struct Peer {
     name: &'static str,
     program: &'static str,
     words: fn(cpus: usize) -> Vec<String>,
-    /// Its number, from what it prints, in the unit of the figure.
+    /// Its number, from its output, in the unit of the figure.
     value: fn(&str) -> Option<f64>,
     figure: Figure,
     /// Whether it does the same work: then the two are compared.
@@ -148,14 +148,14 @@ fn sysbench(text: &str) -> Option<f64> {
     Some(mib * 1_048_576.0 / 1e9)
 }
 
-/// The line `AVG`. It counts a byte that is copied once, and we as it is read and as it is written.
+/// The line `AVG`. It counts a copied byte once, while we count its read and its write.
 fn mbw(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("AVG"))?;
     let mib: f64 = line.split_once("Copy:")?.1.split_whitespace().next()?.parse().ok()?;
     Some(2.0 * mib * 1_048_576.0 / 1e9)
 }
 
-/// The whole profile of a run. A busy machine is measured, too: the report says what others used.
+/// The whole profile of a run. A busy machine is measured, too: the report has the use by others.
 fn calibrated(plan: &Plan) -> Result<Value> {
     let mut command = Command::new(&plan.binary);
     command.args(["calibrate", "--force", "--no-save", "--format", "json"]).stderr(Stdio::null());

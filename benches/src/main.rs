@@ -99,9 +99,9 @@ enum What {
     Rest,
     /// Time from exec to the first frame.
     Start,
-    /// CPU time against what the kernel says.
+    /// CPU time against the kernel's account.
     Truth,
-    /// Where the memory of a process is: a sample beside walks over all of it.
+    /// The memory placement of a process: a sample beside walks over all pages.
     Placement,
     /// A context switch out of scope, and a refresh with many cgroups.
     Containers,
@@ -129,7 +129,7 @@ enum What {
     Pace,
     /// Memory, descriptors and sums of three watchers while the machine changes all the time, for two hours; not one of all.
     Soak,
-    /// All but those that are not one of all; the same as no word.
+    /// All except the ones excluded from `all`; the same as no word.
     All,
     /// Be one of the loads.
     #[command(subcommand, hide = true)]

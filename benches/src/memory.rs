@@ -1,4 +1,4 @@
-//! Loads that have memory: much of it, in few or many mappings; or none for long.
+//! Loads with memory: a lot, in few or many mappings; or only for a short time.
 
 use std::fs::File;
 use std::io;
@@ -12,12 +12,13 @@ const PAGE: usize = 4096;
 const FILE: usize = 64 << 20;
 const ALL: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// So much resident memory in so many mappings: one file in memory, mapped over and over. Prints "ready".
+/// `gib` GiB of resident memory in `mappings` mappings: one file in memory, mapped again and again. Prints
+/// "ready".
 pub fn hold(gib: usize, mappings: usize) -> Result<()> {
     let file = file_in_memory(FILE)?;
     let len = if mappings > 1 { (gib << 30) / mappings / PAGE * PAGE } else { FILE };
     let count = (gib << 30) / len;
-    // SAFETY: address space that nobody else has; every other mapping stays a hole when there are many.
+    // SAFETY: unused address space; with many mappings every other one stays a hole.
     let room = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         libc::mmap(std::ptr::null_mut(), count * (len + PAGE), libc::PROT_NONE, flags, -1, 0)
@@ -25,7 +26,7 @@ pub fn hold(gib: usize, mappings: usize) -> Result<()> {
     ensure!(room != libc::MAP_FAILED, "reserving address space: {}", io::Error::last_os_error());
     for at in 0..count {
         let gap = if mappings > 1 { PAGE } else { 0 };
-        // SAFETY: inside of what was reserved above.
+        // SAFETY: inside the range reserved above.
         let mapped = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
             libc::mmap(room.cast::<u8>().add(at * (len + gap)).cast(), len, ALL, flags, file.as_raw_fd(), 0)
@@ -76,7 +77,7 @@ pub fn churn(threads: usize) -> Result<()> {
     for _ in 0..threads {
         thread::spawn(|| {
             loop {
-                // SAFETY: a mapping of our own, gone before anybody else hears of it.
+                // SAFETY: a mapping of our own, removed before any other code knows it.
                 unsafe {
                     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
                     let at = libc::mmap(std::ptr::null_mut(), 16 * PAGE, ALL, flags, -1, 0);

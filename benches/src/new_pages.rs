@@ -33,7 +33,7 @@ const LIMIT_NS: f64 = 8.0;
 enum Watcher {
     Nothing,
     Empty,
-    /// numatop-ng, which counts so many allocations of each CPU a second one by one.
+    /// numatop-ng, which counts this many allocations of each CPU a second one by one.
     Ours(PageBudget),
 }
 

@@ -12,7 +12,7 @@ impl Spread {
     /// Of at least one value.
     ///
     /// # Panics
-    /// There is no value, or one is not a number.
+    /// No value is given, or one is not a number.
     pub fn of(values: &[f64]) -> Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(|a, b| a.partial_cmp(b).expect("measurements are numbers"));

@@ -1,4 +1,5 @@
-//! Regularity of samples: the moments of those of one a second beside the grid of seconds, on a machine at rest and on a busy one.
+//! Regularity of samples: the times of samples once a second beside the grid of seconds, on an idle machine
+//! and on a busy one.
 
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -31,7 +32,7 @@ struct Watcher {
     command: Command,
     /// A line with which a refresh begins.
     begins: fn(&str) -> bool,
-    /// The line tells when it was measured: the length of its interval, `interval_ns`.
+    /// The line has the time of the measurement, in the length of its interval, `interval_ns`.
     tells: bool,
 }
 
@@ -66,12 +67,12 @@ fn watchers(plan: &Plan) -> Vec<Watcher> {
 struct Moments {
     /// When they were read. This program is one of many on a busy machine, too, and may be late.
     came: Vec<f64>,
-    /// When they were measured, of a watcher that tells.
+    /// Times of the measurements, if the watcher reports them.
     measured: Option<Vec<f64>>,
 }
 
-/// Moments of `count` refreshes from that on at which the machine became busy. Says when the watcher has begun: at the lowest
-/// priority a start beside work takes minutes, and a pace is about what runs.
+/// Times of `count` refreshes from the moment at which the machine became busy. Signals when the watcher has
+/// started: at the lowest priority a start beside work takes minutes, and a pace is about running programs.
 fn moments(
     mut watcher: Watcher,
     count: usize,
@@ -89,7 +90,7 @@ fn moments(
         }
         seen += 1;
         if seen == WARM_UP {
-            // No one listens any more where another watcher failed.
+            // The receiver is gone if another watcher failed.
             let _ = ready.send(());
         }
         if busy.get().is_some_and(|since| frame.at > *since) {
@@ -100,8 +101,8 @@ fn moments(
     Ok(Moments { came, measured: watcher.tells.then_some(measured) })
 }
 
-/// Distance of each moment from a grid of seconds that lies in the middle of them, ms. A tool that lets a second pass
-/// between the end of a refresh and the next one drifts away from it; lengths of intervals would not show that.
+/// Distance of each time from a grid of seconds centred on them, ms. A tool that waits a second between the
+/// end of a refresh and the next one drifts away from it; lengths of intervals would not show that.
 fn off_grid_ms(moments: &[f64]) -> Vec<f64> {
     let late: Vec<f64> = moments.iter().enumerate().map(|(at, ns)| ns / 1e6 - 1e3 * at as f64).collect();
     let middle = median(&late);

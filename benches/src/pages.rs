@@ -56,8 +56,8 @@ impl Dice {
     }
 }
 
-/// A machine whose numbers wander, as those of real ones do: level lines would make small pages. Each process has a name of
-/// its own, but of `threads` threads only some run in an interval.
+/// A machine whose numbers vary, as those of real ones do: constant curves would make small pages. Each
+/// process has a separate name, but of `threads` threads only some run in an interval.
 fn machine(nodes: u32, processes: u32, threads: Option<u32>) -> Machine {
     let mut machine = wide(nodes, threads.unwrap_or(processes));
     for (actor, at) in machine.actors.iter_mut().zip(0..) {
@@ -207,7 +207,7 @@ fn times(plan: &Plan, report: &mut Report) -> Result<()> {
     for threads in wanted {
         let scratch = Scratch::make()?;
         let from = scratch.join("made-up.nrec");
-        // A day of thousands takes minutes to make up; an hour tells as much.
+        // A day of thousands takes minutes to generate; an hour shows as much.
         let intervals = if threads == THREADS[0] { intervals } else { intervals.min(STRETCHES[1].1) };
         record(&from, &mut machine(4, PROCESSES, Some(threads)), intervals, seconds, true)
             .context("recording a made-up machine")?;

@@ -1,5 +1,5 @@
-//! The cost of finding a process's memory: a sample of pages beside walks over all of them, and what the
-//! sampled process notices of it.
+//! The cost of locating a process's memory: a sample of pages beside walks over all of them, and the slowdown
+//! of the sampled process.
 
 use std::fs;
 use std::path::Path;

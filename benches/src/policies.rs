@@ -26,7 +26,7 @@ const SIZES: [(usize, usize); 3] = [(16, 101), (500, 51), (29_000, 5)];
 /// The most time for a look at the second of [`SIZES`], ms, and for each mapping above it, us.
 const LIMITS: (f64, f64) = (1.0, 2.0);
 
-/// Adds both tables, or says why the kernel has no such iterator.
+/// Adds both tables, or the reason why the kernel has no such iterator.
 ///
 /// # Errors
 /// A load did not start, or could not be looked at.

@@ -100,7 +100,7 @@ impl Drop for Process {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // It may have ended in this moment: then there is nothing left to do.
+        // It may have ended at this moment: then nothing is left to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -116,7 +116,7 @@ pub fn pinned(cpu: usize, program: &str) -> Command {
 /// Holds the calling thread to one CPU.
 ///
 /// # Errors
-/// The errno of sched_setaffinity(2): EINVAL where there is no such CPU.
+/// The errno of sched_setaffinity(2): EINVAL if the CPU does not exist.
 pub fn pin_thread(cpu: usize) -> Result<()> {
     // SAFETY: a zeroed cpu_set_t is the empty set, and CPU_SET ignores numbers beyond its bits.
     let failed = unsafe {
@@ -158,7 +158,7 @@ pub fn below(root: u32, comm: &str) -> HashSet<u32> {
 /// User and system time of all threads of a process, ended ones included, to the nanosecond.
 ///
 /// # Errors
-/// There is no such process.
+/// The process does not exist.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -191,7 +191,7 @@ pub fn children_cpu_time() -> Duration {
 /// Resident memory in bytes: now, and at its highest.
 ///
 /// # Errors
-/// There is no such process.
+/// The process does not exist.
 pub fn resident(pid: u32) -> Result<(u64, u64)> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
@@ -202,7 +202,7 @@ pub fn resident(pid: u32) -> Result<(u64, u64)> {
     Ok((field("VmRSS:").unwrap_or(0), field("VmHWM:").unwrap_or(0)))
 }
 
-/// On-CPU time of one thread in ns, as the scheduler has it.
+/// On-CPU time of one thread in ns, from the scheduler.
 pub fn schedstat(pid: u32) -> Option<u64> {
     fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?.split(' ').next()?.parse().ok()
 }

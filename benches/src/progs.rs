@@ -15,8 +15,8 @@ pub struct Counted {
     pub ns: u64,
 }
 
-/// As long as it lives the kernel measures the run time of every BPF program. That costs each run two
-/// readings of the clock, part of which is in the result: compare with an empty program.
+/// While it lives the kernel measures the run time of every BPF program. Each run then costs two readings of
+/// the clock, partly included in the result: compare with an empty program.
 pub struct RunTime(#[allow(dead_code, reason = "held for its Drop")] OwnedFd);
 
 impl RunTime {
@@ -29,7 +29,7 @@ impl RunTime {
             let error = std::io::Error::from_raw_os_error(-fd);
             return Err(error).context("turning on BPF run-time statistics");
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and unowned.
         Ok(RunTime(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 }

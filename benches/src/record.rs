@@ -1,5 +1,5 @@
-//! The cost of recording: bytes and CPU time of a sample, how fast a day of them opens, and what other recorders
-//! write about the same machine.
+//! The cost of recording: bytes and CPU time of a sample, how fast a day of them opens, and the output of
+//! other recorders for the same machine.
 
 #[path = "../../tests/recordings/machine.rs"]
 #[allow(dead_code, reason = "the tests of recordings use more of it")]
@@ -34,7 +34,7 @@ const SIZES: [(usize, usize, f64); 2] = [(500, 80, 4_000.0), (5_000, 750, 35_000
 const SECOND: Duration = Duration::from_secs(1);
 
 /// # Errors
-/// numatop-ng or a load did not start, or there is no room for the recordings.
+/// numatop-ng or a load did not start, or the recordings do not fit on the disk.
 pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("Recordings: size, cost, and how fast a day opens");
     let scratch = Scratch::make()?;
@@ -46,7 +46,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// A directory of our own, removed with all that is in it.
+/// A temporary directory, removed with its content.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -69,7 +69,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Fills the machine up to so many tasks, of which so many compute a little every 20 ms.
+/// Fills the machine up to `all` tasks; `active` of them compute a little every 20 ms.
 fn load((all, active, _): (usize, usize, f64)) -> Result<Process> {
     let missing = all.saturating_sub(tasks()).max(active).to_string();
     let args = ["threads", "--processes", &missing, "--threads", "1", "--active", &active.to_string()];
@@ -133,7 +133,7 @@ fn samples(plan: &Plan, report: &mut Report, scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// A day of an imagined machine: nobody waits for a real one.
+/// A day of an imagined machine: a real one would take a day.
 fn days(plan: &Plan, report: &mut Report, scratch: &Scratch) -> Result<()> {
     let seconds = if plan.quick { 3_600 } else { 86_400 };
     let mut table = Table::new(
@@ -178,7 +178,7 @@ fn days(plan: &Plan, report: &mut Report, scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Writes so many samples; returns the wall-clock time of each.
+/// Writes one sample per second; returns the wall-clock time of each.
 fn imagine(path: &Path, host: &Arc<HostFacts>, tasks: usize, seconds: usize) -> Result<Vec<i64>> {
     let mut machine = machine::Machine::new(tasks);
     machine.churn = 5;

@@ -22,7 +22,7 @@ const ACTIVE: usize = 100;
 /// The row that the limits are about.
 const LIMIT_AT: usize = 10_000;
 
-/// The largest load, which has limits of its own.
+/// The largest load, which has separate limits.
 const MOST: usize = 100_000;
 /// CPU time of a refresh of the live view with that, ms.
 const MOST_MS: f64 = 110.0;
@@ -84,8 +84,8 @@ impl Tool {
         }
     }
 
-    /// Whether it ends a refresh of so many threads within [`PATIENCE`]: pidstat takes 0.8 s for 10,000, and ten times as many
-    /// take it a hundred times as long.
+    /// Whether it ends a refresh of `threads` threads within [`PATIENCE`]: pidstat takes 0.8 s for 10,000,
+    /// and a hundred times as long for ten times as many.
     fn bears(self, threads: usize) -> bool {
         self != Tool::Pidstat || threads < MOST
     }
@@ -188,7 +188,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         one_size(plan, &mut report, &scratch, *threads, rounds, count)
     });
     drop(limits);
-    // Left behind it harms nobody.
+    // A leftover does no harm.
     let _ = fs::remove_dir_all(&scratch);
     result?;
     report.note(format!(
@@ -200,7 +200,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// So many threads, most of which sleep.
+/// This many threads, most of them asleep.
 ///
 /// # Errors
 /// They could not be started.
@@ -302,7 +302,7 @@ fn one_line(text: &str) -> String {
 pub struct Limits(Vec<(PathBuf, String)>);
 
 impl Limits {
-    /// Room for so many threads.
+    /// Room for `threads` threads.
     ///
     /// # Errors
     /// A limit cannot be read or raised.

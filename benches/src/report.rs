@@ -12,7 +12,7 @@ use crate::numbers::Spread;
 #[serde(untagged)]
 pub enum Cell {
     Text(String),
-    /// A number and how many decimals of it mean something.
+    /// A number and the count of its meaningful decimals.
     Number(f64, usize),
     Spread(f64, f64, f64, usize),
     /// Not measured.
@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// A limit and what was measured.
+/// A limit and the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     pub limit: String,

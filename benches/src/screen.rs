@@ -1,4 +1,4 @@
-//! A full-screen program in a terminal of its own: what it shows, and when it draws.
+//! A full-screen program in a separate terminal: its content, and the times at which it draws.
 
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -38,7 +38,7 @@ impl Screen {
     /// Runs `program` with `args` and extra environment in a terminal of 160 by 50.
     ///
     /// # Errors
-    /// There is no terminal to be had, or the program could not be executed.
+    /// No terminal could be opened, or the program could not be executed.
     pub fn start(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<Screen> {
         let size = PtySize { rows: ROWS.get(), cols: COLUMNS.get(), pixel_width: 0, pixel_height: 0 };
         let pty = native_pty_system().openpty(size).map_err(error).context("opening a terminal")?;
@@ -151,7 +151,7 @@ impl Drop for Screen {
     }
 }
 
-/// The library's error type is an anyhow of its own.
+/// The library's error type is a separate version of anyhow.
 fn error(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("{error:#}")
 }

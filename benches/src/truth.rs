@@ -1,5 +1,5 @@
-//! The error of CPU times: each task against its schedstat, all of them against /proc/stat, and a
-//! storm of short-lived processes against the kernel's own sum.
+//! The error of CPU times: each task against its schedstat, all of them against /proc/stat. Also a storm of
+//! short-lived processes against the kernel's own sum.
 
 pub mod family;
 mod machine;
@@ -23,7 +23,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// The CPU time that numatop-ng has told so far, from the lines of its output.
+/// The CPU time that numatop-ng has reported so far, from the lines of its output.
 #[derive(Default)]
 pub struct Said {
     /// By pid and start time: ns, and the parent.
@@ -51,7 +51,7 @@ impl Said {
             let number = |key: &str| row[key].as_u64().with_context(|| format!("a row has {key}"));
             let id = (number("pid")?, number("start_ns")?);
             let row_ns = Row { ppid: number("ppid")?, ns: number("cpu_ns")? };
-            // A process is said to have ended again, with more, when a thread of it ended late.
+            // A process is reported as ended again, with more time, when one of its threads ended late.
             if row["exited"] == true { &mut self.ended } else { &mut self.live }.insert(id, row_ns);
         }
         self.lost_ns = line["lost"]["exits_not_itemised_cpu_ns"].as_u64().unwrap_or(0);

@@ -23,7 +23,7 @@ const ACTIVE_BURN: Duration = Duration::from_micros(20);
 
 #[derive(Subcommand, Clone, Debug)]
 pub enum Work {
-    /// Processes of sleeping threads, some of which wake up now and then.
+    /// Processes of sleeping threads; some of them wake up now and then.
     Threads {
         #[arg(long)]
         processes: usize,
@@ -48,7 +48,7 @@ pub enum Work {
         #[arg(long)]
         threads: usize,
     },
-    /// Processes of one thread, every twentieth of which wakes up now and then.
+    /// Processes of one thread; every twentieth of them wakes up now and then.
     Family {
         #[arg(long)]
         processes: usize,
@@ -71,8 +71,8 @@ pub enum Work {
         #[arg(long)]
         child: bool,
     },
-    /// Forks, executes and reaps /bin/true at a rate; at the end prints the number of children, their ns,
-    /// and its own ns before it joined the cgroup.
+    /// Forks, executes and reaps /bin/true at a rate. At the end prints the number of children, their ns, and
+    /// its own ns from before it joined the cgroup.
     Storm {
         #[arg(long)]
         per_second: u64,
@@ -146,7 +146,7 @@ fn burn(time: Duration) {
     }
 }
 
-/// Prints "ready" once all threads are there.
+/// Prints "ready" once all threads exist.
 fn many_threads(processes: usize, threads: usize, active: usize, period: Duration) -> Result<()> {
     if processes > 1 {
         return many_processes(processes, threads, active, period);
@@ -206,7 +206,7 @@ fn many_processes(processes: usize, threads: usize, active: usize, period: Durat
     }
 }
 
-/// Forks without exec: thousands of processes in little memory. Prints "ready" once all are there.
+/// Forks without exec: thousands of processes in little memory. Prints "ready" once all exist.
 fn family(processes: usize) -> Result<()> {
     const PERIOD: Duration = Duration::from_millis(20);
     for i in 0..processes {
@@ -278,12 +278,12 @@ fn short_lived() -> Result<()> {
             let mut info = std::mem::zeroed::<libc::siginfo_t>();
             libc::waitid(libc::P_PID, pid, &mut info, libc::WEXITED | libc::WNOWAIT);
         }
-        // It tells us that it ends a little before it has left the CPU for good.
+        // It reports its end a little before it has left the CPU for good.
         thread::sleep(Duration::from_millis(5));
         let ns = schedstat(pid).context("reading schedstat of a zombie")?;
         child.wait()?;
         if writeln!(io::stdout(), "{pid} {ns}").is_err() {
-            // Nobody listens any more: the measurement is over.
+            // The receiver is gone: the measurement is over.
             return Ok(());
         }
         thread::sleep(Duration::from_millis(20));

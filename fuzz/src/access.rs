@@ -11,8 +11,8 @@ const RUNS: usize = 4;
 /// Bytes of the stack below its pointer.
 const RED_ZONE: u64 = 128;
 
-/// A byte of choices, one that says how much code is in front, registers, and code. Memory is the input, over and over.
-/// Returns how many addresses were found.
+/// A byte of choices, a byte for the length of code before the instruction, registers, and code. Memory is
+/// the input, repeated. Returns the number of addresses found.
 pub fn read(input: &[u8]) -> usize {
     let [choices, length, rest @ ..] = input else { return 0 };
     let mut words =

@@ -30,7 +30,7 @@ const PATTERNS_MAX: usize = 2;
 
 const ENGINES: [Engine; 7] = [Docker, Podman, CriO, Containerd, Nerdctl, Unknown, Qemu];
 
-/// Identifies, names and selects the cgroups that `input` stands for. Returns how many names were found.
+/// Identifies, names and selects the cgroups described by `input`. Returns the number of names found.
 pub fn read(input: &[u8]) -> usize {
     let (before, entries) = entries(input);
     let of = |name: &str| {
@@ -66,7 +66,7 @@ fn answer(bytes: &[u8]) -> usize {
     names.len()
 }
 
-/// Names by the files of engines, for each id that stands in a path or in a file.
+/// Names by the files of engines, for each id in a path or in a file.
 fn names(tree: &Tree, entries: &[super::tree::Entry<'_>], paths: &[String]) -> usize {
     let files = entries.iter().flat_map(|entry| match entry.content {
         Content::File(content) => [entry.path.to_string_lossy(), String::from_utf8_lossy(content)],
@@ -98,7 +98,7 @@ fn rows(tree: &Tree, paths: &[String]) -> (BTreeMap<u64, String>, BTreeMap<u64, 
     let mut by_id: BTreeMap<u64, String> = BTreeMap::from([(1, "/".to_string())]);
     for path in paths {
         identify(path);
-        // As the kernel makes them: each component is a directory of its own, and there is one with each path.
+        // As the kernel makes them: each component is a directory, and each path exists once.
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).take(70).collect();
         for level in 1..=parts.len() {
             let path = format!("/{}", parts[..level].join("/"));

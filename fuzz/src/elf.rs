@@ -62,7 +62,8 @@ pub fn read(input: &[u8]) -> usize {
     named
 }
 
-/// A table has its functions by address, finds only those that cover a place, and takes its share of memory at most.
+/// A table has its functions by address, finds only functions that cover a place, and stays within its share
+/// of memory.
 pub fn check_table(table: &Table) {
     assert!(table.bytes() <= TABLE_BYTES_MAX, "{} bytes", table.bytes());
     assert!(table.symbols().is_sorted_by_key(|symbol| symbol.start));
@@ -73,7 +74,7 @@ pub fn check_table(table: &Table) {
     }
 }
 
-/// Places worth asking for: at the ends of functions, beside them, and those that `words` say.
+/// Places worth asking for: at the ends of functions, beside them, and those from `words`.
 pub fn places(table: &Table, words: &[u8]) -> Vec<u64> {
     let at_symbol = |(start, size): (u64, u32)| {
         [start, start.saturating_add(u64::from(size) - 1), start.saturating_add(size.into())]

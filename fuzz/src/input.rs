@@ -1,16 +1,16 @@
 //! An input: frames of a recording without their checksums, so that a changed byte is not stopped
 //! by the first of them.
 //!
-//! An input is a row of pieces: a byte that says what, the length as u32, and so many bytes. A frame gets
-//! right checksums, a right length and the place of what it depends on; bytes of any other kind become bytes
-//! of the file as they are.
+//! An input is a row of pieces: a byte for the kind, the length as u32, and that number of bytes. A frame
+//! gets right checksums, a right length and the place of the frame that it depends on. Bytes of any other
+//! kind go into the file unchanged.
 
 use numatop_ng::record::format::Kind;
 use numatop_ng::record::frame::{Extras, FrameHead, HEAD_LEN, Sealer};
 
-/// The frame is there twice.
+/// The frame appears twice.
 pub const TWICE: u8 = 0x80;
-/// It is said to depend on the beginning of the file.
+/// It claims to depend on the beginning of the file.
 const ASTRAY: u8 = 0x40;
 
 /// Appends a piece to an input.
@@ -20,7 +20,7 @@ pub fn put(input: &mut Vec<u8>, what: u8, bytes: &[u8]) {
     input.extend_from_slice(bytes);
 }
 
-/// The file that an input stands for.
+/// The file described by an input.
 pub fn file(mut input: &[u8]) -> Vec<u8> {
     let mut sealer = Sealer::new(1).expect("zstd can be set up");
     let mut file = Vec::new();

@@ -12,7 +12,7 @@ use super::memory;
 /// Bytes of a listing that is repeated: more than are read at a time.
 const REPEATED_MAX: usize = 80 << 10;
 
-/// Reads the listing that `input` stands for as both kinds. Returns how many places have a name.
+/// Reads the listing described by `input` as both kinds. Returns the number of places with a name.
 pub fn read(input: &[u8]) -> usize {
     let Some((first, text)) = input.split_first() else { return 0 };
     let times = if *first < 0x80 { 1 } else { REPEATED_MAX / text.len().max(1) };

@@ -34,7 +34,7 @@ const STAT: &[u8] = b"7 (x) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 0 0 0\
 const CPUS_MAX: usize = 300;
 const PAGE: u64 = 4096;
 
-/// Reads the machine that `input` stands for. Returns how many of its parts could be read.
+/// Reads the machine described by `input`. Returns the number of its readable parts.
 pub fn read(input: &[u8]) -> usize {
     let (before, mut entries) = entries(input);
     lists(before);

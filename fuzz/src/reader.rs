@@ -1,4 +1,4 @@
-//! Whatever is in a recording, nothing of what reads it panics, hangs or takes more memory than it may.
+//! With any bytes in a recording, no reader panics, hangs or takes more memory than its limit.
 
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -27,8 +27,8 @@ fn all() -> Selection {
     }
 }
 
-/// Does with the file that `bytes` stand for what `verify`, `replay`, `export` and the time bar do. Returns how many
-/// samples it has.
+/// Does the work of `verify`, `replay`, `export` and the time bar with the file described by `bytes`. Returns
+/// its number of samples.
 pub fn read(bytes: &[u8]) -> usize {
     let file = memory::file(&input::file(bytes));
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));

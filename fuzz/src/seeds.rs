@@ -8,7 +8,7 @@ use numatop_ng::record::varint::{self, Bytes};
 
 use super::input::{TWICE, put};
 
-/// An input for each keyframe: the head, the keyframe, and so many of the `samples` after it.
+/// An input for each keyframe: the head, the keyframe, and up to `samples` samples after it.
 ///
 /// # Errors
 /// `recording` has no head, or a frame that cannot be opened.
@@ -37,7 +37,8 @@ pub fn of(recording: &[u8], samples: usize) -> Result<Vec<Vec<u8>>, Box<dyn Erro
     Ok(keys.map(input).collect())
 }
 
-/// A sample without the checksum of its keyframe, which would stop a change of the keyframe there. Anything else as it is.
+/// A sample without the checksum of its keyframe, which would reject any change of the keyframe. All else is
+/// unchanged.
 fn without_key_id(payload: &[u8]) -> Vec<u8> {
     const KEY_ID: u8 = 19;
     let (mut input, mut out) = (Bytes(payload), Vec::new());

@@ -1,5 +1,5 @@
-//! Accesses that a PMU sampled: SPE records of any bytes and the ring beside them, any word of perf for the source of data,
-//! and the contended lines that come of them.
+//! Accesses that a PMU sampled: SPE records of any bytes and the ring beside them, any word of perf for the
+//! source of data, and the resulting contended lines.
 
 use numatop_ng::access::lines::{LineSample, LineWindow, place};
 use numatop_ng::access::window::Places;
@@ -53,7 +53,7 @@ pub fn read(input: &[u8]) -> usize {
     found
 }
 
-/// Lines of these samples: no more loads than there are, in bounds, and the most contended one first.
+/// Lines of these samples: at most as many loads as there are, in bounds, and the most contended one first.
 fn lines(sides: Vec<LineSample>) {
     let loads = sides.iter().filter(|side| side.transfer.is_some()).count() as u64;
     let mut window = LineWindow::default();

@@ -14,8 +14,8 @@ use numatop_ng::pmu::table::Table;
 
 use super::tree::{Tree, entries};
 
-/// Reads the table or the machine that `input` stands for. Returns the number of events: of the machine, or of the table if
-/// it is sound.
+/// Reads the table or the machine described by `input`. Returns the number of events: of the machine, or of
+/// the table if it is sound.
 pub fn read(input: &[u8]) -> usize {
     let (text, entries) = entries(input);
     if entries.is_empty() {
@@ -68,7 +68,7 @@ fn check_catalog(root: &Path, catalog: &Catalog) -> usize {
     events
 }
 
-/// Chooses for a list of sets on a machine where so many events count together.
+/// Chooses for a list of sets on a machine where `most` events count together.
 fn choose(root: &Path, catalog: &Catalog, list: &str, most: usize) {
     let mut opens = |events: &[Event]| {
         if events.len() <= most { Ok(()) } else { Err(Missing::Unsupported("it takes turns".into())) }

@@ -1,7 +1,7 @@
 //! Directories in one input: files of /proc, /sys and container engines.
 //!
-//! A line `@@ PATH` begins a file, the lines after it are its content. `@@ PATH => TARGET` is a link; both are paths below
-//! the root of the tree, so that no input reaches a file of this machine.
+//! A line `@@ PATH` begins a file; the lines after it are its content. `@@ PATH => TARGET` is a link. Both
+//! are paths below the root of the tree, so no input reaches a file of this machine.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -74,7 +74,7 @@ impl Tree {
         let above = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let root = above.join(format!("numatop-ng-fuzz-{}-{number}", std::process::id()));
-        // One of a process that was killed and had the same id.
+        // From a process with the same id that was killed.
         let _ = fs::remove_dir_all(&root);
         fs::create_dir(&root).expect("memory takes a directory");
         let tree = Tree { root };

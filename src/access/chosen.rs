@@ -1,4 +1,5 @@
-//! The processes that are sampled where not all are: as many as there is room for, and none only for a moment.
+//! The processes that are sampled when there are too many for all: as many as there is room for, and none
+//! only for a moment.
 
 #![warn(missing_docs)]
 
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::model::process::ProcessId;
 
-/// A process that was chosen stays for so long while it is wanted, ns: shares are those of ten seconds.
+/// A chosen process stays for at least this time while it is wanted, ns: shares are those of ten seconds.
 const HOLD_NS: u64 = 20_000_000_000;
 
 /// The processes that were chosen, and when.

@@ -80,7 +80,8 @@ fn judge(last: Instruction, before: impl FnOnce() -> Option<Instruction>) -> Pre
     }
 }
 
-/// A direct branch to `ip` in the code from `ip` on, and the instruction in front of it: `ip` is the head of a loop.
+/// A direct branch to `ip` in the code from `ip` on, and the instruction before it: `ip` is the head of a
+/// loop.
 fn end_of_loop(bits: u32, from: &[u8], ip: u64) -> Option<(Instruction, Option<Instruction>)> {
     let mut decoder = Decoder::with_ip(bits, &from[..from.len().min(FROM)], ip, DecoderOptions::NONE);
     let mut before = None;
@@ -105,9 +106,9 @@ fn end_of_loop(bits: u32, from: &[u8], ip: u64) -> Option<(Instruction, Option<I
     None
 }
 
-/// The last instruction of the code that ends at `ip`. Lengths vary, so chains are decoded from every offset; those that
-/// end at `ip` vote for their last instruction. Chains that begin inside an instruction soon fall in step with the
-/// right one.
+/// The last instruction of the code that ends at `ip`. Lengths vary, so chains are decoded from every offset.
+/// Each chain that ends at `ip` votes for its last instruction. Chains that begin inside an instruction soon
+/// fall in step with the right one.
 fn ending_at(bits: u32, before: &[u8], ip: u64) -> Option<Instruction> {
     let before = &before[before.len().saturating_sub(BEFORE)..];
     let length = before.len();

@@ -29,7 +29,7 @@ pub const STEPS_MAX: usize = 1000;
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
 
-/// Reads memory of the program: fills the bytes from the address on, or says that it cannot.
+/// Reads memory of the program: fills the bytes from the address on, or returns false.
 pub type Read<'a> = dyn FnMut(u64, &mut [u8]) -> bool + 'a;
 
 /// A program on its way.
@@ -194,7 +194,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Makes all that an instruction writes unknown.
+    /// Marks everything that an instruction writes as unknown.
     fn forget_results(&mut self, instruction: &Instruction) {
         let writes = |access| {
             !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)

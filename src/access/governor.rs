@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 
 /// Share of one CPU that sampling by default may take, on average over [`WINDOW_NS`].
 pub const BUDGET: f64 = 0.01;
-/// Cost is averaged over so long, ns.
+/// Cost is averaged over this time, ns.
 const WINDOW_NS: u64 = 10_000_000_000;
-/// An average over less says nothing, ns.
+/// An average over less time is meaningless, ns.
 const LEAST_NS: u64 = 2_000_000_000;
 /// One step costs at most twice what the one below it does: below this part of the budget a step up stays within it.
 const LOW: f64 = 0.4;
@@ -79,7 +79,7 @@ impl Governor {
             self.step_down((share / BUDGET).log2().ceil().max(1.0) as usize);
             return true;
         }
-        // Only a whole window says that there is room: costs go up and down with what the processes do.
+        // Only a whole window proves that there is room: costs go up and down with the work of the processes.
         if share < LOW * BUDGET && self.at > 0 && self.length_ns() * 10 >= WINDOW_NS * 9 {
             self.at -= 1;
             self.spent.clear();
@@ -108,8 +108,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Runs it for so many seconds with a cost in proportion to rate and processes: `ns` for a whole pace of 97 Hz and 16
-    /// processes. Returns the share of a CPU that was spent in the last `of` of them.
+    /// Runs it for `seconds` seconds with a cost in proportion to rate and processes: `ns` for a full rate of
+    /// 97 Hz and 16 processes. Returns the share of a CPU that was spent in the last `of` seconds.
     fn run(governor: &mut Governor, ns: u64, seconds: u64, of: u64) -> f64 {
         let mut spent = 0;
         for second in 0..seconds {

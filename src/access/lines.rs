@@ -1,7 +1,7 @@
 //! Cache lines that threads take from each other: from sampled loads and stores to lines with the code of both sides.
 //!
-//! A load that the cache of another core answered, with the line modified there, says that a line is contended. Stores to
-//! the same line, sampled beside, are the other side. Only lines with such loads are listed.
+//! A line is contended if a load of it was answered by the cache of another core with the line modified
+//! there. Sampled stores to the same line are the other side. Only lines with such loads are listed.
 
 #![warn(missing_docs)]
 
@@ -58,7 +58,7 @@ struct PlacedSample {
 #[derive(Default)]
 pub struct PlacedLines(Vec<PlacedSample>);
 
-/// The samples with what was found out about their pages, of 2 to the power of `page_shift` bytes.
+/// The samples with the results about their pages, of 2 to the power of `page_shift` bytes.
 pub fn place(samples: Vec<LineSample>, places: &Places, page_shift: u32) -> PlacedLines {
     let mut names: HashMap<usize, Arc<str>> = HashMap::new();
     let mut placed = |sample: LineSample| {
@@ -81,8 +81,8 @@ pub struct LineWindow {
 }
 
 impl LineWindow {
-    /// Adds an interval that ended at `to_ns`, and forgets those that ended ten seconds before. Returns how many samples it
-    /// forgot for want of room.
+    /// Adds an interval that ended at `to_ns`, and forgets the intervals that ended ten seconds earlier.
+    /// Returns the number of samples forgotten for lack of room.
     pub fn add(&mut self, to_ns: u64, lines: BTreeMap<ProcessId, PlacedLines>) -> u64 {
         let mut left_out = 0;
         self.samples += count(&lines);
@@ -110,7 +110,7 @@ impl LineWindow {
         codes.into_iter()
     }
 
-    /// Contended lines of each process that has any; `name` says the function of an address of a process.
+    /// Contended lines of each process that has any; `name` returns the function of an address of a process.
     pub fn sum(
         &self,
         name: impl Fn(ProcessId, u64) -> Option<Arc<Function>>,
@@ -283,7 +283,7 @@ mod tests {
             let load = sample(0x1000 + line * 64, 0x10, 0, Some(Transfer::Near));
             samples.extend(std::iter::repeat_n(load, 3 + line as usize));
         }
-        // More code on the loading side than there is room for, and one that stores.
+        // More code on the loading side than fits, and one that stores.
         samples.extend((0..40).map(|at| sample(0x1000, 0x100 * (at + 1), 0, Some(Transfer::Far))));
         samples.push(sample(0x1000, 0x50, 1, None));
         let found = sum(&[&samples]);

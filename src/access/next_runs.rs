@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_list_is_followed_through_memory() {
-        // 1000: mov rbx,[rbx]; inc rcx; jmp 1000: the address is gone, and the loop goes on.
+        // 1000: mov rbx,[rbx]; inc rcx; jmp 1000: the address is gone, and the loop continues.
         let code = [0x48, 0x8b, 0x1b, 0x48, 0xff, 0xc1, 0xeb, 0xf8];
         let state = state(&code, 3);
         let mut decoders = Decoders::default();
@@ -105,7 +105,7 @@ mod tests {
             let code = match address & !0xfff {
                 0x2000 => &first,
                 0x3000 => &second,
-                // The thread went on: its stack has the second caller now.
+                // The thread continued: its stack now has the second caller.
                 _ if address == STACK && bytes.len() == 8 => {
                     bytes.copy_from_slice(&0x3000_u64.to_le_bytes());
                     return true;

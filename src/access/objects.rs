@@ -11,8 +11,8 @@ use crate::model::access::{ByNodes, add_by_nodes};
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;
 
-/// Whether a mapping is of a file or shared, as named ones are: each process has a fault of its own at a page of these, which
-/// another may have placed.
+/// Whether a mapping is of a file or shared, as named ones are. At a page of these each process has a
+/// separate fault, and another process may have placed the page.
 pub(super) fn is_shared(mapping: &str) -> bool {
     mapping.starts_with('/')
 }
@@ -58,7 +58,7 @@ pub struct ObjectWindow {
 }
 
 impl ObjectWindow {
-    /// Adds an interval that ended at `to_ns`, and forgets those that ended ten seconds before.
+    /// Adds an interval that ended at `to_ns`, and forgets the intervals that ended ten seconds earlier.
     pub fn add(&mut self, to_ns: u64, placed: BTreeMap<ProcessId, PlacedObjects>) {
         self.intervals.push_back((to_ns, placed));
         while self.intervals.front().is_some_and(|(end_ns, _)| end_ns + WINDOW_NS <= to_ns) {

@@ -39,7 +39,7 @@ impl Outcome {
 /// Place of the instruction that held up the CPU, relative to the interrupted one. The self-check finds it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribution {
-    /// In front of it: registers are as the instruction left them.
+    /// Before the interrupted one: registers are as the instruction left them.
     Behind,
     /// The interrupted one itself: registers are as it finds them.
     At,

@@ -27,7 +27,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The byte at an address, where the sample has it.
+    /// The byte at an address, if the sample contains it.
     pub fn get(&self, address: u64) -> Option<u8> {
         let place = usize::try_from(address.wrapping_sub(self.start)).ok()?;
         self.bytes.get(place).copied()
@@ -42,7 +42,7 @@ pub enum Registers {
     A64(decode_a64::Registers),
 }
 
-/// An access that an event sampled, as far as the event says. It has no text form either.
+/// An access that an event sampled, as far as the event describes it. It has no text form either.
 #[derive(Default)]
 pub struct EventAccess {
     /// Virtual address.
@@ -65,7 +65,8 @@ pub struct Touch {
     pub stack: Vec<u64>,
     /// The address behind the call of the innermost function, if that has no frame and has put nothing on the stack.
     pub caller: Option<u64>,
-    /// Another number after each hint fault of the thread, 0 without any: as at its touch before, this is none.
+    /// A number that changes with each hint fault of the thread; 0 without any. If it equals that of its
+    /// previous touch, this touch is not a hint fault.
     pub hint_faults: u64,
     /// Faults of the thread so far, with this one: those since its touch before were not sampled.
     pub faults: u64,

@@ -7,7 +7,7 @@ use crate::model::sample::Missing;
 
 /// Share of samples that must fall on one instruction.
 const ENOUGH: f64 = 0.6;
-/// Samples below which nothing is said.
+/// Fewer samples than this give no result.
 const SAMPLES_MIN: usize = 50;
 
 /// Addresses of the two instructions that matter in the loop of the self-check.

@@ -1,9 +1,10 @@
 //! First touches of one process: the pages that a function touched first, as far as they were sampled.
 //!
-//! Each sampled touch stands for the faults of its thread since the one before. Where those of a function are enough for half
-//! of the pages that its touches span, with no other function's between, the rest is its, too. A touch of another function is
-//! its own, also inside: memory was given back and taken again. Faults at pages that are there, as when the kernel moves
-//! them, are few and far between, and say nothing of their neighbours. All else is not known.
+//! Each sampled touch represents the faults of its thread since the previous one. If those of a function are
+//! enough for half of the pages that its touches span, and no touch of another function is between, the rest
+//! belongs to it too. A touch of another function inside belongs to that function: memory was given back and
+//! taken again. Faults at present pages, as when the kernel moves them, are rare and say nothing about their
+//! neighbours. All else is unknown.
 
 #![warn(missing_docs)]
 
@@ -25,7 +26,8 @@ const SPAN_PER_FAULT: u64 = 2;
 const RUNS_MAX: usize = 16 * 1024;
 /// Touches of new stacks that wait for names, some 0.6 MB; those beyond are left out.
 const WAITING_MAX: usize = 1024;
-/// Stacks whose function is remembered, and functions. Beyond, stacks are named once more, and functions have no object.
+/// Stacks whose function is remembered, and functions. Beyond that, stacks are named again, and functions
+/// have no object.
 const STACKS_MAX: usize = 4096;
 const OBJECTS_MAX: usize = 1024;
 /// Threads whose faults are remembered.
@@ -146,8 +148,9 @@ impl Touches {
         }
     }
 
-    /// The faults that a touch stands for, those of the thread since its touch before, and the pages that each brought. `None`:
-    /// it may be one that NUMA balancing asked for; these are counted in front of the sample. A huge page has `huge` pages.
+    /// The faults that a touch represents, those of the thread since its previous touch, and the pages that
+    /// each brought. `None`: NUMA balancing may have caused it; those faults are counted before the sample. A
+    /// huge page has `huge` pages.
     fn brought(&mut self, tid: u32, touch: &Touch, page: u64, huge: u64) -> Option<Brought> {
         if self.threads.len() >= THREADS_MAX {
             self.threads.clear();
@@ -281,15 +284,15 @@ struct Run {
 }
 
 impl Run {
-    /// The part of it from `first` to `last`, if it begins at `from`.
+    /// The part from `first` to `last`, if it begins at `from`.
     fn part(self, from: u64, first: u64, last: u64) -> Run {
         let pages = |first: u64, last: u64| u128::from(last - first + 1);
         let part = u128::from(self.brought) * pages(first, last) / pages(from, self.last);
         Run { last, brought: part as u64, ..self }
     }
 
-    /// With more faults, if it begins at `from`. They bring no more pages than there are: memory that is given back and touched over
-    /// and over says nothing of what is around it.
+    /// With more faults, if it begins at `from`. They bring at most as many pages as the run has: memory that
+    /// is given back and touched again and again says nothing about its surroundings.
     fn with(self, brought: u64, from: u64) -> Run {
         let most = self.brought.max(self.last - from + 1);
         Run { brought: self.brought.saturating_add(brought).min(most), ..self }
@@ -309,8 +312,8 @@ impl Runs {
         (page <= run.last).then_some(run.object)
     }
 
-    /// Adds a run of touched pages, which are its from then on, and what lies between it and its neighbours if these are of the
-    /// same object and touched densely enough.
+    /// Adds a run of touched pages, which it owns from then on. It also gets the pages between it and its
+    /// neighbours if these are of the same object and touched densely enough.
     fn insert(&mut self, mut first: u64, mut new: Run) {
         if let Some((from, run)) = self.before(first + 1)
             && run.object == new.object
@@ -409,7 +412,7 @@ mod tests {
 
     #[test]
     fn touches_say_of_what_is_between_as_much_as_they_stand_for() {
-        // The first touch of a thread stands for itself, the second here for ten faults: 22 pages.
+        // The first touch of a thread represents itself, the second here ten faults: 22 pages.
         let of = |distance: u64| {
             let found = touched(&[touch(10, &[200], None), touch(10 + distance, &[200], None)]);
             names(&found, 11)
@@ -434,7 +437,7 @@ mod tests {
         let in_order = found(&[512, 512 * 11]);
         let is_its = [511, 512, 3000, 512 * 12 - 1, 512 * 12].map(in_order);
         assert_eq!(is_its, [false, true, true, true, false]);
-        // Neither at their beginnings nor as far as so many huge pages are.
+        // Neither at their beginnings nor at the distance of that many huge pages.
         for other in [[513, 513 + 512 * 10], [512, 512 * 12]] {
             let found = found(&other);
             assert!(found(other[1]) && !found(3000) && !found(other[1] + 1), "{other:?}");
@@ -476,7 +479,7 @@ mod tests {
     fn hint_faults_are_no_first_touches() {
         let mut touches = Touches::default();
         let at = |page, hint_faults| Touch { hint_faults, ..touch(page, &[200], None) };
-        // It has had hint faults, and whether this is one is not known; the second and the fourth are none.
+        // The thread got hint faults, and this may be one; the second and the fourth are not.
         for (page, hint_faults) in [(5000, 7), (10_000, 7), (15_000, 8), (20_000, 8)] {
             touches.add(PROCESS, 8, &at(page, hint_faults), None, SHIFT);
         }

@@ -24,7 +24,7 @@ pub const WINDOW_NS: u64 = 10_000_000_000;
 /// Mappings of a process that are kept in one result: the most used ones.
 const MAPPINGS_MAX: usize = 1000;
 
-/// Samples of one process, of which pages are not yet looked up.
+/// Samples of one process whose pages are not looked up yet.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     counts: MemoryUse,
@@ -159,7 +159,7 @@ impl Tally {
         placed
     }
 
-    /// With what was found out about its pages.
+    /// With the results about its pages.
     pub fn place(self, places: &Places) -> MemoryUse {
         let mut found = self.counts;
         let mapping = |(start, bytes, name): &(u64, u64, String)| MappingUse {
@@ -239,7 +239,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Adds an interval that lasted from `from_ns` to `to_ns`, and forgets those that ended ten seconds before.
+    /// Adds an interval that lasted from `from_ns` to `to_ns`, and forgets the intervals that ended ten
+    /// seconds earlier.
     pub fn add(&mut self, from_ns: u64, to_ns: u64, uses: BTreeMap<ProcessId, MemoryUse>, lost: Losses) {
         self.intervals.push_back((from_ns, to_ns, uses, lost));
         // The newest one stays, however long it is.
@@ -250,7 +251,7 @@ impl Window {
         }
     }
 
-    /// The sum of all that is in the window; `event` is sampled beside the clock.
+    /// The sum of the window; `event` is sampled beside the clock.
     pub fn sum(&self, event: Option<SampledEvent>) -> MemoryUses {
         let mut sums: BTreeMap<ProcessId, (MemoryUse, BTreeMap<u64, MappingUse>)> = BTreeMap::new();
         let mut lost: BTreeMap<String, u64> = BTreeMap::new();
@@ -383,10 +384,10 @@ mod tests {
             class: AccessClass::Dram { remote: false },
             cycles: Some(300),
         };
-        // Page 2 is on node 1, unless the physical address says otherwise.
+        // Page 2 is on node 1, unless the physical address contradicts.
         tally.add_event(event);
         tally.add_event(EventAt { page_node: Some(NodeId(0)), cycles: None, ..event });
-        // Without an address the class is all that is known.
+        // Without an address only the class is known.
         tally.add_event(EventAt { page: None, class: AccessClass::Dram { remote: true }, ..event });
         assert_eq!(tally.pages(), [2]);
         let found = tally.place(&places());

@@ -133,8 +133,8 @@ impl Curve {
         missing.into_iter().chain(points.iter().map(of)).collect()
     }
 
-    /// The largest value of each of `cells` equal parts of a stretch, wall clock in ns since 1970; `None` where no interval
-    /// lies.
+    /// The largest value of each of `cells` equal parts of a stretch, wall clock in ns since 1970; `None` for
+    /// a part without an interval.
     pub fn cells<T: PartialOrd>(
         &self,
         (from, to): (i64, i64),

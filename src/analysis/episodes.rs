@@ -52,17 +52,17 @@ impl Episodes {
         self.previous = Some(sample);
     }
 
-    /// Numbers over all of it.
+    /// Numbers over the whole stretch.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// The curves over all of it.
+    /// The curves over the whole stretch.
     pub fn curve(&self) -> &Curve {
         &self.curve
     }
 
-    /// The engine that has seen all of it.
+    /// The engine that has processed the whole stretch.
     pub fn into_engine(self) -> Engine {
         self.engine
     }

@@ -13,7 +13,7 @@ use crate::text;
 /// Rows to keep. The scope (pid, tid, uid, cgroup) is applied in the kernel and is not repeated here.
 #[derive(Clone, Debug, Default)]
 pub struct RowFilter {
-    /// Must match the name of the task, as it is shown.
+    /// Must match the name of the task, in the form on the screen.
     pub comm: Option<Regex>,
     /// Ran on this node in the interval; or lives there, if it rested.
     pub node: Option<NodeId>,
@@ -32,7 +32,7 @@ impl RowFilter {
         self.matches(comm) && self.node.is_none()
     }
 
-    /// True when rows may be left out for what they are.
+    /// True if the filter can leave out rows.
     pub fn is_restricted(&self) -> bool {
         self.comm.is_some() || self.node.is_some()
     }
@@ -59,8 +59,8 @@ struct Rank<T> {
     at: usize,
 }
 
-/// Sorts by what `value` gives, in the metric's order or reversed; rows without a value come last, others
-/// with the same value stay as they are.
+/// Sorts by the results of `value`, in the metric's order or reversed. Rows without a value come last; rows
+/// with equal values keep their order.
 pub fn sort_rows<T>(rows: &mut [T], value: impl Fn(&T) -> Reading<Value>, order: Order, reversed: bool) {
     let descending = (order == Order::Descending) != reversed;
     rows.sort_by_cached_key(|row| Key::new(value(row), descending));

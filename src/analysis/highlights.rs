@@ -12,7 +12,7 @@ use crate::snapshot::{RowKind, Snapshot, derive};
 /// Moments of a kind that are kept at most; those after them are not.
 const MOST: usize = 1 << 16;
 
-/// Share of the machine's CPU time below which an interval says nothing about its efficiency.
+/// Share of the machine's CPU time below which the efficiency of an interval is meaningless.
 const BUSY_ENOUGH: f64 = 0.02;
 
 /// Why a moment is worth a look.
@@ -22,11 +22,11 @@ pub enum Kind {
     Gap,
     /// A finding above info begins.
     Finding,
-    /// Something was measured and lost in the interval that ends here.
+    /// A measurement was lost in the interval that ends here.
     Loss,
     /// The interval with the most remote accesses per second.
     Remote,
-    /// The interval with the fewest instructions per cycle, of those that were not idle.
+    /// The interval with the fewest instructions per cycle, except idle ones.
     Ipc,
 }
 

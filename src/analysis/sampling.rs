@@ -9,8 +9,8 @@ use crate::snapshot::{Snapshot, Task};
 /// CPU time, as a share of one CPU, below which ten seconds hold too few samples for a share: a hundred at 97 a second.
 const LEAST_CPU: f64 = 0.1;
 
-/// CPU time that a row may have spent at accesses to other nodes, at most, in ns: 0 where the CPU counts them, where all
-/// memory is near, and where nothing is known of it yet.
+/// CPU time that a row may have spent at accesses to other nodes, at most, in ns. 0 if the CPU counts them,
+/// if all memory is near, and if nothing is known yet.
 ///
 /// Samples are left out: with them a row would be worth less, lose its place, and then be worth more again.
 fn worth_ns(task: &Task, snapshot: &Snapshot) -> f64 {
@@ -22,8 +22,8 @@ fn worth_ns(task: &Task, snapshot: &Snapshot) -> f64 {
     placed.map_or(0.0, |share| share.range.1 / 100.0 * task.run_ns() as f64)
 }
 
-/// Processes to sample, the most important one first: that of the details, those that findings ask about, and those of
-/// `in_view` that may spend most time at remote accesses.
+/// Processes to sample, the most important one first: that of the details, those that findings ask about, and
+/// those in `in_view` that may spend most time at remote accesses.
 pub fn wanted(
     snapshot: &Snapshot,
     details: Option<ProcessId>,
@@ -33,7 +33,7 @@ pub fn wanted(
     let least_ns = LEAST_CPU * snapshot.interval_ns.unwrap_or(u64::MAX) as f64;
     let in_view: HashSet<&ProcessId> = in_view.iter().collect();
     let mut worth: BTreeMap<ProcessId, (f64, u64)> = BTreeMap::new();
-    // Most rows rest: they are worth nothing, and are told by the row alone.
+    // Most rows are idle: they are worth nothing, and the row alone shows it.
     for task in snapshot.tasks.iter().filter(|task| task.run_ns() > 0) {
         if task.exited || task.raw.kthread {
             continue;

@@ -5,7 +5,7 @@ use crate::metric::{Metric, Unit, Value, node, placement, pressure};
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 
-/// Intervals of which the numbers are kept; beyond them, every second one is dropped, the worst excepted.
+/// Intervals whose numbers are kept; beyond them, every second one is dropped, except the worst.
 const MOST: usize = 1 << 14;
 
 /// Numbers of the machine, with their titles and units. CPU time is a share of all CPUs, as that of a node is.
@@ -51,7 +51,7 @@ struct Series {
     unit: Unit,
     low_is_bad: bool,
     kept: Vec<f64>,
-    /// One of so many intervals is kept.
+    /// One interval in this many is kept.
     every: u64,
     worst: (f64, i64),
     intervals: u64,
@@ -147,7 +147,7 @@ impl Summary {
         series.add(value, wall_ns);
     }
 
-    /// A row for each number that some interval had: the machine, then its nodes.
+    /// A row for each number that some interval has: the machine, then its nodes.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.series.iter().filter_map(Series::row).collect();
         rows.sort_by_key(|row| row.node);

@@ -39,7 +39,7 @@ const THREAD: &std::ffi::CStr = c"known-load";
 /// Orders of walks are the same in every run.
 const SEED: u64 = 21;
 
-/// Does jobs until no more come.
+/// Does jobs until the input ends.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(THREAD);
     // The end of the pipe is read between two jobs; this ends us in the middle of one.
@@ -51,7 +51,7 @@ pub fn main() -> ExitCode {
     }
     let seconds = std::env::args().find_map(|word| word.strip_prefix(LIMIT)?.parse::<f64>().ok());
     if let Some(limit) = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
-        // The one that asks may be stopped or hang, and the machine is loaded all the same.
+        // The parent may be stopped or hang while the machine is still loaded.
         thread::spawn(move || {
             thread::sleep(limit);
             std::process::exit(TIME_UP);

@@ -41,12 +41,13 @@ pub fn classes(profile: &Profile) -> Vec<Class> {
         .collect()
 }
 
-/// A disagreement of the SLIT with what was measured.
+/// A disagreement of the SLIT with the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Slit {
     /// It calls the first pair nearer than the second, which is nearer by more than a tenth: rows and columns by place.
     WrongOrder { nearer: (usize, usize), farther: (usize, usize) },
-    /// It tells distances apart, by a factor of 1.5 or more, that differ by less than a tenth: the distances, and percent.
+    /// Its distances differ by a factor of 1.5 or more, while latencies differ by less than a tenth: the
+    /// distances, and percent.
     NoDifference { distances: (u32, u32), percent: f64 },
 }
 

@@ -90,7 +90,7 @@ pub struct Counts {
     /// In user space, and in the kernel, of each repeat.
     pub user: Vec<i64>,
     pub kernel: Vec<i64>,
-    /// The whole of which it is a share, in user space.
+    /// The whole that contains this share, in user space.
     pub whole: Vec<i64>,
     /// The least part of the time in which the counters counted, 0..=1.
     pub running: f64,
@@ -104,13 +104,14 @@ pub struct Counts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
-    /// Memory for a walk on `node`, touched from `cpu`; the walk goes through its lines in so many orders. Answered by [`Answer::Memory`].
+    /// Memory for a walk on `node`, touched from `cpu`; the walk goes through its lines in `orders` orders.
+    /// Answered by [`Answer::Memory`].
     Walk { walk: Walk, node: u32, bytes: u64, cpu: u32, orders: u32, limits: Limits },
     /// Memory for streams on `node`, touched from `cpu`. Answered by [`Answer::Memory`].
     Streams { node: u32, bytes: u64, cpu: u32, limits: Limits },
     /// Gives all memory of walks of this kind, or of streams, back.
     Forget { walk: Option<Walk> },
-    /// Spins on a CPU for so long.
+    /// Spins on a CPU for this time.
     Warm { cpu: u32, ms: u32 },
     /// Walks from `cpu`, while `awake` spins and `traffic` reads memory of streams on `traffic_node`. Answered by
     /// [`Answer::Round`].
@@ -143,7 +144,7 @@ pub enum Job {
 pub enum Answer {
     /// Nothing to tell.
     Done,
-    /// Memory is there.
+    /// Memory is allocated.
     Memory { huge_share: Option<f64>, on_node: f64 },
     /// A round of a walk; the part of its pages that were on their node before and after, the lesser; GB/s of the traffic.
     Round { round: Round, on_node: f64, traffic_gbs: f64 },

@@ -1,4 +1,4 @@
-//! Facts of this machine that decide what is measured, and by which a profile is told to be about it.
+//! Facts of this machine that decide the measurements, and that match a profile to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -102,15 +102,15 @@ pub fn key(root: &Path, topology: &Topology) -> MachineKey {
     }
 }
 
-/// Whether CPUID tells of a hypervisor; `None` on architectures that have no such bit.
+/// Whether CPUID reports a hypervisor; `None` on architectures without such a bit.
 fn hypervisor(cpuinfo: &str) -> Option<bool> {
     let flags =
         cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.trim_start().strip_prefix(':'))?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// Facts of the machine below `root` that counts of events depend on: the version of the microcode, and the setting of
-/// transparent huge pages, where the kernel says them.
+/// Facts of the machine below `root` that counts of events depend on, where the kernel reports them: the
+/// version of the microcode, and the setting of transparent huge pages.
 pub fn count_facts(root: &Path) -> (Option<String>, Option<String>) {
     let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let cpuinfo = text("proc/cpuinfo");

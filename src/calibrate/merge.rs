@@ -6,8 +6,9 @@ use super::plan::Stage;
 use crate::model::profile::values::{Values, number, part, values, with_values};
 use crate::model::profile::{Origin, Profile, State};
 
-/// The profile that is stored once `new` was measured where `old` is; `None` if `old` stays, because it was not disturbed and `new`
-/// was. `is_part`: not everything was asked for. A measurement that lacks something is a part, too.
+/// The profile to store once `new` was measured where `old` is stored. `None` if `old` stays, because it was
+/// not disturbed and `new` was. `is_part`: only a part was requested. A measurement with missing numbers is a
+/// part, too.
 pub fn kept(old: Option<&Profile>, new: Profile, is_part: bool) -> Option<Profile> {
     match old {
         Some(old) if new.state == State::Disturbed && old.state != State::Disturbed => None,
@@ -16,7 +17,7 @@ pub fn kept(old: Option<&Profile>, new: Profile, is_part: bool) -> Option<Profil
     }
 }
 
-/// Whether all parts were measured without a gap, as far as a profile tells.
+/// Whether all parts are complete, as far as a profile shows.
 fn is_whole(profile: &Profile) -> bool {
     match profile.state {
         State::Good => true,
@@ -34,10 +35,10 @@ const WANDERING: &str = "wandering";
 /// `new`, with the numbers of `old` where it has none. Both are of the same machine, in a run of the kernel in which they
 /// hold.
 ///
-/// Each number and each reason for the lack of one keeps the time and the state of its own run ([`Profile::origins`]). A number
-/// that was disturbed takes the place of none that was not, and is given up where `new` was not disturbed, because nothing uses it.
-/// One that was measured while CPUs wandered stays until it is measured again. The whole is as good as the worst number in it; it
-/// is no part any more once `old` was whole.
+/// Each number, and each reason for a missing one, keeps the time and the state of its run
+/// ([`Profile::origins`]). A disturbed number never replaces an undisturbed one. It is dropped if `new` was
+/// not disturbed, because it is not used. A number measured while CPUs wandered stays until it is measured
+/// again. The whole has the state of its worst number. It is not a part if `old` was whole.
 pub fn merge(old: &Profile, new: Profile) -> Profile {
     let (before, now) = (values(old), values(&new));
     let is_disturbed = |key: &str| old.taint(key) == Some(State::Disturbed);
@@ -92,7 +93,7 @@ pub fn merge(old: &Profile, new: Profile) -> Profile {
     with_values(merged, &all)
 }
 
-/// Two profiles, the numbers of both as they are merged, and the keys of those that are new.
+/// Two profiles, the numbers of both after merging, and the keys of the new ones.
 struct Reasons<'a> {
     old: &'a Profile,
     new: &'a Profile,
@@ -101,7 +102,7 @@ struct Reasons<'a> {
 }
 
 impl Reasons<'_> {
-    /// Whether the number is there that a reason is about, or a number of the part.
+    /// Whether the number that a reason is about exists, or a number of the part.
     fn has(&self, key: &str) -> bool {
         match Stage::by_word(key) {
             Some(stage) => self.all.keys().any(|known| part(known) == Some(stage.word())),
@@ -109,7 +110,7 @@ impl Reasons<'_> {
         }
     }
 
-    /// Whether a number of it stays from before.
+    /// Whether one of its numbers stays from `old`.
     fn stays(&self, key: &str) -> bool {
         let is_old = |known: &&String| !self.taken.contains(*known);
         let mut stay = self.all.keys().filter(is_old);
@@ -122,7 +123,7 @@ impl Reasons<'_> {
         }
     }
 
-    /// Why numbers are missing: of the last run that should have had them.
+    /// Why numbers are missing: from the last run that should have measured them.
     fn missing(&self, given_up: &[&String]) -> BTreeMap<String, String> {
         let Reasons { old, new, .. } = *self;
         let mut missing = new.missing.clone();
@@ -146,7 +147,7 @@ impl Reasons<'_> {
         missing
     }
 
-    /// Words on the last run, on numbers of the one before that it could not measure, and on those that stay.
+    /// Notes on the last run, on earlier numbers that it could not measure, and on numbers that stay.
     fn notes(&self) -> Vec<String> {
         let Reasons { old, new, .. } = *self;
         let mut notes = new.notes.clone();

@@ -1,4 +1,4 @@
-//! Work of a calibration, worked out before any of it is done: cells, CPUs, memory and seconds. Pure.
+//! Work of a calibration, planned before it starts: cells, CPUs, memory and seconds. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ const LONG_WALK: u64 = 256 << 20;
 /// Bytes of a huge page.
 const HUGE: u64 = GROUP as u64;
 
-/// Part of the memory of a walk that its order takes while it is made, at most: a word of 4 bytes for each line of 256 bytes,
-/// in 8 orders.
+/// Maximum part of the memory of a walk that its order takes while it is made: a word of 4 bytes for each
+/// line of 256 bytes, in 8 orders.
 const ORDER_PART: u64 = 7;
 
 /// Bytes of the walks that tell the cost of a page walk.
@@ -130,7 +130,7 @@ pub struct Column {
     pub node: u32,
     /// A CPU that touches it: of the node, or of the nearest that has any.
     pub touched_by: u32,
-    /// Bytes that may be taken of it.
+    /// The part that may be used, in bytes.
     pub bytes: u64,
     pub limits: Limits,
 }
@@ -183,7 +183,7 @@ pub struct Plan {
     pub hidden: bool,
     /// Stages with their seconds, in order.
     pub stages: Vec<(Stage, f64)>,
-    /// Stages for which there is no time, with words that say so.
+    /// Stages for which there is not enough time, with the reason in words.
     pub left_out: Vec<(Stage, String)>,
     /// Stages that this machine has nothing for, with the reason: no fault of a measurement.
     pub absent: Vec<(Stage, String)>,
@@ -221,7 +221,7 @@ impl Plan {
         self.columns.iter().map(of_column).filter(|(_, bytes)| *bytes > 0).collect()
     }
 
-    /// Bytes of the streams on a node: as many as the caches of any row want, and no more than there may be.
+    /// Bytes of the streams on a node: as many as the caches of any row need, up to the limit.
     pub fn streams_of(&self, column: &Column) -> u64 {
         let wanted = self.stream_bytes.values().max().copied().unwrap_or(0);
         wanted.min(column.bytes)
@@ -322,7 +322,8 @@ pub fn plan(asked: &Asked, facts: &Facts) -> Plan {
     plan
 }
 
-/// Leaves out what there is no time for: loaded, cores, pages, rounds of bandwidth, rounds of latency.
+/// Leaves out work that does not fit into the time: loaded, cores, pages, rounds of bandwidth, rounds of
+/// latency.
 fn cut(plan: &mut Plan, mut stages: BTreeSet<Stage>, limit: f64) {
     let set = |plan: &mut Plan, stages: &BTreeSet<Stage>| {
         plan.stages = stages.iter().map(|stage| (*stage, seconds(plan, *stage))).collect();
@@ -437,7 +438,7 @@ fn columns(
         asked.to.as_ref().is_none_or(|to| to.contains(&node.id.0)) && node.mem_total_bytes > 0
     });
     let nodes: Vec<_> = nodes.collect();
-    // A quarter of what the cgroup has left, shared by all nodes.
+    // A quarter of the cgroup's remaining memory, shared by all nodes.
     let of_group = facts.cgroup_bytes.map_or(u64::MAX, |bytes| bytes / 4 / nodes.len().max(1) as u64);
     let mut columns = Vec::new();
     for node in nodes {

@@ -42,7 +42,7 @@ const APART: f64 = 1.7;
 /// A core more has to add so much of the bandwidth.
 const GAIN: f64 = 1.03;
 
-/// Everything that was measured.
+/// All measured values.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     rounds: BTreeMap<Cell, Vec<f64>>,
@@ -51,7 +51,7 @@ pub struct Results {
     dropped: BTreeMap<Cell, u32>,
     /// Rounds that others disturbed, and that count for want of better ones.
     pub disturbed: u32,
-    /// Reads by so many cores of a node, GB/s.
+    /// Reads by a number of cores of a node, GB/s.
     pub by_cores: BTreeMap<u32, BTreeMap<u32, f64>>,
     /// Other streams inside of a node, GB/s.
     pub local: BTreeMap<u32, BTreeMap<Stream, f64>>,
@@ -120,7 +120,7 @@ impl Results {
         self.rounds.get(&cell).map_or(&[], Vec::as_slice)
     }
 
-    /// Rounds of a cell, with those that no look at the machine has judged yet.
+    /// Rounds of a cell, including those that no look at the machine has judged yet.
     pub fn taken(&self, cell: Cell) -> usize {
         self.rounds(cell).len() + self.pending.iter().filter(|(of, _)| *of == cell).count()
     }
@@ -130,7 +130,7 @@ impl Results {
         self.missing.contains_key(&cell.key())
     }
 
-    /// Whether a cell is to be measured once more. `least` rounds are wanted.
+    /// Whether a cell is to be measured again. `least` rounds are wanted.
     pub fn wants_more(&self, cell: Cell, least: usize) -> bool {
         !self.missing.contains_key(&cell.key())
             && !self.pending.iter().any(|(pending, _)| *pending == cell)
@@ -142,7 +142,7 @@ impl Results {
         self.missing.insert(cell.key(), why);
     }
 
-    /// The profile of it. `took_s` and the facts of the run are the caller's.
+    /// The profile of these results. `took_s` and the facts of the run come from the caller.
     pub fn profile(self, plan: &Plan, machine: MachineKey, run: Run) -> Profile {
         let ids: Vec<u32> = machine.nodes.iter().map(|node| node.node).collect();
         let matrix = |of: &dyn Fn(u32, u32) -> Option<f64>| -> Matrix {
@@ -173,7 +173,7 @@ impl Results {
             looks_ns: self.looks_ns.clone(),
             classes: classes(&self.looks_ns, APART),
         });
-        // No look that came off knows nothing of it: as little is used as if they wandered.
+        // Without any successful look, wandering is unknown: the CPUs are treated as wandering.
         let wanders = wandering.as_ref().is_some_and(|wandering| wandering.classes.len() != 1);
         if let Some(wandering) = wandering.as_ref().filter(|wandering| wandering.classes.is_empty()) {
             let (first, second) = wandering.cpus;
@@ -274,7 +274,7 @@ impl Results {
         found
     }
 
-    /// Streams inside of a node; `None` where none was measured.
+    /// Streams inside a node; `None` without a measurement.
     fn local(&self, node: u32) -> Option<Local> {
         let (counts, streams) = (self.by_cores.get(&node), self.local.get(&node));
         if counts.is_none() && streams.is_none() {

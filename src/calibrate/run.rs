@@ -22,7 +22,7 @@ const AGAIN: u32 = 2;
 /// Pairs of CPUs that are measured between two looks at the machine.
 const PAIRS: usize = 25;
 
-/// Does all of a plan. Returns what was measured, and why it ended early if it did.
+/// Runs a whole plan. Returns the measurements, and why it ended early if it did.
 pub fn run(plan: &Plan, worker: &mut Worker, force: bool) -> (Results, Option<Ended>) {
     let mut runner = Runner { plan, worker, results: Results::default(), begin: Instant::now(), force };
     let ended = runner.stages().err();
@@ -40,7 +40,7 @@ struct Runner<'a> {
 
 type Step = Result<(), Ended>;
 
-/// GB/s of reads by so many cores, and of other streams by all of them.
+/// GB/s of reads by a number of cores, and of other streams by all of them.
 type Inside = (BTreeMap<u32, f64>, BTreeMap<Stream, f64>);
 
 /// ns a load: small pages at random, huge pages in groups.
@@ -80,7 +80,7 @@ impl Runner<'_> {
     fn look(&mut self) -> Step {
         let Some((first, second)) = self.plan.wanders else { return Ok(()) };
         let job = Job::Line { first, second, two_lines: false, ms: LOOK_MS };
-        // A look that did not come off counts, so that there is an end of them.
+        // A failed look counts, so that looking ends.
         let ns = match self.worker.ask(&job)? {
             Answer::Times { ns } => line(&ns).unwrap_or(0.0),
             _ => 0.0,
@@ -95,7 +95,7 @@ impl Runner<'_> {
             Second::Lasts => {}
             Second::Quiet => self.results.judge(true),
             Second::Bad(_) if self.force => {
-                // The rounds count, and the profile says that they were disturbed.
+                // The rounds count, and the profile is marked as disturbed.
                 self.results.disturbed += 1;
                 self.results.judge(true);
             }
@@ -137,7 +137,7 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    /// Whether there is time for more than was planned.
+    /// Whether time is left for more than was planned.
     fn has_time(&self) -> bool {
         self.begin.elapsed().as_secs_f64() < self.plan.seconds()
     }
@@ -173,7 +173,7 @@ impl Runner<'_> {
             if wanted.is_empty() && round >= least {
                 break;
             }
-            // Half as many again as planned, where there is time; cells that others disturbed need some, too.
+            // Half as many more than planned, if time allows; cells that others disturbed need some, too.
             if round >= least && (round >= 2 * least + 5 || !self.has_time() && self.all_have(&cells, 3)) {
                 break;
             }
@@ -198,7 +198,7 @@ impl Runner<'_> {
         self.ask(&Job::Forget { walk: Some(Walk::Flushed) }).map(drop)
     }
 
-    /// A local cell once more, with a walk that no cache holds in the place of flushing.
+    /// A local cell again, with a walk that fits in no cache instead of flushing.
     fn evicted(&mut self) -> Result<Option<f64>, Ended> {
         let (Some(bytes), Some(column)) = (self.plan.evicted_bytes, self.plan.columns.first()) else {
             return Ok(None);
@@ -211,7 +211,7 @@ impl Runner<'_> {
         Ok(ns)
     }
 
-    /// One round of a walk, or why there is no number.
+    /// One round of a walk, or the reason why its number is missing.
     fn walked(&mut self, walk: Walk, node: u32, cpu: u32) -> Result<Result<f64, String>, Ended> {
         let (traffic, traffic_node, awake) = (Vec::new(), 0, None);
         let job = Job::Latency { walk, node, cpu, ms: ROUND_MS, awake, traffic, traffic_node };
@@ -352,7 +352,7 @@ impl Runner<'_> {
         Ok((counts, streams))
     }
 
-    /// GB/s of a stream, or why there is no number.
+    /// GB/s of a stream, or the reason why its number is missing.
     fn stream(&mut self, kind: Stream, node: u32, cpus: &[u32]) -> Result<Result<f64, String>, Ended> {
         let job = Job::Bandwidth { kind, node, cpus: cpus.to_vec(), windows: 1, ms: WINDOW_MS };
         Ok(match self.ask(&job)? {
@@ -388,7 +388,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Time that a line takes between two CPUs, ns, or why there is no number.
+    /// Time that a line takes between two CPUs, ns, or the reason why its number is missing.
     fn line(&mut self, pair: &Pair, two_lines: bool) -> Result<Result<f64, String>, Ended> {
         let ms = if pair.kind == PairKind::Every { EACH_LINE_MS } else { LINE_MS };
         let (first, second) = pair.cpus;
@@ -432,7 +432,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Pieces of a load that CPUs do together, per µs, or why there is no number.
+    /// Pieces of a load that CPUs do together, per µs, or the reason why the number is missing.
     fn rates(
         &mut self,
         load: SmtLoad,
@@ -475,7 +475,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Latency of small pages at random and of huge pages in groups, ns, or why there is no number.
+    /// Latency of small pages at random and of huge pages in groups, ns, or the reason why a number is
+    /// missing.
     fn both_walks(&mut self, column: &Column) -> Result<Result<Walks, String>, Ended> {
         let (node, cpu, limits) = (column.node, column.touched_by, column.limits);
         let mut measured = [None; 2];

@@ -160,7 +160,7 @@ fn other_runs(profile: &Profile, width: usize) -> String {
         let parts = runs.entry((profile.when(key), state)).or_default();
         *parts.entry(part(key).unwrap_or_default()).or_default() += 1;
     }
-    // Words on the whole are said already.
+    // Words on the whole are in the text already.
     if runs.len() < 2 {
         return String::new();
     }

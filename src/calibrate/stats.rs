@@ -10,7 +10,7 @@ pub const MOST_ROUNDS: usize = 15;
 pub struct Value {
     /// Median of the rounds.
     pub value: f64,
-    /// Half the range of the middle rounds; `None` of one round, which says nothing about it.
+    /// Half the range of the middle rounds; `None` for a single round.
     pub error: Option<f64>,
 }
 
@@ -61,8 +61,8 @@ pub fn classes(numbers: &[f64], apart: f64) -> Vec<u32> {
     sorted.chunk_by(|less, more| *more <= apart * *less).map(|class| class.len() as u32).collect()
 }
 
-/// Two peaks of numbers, each with more than a tenth of them, and a gap of more than 15 % between: the percentages of both, or
-/// nothing where they have one peak.
+/// Two peaks of numbers, each with more than a tenth of them, and a gap of more than 15 % between. Returns
+/// the percentages of both, or nothing for a single peak.
 pub fn two_peaks(numbers: &[f64]) -> Option<[f64; 2]> {
     const GAP: f64 = 1.15;
     const LEAST: f64 = 0.1;

@@ -26,10 +26,10 @@ const NAME: &str = "machine.json";
 /// The folder of the machine.
 const OF_MACHINE: &str = "/var/lib/numatop-ng";
 
-/// A file that is larger is none of ours: 16 nodes take 20 kB.
+/// A larger file is not a profile: 16 nodes take 20 kB.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Files and their folder are readable by everybody: they name no host, no user and no program.
+/// Files and their folder are readable by all users: they name no host, no user and no program.
 const FOLDER_MODE: u32 = 0o755;
 
 /// Files in which a profile is looked for, in this order: of the service that we are, of the machine, of the user.
@@ -73,7 +73,7 @@ pub fn own_place() -> Result<PathBuf> {
 /// Reads a profile.
 ///
 /// # Errors
-/// There is no such file, or it is damaged, or of a schema that is not known.
+/// The file does not exist, is damaged, or has an unknown schema.
 pub fn read(path: &Path) -> Result<Profile> {
     let profile: Profile =
         serde_json::from_str(&text_of(path)?).with_context(|| format!("{} is damaged", path.display()))?;
@@ -89,7 +89,7 @@ pub fn read(path: &Path) -> Result<Profile> {
 /// The text of a file that is stored here.
 ///
 /// # Errors
-/// There is no such file, or it is none, or too large.
+/// The file does not exist, is not a regular file, or is too large.
 pub fn text_of(path: &Path) -> Result<String> {
     guard::read_text(path, MOST_BYTES, Owner::OfFolder).map_err(|error| {
         let name = path.display();
@@ -106,14 +106,14 @@ pub fn text_of(path: &Path) -> Result<String> {
 pub struct Stored {
     pub path: PathBuf,
     pub profile: Profile,
-    /// Why it says nothing about this machine now; `None` if it does.
+    /// The reason why it does not apply to this machine now; `None` if it does.
     pub inapplicable: Option<String>,
 }
 
 /// The profile that is to be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// The one that is stored, see [`places`].
+    /// The stored profile, see [`places`].
     #[default]
     Stored,
     /// Nothing: distances are those of the firmware.
@@ -122,8 +122,8 @@ pub enum Wanted {
     File(PathBuf),
 }
 
-/// The first profile that is about this machine, or else the first there is, and a word on each file that could not be read. A
-/// damaged one is no error.
+/// The first profile about this machine, or else the first one, and a note on each file that could not be
+/// read. A damaged file is not an error.
 pub fn find(wanted: &Wanted, topology: &Topology) -> (Option<Stored>, Vec<String>) {
     match wanted {
         Wanted::Stored => find_in(&places(), topology),
@@ -157,7 +157,7 @@ fn find_in(places: &[PathBuf], topology: &Topology) -> (Option<Stored>, Vec<Stri
     (other, notes)
 }
 
-/// The topology of this machine, with the costs of its nodes if they were measured.
+/// The topology of this machine, with the measured costs of its nodes, if any.
 pub fn with_costs(wanted: &Wanted, mut topology: Topology) -> Topology {
     let (found, _) = find(wanted, &topology);
     let Some(stored) = found else { return topology };
@@ -176,8 +176,8 @@ pub fn boot_id() -> String {
     read_trimmed("/proc/sys/kernel/random/boot_id")
 }
 
-/// Makes the folder of a file if it is not there, and finds out whether a profile can be stored in it: before minutes of
-/// measuring are spent on it.
+/// Creates the folder of a file if it is missing, and checks whether a profile can be stored there: before
+/// minutes are spent on measuring.
 ///
 /// # Errors
 /// As those of [`write()`].
@@ -237,11 +237,11 @@ fn ours(path: &Path) -> Result<()> {
 pub struct Lock(#[expect(dead_code, reason = "closed when it is dropped")] Option<UnixListener>);
 
 impl Lock {
-    /// Takes it. The lock is an abstract socket: every user of the machine sees it, and no file is left. One that another user
-    /// who is not root has is not believed: anybody can make it.
+    /// Takes it. The lock is an abstract socket: every user of the machine sees it, and no file is left. One
+    /// held by another user, except root, is ignored: anyone can make it.
     ///
     /// # Errors
-    /// Another process of this user or of root has it: [`io::ErrorKind::AddrInUse`].
+    /// Another process of this user or of root holds it: [`io::ErrorKind::AddrInUse`].
     pub fn take() -> io::Result<Lock> {
         const NAME: &str = "numatop-ng-known-load";
         match UnixListener::bind_addr(&SocketAddr::from_abstract_name(NAME)?) {

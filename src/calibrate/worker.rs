@@ -1,4 +1,4 @@
-//! The process that measures, seen from the one that started it: it is asked, watched, and ended with it.
+//! The measuring process, seen from its parent, which sends it jobs, watches it and ends it.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +21,7 @@ const BAD_SECONDS: f64 = 3.0;
 /// Time between two looks at the machine.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The shortest time that a look says something about: ticks are 10 ms.
+/// The shortest useful time of a look: ticks are 10 ms.
 const LEAST: Duration = Duration::from_millis(200);
 
 /// Time in which a signal comes that ended the process as well.
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_millis(50);
 /// Time after our own limit at which the process ends by itself.
 const LATER: Duration = Duration::from_secs(2);
 
-/// Why no more is measured.
+/// The reason why measuring ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A signal came.
@@ -110,7 +110,8 @@ impl Worker {
         let limit = until.saturating_duration_since(Instant::now()) + LATER;
         let mut child = Command::new(OWN_PROGRAM)
             .arg0(NAME)
-            // Ctrl-C goes to the group of the terminal: the one that asks decides when the process ends, and says why.
+            // Ctrl-C goes to the process group of the terminal. The parent decides when this process ends,
+            // and knows why.
             .process_group(0)
             .args(word)
             .arg(format!("{LIMIT}{}", limit.as_secs_f64()))
@@ -142,10 +143,10 @@ impl Worker {
         self.child.id()
     }
 
-    /// Has it do a job. Returns its answer within 0.1 s of its end.
+    /// Makes it do a job. Returns its answer within 0.1 s of its end.
     ///
     /// # Errors
-    /// There is none and will be none; the process has been killed.
+    /// There will be no answer; the process has been killed.
     pub fn ask(&mut self, job: &Job) -> Result<Answer, Ended> {
         let answer = self.told(job).map_err(|ended| match ended {
             // The signal that ended it may be about to end us.
@@ -186,7 +187,7 @@ impl Worker {
         }
     }
 
-    /// Whether there is an answer, after waiting for `time` at most.
+    /// Whether an answer has come, after waiting for at most `time`.
     fn readable(&self, time: Duration) -> io::Result<bool> {
         let mut polled = [
             PollFd::from_borrowed_fd(self.stop, PollFlags::IN),
@@ -203,7 +204,7 @@ impl Worker {
         Ok(!polled[1].revents().is_empty())
     }
 
-    /// The seconds since it was last asked: bad if one of them was. With `now`, the one that lasts is ended, after
+    /// The seconds since the last call: bad if one of them was. With `now`, the current one is ended, after
     /// [`LEAST`] at the earliest.
     ///
     /// # Errors

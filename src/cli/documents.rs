@@ -73,7 +73,7 @@ fn man(command: Command, keys: &[(String, &str)]) -> io::Result<Vec<u8>> {
         .join("\n");
     let page = Man::new(command.override_usage(synopsis));
     let mut out = Vec::new();
-    // clap_mangen leaves out an empty date, and what follows it moves up.
+    // clap_mangen leaves out an empty date, and the next field moves up.
     writeln!(out, ".TH numatop-ng 1 \"\" \"numatop-ng {}\" \"User Commands\"", env!("CARGO_PKG_VERSION"))?;
     page.render_name_section(&mut out)?;
     page.render_synopsis_section(&mut out)?;

@@ -47,8 +47,8 @@ pub(super) fn delay(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Names of metrics. Any text is taken: titles of columns are names, too, and what is wrong is said with its neighbours.
-/// Shells complete ids.
+/// Names of metrics. Any text is accepted: titles of columns are names, too, and a later message lists the
+/// nearest names. Shells complete ids.
 #[derive(Clone)]
 pub(super) struct MetricName;
 

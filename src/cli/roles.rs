@@ -11,7 +11,7 @@ use super::parse;
 use crate::export::{FORMATS, Format};
 use crate::record::command_lines::Lines;
 
-/// Where output goes, and how much of it.
+/// The place and the amount of output.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {

@@ -1,4 +1,4 @@
-//! Advice in messages of wrong usage that clap does not have of its own.
+//! Advice that clap lacks in messages of wrong usage.
 
 use std::ffi::OsString;
 
@@ -9,8 +9,8 @@ use clap::{Arg, Command};
 const READS: [&str; 5] = ["replay", "export", "report", "diff", "verify"];
 const RECORD_IT: &str = "record the demo, then name the file: numatop-ng record --demo -n 180 demo.nrec";
 
-/// Adds tips to `error`. Flags and subcommands exclude each other, so that a subcommand is the first of `words` after
-/// the name of the program, and a subcommand of its own the next.
+/// Adds tips to `error`. Flags and subcommands exclude each other. So a subcommand is the first of `words`
+/// after the name of the program, and its own subcommand the next.
 pub(super) fn add(error: &mut clap::Error, command: &mut Command, words: &[OsString]) {
     let mut here = &*command;
     let mut path: Vec<String> = Vec::new();

@@ -1,5 +1,6 @@
-//! The clock sampler of memory use: loads `access.bpf.c`, opens a clock on every CPU, empties its ring. It is there only
-//! while it is asked for: dropped, it is gone from the kernel, and so are the samples in its ring.
+//! The clock sampler of memory use: loads `access.bpf.c`, opens a clock on every CPU, empties its ring. It
+//! exists only while access sampling is on. Dropping it removes it from the kernel, with the samples in its
+//! ring.
 
 pub mod follow;
 pub mod lookup;
@@ -43,7 +44,7 @@ const HZ_MIN: u32 = 7;
 
 /// A page fault that needed no disk; its sample has the address.
 const FIRST_TOUCH: &str = "minor-faults";
-/// A fault that the program sees takes 0.3 µs more, which is a fifth of it; huge pages are few.
+/// A fault takes 0.3 µs longer when the program runs, which is a fifth of its time; huge pages are few.
 const FAULTS: Often = Often::OnceIn(4);
 /// First touches that may be sampled for each sample of the clock, beyond a burst: memory is touched within seconds and used for
 /// hours.
@@ -53,7 +54,7 @@ const TOUCHES_PER_SAMPLE: u32 = 10;
 const RING_PER_CPU: u32 = 512 * 1024;
 const RING_MAX: u32 = 8 * 1024 * 1024;
 
-/// Times a second that each of so many CPUs is sampled.
+/// Samples per second on each of `cpus` CPUs.
 pub fn rate(cpus: u32) -> u32 {
     (SAMPLES_PER_S / cpus.max(1)).clamp(HZ_MIN, HZ_MAX)
 }
@@ -78,8 +79,8 @@ pub struct AccessProbe {
 }
 
 impl AccessProbe {
-    /// Loads the sampler; [`AccessProbe::follow`] starts it on CPUs, so many times a second on each. `records` is the
-    /// task storage map, which says which tasks are in scope.
+    /// Loads the sampler; [`AccessProbe::follow`] starts it on CPUs, `hz` times a second on each. `records`
+    /// is the task storage map: a task with a record is in scope.
     ///
     /// # Errors
     /// Loading failed.
@@ -124,7 +125,7 @@ impl AccessProbe {
         Ok(())
     }
 
-    /// Samples so many times a second on each CPU from the next [`AccessProbe::follow`] on; 0: not at all.
+    /// Sets the samples per second on each CPU from the next [`AccessProbe::follow`] on; 0: none.
     pub fn set_rate(&mut self, hz: u32) {
         if hz != self.hz {
             (self.links, self.event_links) = (CpuLinks::default(), CpuLinks::default());
@@ -138,7 +139,7 @@ impl AccessProbe {
         self.skel.maps.bss_data.as_deref().map_or(0, |bss| sys::read_variable(&bss.access_ns))
     }
 
-    /// Samples on these CPUs, and on those that went offline no longer.
+    /// Samples on these CPUs; stops on CPUs that went offline.
     ///
     /// # Errors
     /// The clock cannot be sampled on one of them.
@@ -176,7 +177,7 @@ impl AccessProbe {
         followed
     }
 
-    /// Samples first touches on these CPUs, and on those that went offline no longer.
+    /// Samples first touches on these CPUs; stops on CPUs that went offline.
     ///
     /// # Errors
     /// Page faults cannot be sampled on one of them: then they are on none.
@@ -199,7 +200,7 @@ impl AccessProbe {
         sampler::attach(&self.skel.progs.on_tick, fd)
     }
 
-    /// Says whether tasks without a record are out of scope from now on.
+    /// Sets whether tasks without a record are out of scope from now on.
     pub fn set_scoped(&mut self, scoped: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.scoped = u32::from(scoped);
@@ -238,7 +239,7 @@ fn parse(bytes: &[u8]) -> Option<RawSample> {
     let cpu = CpuId(head.cpu);
     if head.flags & ACCESS_EVENT != 0 {
         let event = event(head.flags, bytes.get(size_of::<AccessHead>()..)?)?;
-        // An access of the kernel itself is none of the program.
+        // An access of the kernel itself does not belong to the program.
         let event = if head.flags & ACCESS_KERNEL != 0 { EventAccess::default() } else { event };
         return Some(RawSample { process, tid: head.tid, cpu, user: None, event: Some(event), touch: None });
     }
@@ -272,7 +273,7 @@ fn parse(bytes: &[u8]) -> Option<RawSample> {
     Some(RawSample { process, tid: head.tid, cpu, user, event: None, touch: None })
 }
 
-/// The words of a sampled event: those that are known.
+/// The words of a sampled event, as far as they are known.
 fn event(flags: u32, words: &[u8]) -> Option<EventAccess> {
     let mut known = [None; ACCESS_KNOWN.len()];
     let (words, rest) = words.split_at_checked(size_of::<u64>() * ACCESS_KNOWN.len())?;

@@ -23,9 +23,9 @@ pub struct HostCheck {
 }
 
 impl HostCheck {
-    /// Reads what is below the roots ("/" for this machine), and tries what `choice` wants counted on the running kernel.
-    /// The kernel's types are read where they are not at hand.
-    /// Nothing here fails: what cannot be read is a fact that is not known, with the reason.
+    /// Reads the files below the roots ("/" for this machine), and tries to count the events of `choice` on
+    /// the running kernel. Reads the kernel's types unless given. Nothing here fails: an unreadable fact is
+    /// unknown, with the reason.
     pub fn read<'a>(roots: impl Into<Roots<'a>>, choice: &Choice, types: Option<&Types>) -> HostCheck {
         let roots = roots.into();
         let root = roots.own;

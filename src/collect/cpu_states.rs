@@ -1,5 +1,5 @@
-//! The state of each CPU, in memory that the kernel programs write to. A sample reads it several times, each time no more
-//! than it needs: with a thousand CPUs a copy of everything is most of its time.
+//! The state of each CPU, in memory that the kernel programs write to. A sample reads it several times, and
+//! only the parts it needs: with a thousand CPUs, a copy of everything would take most of its time.
 
 use std::collections::BTreeMap;
 use std::io;

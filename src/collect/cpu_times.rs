@@ -46,7 +46,7 @@ impl CpuTimesReader {
         self.file.rewind()?;
         loop {
             self.line.clear();
-            // The CPUs come first; what follows is long.
+            // The CPUs come first; the rest is long.
             if self.file.read_line(&mut self.line)? == 0 || !self.line.starts_with("cpu") {
                 return Ok(times);
             }

@@ -1,5 +1,5 @@
-//! The stack sampler: loads `hot.bpf.c`, opens its event on every CPU, empties its ring. It is there only while
-//! somebody looks at hot spots: dropped, it is gone from the kernel.
+//! The stack sampler: loads `hot.bpf.c`, opens its event on every CPU, empties its ring. It exists only while
+//! hot spots are shown. Dropping it removes it from the kernel.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,15 +22,15 @@ use crate::model::wire::hot::{
 use crate::pmu::open::Often;
 use crate::sys;
 
-/// Samples a second that all CPUs together may make: user space looks at each of them.
+/// Maximum samples a second of all CPUs together: user space reads each of them.
 const SAMPLES_PER_S: u32 = 20_000;
 
-/// Times a second that each CPU is sampled, if nobody says otherwise. Not a round number: work that is done a
-/// hundred times a second would always or never be seen.
+/// Default samples per second on each CPU. Not a round number: work that is done a hundred times a second
+/// would always or never be sampled.
 pub const SAMPLES_HZ: u32 = 97;
 
-/// Room for samples until user space looks again, per CPU. A stack of 16 user and 8 kernel
-/// frames takes 632 bytes: at 97 a second there is room for two seconds until the ring is half full.
+/// Room for samples between two reads of user space, per CPU. A stack of 16 user and 8 kernel frames takes
+/// 632 bytes. At 97 a second the ring is half full after two seconds.
 const RING_PER_CPU: u32 = 256 * 1024;
 const RING_MAX: u32 = 32 * 1024 * 1024;
 
@@ -50,7 +50,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// The same on a machine with so many CPUs: bounded in total.
+    /// The same for a machine with `cpus` CPUs: bounded in total.
     pub fn bounded(self, cpus: u32) -> Sampling {
         Sampling { hz: self.hz.min((SAMPLES_PER_S / cpus.max(1)).max(1)), ..self }
     }
@@ -66,8 +66,8 @@ pub struct HotProbe {
 }
 
 impl HotProbe {
-    /// Loads the sampler and starts it on `cpus`. `records` is the task storage map, which says who is in scope
-    /// where not every task is (`scoped`); `cgroup_subsys` is as for [`super::tasks::TaskProbe::start`].
+    /// Loads the sampler and starts it on `cpus`. `records` is the task storage map: with `scoped`, a task
+    /// that has a record is in scope. `cgroup_subsys` is as for [`super::tasks::TaskProbe::start`].
     ///
     /// # Errors
     /// Loading failed, or the event cannot be sampled on one of the CPUs.
@@ -91,7 +91,7 @@ impl HotProbe {
         Ok(probe)
     }
 
-    /// Samples on these CPUs, and on those that went offline no longer.
+    /// Samples on these CPUs; stops on CPUs that went offline.
     ///
     /// # Errors
     /// The event cannot be sampled on one of them.
@@ -100,7 +100,7 @@ impl HotProbe {
         self.links.follow(cpus, &self.sampling.event, often, &self.skel.progs.on_sample)
     }
 
-    /// Says whether tasks without a record are out of scope from now on.
+    /// Sets whether tasks without a record are out of scope from now on.
     pub fn set_scoped(&mut self, scoped: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.scoped = u32::from(scoped);
@@ -116,7 +116,7 @@ impl HotProbe {
         object::programs(self.skel.object())
     }
 
-    /// Moves what is in the ring to our own memory.
+    /// Moves the content of the ring to our own memory.
     ///
     /// # Errors
     /// The ring could not be read.

@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{PrintLevel, set_print};
 
-/// Lines kept; a verifier's log can have thousands, and its end says what is wrong.
+/// Lines kept; a verifier's log can have thousands, and the error is at its end.
 const KEPT: usize = 200;
 
 static LINES: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// From now on libbpf prints nothing: its warnings can be had from [`take`].
+/// From now on libbpf prints nothing: [`take`] returns its warnings.
 pub fn keep() {
     set_print(Some((PrintLevel::Warn, |_, text| remember(&text))));
 }

@@ -1,5 +1,5 @@
-//! The files of the machine as a whole: memory of the nodes, swap, pressure, times of the CPUs. A file that cannot be read
-//! is missing with its reason; the rest goes on.
+//! The files of the machine as a whole: memory of the nodes, swap, pressure, times of the CPUs. A file that
+//! cannot be read is missing with its reason; the others are still read.
 
 use std::collections::BTreeMap;
 use std::path::Path;

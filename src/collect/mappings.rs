@@ -25,7 +25,7 @@ pub struct Mapping {
     pub bytes: u64,
     /// Path or name; empty for anonymous memory.
     pub name: String,
-    /// As numa(7) calls it; only a walk tells.
+    /// Named as in numa(7); only a walk reads it.
     pub policy: Option<String>,
     /// Resident memory by node id, in bytes.
     pub by_node: Vec<f64>,
@@ -82,7 +82,7 @@ fn sorted(mut rows: Vec<Mapping>, error_points: Option<f64>) -> Mappings {
 /// From pages picked at random.
 ///
 /// # Errors
-/// Why there is no answer.
+/// The reason why the mappings cannot be read.
 pub fn sampled(root: &Path, process: ProcessId, rss: u64, page_size: u64) -> Result<Mappings, Missing> {
     let target =
         Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
@@ -119,7 +119,7 @@ pub fn sampled(root: &Path, process: ProcessId, rss: u64, page_size: u64) -> Res
         }
     }
     for row in &mut rows {
-        // One page that was picked stands for many: no mapping has more than its size.
+        // One sampled page represents many: no mapping has more than its size.
         let scale = (row.bytes as f64 / row.resident()).min(1.0);
         row.by_node.iter_mut().for_each(|on| *on *= scale);
     }
@@ -136,7 +136,7 @@ fn add(row: &mut Mapping, node: usize, bytes: f64) {
 /// From every page: takes [`walk_ns`], and holds up what the process does with its memory meanwhile.
 ///
 /// # Errors
-/// Why there is no answer.
+/// The reason why the mappings cannot be read.
 pub fn exact(root: &Path, process: ProcessId) -> Result<Mappings, Missing> {
     let target =
         Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;

@@ -1,10 +1,10 @@
 //! Readings that wait for the lock of another process's address space.
 //!
-//! The files maps, numa_maps, smaps_rollup and cmdline of /proc/PID and move_pages(2) wait for as long as that lock is
-//! held for writing: seconds while a large process forks, for ever if its owner wants it. No signal ends the wait of
-//! move_pages, and a process with a thread in it cannot end. So a process of our own reads them (`child.rs`). It is asked
-//! once a sample and never waited for; it is left behind when it does not answer, and the process that it was busy with
-//! is remembered (`locked.rs`).
+//! The files maps, numa_maps, smaps_rollup and cmdline of /proc/PID, and move_pages(2), wait while that lock
+//! is held for writing. That takes seconds while a large process forks, or for ever if its owner wants it. No
+//! signal ends the wait of move_pages, and a process with a thread in it cannot end. So a separate process
+//! reads them (`child.rs`). It gets one request per sample and nothing waits for it. If it does not answer it
+//! is left behind, and the process it was reading is remembered (`locked.rs`).
 
 pub mod child;
 pub mod closer;
@@ -30,9 +30,9 @@ use crate::program::helper::{self, HelperProcess};
 
 /// A reading that waits for longer than this has no value. Beyond the budget of its turn.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// One that is at work may take so long: the kernel looks at 30 GiB of small pages in a second.
+/// A working reader may take this long: the kernel reads 30 GiB of small pages in a second.
 const WORK_MAX: Duration = Duration::from_secs(30);
-/// The reader is at work when it used one in so many parts of a CPU since it was looked at last.
+/// The reader is at work if it used at least 1/`AT_WORK` of a CPU since the last look.
 const AT_WORK: u32 = 10;
 /// No job was begun.
 const NONE: u64 = u64::MAX;
@@ -61,7 +61,7 @@ struct Asked {
 #[derive(Default)]
 pub struct Came {
     pub answers: Vec<Answer>,
-    /// The turn ended early: what was asked for and is not in the answers has to be asked again.
+    /// The turn ended early: missing answers have to be requested again.
     pub broken: bool,
     /// The process that broke it, and why it has no values.
     pub locked: Option<(ProcessId, Missing)>,
@@ -81,7 +81,7 @@ impl MmReader {
         }
     }
 
-    /// Whether it has answered all that it was asked.
+    /// Whether it has answered everything.
     pub fn is_free(&self) -> bool {
         self.turn.is_none()
     }
@@ -118,7 +118,7 @@ impl MmReader {
         }
     }
 
-    /// Takes what has come, and leaves behind a reader that hangs.
+    /// Takes the answers so far, and leaves behind a reader that hangs.
     pub fn take(&mut self) -> Came {
         let mut came = Came::default();
         while self.turn.is_some() {
@@ -180,7 +180,7 @@ impl MmReader {
             culprit.map(|(process, uid)| (process, self.locked.note(process, uid, failure, Instant::now())));
     }
 
-    /// Once is enough: it stays as it is.
+    /// Once is enough: the state is permanent.
     fn complain(&mut self, failure: helper::Failure) {
         if !self.told && failure == helper::Failure::NotStarted {
             self.told = true;
@@ -191,7 +191,7 @@ impl MmReader {
         }
     }
 
-    /// Something that has to be said.
+    /// A warning to show.
     pub fn trouble(&mut self) -> Option<String> {
         self.trouble.take()
     }
@@ -209,7 +209,7 @@ impl MmReader {
         jobs.sort_by_key(|job| job.careful);
     }
 
-    /// Forgets processes that are not `alive`, which is looked up where there is something to forget.
+    /// Forgets processes that are not `alive`; calls it only if there are any to forget.
     pub fn retain_alive(&mut self, alive: impl FnOnce() -> HashSet<ProcessId>) {
         if !self.locked.is_empty() {
             let alive = alive();

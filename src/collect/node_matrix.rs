@@ -17,7 +17,7 @@ pub struct NodeMatrix {
 }
 
 impl NodeMatrix {
-    /// Entries that the map must have on a machine with so many possible nodes.
+    /// Entries that the map needs on a machine with `nodes` possible nodes.
     pub fn entries(nodes: u32) -> u32 {
         nodes * nodes
     }

@@ -25,7 +25,7 @@ impl NodeReader {
     /// Opens the files of all nodes below `root` ("/" for this machine).
     ///
     /// # Errors
-    /// A `meminfo` cannot be opened. A kernel without CONFIG_NUMA has none; /proc/meminfo stands in.
+    /// A `meminfo` cannot be opened. A kernel without CONFIG_NUMA has none; /proc/meminfo replaces it.
     pub fn open(root: &Path, topology: &Topology) -> Result<NodeReader> {
         let mut files = Vec::new();
         for node in &topology.nodes {

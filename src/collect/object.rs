@@ -12,10 +12,9 @@ use rustix::io;
 
 /// Opens the skeleton of `name`.bpf.o.
 ///
-/// A skeleton borrows the place of its object for as long as it lives, and drops the object itself. A place that is
-/// owned beside the skeleton would be a struct that borrows from itself, which safe Rust does not have, so each opening
-/// leaks the place: one pointer of eight bytes. A run opens some ten objects, and one more for each time that hot spots
-/// are looked at.
+/// A skeleton borrows the place of its object for as long as it lives, and drops the object itself. A struct
+/// that owned both would borrow from itself, which safe Rust does not allow. So each opening leaks the place:
+/// one pointer of eight bytes. A run opens about ten objects, and one more each time hot spots are shown.
 ///
 /// # Errors
 /// libbpf could not read the object.
@@ -24,8 +23,8 @@ pub(super) fn open<B: SkelBuilder<'static>>(name: &str, builder: B) -> Result<B:
     builder.open(place).with_context(|| format!("opening {name}.bpf.o"))
 }
 
-/// Programs that debug builds refuse to load, as a kernel does that keeps them from being loaded: a variable with their names,
-/// separated by commas. For tests of what is left without them.
+/// Programs that debug builds refuse to load, to simulate a kernel that refuses them: a variable with their
+/// names, separated by commas. For tests of the remaining ones.
 const REFUSE: &str = "NUMATOP_NG_REFUSE";
 
 /// Loads the programs of an open skeleton that are not left out.
@@ -46,8 +45,9 @@ pub(super) fn load<S: OpenSkel<'static>>(name: &str, open: S) -> Result<S::Outpu
 /// Files that libbpf has open at once where it tries what the kernel can do.
 const TRIALS: usize = 4;
 
-/// Opens this number of files and closes them. libbpf takes a trial that fails for lack of files as a feature that the kernel lacks, and
-/// then loads a program that the kernel refuses with EINVAL (`kernel_supports`, `bpf_object__sanitize_prog` of libbpf.c).
+/// Opens this number of files and closes them. If libbpf's feature trial fails for lack of files, libbpf
+/// assumes that the kernel lacks the feature. Then it loads a program that the kernel refuses with EINVAL
+/// (`kernel_supports`, `bpf_object__sanitize_prog` of libbpf.c).
 fn have_room(files: usize) -> io::Result<()> {
     let held: io::Result<Vec<OwnedFd>> = (0..files).map(|_| eventfd(0, EventfdFlags::CLOEXEC)).collect();
     held.map(drop)

@@ -23,7 +23,7 @@ const ROOM_MIN: usize = 1024;
 /// The walk of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Walk {
-    /// It tells what changed.
+    /// A walk that returns changed tasks.
     #[default]
     Changes,
     /// It hands out every task, as the first of a search.
@@ -60,7 +60,7 @@ pub struct Overdue {
     known_ns: Vec<u64>,
     /// CPU time by node in lost last words when the search began, ns.
     lost_ns: Vec<u64>,
-    /// The part of it that is in no row, as of the last search, ns.
+    /// Its part that is in no row, as of the last search, ns.
     told_ns: Vec<u64>,
 }
 
@@ -91,7 +91,7 @@ impl Overdue {
         self.walk == Walk::Second
     }
 
-    /// Whether a last word is of a row that was given up: then it is told already.
+    /// Whether a final row is of a task that was given up, and so reported already.
     pub fn is_too_late(&self, serial: u64) -> bool {
         self.given_up.binary_search_by_key(&serial, |row| row.serial).is_ok()
     }
@@ -107,8 +107,8 @@ impl Overdue {
         }
     }
 
-    /// Takes a walk that handed out every task: the serials of its rows, beside the rows that are kept. Returns those that
-    /// are to be given up.
+    /// Takes a walk that returned every task: the serials of its rows, and the rows that are kept. Returns
+    /// the rows to give up.
     pub fn missed(&mut self, live: &[Arc<TaskRaw>], walked: &HashSet<u64>) -> Vec<Arc<TaskRaw>> {
         let missed = live.iter().filter(|task| !walked.contains(&task.serial));
         match self.walk {

@@ -9,11 +9,11 @@ use crate::model::wire::{REC_CROSSED, ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
 #[derive(Clone, Debug)]
 pub struct Parsed {
     pub task: TaskRaw,
-    /// It left the scope: no further rows until it returns. In a final row: it had left before.
+    /// It left the scope: no further rows until it returns. In a final row: it left earlier.
     pub leaves: bool,
-    /// Threads of its process that had not begun to exit.
+    /// Threads of its process that have not begun to exit.
     pub group_live: u32,
-    /// `None` where all that it ran is charged, or a scope ended in what is not.
+    /// `None` if all its CPU time is charged, or if a scope ended within the uncharged part.
     pub uncharged: Option<Uncharged>,
 }
 

@@ -61,7 +61,7 @@ impl Walk {
     /// Begins with `process`, which has so much resident memory. `scans`: whether the kernel may have PAGEMAP_SCAN.
     ///
     /// # Errors
-    /// Why there will be no placement of it.
+    /// The reason why its placement is unavailable.
     pub fn open(
         root: &Path,
         process: ProcessId,
@@ -85,7 +85,7 @@ impl Walk {
     /// Reads mappings until all are known (true) or `deadline` has come.
     ///
     /// # Errors
-    /// Why there will be no placement of it.
+    /// The reason why its placement is unavailable.
     pub fn step(&mut self, deadline: Option<Instant>) -> Result<bool, Missing> {
         loop {
             let line = self.lines.next_line().map_err(|error| reason("reading its maps", &error))?;
@@ -110,7 +110,7 @@ impl Walk {
     /// Draws pages at random and asks for their nodes. `seen` gets the number and the node of each page that is present.
     ///
     /// # Errors
-    /// Why there is no placement of it.
+    /// The reason why its placement is unavailable.
     pub fn draw(
         &self,
         random: &mut Random,
@@ -166,7 +166,7 @@ pub struct Placements {
     asked: HashMap<ProcessId, Look>,
     /// A process whose mappings are being read.
     walking: Option<ProcessId>,
-    /// Processes that somebody looks at; the first one most closely.
+    /// Processes on the screen; the first one is sampled most closely.
     focus: Vec<ProcessId>,
     /// Between looks at policies.
     rest: Rest,
@@ -190,7 +190,7 @@ impl Placements {
             budget,
             draws: Draws::new(seed),
             page_size,
-            // Something to begin with: the first interval shows what was asked for when it began.
+            // A first result: the first interval shows the processes requested at its beginning.
             credit: SMALL,
             last: None,
             known: Arc::default(),
@@ -207,7 +207,7 @@ impl Placements {
         self.focus = processes;
     }
 
-    /// Forgets those that have ended, and says at whom to look next. Findings come to [`Placements::take`].
+    /// Forgets ended processes, and returns the next ones to look at. Results come to [`Placements::take`].
     /// `sizes`: memory of each node in bytes; `now_ns` is CLOCK_MONOTONIC.
     pub fn turn(
         &mut self,
@@ -238,7 +238,7 @@ impl Placements {
             return None;
         }
         let mut order = schedule::order(candidates);
-        // Goes on first: two large processes that take turns would never be done.
+        // Continues with this one first: two large processes in turns would never be done.
         order.sort_by_key(|candidate| Some(candidate.process) != self.walking);
         let mut jobs: Vec<Job> = order
             .iter()
@@ -277,7 +277,7 @@ impl Placements {
             .collect()
     }
 
-    /// Looks at a process again, although nothing of it has changed, for each object whose nodes were not asked for yet.
+    /// Looks again at an unchanged process for each object whose nodes have not been requested yet.
     fn look_again(&mut self) {
         let mut urgent = BTreeMap::new();
         for (pid, raw) in &*self.known {
@@ -301,7 +301,7 @@ impl Placements {
         self.draws.end(drawn, now_ns);
     }
 
-    /// Takes what was found.
+    /// Takes the results.
     pub fn take(&mut self, answer: &mut Answer) {
         for placed in answer.placed.drain(..) {
             self.note(placed);
@@ -323,7 +323,7 @@ impl Placements {
         self.note(Placed { process, read_ns: now_ns, found: Err(why.clone()), by_policy: None });
     }
 
-    /// The reader is another one: what it had begun is to be begun anew.
+    /// The reader has been replaced: unfinished work starts again.
     pub fn take_broken(&mut self) {
         self.walking = None;
         self.draws.give_up();
@@ -336,7 +336,7 @@ impl Placements {
         let id = u64::from(process.0);
         let before = self.known.get(&id).filter(|before| before.start_ns == process.1);
         let policies = before.and_then(|before| before.policies.clone());
-        // A look without an iterator leaves what is known of policies, for as long as that is good.
+        // A look without an iterator keeps the known policies, for as long as they are valid.
         let kept = before.and_then(|before| before.by_policy.clone());
         let kept = kept.filter(|pages| read_ns.saturating_sub(pages.read_ns) < policies::OLD_NS);
         let (by_policy, why) = match by_policy {
@@ -401,7 +401,7 @@ fn known_policies<'a>(
 /// The placement of one process now, whatever it takes.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why it is unavailable.
 pub fn once(
     root: &Path,
     process: ProcessId,

@@ -14,7 +14,7 @@ use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 use crate::text::{hanging, words};
 
-/// A thing to do, in words, and the command to type where there is one.
+/// An action in words, with the command to type if one exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub say: String,
@@ -30,7 +30,7 @@ impl Advice {
         Advice { say: say.into(), command: Some(command.into()) }
     }
 
-    /// The words wrapped at `width` behind `indent`, and the command on a line of its own, never wrapped.
+    /// The words wrapped at `width` after `indent`, and the command on a separate line, never wrapped.
     pub fn render(&self, indent: &str, width: usize) -> String {
         match &self.command {
             Some(command) => {
@@ -56,7 +56,7 @@ impl Hindrance {
 
 pub type Verdict = Result<(), Hindrance>;
 
-/// The parts of the kernel that a facility stands on.
+/// The kernel features that a facility depends on.
 pub fn features(facility: Facility) -> &'static [Feature] {
     use Feature::*;
     match facility {
@@ -78,7 +78,8 @@ pub fn features(facility: Facility) -> &'static [Feature] {
     }
 }
 
-/// Facilities that rules know from facts about a host. The others are there, or say why not when they are tried.
+/// Facilities that rules know from facts about a host. The others work, or give their reason when they are
+/// tried.
 pub fn judged() -> impl Iterator<Item = Facility> {
     let probes = probes::PROBES.into_iter().filter(|probe| !probe.features.is_empty());
     Facility::JUDGED.into_iter().chain(probes.map(|probe| probe.facility))
@@ -105,7 +106,7 @@ impl Plan {
         self.verdicts.get(&facility).unwrap_or(&Ok(()))
     }
 
-    /// Replaces the rule's verdict by what happened when the facility was tried.
+    /// Replaces the rule's verdict by the result of a trial of the facility.
     pub fn observe(&mut self, facility: Facility, verdict: Verdict) {
         self.verdicts.insert(facility, verdict);
     }

@@ -48,13 +48,13 @@ pub static PROBES: [&Probe; 9] = [
     &disk_io::PROBE,
 ];
 
-/// One BPF object, and what it is there for.
+/// One BPF object, and its purpose.
 pub struct Probe {
     /// Its name in doctor.
     pub name: &'static str,
     /// Measured with it.
     pub facility: Facility,
-    /// The parts of the kernel that it stands on. Without any listed, whether it works is seen when it is tried.
+    /// The kernel features that it needs. If none is listed, only trying it shows whether it works.
     pub features: &'static [Feature],
     /// The substitute where the kernel refuses it.
     pub otherwise: Otherwise,
@@ -95,7 +95,7 @@ impl Probe {
         }
     }
 
-    /// Starts it, takes it down again, and says what was seen.
+    /// Starts it, stops it again, and describes the result.
     ///
     /// # Errors
     /// It did not start, and that is a failure.
@@ -178,8 +178,8 @@ pub trait Running {
         None
     }
 
-    /// Asks for nodes of pages of shared memory, in place of what was asked before: iterators answer that come by these objects.
-    /// Only while none is read.
+    /// Asks for nodes of pages of shared memory, replacing the previous question: iterators over these
+    /// objects answer. Only while none is read.
     fn draw(&mut self, _wanted: &[Wanted]) {}
 
     /// The answers, one for each object; `None` where the kernel does not tell nodes.
@@ -190,7 +190,7 @@ pub trait Running {
     /// Adds what it has counted that is not in the records of tasks.
     ///
     /// # Errors
-    /// It cannot be read, or does not see all that it should count.
+    /// It cannot be read, or does not count everything that it should.
     fn read(&self, _: &mut Readings<'_>) -> Result<(), Missing> {
         Ok(())
     }
@@ -248,8 +248,8 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Starts those probes that `wanted` says yes to and that were not tried before. One that does not start is a reason in
-    /// [`Probes::missing`], unless the same is told from something else.
+    /// Starts those probes that `wanted` accepts and that were not tried yet. The reason of a failure goes
+    /// into [`Probes::missing`], unless another source has the same data.
     pub fn start(&mut self, shared: &Shared<'_>, wanted: impl Fn(Facility) -> bool) {
         for probe in PROBES {
             let facility = probe.facility;

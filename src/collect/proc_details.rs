@@ -11,11 +11,11 @@ use crate::model::process::{Details, Texts};
 use crate::model::sample::{Missing, Reading};
 use crate::text;
 
-/// Bytes read of a command line at most. They can have megabytes; nobody reads that on a screen. Files of one line are
-/// shorter.
+/// Maximum bytes read of a command line. It can have megabytes, but a screen shows little of it. Files of one
+/// line are shorter.
 const READ_MAX: u64 = 4096;
-/// Bytes read at most of files with a line for each thing: 65,536 supplementary groups, the most there can be, are up to
-/// 704 KiB of `status` before what the process may use.
+/// Maximum bytes read of files with several lines. 65,536 supplementary groups, the most possible, take up to
+/// 704 KiB of `status` ahead of the list of allowed CPUs.
 const LINES_MAX: u64 = 1 << 20;
 /// `/proc/PID/stat` counts start times in clock ticks: USER_HZ, 100 on every architecture we run on.
 const TICK_NS: u64 = 10_000_000;
@@ -84,8 +84,8 @@ fn texts_with(dir: &Path, status: &Reading<Vec<u8>>, cmdline: Reading<String>) -
     Texts { cmdline, cpus_allowed: list("Cpus_allowed_list"), mems_allowed: list("Mems_allowed_list") }
 }
 
-/// Share of its resident memory that huge pages make up, in percent: of those that a page middle directory maps and
-/// those of hugetlbfs, as the kernel's Documentation/filesystems/proc.rst defines them. The kernel looks at every page
+/// Share of its resident memory in huge pages, in percent: those that a page middle directory maps and those
+/// of hugetlbfs, as defined in the kernel's Documentation/filesystems/proc.rst. The kernel walks every page
 /// table of the process.
 ///
 /// # Errors
@@ -155,7 +155,7 @@ fn start_ticks(stat: &[u8]) -> Option<u64> {
     Some(clock::boot_ns_of(shown.saturating_mul(TICK_NS)) / TICK_NS)
 }
 
-/// Whether `stat`, a process's file in /proc, is of the one that started at `start_ns` since boot.
+/// Whether `stat`, a process's file in /proc, belongs to the process that started at `start_ns` since boot.
 ///
 /// # Errors
 /// The errno of read(2).
@@ -171,7 +171,7 @@ fn cmdline(bytes: &[u8]) -> String {
     words.join(" ")
 }
 
-/// Paths of `hierarchy:controllers:path` lines, each once, the root left out when there is another.
+/// Paths of `hierarchy:controllers:path` lines, each once. The root is left out if another path exists.
 fn cgroups(bytes: &[u8]) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n') {
@@ -192,7 +192,7 @@ fn schedstat(bytes: &[u8]) -> Option<[u64; 2]> {
     Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
 }
 
-/// Start of the process with this id, ns since boot, as exactly as /proc has it: in steps of 10 ms.
+/// Start of the process with this id, ns since boot, in steps of 10 ms as in /proc.
 pub fn start_ns(pid: u32) -> Option<u64> {
     start_ticks(&bounded(Path::new(&format!("/proc/{pid}/stat")), READ_MAX).ok()?)
         .map(|ticks| ticks.saturating_mul(TICK_NS))

@@ -15,8 +15,8 @@ use crate::model::sample::{Missing, Reading};
 
 /// Time for each sample. One reading may take longer; the samples after it then make up for it.
 const BUDGET: Duration = Duration::from_millis(20);
-/// As much of it as those in focus may use while others wait. The others are read too: an order by what is read here
-/// is an order of all, and those in focus now are only those that were ahead so far.
+/// The part of this that processes in focus may use while others wait. The others are read too: an order by
+/// these fields covers all processes, and those in focus now are only the ones that were ahead so far.
 const FOCUS_BUDGET: Duration = Duration::from_millis(10);
 /// Time for each sample where nothing but findings asks: a five-hundredth of a CPU at one sample a second.
 const SUSPECTS_BUDGET: Duration = Duration::from_millis(2);
@@ -33,7 +33,7 @@ pub struct AboutReader {
     asked: Asked,
     /// Processes that come before others; `None`: all alike.
     focus: Option<BTreeSet<ProcessId>>,
-    /// Processes of which texts are read whatever columns show.
+    /// Processes whose texts are read whatever columns show.
     suspects: BTreeSet<ProcessId>,
     /// Shared with samples, as far as nothing has changed since them.
     known: Arc<ProcFieldsOf>,
@@ -45,8 +45,8 @@ pub struct AboutReader {
 }
 
 impl AboutReader {
-    /// From now on `asked` is read: of `processes` first, of all alike if that is `None`, and of no process if there are
-    /// none, because no row is shown. Texts of `suspects` are always read.
+    /// From now on `asked` is read: of `processes` first; of all alike if that is `None`; of no process if it
+    /// is empty, because no row is shown. Texts of `suspects` are always read.
     pub fn focus(&mut self, processes: Option<Vec<ProcessId>>, suspects: Vec<ProcessId>, asked: Asked) {
         (self.focus, self.columns) = (processes.map(BTreeSet::from_iter), asked);
         self.suspects = suspects.into_iter().collect();
@@ -67,8 +67,8 @@ impl AboutReader {
         self.columns != Asked::default() && self.focus.as_ref().is_none_or(|focus| !focus.is_empty())
     }
 
-    /// Forgets those that are not `alive`, and says what to read next: those first that were read longest ago. What
-    /// was read comes to [`AboutReader::take`].
+    /// Forgets processes that are not `alive`, and returns the next ones to read, the oldest reading first.
+    /// Results come to [`AboutReader::take`].
     pub fn turn(&mut self, alive: impl Iterator<Item = Alive>, reader: &MmReader) -> Option<AboutTurn> {
         if self.asked == Asked::default() {
             return None;
@@ -106,7 +106,7 @@ impl AboutReader {
         AboutTurn { asked: self.asked, lists, for_first, for_all, debts: self.debts }
     }
 
-    /// Takes what was read.
+    /// Takes the fields read.
     pub fn take(&mut self, answer: &mut Answer) {
         for (process, about) in answer.abouts.drain(..) {
             // Answers to the question before are of no use now.
@@ -136,7 +136,7 @@ impl AboutReader {
         Arc::clone(&self.known)
     }
 
-    /// Keeps what was read, or what was known before where that is the same.
+    /// Keeps the new reading, or the previous one if they are equal.
     fn note(&mut self, process: ProcessId, about: Reading<ProcFields>) {
         let before = self.known.get(&process);
         let about = about.map(|mut about| {
@@ -204,7 +204,7 @@ fn read_with(
     })
 }
 
-/// Bytes that `abouts` hold, but for what they share with those `before`.
+/// Bytes that `abouts` hold, except those shared with `before`.
 pub fn own_bytes(abouts: &Arc<ProcFieldsOf>, before: Option<&Arc<ProcFieldsOf>>) -> usize {
     if before.is_some_and(|before| Arc::ptr_eq(before, abouts)) {
         return 0;
@@ -245,10 +245,10 @@ mod tests {
 
     const THREE: [ProcessId; 3] = [(7, 1), (8, 1), (9, 1)];
 
-    /// Below this root are no processes: for each there is a reason.
+    /// This root has no processes: each gets a reason.
     const NOTHING: &str = "/nonexistent";
 
-    /// Takes a turn here, and says what is known then.
+    /// Takes one turn with this reader, and returns what is known then.
     fn look(
         about: &mut AboutReader,
         root: impl AsRef<Path>,

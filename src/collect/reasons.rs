@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 
-/// The first reason for a facility stands: it is missing for good.
+/// The first reason for a facility is kept: the facility is missing for good.
 #[derive(Debug, Default)]
 pub struct Reasons(BTreeMap<Facility, Missing>);
 

@@ -1,8 +1,8 @@
 //! The task-storage map whose values are as long as the machine has nodes.
 //!
-//! Task storage must be created with BTF that describes a value of exactly its size, and libbpf
-//! takes that from the object file, where the size is fixed. So the map is made here, with a BTF of
-//! two types, and the objects reuse it.
+//! Task storage must be created with BTF that describes a value of exactly its size, and libbpf takes that
+//! from the object file, where the size is fixed. So this module creates the map, with a BTF of two types,
+//! and the objects reuse it.
 
 use std::mem::size_of;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ pub struct Layout {
     pub smt: bool,
     /// Records have room for pages by node.
     pub pages: bool,
-    /// Hinting faults are told from the task structure, because no function can be hooked.
+    /// Hinting faults are read from the task structure, because no function can be hooked.
     pub hints_from_task: bool,
 }
 
@@ -47,12 +47,12 @@ impl Layout {
         self.counted.is_some() && self.nodes > 1
     }
 
-    /// Some of what is counted by node can differ between nodes, or is counted as if it could.
+    /// Some counts by node can differ between nodes, or are kept as if they could.
     pub fn several_nodes(&self) -> bool {
         self.nodes > 1 || self.pages
     }
 
-    /// They are kept by what the SMT siblings did: only where there are any.
+    /// They are kept by the state of the SMT siblings, if there are siblings.
     pub fn by_sibling(&self) -> bool {
         self.counted.is_some() && self.smt
     }

@@ -1,17 +1,19 @@
-//! The walk of a round: over all tasks, or over a list of those that ran and those whose turn it is. Pure.
+//! The walk of a round: over all tasks, or over a list of tasks that ran and tasks that are due. Pure.
 //!
-//! A walk over all costs by the tasks there are, which on most machines rest: the kernel's iterator takes each from its table
-//! of ids. A short walk costs by the tasks on the list. It finds all that a walk over all finds, with these exceptions, each
-//! for less than [`LOOK_EVERY`] rounds: a task that was woken and waits for a CPU is shown in the state that it had before,
-//! and changes that others make to a task that rests come when it is its turn. In a walk over all the former is not so.
+//! A walk over all tasks costs by the number of tasks, most of which sleep: the kernel's iterator takes each
+//! from its table of ids. A short walk costs by the tasks on its list. It finds everything that a walk over
+//! all finds, with two exceptions, each for less than [`LOOK_EVERY`] rounds. A task that was woken and waits
+//! for a CPU shows its old state, and changes that others make to a sleeping task are found when that task is
+//! due. A walk over all tasks does not have the former exception.
 //!
-//! A task that has no record and no mark is found by no short walk. None should be: births and moves are marked. But programs
-//! at tracepoints can be left out where one is interrupted by itself, so that a walk over all comes now and then in any case.
+//! A short walk cannot find a task without a record and a mark. There should be none: births and moves are
+//! marked. But programs at tracepoints can be skipped where one interrupts itself, so a walk over all tasks
+//! runs now and then in any case.
 
 use crate::model::wire::LOOK_EVERY;
 
-/// Tasks of the machine from which on a list is worth it: with fewer, reading the marks and stepping over the places of the list
-/// takes as long.
+/// Tasks of the machine from which on a list is worth it. With fewer, reading the marks and stepping over the
+/// list takes as long.
 pub const SHORT_FROM: u32 = 1000;
 
 /// Rounds from one walk over all to the next.
@@ -22,9 +24,9 @@ pub const WHOLE_EVERY: u32 = 64;
 pub enum Walk {
     /// Over all tasks, and a look at each.
     Whole,
-    /// Over all tasks, and a look at those that ran and at one in [`LOOK_EVERY`].
+    /// Over all tasks, reading those that ran and one in [`LOOK_EVERY`] of the others.
     Changes,
-    /// Over a list of those that ran, and of those whose turn it is.
+    /// Over a list of tasks that ran and tasks that are due.
     Short,
 }
 
@@ -32,7 +34,7 @@ pub enum Walk {
 pub struct Round<'a> {
     /// Every task is to be handed out, also those in which nothing changed.
     pub all: bool,
-    /// Ids of threads that a short walk looks at beside those that are marked, in this one of [`LOOK_EVERY`] turns.
+    /// Ids of threads that a short walk visits besides the marked ones, in this one of [`LOOK_EVERY`] turns.
     pub beside: &'a dyn Fn(u32) -> Vec<u32>,
 }
 
@@ -53,8 +55,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// The walk of the next round on a machine with so many `tasks`, in scope or not. `whole`: every task has to be looked at;
-    /// `can_list`: a short walk is possible.
+    /// The walk of the next round on a machine with `tasks` tasks, in scope or not. `whole`: every task must
+    /// be visited; `can_list`: a short walk is possible.
     pub fn next(&mut self, tasks: u32, whole: bool, can_list: bool) -> Walk {
         let walk = if whole || self.count == 0 || self.short >= WHOLE_EVERY {
             Walk::Whole

@@ -17,7 +17,7 @@ use crate::sys;
 /// Bytes of a ring at least.
 const RING_MIN: u32 = 1024 * 1024;
 
-/// Bytes of a ring for so many CPUs, with `per_cpu` for each, and `most` at most.
+/// Bytes of a ring for `cpus` CPUs, with `per_cpu` for each, and `most` at most.
 pub(super) fn ring_bytes(cpus: u32, per_cpu: u32, most: u32) -> u32 {
     cpus.saturating_mul(per_cpu).next_power_of_two().clamp(RING_MIN, most)
 }
@@ -26,7 +26,7 @@ pub(super) fn ring_bytes(cpus: u32, per_cpu: u32, most: u32) -> u32 {
 pub(super) struct SampleRing<T> {
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<T>>>,
-    /// The plural of what is in it.
+    /// The plural of its elements.
     what: &'static str,
 }
 
@@ -55,7 +55,7 @@ impl<T: 'static> SampleRing<T> {
         Ok(SampleRing { ring, pending, what })
     }
 
-    /// Moves what is in the ring to our own memory.
+    /// Moves the content of the ring to our own memory.
     ///
     /// # Errors
     /// The ring could not be read.
@@ -89,7 +89,7 @@ struct OnCpu {
 }
 
 impl CpuLinks {
-    /// Samples `event` on these CPUs, as far as it is there, and on those that went offline no longer.
+    /// Samples `event` on these CPUs, where they have it; stops on CPUs that went offline.
     ///
     /// # Errors
     /// The event cannot be sampled on one of them.

@@ -53,9 +53,9 @@ pub struct SchedProbe {
 }
 
 impl SchedProbe {
-    /// Loads and attaches the probe. `records` is the task storage map and its layout; `scoped` says whether every
-    /// task will have a record. `cgroup_subsys` is the v1 controller that names cgroups (its index in
-    /// `enum cgroup_subsys_id`), or `None` for cgroup v2.
+    /// Loads and attaches the probe. `records` is the task storage map and its layout; `scoped`: not every
+    /// task will have a record. `cgroup_subsys` is the v1 controller that names cgroups (its index in `enum
+    /// cgroup_subsys_id`), or `None` for cgroup v2.
     ///
     /// # Errors
     /// Loading or attaching failed; the errno is in the chain.
@@ -109,14 +109,14 @@ impl SchedProbe {
         })
     }
 
-    /// Says where `cpu` is and opens its counters, anew if they were open. Call it for each CPU that comes
+    /// Stores the place of `cpu` and opens its counters, or reopens them. Call it for each CPU that comes
     /// online.
     ///
     /// # Errors
     /// The kernel refused the update of the place; counters that cannot be opened are returned.
     pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Refused>> {
         let known = topology.cpu(cpu).with_context(|| format!("CPU {cpu} is not in the topology"))?;
-        // Nobody reads a counter of this CPU while they change.
+        // No counter of this CPU may be read while they change.
         self.offline(cpu)?;
         let (events, possible) = (&self.skel.maps.events, self.possible_cpus);
         let (slots, failed) = self.counters.open_on(cpu, |slot, fd| {
@@ -171,7 +171,7 @@ impl SchedProbe {
         Ok(())
     }
 
-    /// Measures on `cpu` what reading a counter costs; `None` when there is none.
+    /// Measures on `cpu` the cost of reading a counter; `None` without counters.
     ///
     /// # Errors
     /// `ENXIO` when the CPU is offline.
@@ -198,22 +198,22 @@ impl SchedProbe {
         object::programs(self.skel.object()).filter(|program| program.name() != "on_measure")
     }
 
-    /// Reads enabled and running times with each counter from now on (or no longer).
+    /// Turns reading enabled and running times with each counter on or off.
     pub fn read_scaled(&mut self, on: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.read_scaled = u32::from(on);
         }
     }
 
-    /// Says which tasks without a record are to be expected from now on.
+    /// Sets which tasks without a record are to be expected from now on.
     pub fn set_scoped(&mut self, scoped: Scoped) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.scoped = scoped as u32;
         }
     }
 
-    /// Counts `events` on every CPU that is brought [online](SchedProbe::online) from now on. Slots that are not
-    /// among them stay as they are, with what they have counted.
+    /// Counts `events` on every CPU that is brought [online](SchedProbe::online) from now on. Other slots do
+    /// not change, and keep their counts.
     ///
     /// # Errors
     /// There are no slots left for them.
@@ -246,7 +246,7 @@ impl SchedProbe {
         self.layout
     }
 
-    /// Ends of tasks with a record that were seen at their last switch since the start.
+    /// Ends of tasks with a record that their last switch reported since the start.
     pub fn ended(&self) -> u64 {
         let bss = self.skel.maps.bss_data.as_deref();
         bss.map_or(0, |bss| sys::read_variable(&bss.nr_ended))

@@ -1,10 +1,11 @@
 //! CPUs that a sample does not interrupt, and tasks there that nothing has charged yet. Pure.
 //!
-//! An interrupt wakes an idle CPU for nothing, and disturbs a CPU that its user keeps free of them. A word of mapped memory
-//! tells that a CPU is idle. On isolated CPUs a task may run for days without a switch: its time is then the scheduler's
-//! own, which the walk over tasks reads (`se.sum_exec_runtime`). The tick brings that up to date, and where a lone task has
-//! no tick another CPU does so once a second (`sched_tick_remote()` of kernel/sched/core.c). Counters of another CPU cannot
-//! be read without an interrupt: what they count is charged at the next switch.
+//! An interrupt wakes an idle CPU for nothing, and disturbs a CPU that its user keeps free of them. A word of
+//! mapped memory shows that a CPU is idle. On isolated CPUs a task may run for days without a switch. Its
+//! time is then the scheduler's, which the walk over tasks reads (`se.sum_exec_runtime`). The tick updates
+//! it; where a lone task has no tick, another CPU does so once a second (`sched_tick_remote()` of
+//! kernel/sched/core.c). Counters of another CPU cannot be read without an interrupt: their counts are
+//! charged at the next switch.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,7 +19,7 @@ use crate::model::wire::{CPU_UNSEEN, SLOTS};
 /// State of a task that is on a CPU or waits for one (include/linux/sched.h).
 const TASK_RUNNING: u32 = 0;
 
-/// A task with time that was not charged, as the kernel's record said it.
+/// A task with uncharged time, as in the kernel's record.
 #[derive(Debug)]
 struct Standing {
     charged_ns: u64,
@@ -31,14 +32,14 @@ struct Before {
     mono_ns: u64,
     switches: u64,
     uncharged_ns: u64,
-    /// Busy time as it was told, and of the kernel's the part that never is.
+    /// Busy time as reported, and the part of the kernel's that is never reported.
     busy_ns: u64,
     left_out_ns: u64,
     /// Its counts when it was first seen: they stay so.
     slots: [Slot; SLOTS],
 }
 
-/// The CPUs that are never interrupted, and what was counted on them.
+/// The CPUs that are never interrupted, and their counts.
 #[derive(Debug, Default)]
 pub struct Spared {
     cpus: BTreeSet<CpuId>,
@@ -47,8 +48,8 @@ pub struct Spared {
     standing: HashMap<u64, Standing>,
     /// Ids, by serial, of threads that ran on one of the CPUs or waited for it, as their last rows say.
     runnable: HashMap<u64, u32>,
-    /// By serial: counts and times on the PMU that are left out, because most of the time that they are of is not known to
-    /// have been on the PMU or not; and that time.
+    /// By serial: counts and times on the PMU that are left out, and the time they cover. For most of that
+    /// time it is unknown whether counters were on the PMU.
     untimed: HashMap<u64, [Slot; SLOTS]>,
 }
 
@@ -63,7 +64,7 @@ impl Spared {
         !self.cpus.contains(&cpu) && (running.state == CPU_UNSEEN || running.pid != 0)
     }
 
-    /// Says which CPUs are left alone, if any.
+    /// A note on the CPUs that are left alone, if any.
     pub fn note(&self) -> Option<String> {
         let cpus = format_cpulist(self.cpus.iter().map(|cpu| cpu.0));
         (!self.cpus.is_empty()).then(|| {
@@ -84,8 +85,9 @@ impl Spared {
         }
     }
 
-    /// Ids of threads whose time the walk has to tell, though no switch or interrupt has charged it and marked them. `running`:
-    /// the task of each CPU as of its last switch; of one that no switch was seen on, rows know better.
+    /// Ids of threads whose time the walk has to report, because no switch or interrupt has charged and
+    /// marked them. `running`: the task of each CPU as of its last switch. For a CPU without any switch so
+    /// far, rows are more accurate.
     pub fn unmarked(&self, running: impl Fn(CpuId) -> Option<Running>) -> impl Iterator<Item = u32> {
         let known = self.cpus.iter().filter_map(move |cpu| Some(running(*cpu)?.pid).filter(|pid| *pid != 0));
         known.chain(self.runnable.values().copied())
@@ -94,15 +96,15 @@ impl Spared {
     /// Charges tasks of the walk, and their CPUs, with the time on spared CPUs that no switch has charged until `mono_ns`.
     /// Tasks that ended since the sample before have been charged.
     ///
-    /// Counters of a task that stood still meanwhile were not read: that time is one in which they were wanted and not on the
-    /// PMU. The switch brings the counts of all of it at once. Where counters take turns (`scaled`), times of the kernel come
-    /// with them, for all of it as well: then the interval has more time on the PMU than time in which they were wanted, and
-    /// scaling leaves it its own part. A stretch that began before times were read has none: its counts cannot be scaled, and
-    /// are left out.
+    /// Counters of a task without a switch were not read: for that time they were wanted and not on the PMU.
+    /// The switch brings all its counts at once. Where counters take turns (`scaled`), the kernel's times
+    /// come with them, also for all of it. Then the interval has more time on the PMU than time in which they
+    /// were wanted, and scaling leaves its own part. A stretch that began before times were read has none:
+    /// its counts cannot be scaled, and are left out.
     ///
-    /// Counters of the CPU stay where they were when it was first seen: at a switch a node would get the counts of hours in
-    /// one interval. The kernel charges a task out of scope at its switch, and no walk has it: of that time no more than
-    /// the interval is told.
+    /// Counters of the CPU keep their value from when it was first seen: at a switch, a node would get the
+    /// counts of hours in one interval. The kernel charges a task out of scope at its switch, and no walk has
+    /// its row. Only the interval of that time is reported.
     pub fn charge(
         &mut self,
         (ends, walk): (&mut [Parsed], &mut [Parsed]),
@@ -143,7 +145,7 @@ impl Spared {
         }
         for cpu in cpus.iter_mut().filter(|cpu| self.cpus.contains(&CpuId(cpu.id))) {
             let before = self.before.get(&cpu.id);
-            // The walk leaves a row out that says the same as before: the scheduler's time did not go on either.
+            // The walk leaves out a row without a change: the scheduler's time did not advance either.
             let as_before =
                 || before.filter(|before| before.switches == cpu.switches).map(|before| before.uncharged_ns);
             let uncharged_ns = on.get(&cpu.id).copied().or_else(as_before).unwrap_or(0);
@@ -162,7 +164,7 @@ impl Spared {
         }
     }
 
-    /// Notes whether a thread of the walk stands on one of the CPUs.
+    /// Notes whether a thread of the walk is on one of the CPUs.
     fn note_runnable(&mut self, row: &Parsed) {
         let cpu = row.uncharged.map_or(CpuId(row.task.cpu), |uncharged| uncharged.cpu);
         if !row.leaves && row.task.state == TASK_RUNNING && self.cpus.contains(&cpu) {
@@ -172,8 +174,8 @@ impl Spared {
         }
     }
 
-    /// Takes counts off that have no times though they need them: those of a switch that charged more than twice the time
-    /// of which the kernel knows whether they were on the PMU.
+    /// Removes counts that need times but have none. They are those of a switch that charged more than twice
+    /// the time for which the kernel knows whether they were on the PMU.
     fn leave_out_untimed(&mut self, task: &mut TaskRaw, scaled: bool) {
         let counts = &mut task.counts;
         if let Some(before) = self.standing.get(&task.serial).filter(|_| scaled) {
@@ -197,7 +199,7 @@ impl Spared {
     }
 }
 
-/// Notes that counters were wanted for `ns` more and not read, where they say now what they said before.
+/// Notes that counters were wanted for another `ns` and not read, if they have the same values as before.
 fn stood_still(slots: &mut [Slot], now: &Standing, before: Option<&Standing>, ns: u64) {
     for (at, slot) in slots.iter_mut().enumerate() {
         if before.is_none_or(|before| before.slots[at].count == now.slots[at].count) {
@@ -215,7 +217,7 @@ mod tests {
         Spared::new(cpus.iter().map(|cpu| CpuId(*cpu)).collect())
     }
 
-    /// A sample of a thread of which `charged_ns` and `count` are charged, and that has run `ns` more on CPU 3.
+    /// A sample of a thread with `charged_ns` and `count` charged, which has run `ns` more on CPU 3.
     fn sample(
         spared: &mut Spared,
         (charged_ns, count, switches): (u64, u64, u64),
@@ -269,7 +271,7 @@ mod tests {
         assert_eq!(enabled((150, 9, 2), 10), 0);
     }
 
-    /// The kernel's count with its times at a sample, what of it is charged, and what is not.
+    /// The kernel's count with its times at a sample, its charged part, and the rest.
     struct Turns {
         count: u64,
         enabled_ns: u64,
@@ -278,8 +280,8 @@ mod tests {
         uncharged_ns: Option<u64>,
     }
 
-    /// Told slots and CPU time of a thread at these moments, on a machine whose counters take turns; the last one is its
-    /// final row where it `ends`.
+    /// Reported slots and CPU time of a thread at these moments, on a machine whose counters take turns. The
+    /// last one is its final row where it `ends`.
     fn told(turns: &[Turns], ends: bool) -> Vec<(Slot, u64)> {
         let mut spared = spared(&[3]);
         let row = |turn: &Turns| {
@@ -379,7 +381,7 @@ mod tests {
     #[test]
     fn threads_that_stand_on_a_spared_cpu_are_looked_at_each_time() {
         let mut spared = spared(&[3, 4]);
-        // No switch was seen on CPU 3 yet: its thread is known from the walk.
+        // No switch on CPU 3 yet: its thread is known from the walk.
         let running = |cpu: CpuId| {
             (cpu.0 != 5)
                 .then_some(Running { state: u32::from(cpu.0 == 4), pid: if cpu.0 == 4 { 90 } else { 0 } })

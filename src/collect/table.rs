@@ -23,7 +23,7 @@ const NEIGHBOURS: u64 = 64;
 /// Processes outside the scope whose totals are kept, for the case that they come back.
 const OUTSIDE_MAX: usize = 4096;
 
-/// State and exit state of a task that is no more (include/linux/sched.h).
+/// State and exit state of a dead task (include/linux/sched.h).
 const TASK_DEAD: u32 = 0x80;
 const EXIT_DEAD: u32 = 0x10;
 
@@ -35,15 +35,16 @@ type Thread = (u32, u64);
 pub struct TaskTable {
     /// Ascending by serial.
     live: Vec<Arc<TaskRaw>>,
-    /// Places in `live` of rows that are no more: they are taken out together, because each moves all rows behind it.
+    /// Places in `live` of removed rows. They are taken out together, because each removal moves all rows
+    /// behind it.
     removed: BTreeSet<usize>,
     /// Counts of threads that ended, or left the scope, of a process that lives on. They stay while all of the process
     /// is outside the scope: should it come back, its totals go on from there.
     ended: BTreeMap<ProcessId, Arc<TaskRaw>>,
     /// Threads that left the scope and live on outside.
     outside: HashMap<ProcessId, HashSet<Thread>>,
-    /// By serial, of threads that left the scope and came back: what the kernel had counted when they did. All up to
-    /// when they left is in `ended`, and what they did outside is nobody's.
+    /// By serial, for threads that left the scope and came back: the kernel's counts when they came back.
+    /// Everything up to their leaving is in `ended`; their counts outside belong to no one.
     back_at: HashMap<u64, Counts>,
     /// Processes that ended.
     gone: HashMap<ProcessId, Gone>,
@@ -86,9 +87,9 @@ fn add_ended(sum: &mut TaskRaw, task: &TaskRaw) {
 }
 
 impl TaskTable {
-    /// Takes in rows of one round: final rows first (`ends`), then the walk. Counts of a task
-    /// that leaves the scope become a row of its process; `forget` says that the scope itself was changed, and that those
-    /// which leave now are of no interest any more.
+    /// Takes in rows of one round: final rows first (`ends`), then the walk. Counts of a task that leaves the
+    /// scope become a row of its process. `forget`: the scope itself has changed, and tasks that leave now
+    /// are dropped.
     pub fn apply(&mut self, ends: Vec<Parsed>, walk: Vec<Parsed>, forget: bool) {
         for mut row in ends {
             if self.overdue.is_too_late(row.task.serial) {
@@ -102,7 +103,7 @@ impl TaskTable {
             self.end(row);
         }
         self.take_out();
-        // Only a whole walk tells who is missing.
+        // Only a whole walk shows which tasks are missing.
         let whole = self.overdue.is_whole();
         let walked = whole.then(|| walk.iter().map(|row| row.task.serial).collect());
         let mut new = Vec::new();
@@ -188,7 +189,8 @@ impl TaskTable {
         &self.given_up
     }
 
-    /// Ends rows whose last word does not come, with what is known of them, and processes of which nothing else is left.
+    /// Ends rows whose final row does not come, with their known values, and processes of which nothing else
+    /// is left.
     fn give_up(&mut self, walked: &HashSet<u64>, forget: bool) {
         for task in self.overdue.missed(&self.live, walked) {
             self.given_up.push(task.serial);
@@ -254,8 +256,8 @@ impl TaskTable {
         });
     }
 
-    /// A task of a scope that is of no interest any more. With the last one goes what ended threads left: nobody
-    /// would report that their process ended.
+    /// A task of an abandoned scope. The last one takes the row of ended threads with it: the end of their
+    /// process would not be reported.
     fn forget(&mut self, task: &TaskRaw) {
         self.remove(task.serial);
         let process = task.process();
@@ -283,7 +285,7 @@ impl TaskTable {
         }
     }
 
-    /// A thread ended that had left the scope before. With the last one its process does, which nobody saw.
+    /// A thread ended after it left the scope. The last one ends its process, which no other row reports.
     fn end_outside(&mut self, task: &TaskRaw) {
         let process = task.process();
         let Some(threads) = self.outside.get_mut(&process) else { return };
@@ -296,7 +298,7 @@ impl TaskTable {
         }
     }
 
-    /// Notes that a thread is outside. Of very many processes those that left first are forgotten.
+    /// Notes that a thread is outside. With very many processes, the ones that left first are forgotten.
     fn leave(&mut self, task: &TaskRaw) {
         self.outside.entry(task.process()).or_default().insert(thread(task));
         if self.outside.len() <= OUTSIDE_MAX {
@@ -375,7 +377,7 @@ impl TaskTable {
         (tasks, exited)
     }
 
-    /// Gives back the room that a burst of tasks took: tables keep that of the most that they ever had.
+    /// Frees the memory of a burst of tasks: tables keep that of their largest size.
     fn shrink(&mut self) {
         if is_roomy(self.live.capacity(), self.live.len(), ROOM_MIN) {
             self.live.shrink_to(2 * self.live.len());

@@ -33,7 +33,7 @@ pub struct TaskProbe {
     _free: Link,
     _cgroup: Vec<Link>,
     whole_walk: Link,
-    /// The walk over a list, or why there is none.
+    /// The walk over a list, or the reason why it is unavailable.
     short_walk: Result<ShortWalk, String>,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<u8>>>,
@@ -59,7 +59,7 @@ struct ShortWalk {
 
 impl ShortWalk {
     fn attach(skel: &TasksSkel<'static>) -> Result<ShortWalk> {
-        // Of all threads of ours the one that lives as long as the process.
+        // Of all threads of this process, the one that lives as long as the process.
         let link = sys::attach_to_thread(&skel.progs.on_list_walk, std::process::id())?;
         let map = &skel.maps.listed_rows;
         let stride = (map.value_size() as usize).next_multiple_of(8);
@@ -94,7 +94,7 @@ pub fn can_find(types: Result<&Types, String>, privileges: &Privileges) -> Resul
 }
 
 impl TaskProbe {
-    /// Loads and attaches. `findable` says whether tasks can be found by their ids ([`can_find`]).
+    /// Loads and attaches. `findable`: tasks can be found by their ids ([`can_find`]).
     ///
     /// # Errors
     /// Loading or attaching failed; the errno is in the chain.
@@ -167,9 +167,9 @@ impl TaskProbe {
         })
     }
 
-    /// Calls `row` for each live task that changed since the walk before, in no promised order. A change
-    /// of a task that did not run is seen at once if it was moved to another cgroup, and within eight walks
-    /// if it was reniced or adopted. With `all` also for those in which nothing changed.
+    /// Calls `row` for each live task that changed since the previous walk, in no promised order. A change of
+    /// a task that did not run is found at once if it was moved to another cgroup, and within eight walks if
+    /// it was reniced or adopted. With `all`, unchanged tasks are included.
     ///
     /// # Errors
     /// The walk could not be read to its end.
@@ -230,7 +230,7 @@ impl TaskProbe {
         for_each_row(&rows, &mut row)
     }
 
-    /// Moves what is in the ring to our own memory, so that it cannot overflow before the next sample.
+    /// Moves the content of the ring to our own memory, so that it cannot overflow before the next sample.
     ///
     /// # Errors
     /// The ring could not be read.
@@ -248,7 +248,7 @@ impl TaskProbe {
         sys::ring_fd(&self.ring)
     }
 
-    /// Replaces the scope `from` by `to`. Tasks are judged anew at the next walk.
+    /// Replaces the scope `from` by `to`. The next walk decides about each task again.
     ///
     /// # Errors
     /// The kernel refused an id: E2BIG when there are more than [`SCOPE_IDS`].
@@ -257,7 +257,7 @@ impl TaskProbe {
         set_scope(&mut self.skel, from, to)
     }
 
-    /// Takes over the places of CPUs that came, so that the nodes tasks may use are told right.
+    /// Takes over the places of new CPUs, so that the allowed nodes of tasks are right.
     ///
     /// # Errors
     /// The object has no variables.
@@ -277,7 +277,7 @@ impl TaskProbe {
         bss.map_or(0, |bss| sys::read_variable(&bss.tree_births))
     }
 
-    /// Records that were made since the start, and ends of their tasks that were seen only when they were freed.
+    /// Records made since the start, and ends of their tasks that were noticed only when they were freed.
     pub fn records_and_ends(&self) -> (u64, u64) {
         let bss = self.skel.maps.bss_data.as_deref();
         bss.map_or((0, 0), |bss| (sys::read_variable(&bss.next_serial), sys::read_variable(&bss.nr_ended)))
@@ -361,8 +361,8 @@ fn bss_of<'a>(skel: &'a mut TasksSkel<'static>) -> Result<&'a mut types::bss> {
     skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")
 }
 
-/// Ids of the threads that are marked. `piece` has room for an element of the table, which is copied: mapped, a table of
-/// 4 MiB would count as memory of ours, and few of its elements are in use.
+/// Ids of the marked threads. `piece` has room for an element of the table, which is copied. Mapped, a table
+/// of 4 MiB would count as memory of this process, and few of its elements are in use.
 fn list_marked(skel: &TasksSkel<'static>, piece: &mut [u8]) -> Result<Vec<u32>> {
     let bss = skel.maps.bss_data.as_deref().context("tasks.bpf.o has no .bss")?;
     let used = sys::read_variable(&bss.used_marks);

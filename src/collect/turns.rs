@@ -36,7 +36,7 @@ fn all() -> Vec<Turn> {
 
 /// A part of the machine.
 pub trait Part: Send {
-    /// Reads it again, or a piece of it.
+    /// Reads it again, or a piece.
     ///
     /// # Errors
     /// Why it cannot be read, for good.
@@ -66,7 +66,7 @@ struct Turn {
     part: Box<dyn Part>,
     /// Pause after a reading: the longer of this time and this multiple of the time that the reading took.
     rest: (Duration, u32),
-    /// It is read even if no metric of it is asked for.
+    /// It is read even if none of its metrics is requested.
     always: bool,
     due: Option<Instant>,
 }
@@ -109,7 +109,7 @@ impl Turns {
         self.inputs.clone()
     }
 
-    /// Forgets what was read: CPUs have come, gone, or changed their node.
+    /// Forgets all readings: CPUs have come, gone, or changed their node.
     pub fn begin_again(&mut self) {
         self.turns.iter_mut().for_each(|turn| turn.part.begin_again());
     }
@@ -126,7 +126,7 @@ mod tests {
     use crate::host::tree::Tree;
     use crate::source::synthetic::demo_machine;
 
-    /// One reading of a part below a tree, on the demo machine, and the notes of it.
+    /// One reading of a part below a tree, on the demo machine, and its notes.
     pub(super) fn read(part: &mut dyn Part, tree: &Tree) -> Result<(Inputs, Vec<String>), Missing> {
         read_at(part, tree, &mut demo_machine().host.clone(), 1)
     }

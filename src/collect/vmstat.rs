@@ -59,7 +59,7 @@ fn parse(text: &str) -> VmStat {
             "pswpin" => stat.swapped_in = value,
             "pswpout" => stat.swapped_out = value,
             "pgsteal_kswapd" => stat.kswapd_pages = value,
-            // 6.1 and later count these apart; before, they are part of the direct ones.
+            // 6.1 and later count these separately; older kernels include them in the direct ones.
             "pgsteal_direct" | "pgsteal_khugepaged" | "pgsteal_proactive" => {
                 stat.direct_pages = stat.direct_pages.saturating_add(value);
             }

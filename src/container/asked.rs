@@ -1,7 +1,9 @@
-//! Names of containers as the thread that samples has them: it asks, goes on, and takes what has come with a later sample.
+//! Names of containers for the sampling thread: it asks, continues, and takes the answers with a later
+//! sample.
 //!
-//! Files of engines, files of users and runtimes have a thread and a helper process each (`lookup.rs`), so that what does
-//! not answer delays no other. A home that did not answer is left alone for a while, and for longer each time.
+//! Files of engines, files of users and runtimes have a thread and a helper process each (`lookup.rs`), so a
+//! source that hangs delays no other. A home directory that did not answer is skipped for a while, longer
+//! each time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -57,10 +59,10 @@ const HUNG: Duration = Duration::from_secs(60);
 const REST: u32 = 20;
 /// Processes that wait for one filesystem which does not answer.
 const OF_A_DEVICE_MAX: usize = 2;
-/// Processes left behind for all: of these many filesystems no more are asked.
+/// Maximum processes left behind in total: after this many hung filesystems none is asked.
 const LEFT_BEHIND_MAX: usize = 16;
 
-/// The same trouble is told again after this, and so many different ones meanwhile.
+/// The same trouble is reported again after this time, and at most this many different ones meanwhile.
 const SAY_AGAIN: Duration = Duration::from_secs(600);
 const SAID_MAX: usize = 100;
 
@@ -110,7 +112,7 @@ pub struct AskedNames {
     pending: Vec<Key>,
     /// Counts the trees that names were looked up for.
     tree: u64,
-    /// Names have come that nobody has taken yet.
+    /// New names are waiting.
     fresh: bool,
     renewed: Instant,
     troubles: Vec<String>,
@@ -140,13 +142,14 @@ impl AskedNames {
         }
     }
 
-    /// The runtimes listening on these sockets are asked for what no file names.
+    /// The runtimes listening on these sockets are asked for names that no file has.
     pub fn asking(mut self, sockets: &[PathBuf]) -> AskedNames {
         self.sockets = sockets.to_vec();
         self
     }
 
-    /// Takes in what has come. True when names are to be looked up again: some have come, or it is time to ask again.
+    /// Takes the answers so far. True if names are to be looked up again: new ones are available, or it is
+    /// time to ask again.
     pub fn is_due(&mut self) -> bool {
         self.receive();
         let now = Instant::now();
@@ -188,7 +191,7 @@ impl AskedNames {
         self.by_owner.clear();
     }
 
-    /// Asks for what is missing, and forgets what is not in the tree any more.
+    /// Asks for missing names, and forgets cgroups that have left the tree.
     pub fn end(&mut self) {
         let tree = self.tree;
         self.found.retain(|_, (seen, _)| *seen == tree);
@@ -369,7 +372,7 @@ impl Lane {
         Some(Lane { questions, answers })
     }
 
-    /// Returns the question where there is no thread to answer it.
+    /// Returns the question if no thread can answer it.
     fn ask(&self, asking: Asking) -> Option<Asking> {
         self.questions.send(asking).err().map(|error| error.0)
     }

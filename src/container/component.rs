@@ -3,7 +3,7 @@
 use crate::model::cgroup_path;
 use crate::model::group::is_hex;
 
-/// Characters kept of a name that somebody chose.
+/// Characters kept of a name chosen by a user.
 pub(super) const NAME_MAX: usize = 128;
 
 /// `text` cleaned and cut.
@@ -30,7 +30,7 @@ pub(super) fn strip_unit(part: &str) -> &str {
     [".scope", ".service", ".slice"].iter().find_map(|suffix| part.strip_suffix(suffix)).unwrap_or(part)
 }
 
-/// systemd writes what may not be in a unit name as `\xNN`. Anything else stays as it is.
+/// systemd writes characters not allowed in a unit name as `\xNN`. All others stay unchanged.
 pub(super) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

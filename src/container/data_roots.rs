@@ -1,5 +1,5 @@
-//! The folders in which engines of the system keep files about their containers: as their settings, the command lines of their
-//! daemons, or their defaults say.
+//! The folders in which system engines keep files about their containers: from their settings, the command
+//! lines of their daemons, or their defaults.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

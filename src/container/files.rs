@@ -27,8 +27,8 @@ pub(super) fn read_below(dir: &Path, name: &str, max: u64) -> io::Result<Vec<u8>
     Ok(bytes)
 }
 
-/// As [`read_below`], for a file in the home of the user `uid`: it belongs to that user, and a list that is longer than
-/// `max` bytes is an error of its own. Waits for filesystems of that user.
+/// As [`read_below`], for a file in the home of the user `uid`. The file must belong to that user, and a list
+/// longer than `max` bytes is a separate error. Waits for filesystems of that user.
 ///
 /// # Errors
 /// As those of [`read_below`]; `FileTooLarge` for a file that is too long, `PermissionDenied` for one of another user.
@@ -48,7 +48,7 @@ pub(super) fn read_of_user(home: &Path, name: &str, max: u64, uid: u32) -> io::R
 }
 
 fn open_below(dir: &File, name: &Path) -> io::Result<File> {
-    // Without O_NONBLOCK a FIFO would hold us until somebody writes to it.
+    // Without O_NONBLOCK, opening a FIFO would block until a writer opens it.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     Ok(openat2(dir, name, flags, Mode::empty(), resolve)?.into())

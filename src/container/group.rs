@@ -16,7 +16,8 @@ pub struct Makers<'a> {
     pub users: &'a BTreeMap<u32, String>,
 }
 
-/// Groups for the cgroups of `paths` that `known` does not have. `book` knows names. Makers are those that paths prove.
+/// Groups for the cgroups of `paths` that `known` does not have. `book` has names. Makers are those that
+/// paths prove.
 pub fn describe(
     paths: &BTreeMap<u64, String>,
     known: &BTreeMap<u64, Arc<Group>>,
@@ -54,7 +55,7 @@ fn group(id: u64, path: &str, ids: &BTreeMap<&str, u64>, makers: Makers<'_>, boo
     let found = identify(path);
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let at = |level: usize| ids.get(format!("/{}", parts[..level].join("/")).as_str()).copied();
-    // A path says what anybody may have written: what a user made is that user's, whatever it is called.
+    // Anyone may have written a path: a cgroup made by a user belongs to that user, whatever its name.
     let maker = |level: usize| {
         let made = if level == parts.len() { Some(id) } else { at(level) };
         made.and_then(|made| makers.of.get(&made)).copied().or_else(|| user_of_path(&parts[..level]))

@@ -16,19 +16,19 @@ use crate::model::group::Group;
 use crate::model::sample::{GroupRaw, Missing, Names, TaskRaw};
 use crate::program::signals;
 
-/// After a reading that took a time t the next one comes after this many times t, so that thousands of
-/// cgroups that come and go cost a small share of one CPU.
+/// After a reading that took a time t, the next one comes after this many times t. So thousands of
+/// short-lived cgroups cost a small share of one CPU.
 const PAUSE: u32 = 20;
 /// Groups whose files are read with each sample: five to eleven files each, some microseconds per file.
 const PER_SAMPLE: usize = 10;
-/// Of these, how many are for rows that somebody looks at, if there are as many.
+/// The number of these for rows on the screen, if there are that many.
 const IN_VIEW: usize = 8;
-/// Settings of a group (quota, limit, the CPUs and nodes that it may use) are read again after so long, ns: every five seconds, with
-/// samples that are not quite regular.
+/// Settings of a group (quota, limit, allowed CPUs and nodes) are read again after this time, ns: every five
+/// seconds, with slightly irregular samples.
 const SETTINGS_NS: u64 = 4_500_000_000;
 /// Readings that are farther apart have settings of their own, ns.
 const APART_NS: u64 = 2_500_000_000;
-/// Settings of a group that was seen first so short a while ago, ns, may still be written.
+/// A group first read less than this time ago, ns, may still be getting its settings.
 const NEW_NS: u64 = 10_000_000_000;
 /// Names of removed cgroups are kept as long: tasks that ended in them are still shown.
 const KEEP_REMOVED: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ const FIRST_READING: Duration = Duration::from_secs(10);
 const FIRST_NAMES: Duration = Duration::from_millis(200);
 const ASKED_NAMES: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(5);
-/// Different notes on what was left out.
+/// Different notes on omissions.
 const NOTES_MAX: usize = 20;
 
 /// When settings of a group were read, CLOCK_MONOTONIC, ns.
@@ -91,8 +91,8 @@ pub struct CgroupTracker {
     changes: Option<u32>,
     not_before: Option<Instant>,
     limits: LimitReader,
-    /// The cgroups that tasks were in with the last sample, and the tops of their groups and of those above:
-    /// found anew only when these change.
+    /// The cgroups that tasks were in with the last sample, and the tops of their groups and of those above.
+    /// Computed again only when these change.
     occupied: Vec<u64>,
     tops: BTreeSet<u64>,
     /// Limits as last read.
@@ -145,8 +145,8 @@ impl CgroupTracker {
         &self.scope
     }
 
-    /// True when it is time to read again: the kernel counted `changes`, a task is in an `unknown` cgroup, or names have come or
-    /// have been kept long enough.
+    /// True when it is time to read again. The kernel counted `changes`, a task is in an `unknown` cgroup,
+    /// new names are available, or names have been kept long enough.
     fn is_due(&mut self, changes: u32, unknown: bool) -> bool {
         let stale = unknown || self.changes != Some(changes) || self.has_stale_names();
         stale && self.not_before.is_none_or(|at| Instant::now() >= at)
@@ -157,9 +157,10 @@ impl CgroupTracker {
         self.named.contains(&cgroup)
     }
 
-    /// Reads the tree where it may have changed, completes `names`, and finds what is wanted: at once, or with a later call
-    /// where reading takes a while. `changes` is the kernel's count from before, so that nothing that changes meanwhile is
-    /// missed; `unknown` are cgroups of tasks that have no name. True when the scope may be another.
+    /// Reads the tree where it may have changed, completes `names`, and finds the wanted cgroups: at once, or
+    /// with a later call where reading takes a while. `changes` is the kernel's count from before the
+    /// reading, so that no change during it is missed. `unknown` are cgroups of tasks without a name. True
+    /// when the scope may have changed.
     pub fn follow(&mut self, changes: u32, unknown: &[u64], names: &mut Arc<Names>) -> bool {
         self.book.renew(names.groups.values().map(Arc::as_ref));
         if !self.reader.is_reading() {
@@ -172,7 +173,8 @@ impl CgroupTracker {
         reading.map(|reading| self.apply(reading, names)).is_some()
     }
 
-    /// As [`CgroupTracker::follow`], and waits: to be called before sampling begins. Returns what is wanted and not there.
+    /// As [`CgroupTracker::follow`], and waits: to be called before sampling begins. Returns the wanted names
+    /// that do not exist.
     pub fn read(&mut self, changes: u32, names: &mut Arc<Names>) -> Vec<Unmatched> {
         self.reader.begin(changes, &[]);
         let until = Instant::now() + FIRST_READING;
@@ -184,7 +186,7 @@ impl CgroupTracker {
             self.apply(reading, names);
         }
         let mut unmatched = self.resolve(names);
-        // Names come from a helper. One of the command line is waited for, as long as there is nothing of it.
+        // Names come from a helper. A name on the command line is waited for until it first appears.
         let patience = if self.wants.wants.is_empty() { FIRST_NAMES } else { ASKED_NAMES };
         let until = Instant::now() + patience;
         let lacks = |unmatched: &[Unmatched], wants: &Wants| wants.wants.is_empty() || !unmatched.is_empty();
@@ -232,7 +234,7 @@ impl CgroupTracker {
         troubles
     }
 
-    /// Finds what is wanted among the cgroups known.
+    /// Finds the wanted ones among the known cgroups.
     pub fn resolve(&mut self, names: &Names) -> Vec<Unmatched> {
         let tree = Tree { paths: &self.paths, groups: &names.groups };
         let (scope, unmatched) = self.wants.resolve(&tree, &self.base);
@@ -295,7 +297,7 @@ impl CgroupTracker {
         (self.occupied, self.tops) = (occupied, tops);
     }
 
-    /// Watches the cgroup at `path` instead of what was asked for at the start, or (`None`) that again.
+    /// Watches the cgroup at `path` instead of the scope of the start, or (`None`) returns to the latter.
     pub fn narrow(&mut self, path: Option<String>, names: &Names) {
         self.wants = match path {
             None => self.asked.clone(),
@@ -304,8 +306,8 @@ impl CgroupTracker {
         self.resolve(names);
     }
 
-    /// Whether names are to be looked up again, or those of removed cgroups are kept that need not be any more. These would stay
-    /// until cgroups change again: on a quiet machine for good.
+    /// Whether names are due for a new look-up, or names of removed cgroups can be dropped. Otherwise those
+    /// would stay until cgroups change again, which on a quiet machine is never.
     fn has_stale_names(&mut self) -> bool {
         self.book.is_due() || self.removed.first().is_some_and(|(at, _)| at.elapsed() >= KEEP_REMOVED)
     }
@@ -346,7 +348,7 @@ impl CgroupTracker {
     }
 }
 
-/// Whether there is time left, and nothing has asked the program to end.
+/// Whether time is left and the program has not been asked to end.
 fn is_waited_for(until: Instant) -> bool {
     Instant::now() < until && signals::ended_by().is_none()
 }

@@ -17,7 +17,7 @@ use crate::model::tiers::TierPages;
 
 /// Bytes of a file read at most; memory.numa_stat of a machine with a thousand nodes fits.
 const READ_MAX: u64 = 1 << 20;
-/// v1 says "no limit" with the largest number of pages, which depends on the page size.
+/// v1 expresses "no limit" as the largest number of pages, which depends on the page size.
 const V1_UNLIMITED: u64 = 1 << 62;
 
 /// Values that are set for a group, and seldom change.
@@ -184,9 +184,9 @@ impl LimitReader {
         }
     }
 
-    /// The root of the memory controller of v1. It is no group that is charged: its usage is all pages of files and
-    /// programs, without the memory of the kernel that the usage of all below it has (mem_cgroup_usage() of
-    /// mm/memcontrol-v1.c).
+    /// The root of the memory controller of v1. It is not a charged group. Its usage is all pages of files
+    /// and programs, without the kernel memory that the usage of groups below it includes (mem_cgroup_usage()
+    /// of mm/memcontrol-v1.c).
     fn is_root_v1(&self, path: &str) -> bool {
         // No other group has this file, nor has the root of a cgroup namespace.
         path == "/" && self.v1.get("memory").is_some_and(|mount| mount.join("release_agent").exists())
@@ -322,7 +322,7 @@ fn numa_v1(text: &str, kind: &str, page_size: u64) -> Option<BTreeMap<u32, u64>>
     Some(nodes(line.split(' ')).map(|(node, pages)| (node, pages.saturating_mul(page_size))).collect())
 }
 
-/// File pages by node without the part of them that is shared memory, which v1 says for all nodes together.
+/// File pages by node without shared memory, which v1 reports only as a total of all nodes.
 fn without_shared(files: BTreeMap<u32, u64>, shared: u64, cache: u64) -> BTreeMap<u32, u64> {
     let kept = 1.0 - shared as f64 / cache.max(shared).max(1) as f64;
     files.into_iter().map(|(node, bytes)| (node, (bytes as f64 * kept) as u64)).collect()

@@ -40,7 +40,7 @@ pub(super) struct Answer {
     pub troubles: Vec<String>,
 }
 
-/// Answers questions until no more come.
+/// Answers questions until the input ends.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-containers");
     let mut books: HashMap<(PathBuf, Vec<PathBuf>), ContainerNames> = HashMap::new();

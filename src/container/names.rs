@@ -1,5 +1,5 @@
-//! Names of containers and pods: from the files that engines leave behind, and from an engine itself only when the user
-//! has named its socket. All of it is written by strangers: sizes are limited and text is cleaned.
+//! Names of containers and pods: from the files that engines leave behind, and from an engine itself only
+//! when the user has named its socket. The content is untrusted: sizes are limited and text is cleaned.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -77,7 +77,7 @@ fn kubernetes(name: &str) -> Option<Name> {
     in_pod(container, pod, namespace)
 }
 
-/// `None` when one of the words is empty: that is none of the names that engines make.
+/// `None` if one of the words is empty: engines never make such names.
 fn in_pod(name: &str, pod: &str, namespace: &str) -> Option<Name> {
     let words = [name, pod, namespace];
     let [name, pod, namespace] = words.map(|word| (!word.is_empty()).then(|| capped(word)));
@@ -99,7 +99,7 @@ impl ContainerNames {
         }
     }
 
-    /// The runtimes listening on these sockets are asked for what no file names.
+    /// The runtimes listening on these sockets are asked for names that no file has.
     pub fn asking(mut self, sockets: &[PathBuf]) -> ContainerNames {
         self.runtimes = sockets.iter().cloned().map(Runtime::new).collect();
         self
@@ -357,7 +357,7 @@ fn annotations(dir: &Path, name: &str) -> Option<HashMap<String, String>> {
     parse::<Config>(dir, name, ONE_MAX).map(|config| config.annotations)
 }
 
-/// A sandbox has no name of its own: it is the pod.
+/// A sandbox has no separate name: it is the pod.
 fn of_annotations(found: &HashMap<String, String>, name: &str, pod: &str, namespace: &str) -> Option<Name> {
     let text = |key: &str| found.get(key).filter(|text| !text.is_empty()).map(|text| capped(text));
     let pod = text(pod);
@@ -413,7 +413,7 @@ fn find_in_list(bytes: &[u8], id: &str) -> Option<Name> {
         }
         fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Option<Name>, A::Error> {
             let mut found = None;
-            // To the end: half of a list is none.
+            // To the end: half of a list is invalid.
             while let Some(entry) = all.next_element::<Entry>()? {
                 if entry.id == self.0 {
                     found = entry.names.0.as_deref().and_then(Name::new);

@@ -1,8 +1,7 @@
-//! Engines, pods, machines, units and sessions that a cgroup path tells of.
+//! Engines, pods, machines, units and sessions that a cgroup path identifies.
 //!
-//! Components are looked at from the leaf upwards, so that in a container inside a container (kind,
-//! docker in docker) the inner one is found. Every component may be anybody's choice: the names that
-//! come out of here are clean and short.
+//! Components are matched from the leaf upwards, so that in a container inside a container (kind, docker in
+//! docker) the inner one is found. Anyone may choose a component: the returned names are clean and short.
 
 use crate::model::group::Engine;
 
@@ -16,7 +15,7 @@ pub struct Found<T> {
     pub level: usize,
 }
 
-/// A container by what its path says.
+/// A container, from its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     pub engine: Engine,
@@ -24,7 +23,7 @@ pub struct Container {
     pub id: String,
 }
 
-/// All that a path says.
+/// Everything that a path contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The innermost container or machine.
@@ -55,10 +54,10 @@ const PREFIXES: [(&str, Engine); 10] = [
     ("systemd-nspawn@", Engine::Nspawn),
 ];
 
-/// The group at `path` (from the root of its hierarchy), as far as the path tells.
+/// The group at `path` (from the root of its hierarchy), as far as the path identifies it.
 pub fn identify(path: &str) -> Identity {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).take(COMPONENTS_MAX).collect();
-    // Sysbox gives a container a cgroup tree of its own below this: what is inside is the container's.
+    // Sysbox gives a container a separate cgroup tree below this: everything inside belongs to the container.
     let outer = parts.iter().position(|part| *part == "syscont-cgroup-root").unwrap_or(parts.len());
     let parts = &parts[..outer];
     let container = (0..parts.len()).rev().find_map(|at| found(at, container(parts, at)));
@@ -103,7 +102,7 @@ fn container(parts: &[&str], at: usize) -> Option<Container> {
     match parent {
         "lxc" | "lxc.payload" => return of(Engine::Lxc, part),
         "docker" | "actions_job" if is_id(part) => return of(Engine::Docker, part),
-        // containerd's own namespaces, for `ctr run`; at the top only, where nobody else puts them.
+        // containerd's own namespaces, for `ctr run`; only at the top, where no other tool creates them.
         "default" | "k8s.io" | "moby" if at == 1 => return of(Engine::Containerd, part),
         _ => {}
     }

@@ -1,5 +1,5 @@
-//! Names of containers from a container runtime that listens on a socket. Only sockets that the user has named are
-//! asked, once in a while, and none for long: a runtime that hangs or lies must not hold us up.
+//! Names of containers from a container runtime that listens on a socket. Only sockets that the user has
+//! named are asked, rarely and with a time limit: a runtime that hangs or misbehaves must not delay the tool.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -30,12 +30,12 @@ const REQUEST: &[u8] =
 
 type Names = HashMap<String, Name>;
 
-/// True when something else than a socket is there. Where nothing is, a runtime may start later.
+/// True if the path is something other than a socket. A missing path is not: the runtime may start later.
 pub fn is_no_socket(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| !meta.file_type().is_socket())
 }
 
-/// A runtime and what it said last.
+/// A runtime and its last answer.
 pub struct Runtime {
     socket: PathBuf,
     names: Names,
@@ -55,7 +55,7 @@ impl Runtime {
     /// The name of the container with this full id. Takes [`DEADLINE`] at most.
     ///
     /// # Errors
-    /// Why the runtime could not be asked, in words; said once for each failure.
+    /// The reason why the runtime could not be asked, in words; returned once for each failure.
     pub fn name(&mut self, id: &str) -> Result<Option<Name>, String> {
         if let Some(name) = self.names.get(id) {
             return Ok(Some(name.clone()));
@@ -80,7 +80,7 @@ impl Runtime {
         let answer = self.pending.take().unwrap_or_else(|| {
             let (send, answer) = channel();
             let socket = self.socket.clone();
-            // A thread of its own: connect(2) to a runtime that accepts nothing has no time limit.
+            // A separate thread: connect(2) to a runtime that accepts nothing has no time limit.
             thread::spawn(move || send.send(containers(&socket)));
             answer
         });
@@ -103,12 +103,12 @@ impl Runtime {
     }
 }
 
-/// The reason where there is no whole answer in time, whichever side of the question sees that first.
+/// The reason for an incomplete or late answer, on whichever side it is noticed first.
 fn late() -> String {
     format!("no answer within {} s", DEADLINE.as_secs())
 }
 
-/// Names by full id, as the runtime at `socket` says.
+/// Names by full id, as reported by the runtime at `socket`.
 ///
 /// # Errors
 /// The errno of connect(2), read(2) or write(2); `TimedOut` after [`DEADLINE`]; `InvalidData` for an answer

@@ -1,4 +1,4 @@
-//! Tasks that are wanted: what the kernel programs check, and what is checked in user space.
+//! Wanted tasks: conditions that the kernel programs check, and those checked in user space.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ pub struct Scope {
     pub pids: BTreeSet<u32>,
     pub tids: BTreeSet<u32>,
     pub uids: BTreeSet<u32>,
-    /// Processes whose trees are wanted: they, their descendants at the start, and all that these make from then on. Fixed
-    /// for the life of the programs.
+    /// Processes whose trees are wanted: they, their descendants at the start, and all later descendants.
+    /// Fixed for the life of the programs.
     pub trees: BTreeSet<u32>,
     /// Cgroup ids (inode numbers); descendants are included.
     pub cgroups: BTreeSet<u64>,
     /// Cgroup ids whose tasks, and those below, are not wanted.
     pub outside: BTreeSet<u64>,
-    /// Only tasks of `cgroups` are wanted, also while there is none: one is waited for.
+    /// Only tasks of `cgroups` are wanted, also while the list is empty: the cgroup may still appear.
     pub by_cgroup: bool,
 }
 

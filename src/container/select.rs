@@ -1,4 +1,4 @@
-//! Cgroups that a name on the command line stands for.
+//! Cgroups that a name on the command line selects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +18,7 @@ const OFFERS: usize = 5;
 pub enum Want {
     /// A path from the root of the hierarchy, or a pattern of [`glob`]; all below is included.
     Cgroup(String),
-    /// A path as it is, whatever characters are in it.
+    /// A literal path, with any characters.
     Exactly(String),
     /// Name, full id or the start of one.
     Container(String),
@@ -37,7 +37,7 @@ pub enum Want {
 pub struct Wants {
     /// Or-ed.
     pub wants: Vec<Want>,
-    /// Only what is in no container and no machine.
+    /// Only tasks outside of containers and machines.
     pub host: bool,
     /// A group that does not exist yet may come later.
     pub wait: bool,
@@ -65,7 +65,7 @@ impl Wants {
         self.wants.is_empty() && !self.host
     }
 
-    /// `scope` restricted to what is wanted, and what of it does not exist.
+    /// `scope` restricted to the wanted part, and the wanted names that do not exist.
     pub fn resolve(&self, tree: &Tree<'_>, scope: &Scope) -> (Scope, Vec<Unmatched>) {
         let mut scope = scope.clone();
         scope.by_cgroup |= !self.wants.is_empty();
@@ -110,7 +110,7 @@ impl Want {
                     tree.paths.iter().filter_map(same).collect()
                 };
                 let exact = found(pattern);
-                // Or as it is shown: with escapes.
+                // Or in the form shown on screen: with escapes.
                 if exact.is_empty() {
                     cgroup_path::shown_as(pattern).map_or(exact, |path| found(&path))
                 } else {
@@ -153,7 +153,7 @@ impl Want {
                     .filter(|(id, path)| {
                         let unit = tree.groups.get(id).and_then(|group| group.unit.as_ref());
                         let last = path.rsplit('/').next().unwrap_or_default();
-                        // The unit's own group, not what is below it: that one is included anyway.
+                        // The unit's own group, not the groups below it: those are included anyway.
                         unit.is_some_and(|unit| *unit == *name || service.contains(unit))
                             && last.contains('.')
                     })

@@ -1,4 +1,4 @@
-//! The tree of cgroups as the thread that samples has it: another thread reads it, which is given a moment and no more.
+//! The tree of cgroups for the sampling thread. Another thread reads it, and is given only a moment.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ impl TreeReader {
         self.is_reading
     }
 
-    /// Begins a reading, unless there is one. `ids`: cgroups of tasks that have no name.
+    /// Begins a reading, unless one is running. `ids`: cgroups of tasks without a name.
     pub(super) fn begin(&mut self, changes: u32, ids: &[u64]) {
         if self.is_reading {
             return;

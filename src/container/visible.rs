@@ -1,5 +1,5 @@
-//! Cgroups that a sample names. With a scope these are its own only: a recording is handed on, and the names of other
-//! tenants are none of its readers' business.
+//! Cgroups named in a sample. With a scope these are only its own: a recording is passed on, and its readers
+//! should not get names of other tenants.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::model::group::DEPTH_MAX;
 use crate::model::sample::Names;
 use crate::model::wire::Scoped;
 
-/// The part of all names that samples have, made anew only when something it follows from has changed.
+/// The part of all names that samples have, computed again only when its inputs have changed.
 #[derive(Default)]
 pub struct VisibleNames {
-    /// Cgroups that rows were in since the scope was chosen. They outlast the rows, and a cgroup that is removed:
-    /// its tasks may be told of later.
+    /// Cgroups that rows were in since the scope was chosen. They outlast the rows and removed cgroups: their
+    /// tasks may be reported later.
     seen: BTreeSet<u64>,
     /// The source of `visible`.
     of: Option<(Scope, Arc<Names>)>,
@@ -26,8 +26,8 @@ impl VisibleNames {
         *self = VisibleNames::default();
     }
 
-    /// The members of `all` that a sample with rows in the cgroups `rows` has: in scope, with rows now or before, and
-    /// what is above these. Users are left as they are.
+    /// The members of `all` for a sample with rows in the cgroups `rows`: in scope, with rows now or earlier,
+    /// and their parents. Users are left unchanged.
     pub fn of(&mut self, scope: &Scope, all: &Arc<Names>, rows: impl Iterator<Item = u64>) -> Arc<Names> {
         if scope.is_everything() {
             self.forget();
@@ -50,7 +50,7 @@ fn select(scope: &Scope, all: &Names, seen: &BTreeSet<u64>) -> Names {
     let mut ids = BTreeSet::new();
     let wanted = all.groups.keys().filter(|id| is_in(scope, all, **id)).chain(seen);
     for id in wanted {
-        // The cgroups above one that is there already are there too.
+        // The parents of a cgroup already found are there too.
         for id in upwards(all, *id) {
             if !ids.insert(id) {
                 break;
@@ -138,9 +138,9 @@ mod tests {
         };
         assert_eq!(of(&by_cgroup(&[2]), &[]), [1, 2, 3, 6]);
         assert_eq!(of(&by_cgroup(&[3]), &[]), [1, 2, 3]);
-        // It is waited for: there is nothing yet.
+        // The cgroup is awaited and does not exist yet.
         assert_eq!(of(&by_cgroup(&[]), &[]), [] as [u64; 0]);
-        // A task that was moved out is told of where it is now.
+        // A task that was moved out is reported at its new place.
         assert_eq!(of(&by_cgroup(&[3]), &[5]), [1, 2, 3, 4, 5]);
     }
 

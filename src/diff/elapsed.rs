@@ -1,4 +1,4 @@
-//! The elapsed time of a command that `run --record` kept, and the factor that explains a change of it.
+//! The elapsed time of a command that `run --record` kept, and the factor that explains its change.
 
 use serde_json::{Value, json};
 

@@ -15,11 +15,11 @@ use crate::metric::over::Better;
 use crate::report::shell::{self, Part, Shell};
 use crate::text::{plural, rfc3339};
 
-/// Comparisons on a page at most: beyond that, those that are the same are left out first.
+/// Maximum comparisons on a page: beyond that, equal ones are left out first.
 const ROWS: usize = 2000;
 /// Rows of one side only that are named.
 const NAMED: usize = 50;
-/// Changes that are told above all tables, of each direction.
+/// Maximum changes listed above all tables, of each direction.
 const TOLD: usize = 5;
 
 /// The end of the axis of intervals, as a factor and its inverse.
@@ -29,7 +29,7 @@ const BEND: f64 = 0.03;
 /// Marks of the axis, as factors.
 const MARKS: [f64; 4] = [0.5, 0.9, 1.1, 2.0];
 
-/// A diff, and all that a page says beside it.
+/// A diff, and the other facts on its page.
 pub struct View<'a> {
     pub diff: &'a Diff,
     pub sides: [&'a SideWords; 2],

@@ -27,7 +27,7 @@ pub struct Column {
     pub better: Better,
     /// Its meaning.
     pub help: &'static str,
-    /// A row that is not there had none of it in that time.
+    /// For the time in which a row is missing, the value is zero.
     of_time: bool,
 }
 
@@ -61,13 +61,13 @@ impl Series {
 pub struct Subject {
     /// Its CPU time, in ns.
     pub run_ns: f64,
-    /// Some interval had it.
+    /// Some interval has it.
     pub seen: bool,
     series: BTreeMap<&'static str, Series>,
 }
 
 impl Subject {
-    /// The series of a metric; intervals in which it had nothing to be divided by are left out.
+    /// The series of a metric; intervals with a zero divisor are left out.
     pub fn parts(&self, metric: &str) -> Option<&Vec<Part>> {
         self.series.get(metric).map(|series| &series.parts).filter(|parts| !parts.is_empty())
     }
@@ -78,7 +78,7 @@ impl Subject {
     }
 }
 
-/// One recording, or one stretch of it.
+/// One recording, or one stretch of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
     /// Ids of the metrics that are compared.
@@ -149,7 +149,7 @@ impl Side {
         self.push(rows, interval_ns as f64, snapshot);
     }
 
-    /// Notes the CPU time of a row. Its sums, where series are kept of it.
+    /// Notes the CPU time of a row. Returns its sums, if series of it are kept.
     fn row<'a>(&self, rows: &'a mut BTreeMap<Who, Cells>, who: Who, run_ns: u64) -> Option<&'a mut Cells> {
         if self.chosen.as_ref().is_some_and(|chosen| !chosen.contains(&who)) {
             return None;
@@ -199,7 +199,7 @@ impl Side {
         }
     }
 
-    /// Ends an interval: rows that are not in it had none of it.
+    /// Ends an interval: missing rows count as zero.
     fn push(&mut self, mut rows: BTreeMap<Who, Cells>, interval_ns: f64, snapshot: &Snapshot) {
         for (who, cells) in &rows {
             if self.subjects.len() < ROWS_MAX || self.subjects.contains_key(who) {
@@ -279,7 +279,7 @@ fn column<R>(metric: &Metric<R>) -> Column {
     Column { id: metric.id, unit: metric.unit, better: metric.traits.better, help: metric.help, of_time }
 }
 
-/// The metrics that rows of a kind have, of those that are wanted.
+/// The wanted metrics that rows of a kind have.
 pub fn columns<'a>(by: By, wanted: &'a BTreeSet<&'static str>) -> Box<dyn Iterator<Item = Column> + 'a> {
     let of_host = || {
         let own = host_metrics().map(|(metric, better)| Column {

@@ -1,8 +1,8 @@
 //! Whether a quotient of two sums differs between two series of intervals, where neighbouring intervals are alike. Pure.
 //!
-//! A test that takes intervals for independent draws calls most pairs of identical runs different, because a busy second
-//! follows a busy second. Here the variance of a side is that of its residuals times their autocorrelation time, so that
-//! a thousand intervals of which ten in a row are alike count as a hundred.
+//! A test that treats intervals as independent draws calls most pairs of identical runs different, because a
+//! busy second follows a busy second. Here the variance of a side is that of its residuals times their
+//! autocorrelation time. So a thousand intervals with ten alike in a row count as a hundred.
 //!
 //! Residuals of a quotient: the delta method (Cochran, "Sampling Techniques", 6.3). Autocorrelation time: Geyer, "Practical
 //! Markov chain Monte Carlo", 1992, the initial monotone sequence. Two sides of unequal variance: Welch, 1947. No random
@@ -10,9 +10,9 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Intervals of a side, from which on anything is said.
+/// Intervals of a side from which on a verdict is given.
 pub const LEAST_INTERVALS: usize = 120;
-/// The number of independent intervals that a side is worth, from which on anything is said.
+/// The number of independent intervals equivalent to a side from which on a verdict is given.
 pub const LEAST_EFFECTIVE: f64 = 10.0;
 
 /// Differences below this share of a value are of rounding.
@@ -117,7 +117,8 @@ pub fn compare(a: &[Part], b: &[Part]) -> Option<Comparison> {
     Some(welch(side(a, of_a, &left_a, tau), side(b, of_b, &left_b, tau), tau))
 }
 
-/// Recordings against recordings: each is one draw, with the value of all of it. At least two a side.
+/// Recordings against recordings: each is one draw, with its value over the whole recording. At least two a
+/// side.
 pub fn compare_recordings(a: &[f64], b: &[f64]) -> Option<Comparison> {
     let of = |values: &[f64]| {
         let draws = values.len() as f64;
@@ -167,8 +168,8 @@ pub fn false_discovery_rates(p: &[f64]) -> Vec<f64> {
     rates
 }
 
-/// Cliff's delta: the probability that a value of `b` is above one of `a`, less that of the reverse; -1 to 1. It says how
-/// far apart two sides are, and tests nothing.
+/// Cliff's delta: the probability that a value of `b` is above one of `a`, less that of the reverse; -1 to 1.
+/// It measures how far apart two sides are, and is not a test.
 pub fn cliffs_delta(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;

@@ -21,7 +21,7 @@ pub enum Verdict {
     Worse,
     /// It differs, and neither direction is better.
     Changed,
-    /// The error is too large; a recording so many times as long halves it to what matters.
+    /// The error is too large; a recording this many times as long halves it to a useful size.
     Unclear {
         times: f64,
     },
@@ -63,7 +63,8 @@ impl Limits {
         (times > 1.0).then_some(times)
     }
 
-    /// The word for a row whose `q` is known. A difference that does not matter is none, however sure it is.
+    /// The word for a row whose `q` is known. A difference that does not matter counts as none, however
+    /// certain it is.
     pub fn judge(&self, row: &Row) -> Verdict {
         let Comparison { a, b, .. } = row.comparison;
         if is_none(row) {
@@ -96,7 +97,7 @@ impl Limits {
     }
 }
 
-/// The values are the same but for rounding.
+/// The values are equal, except for rounding.
 fn is_none(row: &Row) -> bool {
     let Comparison { a, b, .. } = row.comparison;
     (b.value - a.value).abs() <= ROUNDING * a.value.abs().max(b.value.abs())

@@ -1,4 +1,4 @@
-//! Circumstances that differ between two recordings beside the change that is looked for. They are said without being asked.
+//! Circumstances that differ between two recordings besides the change under study. They are always reported.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ impl Circumstances {
     }
 }
 
-/// Intervals differ when one is so many times as long as the other.
+/// Intervals differ if one is at least this many times as long as the other.
 const OTHER_INTERVAL: f64 = 1.2;
 /// A side drifts when its halves differ at this level.
 const DRIFT: f64 = 0.01;

@@ -7,7 +7,7 @@ use crate::entity::{By, Who};
 use crate::metric::{Unit, Value, format, host, node, task};
 use crate::text::plural;
 
-/// The metric of a row; busy time says of how many CPUs 100 % is.
+/// The metric of a row; for busy time, also the number of CPUs that is 100 %.
 pub(super) fn label(row: &Row) -> String {
     let id = row.metric;
     match row.who.by {
@@ -53,7 +53,7 @@ pub(super) fn signed(factor: f64) -> String {
     }
 }
 
-/// The verdict of a row, and the number of intervals that would be enough where it says so.
+/// The verdict of a row, with the number of intervals that would be enough if it needs more.
 pub(super) fn verdict(row: &Row) -> String {
     let [a, b] = row.intervals;
     let has = a.min(b);
@@ -68,7 +68,7 @@ pub(super) fn verdict(row: &Row) -> String {
     }
 }
 
-/// The rows that are too short in one sentence; `None` where there are none.
+/// The rows that are too short, in one sentence; `None` without such rows.
 pub(super) fn too_short(diff: &Diff, [a, b]: [usize; 2]) -> Option<String> {
     let is_short = |row: &&Row| matches!(row.verdict, Verdict::TooShort { .. });
     let short = diff.rows.iter().filter(is_short).count();

@@ -1,4 +1,4 @@
-//! The facts of a host as lines: each says what is there, and whether that is good.
+//! The facts of a host as lines: each with its value, and whether that is good.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ use crate::selftest::trust::{Trust, Trusted};
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
     Ok,
-    /// Works, but less than it could; or nobody can tell.
+    /// Works, but less than it could; or it is unknown.
     Warn,
     No,
 }
@@ -199,7 +199,7 @@ fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Line> {
     findings
 }
 
-/// A value that is neither good nor bad by itself: the rules say what follows from it.
+/// A value that is neither good nor bad by itself: the rules draw the conclusion.
 fn sysctl(name: &str, value: &Fact<i64>) -> Line {
     match value {
         Fact::Known(value) => ok(format!("{name} is {value}")),

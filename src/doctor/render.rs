@@ -167,8 +167,8 @@ fn probes(report: &Report, width: usize) -> String {
     out
 }
 
-/// The metrics that work in one list; the others by reason, each reason once. The remedy of the reason
-/// that stops the whole view stands at the end of the report, not here; advice in `given` is not repeated.
+/// The metrics that work in one list; the others by reason, each reason once. The remedy of the reason that
+/// stops the whole view is at the end of the report, not here; advice in `given` is not repeated.
 fn metrics<'a>(
     heading: &str,
     lines: &'a [MetricLine],

@@ -47,7 +47,7 @@ pub(super) fn run(check: &HostCheck) -> Vec<Trial> {
     libbpf_log::keep();
     libbpf_log::take();
     let mut trials = Vec::new();
-    // The first failure is in `trials`; there is nothing else to do about it.
+    // The first failure is in `trials`; nothing else needs to be done about it.
     let _stopped = steps(check, topology, &mut trials);
     trials
 }
@@ -97,7 +97,7 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     note(trials, "accesses by the PMU", &[Facility::MemoryEvents], memory_events(&store, topology))
 }
 
-/// Looks at our own memory: what the kernel refuses for that, it refuses for everybody's.
+/// Reads our own memory: an access that the kernel refuses there, it refuses for all processes.
 fn placement() -> Result<((), String)> {
     let (root, pid) = (Path::new("/"), std::process::id());
     let start_ns = proc_details::start_ns(pid).context("reading our own start time")?;

@@ -14,7 +14,7 @@ use crate::model::sample::Missing;
 use crate::model::share::wilson_farther;
 use crate::snapshot::SampledUse;
 
-/// Reasons for what is not sampled on the machine.
+/// Reasons why samples are missing on the machine.
 #[derive(Clone, Copy, Default)]
 pub struct Why<'a> {
     /// Why no event of a PMU is sampled, if so.
@@ -25,7 +25,7 @@ pub struct Why<'a> {
     pub no_touches: Option<&'a Missing>,
 }
 
-/// The samples of a process, on a machine with so many nodes.
+/// The samples of a process, on a machine with `nodes` nodes.
 pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
     let found = &sampled.found;
     let memory = found.at_memory() + found.nowhere + found.unknown;
@@ -112,7 +112,7 @@ pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
     object
 }
 
-/// Accesses that a PMU sampled, by the place that answered, and lines that another core had.
+/// Accesses that a PMU sampled, by the place that answered, and lines that another core held.
 fn of_event(event: &SampledEvent, found: &MemoryUse) -> Json {
     let answers = &found.answers;
     let classes = answers.classes.iter().map(|(class, accesses)| (class.id().to_string(), json!(accesses)));
@@ -239,13 +239,13 @@ mod tests {
             touched.get("objects").is_none()
                 && touched["missing"]["objects"] == touched["missing"]["use_pct"]
         );
-        // Without the event nothing is said of mappings.
+        // Without the event, mappings have no such fields.
         let none = SampledUse { event: None, ..sampled.clone() };
         let without = super::object(&none, 2, Why::default());
         assert!(without["missing"]["mappings"].is_string() && without.get("pmu").is_none(), "{without}");
         assert!(without["missing"]["contended_lines"].is_string(), "{without}");
         assert_eq!(object["pmu"]["contended_lines"], json!([]), "nothing was contended");
-        // Where that cannot be told, nothing is counted.
+        // If the source is unknown, nothing is counted.
         let cannot = Missing::Unsupported("no code says it".into());
         let why = Why { no_lines: Some(&cannot), ..Why::default() };
         let cannot = super::object(&sampled, 2, why);

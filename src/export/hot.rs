@@ -15,8 +15,9 @@ use crate::text::clean;
 /// Functions of a process at most, those with the most samples.
 const FUNCTIONS_MAX: usize = 100;
 
-/// The profile of one interval; processes with the most samples first. Of processes only those whose rows among `tasks`
-/// the filter keeps. A process without a row (all of it may have been lost) has its name only.
+/// The profile of one interval; processes with the most samples first. Includes only processes whose rows
+/// among `tasks` the filter keeps. A process without a row (all its samples may have been lost) has its name
+/// only.
 pub(super) fn object(profile: &Profile, filter: &RowFilter, tasks: &[Task]) -> Json {
     let mut kept: HashMap<ProcessId, bool> = HashMap::new();
     if filter.is_restricted() {

@@ -47,7 +47,7 @@ pub static FORMAT: Format = Format {
 /// Version of the object's shape. Keys may be added to a schema, never renamed or removed.
 pub const SCHEMA: u32 = 1;
 
-/// Writes one object per interval, on a line of its own.
+/// Writes one object per interval, each on a separate line.
 pub struct JsonLines {
     selection: Selection,
     shown: Option<Vec<ProcessId>>,

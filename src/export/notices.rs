@@ -19,7 +19,7 @@ impl Export for Quiet {
     }
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
-        // "… 12 samples not recorded" grows with every interval: what stands before the count is told once.
+        // "… 12 samples not recorded" grows with every interval: the text before the count is written once.
         let gist = |note: &String| note.split(';').next().unwrap_or_default().to_string();
         for note in &snapshot.notes {
             if !self.said.contains(&gist(note)) {

@@ -40,7 +40,7 @@ pub trait Rows {
     /// The rows are those of containers.
     const CONTAINERS: bool;
     fn columns(&self) -> &[&'static Metric<Self::Row>];
-    /// Adds the columns that only the host tells: called before its first interval is written.
+    /// Adds the columns that depend on the host: called before its first interval is written.
     fn settle(&mut self, host: &HostFacts);
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
     /// Why this machine has no rows of this kind; `None` where it always may.
@@ -221,5 +221,5 @@ pub fn all_columns() -> Vec<&'static Metric<Task>> {
     TASK_METRICS.iter().collect()
 }
 
-/// So many rows come before others; looking for a row among them costs.
+/// This many rows are checked before others; searching among them costs time.
 const SHOWN_MAX: usize = 256;

@@ -27,10 +27,10 @@ pub static FORMAT: Format = Format {
     places: Some(|selection| Box::new(Text::new(selection))),
 };
 
-/// A column is made as wide as this for a long name; longer ones shift what is right of them.
+/// A column is at most this wide for long names; longer ones shift the columns to their right.
 const WIDEST: usize = 64;
 
-/// The CPUs of a node and how busy they are; only that there are none of a node with memory alone.
+/// The CPUs of a node and their busy share; for a node with memory only, that it has none.
 fn busy(snapshot: &Snapshot, node: &Node) -> String {
     if node.cpus == 0 {
         return "no CPUs".into();
@@ -132,7 +132,7 @@ impl<S: Rows> Export for Text<S> {
             })
             .collect();
         self.held.forget(snapshot);
-        // Nothing is cut off, so that a program can take it apart; what is longer than its column makes it wider.
+        // Nothing is cut off, so that a program can parse it; a long value widens its column.
         let widest =
             |at: usize| texts.iter().map(|row| row[at].chars().count().min(WIDEST)).max().unwrap_or(0);
         let columns: Vec<(&Metric<S::Row>, usize)> = columns

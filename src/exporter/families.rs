@@ -1,4 +1,4 @@
-//! The families of the page, from what was added up and from the last interval. Pure.
+//! The families of the page, from the totals and the last interval. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,10 @@ use super::top::Top;
 /// Parts of the page in the order in which they are left out.
 const LEFT_OUT_FIRST: [usize; 4] = [6, 5, 4, 3];
 
-/// The families, and the number of series that were left out to keep within `most`: memory of containers by node first, then
-/// their CPU time by node, which becomes one series each, then programs, then pairs of nodes. `left_out` is the number of
-/// these parts that are left out, and never goes down: series that come and go would be added to those that replace them.
+/// The families, and the number of series left out to stay within `most`. Left out first is memory of
+/// containers by node, then their CPU time by node, which becomes one series each. Then come programs, then
+/// pairs of nodes. `left_out` is the number of these parts that are left out, and never goes down: returning
+/// series would be added to their replacements.
 pub(super) fn bounded(
     ledger: &Ledger,
     engine: &Engine,
@@ -256,7 +257,7 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     families
 }
 
-/// Containers with a series of their own that have none below them: what their files say is theirs alone.
+/// Containers with separate series and none below them: values of their files belong to them alone.
 fn leaves<'a>(ledger: &'a Ledger, snapshot: &'a Snapshot) -> impl Iterator<Item = (Labels, &'a Container)> {
     let parents: BTreeSet<usize> = snapshot.containers.iter().filter_map(|row| row.parent).collect();
     let rows = snapshot.containers.iter().enumerate().filter(move |(at, _)| !parents.contains(at));

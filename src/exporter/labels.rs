@@ -52,9 +52,9 @@ fn short(value: &str) -> &str {
     &value[..end]
 }
 
-/// Adds clean text, in which a backslash of the name stands twice and other characters may have escapes of their own.
-/// Backslash, quote and line feed have escapes in both forms of the page (Prometheus exposition formats; OpenMetrics 1.0):
-/// the value that a reader gets has each backslash of the name once.
+/// Adds clean text, in which a backslash of the name is doubled and other characters may be escaped.
+/// Backslash, quote and line feed have escapes in both forms of the page (Prometheus exposition formats;
+/// OpenMetrics 1.0). So a reader gets each backslash of the name once.
 fn push_escaped(text: &mut String, value: &str) {
     let mut letters = value.chars().peekable();
     while let Some(letter) = letters.next() {

@@ -1,7 +1,7 @@
 //! The page: families of series in the two forms that Prometheus reads. Pure.
 //!
-//! Sources: "Exposition formats" of the Prometheus documentation (text 0.0.4), and OpenMetrics 1.0.0, whose counters have
-//! their `_total` in the name of the sample only, and whose page ends with `# EOF`.
+//! Sources: "Exposition formats" of the Prometheus documentation (text 0.0.4), and OpenMetrics 1.0.0. In the
+//! latter, counters have `_total` in the name of the sample only, and the page ends with `# EOF`.
 
 use std::fmt::Write;
 
@@ -66,7 +66,7 @@ impl Family {
     }
 }
 
-/// The number of series that were left out stands on the page.
+/// The page shows the number of series that were left out.
 const DROPPED: &str = "numatop_series_dropped";
 
 /// The page of these families; those without series are left out.

@@ -7,12 +7,12 @@ use super::page::Form;
 pub(super) const REQUEST_MAX: usize = 8 << 10;
 /// Headers of a request at most.
 const HEADERS_MAX: usize = 64;
-/// A page that is older than so many intervals is not healthy.
+/// A page older than this many intervals is unhealthy.
 const STALE: u64 = 3;
 
 const HOME: &str = "numatop-ng: the page of metrics is /metrics, its health /-/healthy\n";
 
-/// The answer to what was received so far; `None`: more is needed.
+/// The answer to the bytes received so far; `None`: more is needed.
 pub(super) fn answer(received: &[u8], page: &Page, now_wall_ns: i64) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);

@@ -15,7 +15,8 @@ use super::Shared;
 use super::request::{REQUEST_MAX, answer};
 use crate::program::sockets::Bound;
 
-/// Connections at a time, and those of one peer (an address, or a user of this machine); one of a peer that has more is closed.
+/// Maximum connections at a time, in total and of one peer (an address, or a user of this machine). If a peer
+/// has more, one of its connections is closed.
 const CONNECTIONS: usize = 64;
 const OF_A_PEER: usize = 8;
 /// Bytes that are still read behind a request, and time for them: closing with unread bytes would take the answer back.
@@ -29,13 +30,13 @@ const WRITE_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     Net(SocketAddr),
-    /// A socket of its own in the file system, for its owner and group.
+    /// A separate socket in the file system, for its owner and group.
     Unix(PathBuf),
 }
 
 enum Listener {
     Net(TcpListener),
-    /// With its place, if it is ours to remove.
+    /// With its path, if this process must remove it.
     Unix(UnixListener, #[expect(dead_code, reason = "removes the file when it is dropped")] Option<Bound>),
 }
 
@@ -135,7 +136,7 @@ impl Server {
     /// Listens at each address. A socket in the file system that was left behind is replaced, a file is not.
     ///
     /// # Errors
-    /// The errno of the first address that cannot be had, with its name.
+    /// The errno of the first address that cannot be used, with its name.
     pub fn listen(addresses: &[Address]) -> io::Result<Server> {
         let mut listeners = Vec::new();
         for address in addresses {
@@ -153,7 +154,8 @@ impl Server {
     /// Serves at sockets that listen already, and outlive this process: those of a service manager.
     ///
     /// # Errors
-    /// A descriptor is no stream socket of the network or the file system, or does not listen; says which it is.
+    /// A descriptor is not a stream socket of the network or the file system, or does not listen; the error
+    /// names it.
     pub fn inherit(sockets: Vec<OwnedFd>) -> io::Result<Server> {
         let all = sockets.into_iter().enumerate();
         let listeners = all.map(|(at, socket)| {
@@ -211,7 +213,7 @@ impl Server {
             });
             for (listener, _) in self.listeners.iter().zip(&ready[1..listening]).filter(|(_, ready)| **ready)
             {
-                // The peer may have gone again, or descriptors are short: the next round tells.
+                // The peer may have left again, or descriptors are short: the next round shows it.
                 if let Ok((stream, peer)) = listener.accept() {
                     make_room(&mut connections, peer);
                     let until = Instant::now() + READ_WITHIN;
@@ -244,7 +246,8 @@ fn make_room(connections: &mut Vec<Connection>, peer: Peer) {
     } else {
         None
     };
-    // A reader asks at once, and is answered at once: those that have not asked yet go first.
+    // A reader sends its request at once, and gets the answer at once: connections without a request are
+    // closed first.
     let rank = |one: &Connection| match (&one.answer, one.rest) {
         (None, _) => 0,
         (Some(_), Some(_)) => 1,
@@ -259,7 +262,7 @@ fn make_room(connections: &mut Vec<Connection>, peer: Peer) {
     }
 }
 
-/// A connection whose turn it was not goes on; one that failed does not.
+/// A connection whose turn has not come continues; a failed one does not.
 fn goes_on(done: io::Result<bool>) -> bool {
     match done {
         Ok(goes_on) => goes_on,

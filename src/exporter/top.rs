@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// A sum of what rows did.
+/// A sum over rows.
 pub(super) trait Sum: Clone + Default {
     /// Adds another.
     fn add(&mut self, other: &Self);
@@ -22,7 +22,7 @@ const KEPT: usize = 10_000;
 struct Row<S> {
     weight: f64,
     total: S,
-    /// It had a series of its own once.
+    /// It once had a separate series.
     was_first: bool,
     is_first: bool,
 }
@@ -37,7 +37,7 @@ pub(super) struct Top<K, S> {
 }
 
 impl<K: Ord + Clone, S: Sum> Top<K, S> {
-    /// Keeps so many rows apart.
+    /// Keeps up to `limit` rows separate.
     pub(super) fn new(limit: usize) -> Top<K, S> {
         Top { limit, rows: BTreeMap::new(), rest: S::default(), has_rest: false }
     }
@@ -71,7 +71,7 @@ impl<K: Ord + Clone, S: Sum> Top<K, S> {
         self.forget();
     }
 
-    /// Rows that never had a series go first, then those with the least weight.
+    /// Rows that were never a series go first, then those with the least weight.
     fn forget(&mut self) {
         if self.rows.len() <= KEPT {
             return;
@@ -91,7 +91,7 @@ impl<K: Ord + Clone, S: Sum> Top<K, S> {
         first.chain(self.has_rest.then_some((None, &self.rest)))
     }
 
-    /// Whether the row has a series of its own now.
+    /// Whether the row has a separate series now.
     pub(super) fn is_first(&self, key: &K) -> bool {
         self.rows.get(key).is_some_and(|row| row.is_first)
     }

@@ -16,7 +16,7 @@ const OF_PARENT: f64 = 0.8;
 /// One owner is named where it has so large a part of the node's page cache; else the first three are.
 const OF_NODE: f64 = 0.5;
 
-/// The part of a group's page cache that a command asks for at most: of all of it the kernel reports EAGAIN.
+/// Maximum part of a group's page cache that a command asks for: for all of it the kernel reports EAGAIN.
 const RECLAIMED_MOST: f64 = 0.9;
 
 /// A group with page cache on the node.
@@ -84,8 +84,8 @@ impl<'a> Owners<'a> {
         self.groups.first().filter(|first| first.bytes >= self.all_bytes * OF_NODE).copied()
     }
 
-    /// ` (86 % mysql.service)`: the main owner, or else the first two and what no group with tasks is charged for, in the middle
-    /// of a sentence.
+    /// ` (86 % mysql.service)`: the main owner, for the middle of a sentence. Without one, the first two and
+    /// the part that no group with tasks is charged for.
     pub(super) fn words(&self) -> String {
         let named =
             |bytes: f64, name: &str| format!("{:.0} % {name}", 100.0 * bytes / self.all_bytes.max(1.0));

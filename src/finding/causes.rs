@@ -96,8 +96,8 @@ fn is_at_home(cause: &Finding, other: &Subject, snapshot: &Snapshot, rows: &Rows
     cause.key.subject != *other && node.is_some() && home == node
 }
 
-/// Whether two subjects have to do with each other: the same one; a process and its container, or a container above that; a
-/// node and a process that runs on it or has memory on it; the machine and all.
+/// Whether two subjects are related: equal ones; a process and its container, or a container above that; a
+/// node and a process that runs or has memory on it; the machine and all.
 pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) -> bool {
     let task = |subject: &Subject| rows.processes.get(subject).map(|at| &snapshot.tasks[*at]);
     let holds = |id: &u64, process: &Subject| {
@@ -165,9 +165,9 @@ fn is_above(above: u64, below: u64, snapshot: &Snapshot, rows: &Rows) -> bool {
     false
 }
 
-/// Findings in the order of lists: causes by the gravest severity and the largest weight among themselves and what they
-/// explain, each followed by its symptoms. `place` is the place of a rule in the table. A cause takes over the gravest severity
-/// of what it explains.
+/// Findings in the order of lists: causes by the highest severity and the largest weight of themselves and of
+/// their symptoms, each followed by those. `place` is the place of a rule in the table. A cause takes over
+/// the highest severity of its symptoms.
 pub fn order(findings: Vec<Finding>, place: impl Fn(&str) -> usize) -> Vec<Finding> {
     let mut below: BTreeMap<Option<super::Key>, Vec<Finding>> = BTreeMap::new();
     let keys: BTreeSet<super::Key> = findings.iter().map(|finding| finding.key.clone()).collect();

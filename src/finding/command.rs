@@ -72,7 +72,7 @@ impl Words {
         if fits { self.push(&format!("{word}{list}")) } else { Words(None) }
     }
 
-    /// Adds a name that anybody may have chosen, quoted; refuses one with bytes that names seldom have.
+    /// Adds a name that anyone may have chosen, quoted; refuses one with unusual bytes.
     #[must_use]
     pub fn name(self, name: &str) -> Words {
         match quoted(name) {
@@ -81,7 +81,7 @@ impl Words {
         }
     }
 
-    /// Adds `> ` and a file below a cgroup, whose path anybody may have chosen.
+    /// Adds `> ` and a file below a cgroup, whose path anyone may have chosen.
     #[must_use]
     pub fn into_file_of(self, cgroup: &str, file: &'static str) -> Words {
         let path = format!("/sys/fs/cgroup/{}/{file}", cgroup.trim_matches('/'));
@@ -121,14 +121,14 @@ impl Words {
         self.push(&format!("> /sys/devices/system/node/node{node}/{file}"))
     }
 
-    /// Adds `> ` and the size of a node's pool of huge pages of so many KiB.
+    /// Adds `> ` and the size of a node's pool of huge pages of `kib` KiB.
     #[must_use]
     pub fn into_pool(self, node: NodeId, kib: u64) -> Words {
         self.push(&format!("> /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"))
     }
 
-    /// Adds a loop that writes a list of CPUs into the affinity of each message-signalled interrupt of a PCI function, whose
-    /// address is digits, colons and a dot.
+    /// Adds a loop that writes a list of CPUs into the affinity of each message-signalled interrupt of a PCI
+    /// function. Its address is digits, colons and a dot.
     #[must_use]
     pub fn interrupts_of(self, address: &str, cpus: &[u32]) -> Words {
         let fits = address.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));

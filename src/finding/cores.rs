@@ -1,4 +1,4 @@
-//! Cores and CPUs as rules need them: idle ones, those that cpusets name, and those that a subject may use.
+//! Cores and CPUs for rules: idle ones, those named by cpusets, and those that a subject may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use crate::model::units::NodeId;
 /// Busy share of a CPU in percent below which it counts as idle: housekeeping alone takes a percent or two.
 const IDLE_PCT: f64 = 5.0;
 
-/// The part of a core that may be missing: two threads use 2.02 CPUs in some intervals, because the account of a running task is as of
-/// its last tick, and need no third core for that.
+/// The part of a core that may be missing. Two threads use 2.02 CPUs in some intervals, because the account
+/// of a running task is as of its last tick. They need no third core for that.
 const ROUNDING: f64 = 0.1;
 
 /// Whole cores that so much work needs, in CPUs; at least one.
@@ -39,7 +39,7 @@ pub fn cores(view: &View<'_>) -> Vec<Core> {
     by_core.into_values().collect()
 }
 
-/// Cores of these nodes all of whose CPUs were idle in the window, and none of which is isolated. Cores of the first node
+/// Cores of these nodes whose CPUs were all idle in the window and are not isolated. Cores of the first node
 /// come first.
 pub fn idle_cores(view: &View<'_>, nodes: &[NodeId]) -> Vec<Core> {
     let length = view.over_ns().max(1) as f64;
@@ -119,7 +119,7 @@ pub fn is_whole_cores(view: &View<'_>, list: &[u32]) -> bool {
     cores(view).iter().filter(named).all(|core| core.cpus.iter().all(|cpu| list.contains(cpu)))
 }
 
-/// Nodes that it ran on for a twentieth of its time or more, the one with most of it first.
+/// Nodes that it ran on for a twentieth of its time or more, the one with the most time first.
 pub fn nodes_in_use(of: &SubjectRef<'_>) -> Vec<NodeId> {
     let Some(task) = of.task() else { return Vec::new() };
     let all = task.run_ns();
@@ -133,13 +133,13 @@ pub fn nodes_in_use(of: &SubjectRef<'_>) -> Vec<NodeId> {
     ran.into_iter().map(|(_, node)| node).collect()
 }
 
-/// Whether it is a container, pod, machine or unit with tasks of its own, not a group that only holds others.
+/// Whether it is a container, pod, machine or unit with tasks, not a group that only holds others.
 pub fn is_container(of: &SubjectRef<'_>) -> bool {
     matches!(of, SubjectRef::Container(row) if row.own_tasks && row.kind() != Kind::Group)
 }
 
-/// Nodes that a subject takes memory from by its cpuset, or all whole nodes where that is not known: the lists with which a
-/// change of CPUs leaves memory alone.
+/// Nodes from which its cpuset lets a subject take memory, or all whole nodes if that is unknown. With these
+/// lists a change of CPUs does not affect memory.
 pub fn own_mems(view: &View<'_>, of: &SubjectRef<'_>) -> Vec<NodeId> {
     view.files_of(of)
         .and_then(mems_of_files)

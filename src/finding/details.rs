@@ -28,7 +28,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// The word in front of it, in small letters; empty for the head and the sentence.
+    /// The word before it, in small letters; empty for the head and the sentence.
     pub fn word(self) -> &'static str {
         match self {
             Section::Head | Section::Sentence => "",
@@ -55,7 +55,7 @@ pub struct Row {
     pub error: String,
     /// The limit; empty where the value is not compared with one.
     pub limit: String,
-    /// Its meaning; empty where the metric says it.
+    /// Its meaning; empty if the metric has it.
     pub note: &'static str,
 }
 

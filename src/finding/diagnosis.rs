@@ -16,7 +16,7 @@ pub const SCHEMA: u32 = 1;
 /// Columns of the words in front of paragraphs.
 const INDENT: usize = 14;
 
-/// Findings of a report: those that count, or all; below them those that are suspected.
+/// Findings of a report: the ones that count, or all; below them the suspected ones.
 fn shown(engine: &Engine, all: bool) -> Vec<Finding> {
     let mut shown: Vec<Finding> =
         engine.findings().iter().filter(|finding| all || finding.counts()).cloned().collect();
@@ -145,7 +145,8 @@ fn summary(engine: &Engine, all: bool, width: usize) -> String {
     out
 }
 
-/// Lines on what was not decided. Rules that were watched for too short a time share lines by the time that they need.
+/// Lines on undecided rules. Rules that were watched for too short a time share lines by the time that they
+/// need.
 fn undecided(verdict: &Verdict, all: bool) -> Vec<String> {
     let mut by_need: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for rule in verdict.undecided.iter().filter(|rule| rule.why == Why::TooShort) {

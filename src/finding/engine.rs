@@ -1,5 +1,5 @@
-//! The fold: takes one interval after the other, and says what is so for long enough. Same snapshots, same findings: no clock,
-//! no file, no random number, no order of a hash table.
+//! The fold: takes one interval after the other, and returns conditions that held for long enough. Same
+//! snapshots, same findings: no clock, no file, no random number, no order of a hash table.
 
 mod asks;
 mod look;
@@ -26,17 +26,18 @@ use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, caus
 use crate::model::sample::HostFacts;
 use crate::snapshot::{RowKind, Snapshot};
 
-/// Sums are kept for so long, ns: somewhat more than the longest time that a condition must hold.
+/// Sums are kept for this time, ns: somewhat more than the longest time that a condition must hold.
 const KEEP_NS: u64 = 200_000_000_000;
 
-/// CPU time is kept for so long, ns: the need of a subject is taken from it. Hinting faults are kept for two fifths of it.
+/// CPU time is kept for this time, ns: the need of a subject is computed from it. Hinting faults are kept for
+/// two fifths of this time.
 const NEED_NS: u64 = 300_000_000_000;
 
 /// An episode that begins so soon after the last one is the same one, ns: pmie holds off 10 minutes by default (S15).
 const SAME_NS: u64 = 600_000_000_000;
 
-/// A finding that an ended one would explain is an info for so long, ns: memory that was asked to move is seen where it was until it has
-/// moved and was looked at again.
+/// A finding that an ended one would explain is an info for this time, ns. Memory that was asked to move is
+/// still seen at its old place until it has moved and was read again.
 const AFTERMATH_NS: u64 = 60_000_000_000;
 
 /// Findings that have ended and are kept.
@@ -45,7 +46,8 @@ const ENDED_MAX: usize = 200;
 /// The choice of rules and the scale of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Factor of all times that a condition must hold; 1 but for tests in guests, which cannot wait for minutes.
+    /// Factor of all times that a condition must hold; 1 except in tests in guests, which cannot wait for
+    /// minutes.
     pub scale: f64,
     /// Ids of the rules that look; `None`: all.
     pub only: Option<BTreeSet<String>>,
@@ -74,7 +76,7 @@ impl Options {
 pub enum Change {
     /// It has been so for long enough.
     Began(Box<Finding>),
-    /// It is not so any more, for long enough.
+    /// It has been untrue for long enough.
     Ended(Box<Finding>),
 }
 
@@ -181,8 +183,9 @@ impl Engine {
         }
     }
 
-    /// Begins anew: what comes next does not go on from what came before, as at the beginning of another recorded run.
-    /// Findings that are shown end there, because they cannot be seen any more; what has ended is kept.
+    /// Starts afresh: the next interval does not continue the previous ones, as at the beginning of another
+    /// recorded run. Findings that are shown end there, because they cannot be observed further; ended ones
+    /// are kept.
     pub fn interrupt(&mut self) {
         let interval = Interval {
             from_ns: self.last_ns,
@@ -209,8 +212,8 @@ impl Engine {
         };
     }
 
-    /// Takes one interval, whose rows are processes, and says what began and what ended. Snapshots of one run come in the
-    /// order of time; at one of an earlier time it begins anew.
+    /// Takes one interval, whose rows are processes, and returns which findings began and ended. Snapshots of
+    /// one run come in the order of time; one of an earlier time starts the engine afresh.
     pub fn take(&mut self, snapshot: &Snapshot) -> Vec<Change> {
         debug_assert_eq!(snapshot.grain, RowKind::Processes, "rules look at processes");
         if snapshot.mono_ns <= self.last_ns && self.last_ns > 0 {
@@ -263,7 +266,7 @@ impl Engine {
         self.ended.iter()
     }
 
-    /// The gravest severity of findings that were causes and have ended, those that are kept no longer included.
+    /// The highest severity of findings that were causes and have ended, including dropped ones.
     pub fn gravest_ended(&self) -> Option<Severity> {
         self.gravest_ended
     }
@@ -278,7 +281,7 @@ impl Engine {
     pub fn summary(&self) -> Summary {
         let mut summary = Summary {
             rules: self.rules.len(),
-            // A rule stands among them once.
+            // Each rule counts once.
             could_look: self.rules.len() - self.wholly_blind().count(),
             ..Summary::default()
         };
@@ -305,7 +308,7 @@ impl Engine {
                     && episode.trail.held_so_far(rule.hold.share, self.last_ns, length)
                 {
                     let finding = episode.finding(rule, subject, self.last_ns);
-                    // It may be over in a moment: no more than suspected.
+                    // It may be over in a moment: only suspected.
                     pending.extend(
                         finding.map(|finding| Finding { confidence: Confidence::Suspected, ..finding }),
                     );
@@ -329,7 +332,7 @@ impl Engine {
         tracked
     }
 
-    /// Facts of the nodes of this host: those of before, as long as the host is the same.
+    /// Facts of the nodes of this host, computed again only if the host changes.
     fn near_of(&mut self, host: &Arc<HostFacts>) -> Arc<OnceLock<NodeDistances>> {
         if !self.near.0.as_ref().is_some_and(|before| Arc::ptr_eq(before, host)) {
             self.near = (Some(Arc::clone(host)), Arc::default());
@@ -372,7 +375,7 @@ impl Engine {
             episode.blind_ns = 0;
             episode.trail.add(interval.from_ns, interval.to_ns, so, KEEP_NS);
         }
-        // A subject that no rule was asked about has rested, or is no more.
+        // A subject that no rule was asked about is idle, or has ended.
         for states in &mut self.states {
             for (subject, episode) in
                 states.iter_mut().filter(|(_, episode)| episode.asked_ns != interval.to_ns)
@@ -410,7 +413,7 @@ impl Engine {
                     let Some(at) = rows.containers.get(id) else { continue };
                     let row = &snapshot.containers[*at];
                     let series = self.sums.entry(subject.clone()).or_default();
-                    // A window with two quotas or two lists in it says nothing about either.
+                    // A window with two quotas or two lists in it is valid for neither.
                     let limits = Limits::of(row);
                     if series.newest().is_some_and(|sums: &RowSums| sums.limits != limits) {
                         self.sums.remove(&subject);
@@ -423,7 +426,8 @@ impl Engine {
         }
     }
 
-    /// Looks again at what has held for long enough, over all of that time; makes it active, or ends it.
+    /// Checks conditions that have held for long enough again, over that whole time; makes them active, or
+    /// ends them.
     fn judge(&mut self, snapshot: &Snapshot, rows: &Rows, interval: Interval) {
         let mut windows: BTreeMap<u64, Snapshot> = BTreeMap::new();
         let now = interval.to_ns;
@@ -467,7 +471,7 @@ impl Engine {
                     windows.entry(since).or_insert_with(|| machine_over(snapshot, &self.machine, since));
                 let trend = self.sums.get(subject).and_then(|series| trend(series, since));
                 let view = View { snapshot, window, rows, rule, over: false, trend };
-                // Between the two limits it goes on as it was.
+                // Between the two limits the state does not change.
                 let whole = look_over(&view, subject, &self.sums, since);
                 let mut seen = match (whole, over) {
                     (Ok(conclusion), _) => conclusion,
@@ -498,7 +502,7 @@ impl Engine {
                     seen.severity = Severity::Info;
                 }
                 if seen.severity == Severity::Warning && seen.advice.gain.is_too_small(over) {
-                    // A gain that is not worth it any more ends it.
+                    // A gain that has become too small ends it.
                     let ended = episode.deny(now, off_ns) && over;
                     if ended {
                         self.end(rule, subject, episode, End::Cleared, interval);

@@ -26,7 +26,8 @@ pub enum Env {
     Lxc(String),
     /// A machine of systemd-nspawn, by its unit.
     Nspawn(String),
-    /// A group whose files an engine, the kubelet or a slice of it writes: no command of ours lasts.
+    /// A group whose files are written by an engine, the kubelet or one of its slices: no command of ours
+    /// lasts.
     Managed,
     /// Any other cgroup, by its path.
     Cgroup(String),
@@ -44,7 +45,7 @@ fn unit_of(path: &str) -> Option<String> {
     (!of_user).then(|| last.to_owned())
 }
 
-/// The environment of a group; `path` is that of its cgroup, as it is.
+/// The environment of a group; `path` is the unescaped path of its cgroup.
 pub fn env(group: Option<&Group>, path: Option<&str>) -> Env {
     let Some(group) = group else { return Env::Session };
     let id = || {
@@ -91,7 +92,7 @@ pub fn bind(
     unified: Option<bool>,
 ) -> Vec<Command> {
     let (c, n) = (cpu_list(cpus), node_list(nodes));
-    // A list of nothing binds nothing, and process 0 is the one that asks.
+    // An empty list binds nothing, and process 0 means the caller.
     if cpus.is_empty() || nodes.is_empty() {
         return Vec::new();
     }
@@ -211,7 +212,7 @@ pub fn preferred(nodes: &[NodeId]) -> String {
 /// nodes that are in both (S8).
 pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<String>) -> Option<Command> {
     let from: Vec<NodeId> = from.iter().filter(|node| !to.contains(node)).copied().collect();
-    // Process 0 is the one that asks.
+    // Process 0 means the caller.
     if from.is_empty() || to.is_empty() || pid == 0 {
         return None;
     }
@@ -219,8 +220,9 @@ pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<St
     Some(Command::new(When::Now, Scope::Process, words_of, words))
 }
 
-/// Undoes that memory of a process moved from nodes to others. A line only where it is the inverse: one node of origin, and
-/// nothing of the process at the target before, within the error. Else it would take along what was there.
+/// Undoes moving memory of a process from nodes to others. A line only if it is the inverse: one node of
+/// origin, and no memory of the process at the target at first, within the error. Otherwise it would move
+/// that memory too.
 pub fn move_back(pid: u32, placed: &Placed, to: &[NodeId], from: &[NodeId]) -> Command {
     move_back_beside(pid, placed, (to, from), 0.0, "moves the same memory back")
 }
@@ -257,7 +259,7 @@ fn move_back_beside(
 /// Microseconds of the period that the kernel, systemd and engines of containers give a quota.
 const PERIOD_US: u64 = 100_000;
 
-/// Commands that set the quota of a subject to so many thousandths of a CPU. `unified`: as for [`bind`].
+/// Commands that set the quota of a subject, in thousandths of a CPU. `unified`: as for [`bind`].
 pub fn quota(env: &Env, milli: u64, unified: Option<bool>) -> Vec<Command> {
     let cpus = thousandths(milli);
     let container = |program, id: &str| {
@@ -299,7 +301,7 @@ pub fn quota(env: &Env, milli: u64, unified: Option<bool>) -> Vec<Command> {
     }
 }
 
-/// Thousandths as a number with no more digits than it needs.
+/// Thousandths as a number with as few digits as possible.
 fn thousandths(milli: u64) -> String {
     let digits = format!("{}.{:03}", milli / 1000, milli % 1000);
     digits.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -20,7 +20,7 @@ const ROUNDING: f64 = 1.0 + 1e-9;
 /// Facts of the machine's nodes, which stay as they are: they take the cube of the number of nodes to find out.
 #[derive(Debug, Default)]
 pub struct NodeDistances {
-    /// CPUs that each node is worth, those that are isolated left out.
+    /// Capacity of each node in CPUs, without isolated ones.
     capacity: BTreeMap<NodeId, f64>,
     /// Nodes with CPUs and memory by their distance from each of them.
     orders: Vec<Order>,
@@ -45,7 +45,7 @@ impl NodeDistances {
         let costs = Costs::of(topology);
         let orders = whole.iter().map(|start| {
             let mut near = whole.clone();
-            // The node itself is first, whatever the firmware says.
+            // The node itself is first, whatever the firmware's distances.
             near.sort_by_cached_key(|node| {
                 (node != start, topology.distance(*start, *node).unwrap_or(u32::MAX), *node)
             });
@@ -134,7 +134,8 @@ pub fn mean_cost(view: &View<'_>, run: &[f64], memory: &[f64]) -> Option<f64> {
     gain::mean_cost(|from, to| costs.ratio(view.topology(), from, to), run, memory)
 }
 
-/// The mean cost of an access to another node than the one that runs, in local ones; 1 where all of its memory is near.
+/// The mean cost, in local accesses, of an access to a node other than the current one; 1 if all of its
+/// memory is near.
 pub fn remote_cost(view: &View<'_>, placed: &Placed) -> f64 {
     let (all, remote) = (mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0), placed.remote_part());
     if remote > 0.0 { 1.0 + (all - 1.0) / remote } else { 1.0 }
@@ -146,14 +147,16 @@ pub fn cost_on(view: &View<'_>, placed: &Placed, nodes: &[NodeId]) -> Option<f64
     mean_cost(view, &gain::evenly(nodes, ran), &gain::evenly(nodes, placed.memory()))
 }
 
-/// As [`Placed::outside`], with all of its memory as it is known: there are as many sets as the square of the nodes.
+/// As [`Placed::outside`], with the known total of its memory: the number of sets is the square of the number
+/// of nodes.
 fn outside(placed: &Placed, all: f64, nodes: &[NodeId]) -> f64 {
     let on: f64 = nodes.iter().filter_map(|node| placed.bytes.get(node.index())).sum();
     let pct = if all > 0.0 { on * 100.0 / all } else { 0.0 };
     all * (100.0 - pct) / 100.0
 }
 
-/// The smallest set of nodes that it fits on, fewer than it uses, of those that it may use; the one with the least mean cost.
+/// The smallest set of its allowed nodes that it fits on, with fewer nodes than it uses; of equal ones that
+/// with the least mean cost.
 pub fn best_set(
     view: &View<'_>,
     of: &SubjectRef<'_>,
@@ -208,7 +211,7 @@ pub fn best_set(
             if outside > memory {
                 continue;
             }
-            // Of equal ones the one that leaves more of its memory where it is.
+            // Of equal ones, the set that leaves more of its memory in place.
             let cost = order.costs[size - 1] / (size * size) as f64;
             let cost = cost + outside / all.max(1.0) * 1e-3;
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {

@@ -3,18 +3,18 @@
 use crate::model::topology::{MAX_ID, Topology};
 use crate::model::units::NodeId;
 
-/// The largest cost of a remote access, in local ones: another socket of an FT-2500 gives 30 % of the local bandwidth
-/// while its firmware says 10 times the distance (S1).
+/// The largest cost of a remote access, in local ones. Another socket of an FT-2500 gives 30 % of the local
+/// bandwidth while its firmware claims 10 times the distance (S1).
 const RATIO_MAX: f64 = 3.3;
 
-/// The same where it was measured: a recording may say anything.
+/// The same for measured costs: a recording may contain any number.
 const MEASURED_MAX: f64 = 20.0;
 
 /// Weight of a modelled gain in the order of findings: the median of saved by modelled time in four cases of the field (S1).
 const MODEL_WEIGHT: f64 = 0.4;
 
-/// The least gain that is worth a warning, in CPUs, and as a share of what the subject uses: a finding below that costs
-/// less than a wrong move, and 5 % is what VTune asks of a program unit before it highlights it (S5).
+/// The least gain that is worth a warning, in CPUs, and as a share of the subject's use. A finding below that
+/// costs less than a wrong move. VTune highlights a program unit from 5 % on (S5).
 const WORTH_CPUS: f64 = 0.1;
 const WORTH_SHARE: f64 = 0.05;
 
@@ -144,7 +144,7 @@ impl Assumption {
 /// CPU time that can be won. Each part may be absent: not known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gain {
-    /// Time that was measured as spent on exactly this and that ends with the command, in CPUs.
+    /// Measured time spent on exactly this, which ends with the command, in CPUs.
     pub at_least: Option<f64>,
     /// The largest part of the measured time that this can account for, in CPUs.
     pub at_most: Option<f64>,
@@ -173,7 +173,8 @@ impl Gain {
     }
 }
 
-/// The cost of an access from one node to another, in local ones: as it was measured, or else by the firmware's distances.
+/// The cost of an access from one node to another, in local ones: measured, or else by the firmware's
+/// distances.
 pub fn ratio(topology: &Topology, from: NodeId, to: NodeId) -> f64 {
     if from == to {
         return 1.0;
@@ -181,7 +182,7 @@ pub fn ratio(topology: &Topology, from: NodeId, to: NodeId) -> f64 {
     if let Some(times) = topology.measured_ratio(from, to) {
         return times.clamp(1.0, MEASURED_MAX);
     }
-    // A firmware that says less than 10 for another node says nothing.
+    // A distance below 10 to another node is invalid.
     let distance = topology.distance(from, to).map_or(20.0, f64::from);
     (distance / 10.0).clamp(1.0, RATIO_MAX)
 }
@@ -217,7 +218,7 @@ impl Costs {
     }
 }
 
-/// The source of all costs between nodes with CPUs: the firmware, unless each was measured.
+/// The source of all costs between nodes with CPUs: measurements if all have one, else the firmware.
 pub fn distances(topology: &Topology) -> Assumption {
     let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty());
     let mut pairs = with_cpus().flat_map(|from| topology.nodes.iter().map(move |to| (from, to)));
@@ -234,8 +235,8 @@ pub fn distances(topology: &Topology) -> Assumption {
 /// Speed beside a busy sibling where it is not known: two threads that share a core evenly and gain nothing (S1).
 const UNKNOWN_SPEED: f64 = 0.5;
 
-/// The speed of a thread beside a busy one, as a share of that alone, where no counter says it: half of what both do together in the
-/// load of `calibrate` in which that is least.
+/// The speed of a thread beside a busy one, as a share of its speed alone, where no counter has it. It is
+/// half of the work of both together in the `calibrate` load with the least gain.
 pub fn beside_sibling(topology: &Topology) -> (f64, Assumption) {
     match topology.calibration.as_ref().and_then(|calibration| calibration.smt_work) {
         Some((least, _)) => ((f64::from(least) / 2000.0).clamp(0.0, 1.0), Assumption::MeasuredSiblings),
@@ -270,8 +271,8 @@ pub fn evenly(nodes: &[NodeId], amount: f64) -> Vec<f64> {
     spread
 }
 
-/// The gain of a placement: of so many CPUs, from one mean cost to another; `phi` is the counted share of time that waits,
-/// `costs` the source of the costs.
+/// The gain of a placement for `of` CPUs, from one mean cost to another. `phi` is the counted share of time
+/// that waits, `costs` the source of the costs.
 pub fn placement(of: f64, now: f64, then: f64, phi: Option<f64>, costs: Assumption) -> Gain {
     let waits = phi.unwrap_or(1.0).clamp(0.0, 1.0);
     let share = if now > 0.0 { (1.0 - then / now).max(0.0) } else { 0.0 };
@@ -288,8 +289,9 @@ pub fn placement(of: f64, now: f64, then: f64, phi: Option<f64>, costs: Assumpti
     }
 }
 
-/// The gain of bringing memory nearer where the share of accesses to other nodes is known: `remote` of all accesses, 0 to 1, each at
-/// a mean cost of `far` local ones, and `stays` the part of them that stays remote, 0 to 1. See [`placement`] for the rest.
+/// The gain of bringing memory nearer if the share of accesses to other nodes is known. `remote` is that
+/// share of all accesses, 0 to 1, each at a mean cost of `far` local ones. `stays` is its part that stays
+/// remote, 0 to 1. See [`placement`] for the rest.
 pub fn accesses(of: f64, far: f64, (remote, stays): (f64, f64), phi: Option<f64>, costs: Assumption) -> Gain {
     let cost = |share: f64| 1.0 + share.clamp(0.0, 1.0) * (far.max(1.0) - 1.0);
     let mut gain = placement(of, cost(remote), cost(remote * stays), phi, costs);
@@ -310,7 +312,7 @@ pub fn time_at_memory(of: f64, far: f64, waits: f64, costs: Assumption) -> Gain 
     }
 }
 
-/// The gain of a wait of so many CPUs while others are idle, of a subject that uses `of`.
+/// The gain of ending a wait of `wait` CPUs while `idle` are idle, for a subject that uses `of`.
 pub fn waiting(of: f64, wait: f64, idle: f64) -> Gain {
     Gain {
         at_least: None,

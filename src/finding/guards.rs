@@ -25,7 +25,7 @@ const UNKNOWN_MAX: f64 = 0.2;
 
 /// Memory that NUMA balancing scans at a time.
 const SCAN_BYTES: f64 = 256.0 * MIB;
-/// Memory that one of its faults stands for at most: a huge page.
+/// Maximum memory that one of its faults represents: a huge page.
 pub const FAULT_BYTES: f64 = 2.0 * MIB;
 
 /// Modes of memory policies: include/uapi/linux/mempolicy.h
@@ -73,8 +73,8 @@ impl Placed {
         shares.filter(|(_, share)| *share >= least.max(1e-9)).map(|(node, _)| node).collect()
     }
 
-    /// Nodes other than these where memory that counts is: those with a twentieth of it or more, ascending. Where they have less
-    /// than nine tenths of what is elsewhere, it is in many small parts, and all of them count.
+    /// Nodes other than these with a twentieth of its memory or more, ascending. If they have less than nine
+    /// tenths of the memory elsewhere, it is in many small parts, and all of them count.
     pub fn sources(&self, except: &[NodeId]) -> Vec<NodeId> {
         let holders = self.holders(except, 5.0);
         let elsewhere = 100.0 - self.memory_pct(except);
@@ -195,8 +195,8 @@ fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'stat
     }
 }
 
-/// Whether so much memory can be a problem: more than 300 MiB or a twentieth of a node, and more than the caches of
-/// the nodes where it runs.
+/// Whether this amount of memory can be a problem: more than 300 MiB or a twentieth of a node, and more than
+/// the caches of the nodes where it runs.
 pub fn is_large(view: &View<'_>, placed: &Placed) -> bool {
     placed.memory() >= large_bytes(view.topology())
         && placed.memory() >= view.rows.near(view.snapshot).cache_bytes(&placed.used(5.0))
@@ -251,7 +251,7 @@ pub fn is_own_memory(of: &SubjectRef<'_>) -> Option<bool> {
     }
 }
 
-/// Memory on other nodes than some, by what placed it there, in percent of all of its memory.
+/// Memory outside some nodes, by the policy that placed it there, in percent of all of its memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elsewhere {
     /// Placed by the kernel, or on nodes that its policy does not name.
@@ -263,7 +263,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// The part of it that is meant to be there, 0 to 1.
+    /// The part that is intended to be there, 0 to 1.
     pub fn stays(&self) -> f64 {
         let all = self.kernel + self.meant;
         if all > 0.0 { self.meant / all } else { 0.0 }
@@ -301,7 +301,7 @@ pub fn elsewhere(
                 let (_, error) = wilson_farther(out - meant, all)?;
                 return Some(split(all, out, meant, error));
             }
-            // A walk over its mappings says how much has a policy, and not where that is.
+            // A walk over its mappings shows how much has a policy, but not where that is.
             let own = view.number(&OWN_POLICY_PCT, of).ok().filter(|pct| *pct < OWN_POLICY_MAX);
             own.map(|_| split(100.0, 100.0 - placed.memory_pct(here), 0.0, placed.error))
         }
@@ -336,15 +336,15 @@ pub fn is_misplaced(
 /// The share of its memory in mappings with a policy of their own that is still little, in percent.
 pub const OWN_POLICY_MAX: f64 = 20.0;
 
-/// That so little of its memory is in mappings with a policy of their own, which may be meant so, that its placement is the
-/// kernel's; `None` where it is more, or where that is not known.
+/// Evidence that the kernel places its memory: little is in mappings with their own policy, which may be
+/// intended. `None` if it is more, or unknown.
 pub fn kernel_places(view: &View<'_>, of: &SubjectRef<'_>) -> Option<Evidence> {
     let pct = view.number(&OWN_POLICY_PCT, of).ok().filter(|pct| *pct < OWN_POLICY_MAX)?;
     let own = view.evidence(OWN_POLICY_PCT.id, of.subject(), pct);
     Some(own.limit(OWN_POLICY_MAX).note(Note::AtMost))
 }
 
-/// Hinting faults of two minutes from which on their nodes say something.
+/// Hinting faults of two minutes from which on their nodes are meaningful.
 const HINTS_LEAST: u64 = 100;
 
 /// The share of remote accesses of a process in percent, with its error in points, where accesses were counted or sampled.
@@ -429,11 +429,12 @@ pub fn witness_of_use(view: &View<'_>, of: &SubjectRef<'_>) -> Option<Evidence> 
         .then(|| view.evidence(HINT_REMOTE_PCT.id, subject, pct).limit(20.0).note(Note::Witness))
 }
 
-/// The share of its time that a process must run on a node without any of its memory to use memory of others there, in percent.
+/// The share of its time that a process must run on a node without any of its memory to use memory of other
+/// nodes there, in percent.
 const WORKS_PCT: f64 = 20.0;
 
-/// Something that shows that memory on other nodes is used: its use itself, threads that move, nodes that work and have none of
-/// it, or one place for all of its time.
+/// Evidence that memory on other nodes is used: its use itself, threads that move, working nodes without any
+/// of it, or one place for all of its time.
 pub fn witness(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> Option<Evidence> {
     if let Some(used) = witness_of_use(view, of) {
         return Some(used);
@@ -462,20 +463,20 @@ pub fn witness(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> Option<
 pub enum UseElsewhere {
     /// Next to no access leaves the node; or scans met that memory and found it unused.
     Cold,
-    /// They met too little of it in the window, and found next to no use.
+    /// They met too little of that memory in the window, and found next to no use.
     TooLittle,
     /// It is used, or nothing scans it.
     NotCold,
 }
 
-/// Percent of accesses, counted or sampled, below which memory on other nodes is next to unused, with their error: the least
-/// share of memory that a rule is about.
+/// Percent of accesses, counted or sampled, with their error, below which memory on other nodes is next to
+/// unused. It is the least share of memory that a rule is about.
 const USED_PCT: f64 = 10.0;
 
 /// Percent of CPU time at memory of other nodes below which its place costs next to nothing.
 const COLD_CPU_PCT: f64 = 5.0;
 
-/// Faults that a scan must be able to find before their absence says something.
+/// Faults that a scan must be able to find for their absence to be meaningful.
 const FAULTS: f64 = 100.0;
 
 /// The answer about memory on other nodes.
@@ -499,7 +500,7 @@ pub fn use_elsewhere(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> U
     let Some(home) = placed.home() else { return UseElsewhere::NotCold };
     let scans = view.over_ns() as f64 / 1e6 / f64::from(task.raw.scan_period_ms);
     let away = placed.outside(&[home]);
-    // A scan goes round: it meets no more than all of it.
+    // A scan wraps around: it meets at most the whole memory.
     let met = (scans * SCAN_BYTES * away / placed.memory().max(1.0)).min(away);
     let faults = met / FAULT_BYTES;
     let found = task.delta[Counter::HintRemote] as f64;

@@ -85,7 +85,7 @@ impl<T: Default> Series<T> {
 pub struct RowSums {
     /// Its counts.
     pub counts: Counts,
-    /// Its time, and what of it counts as spent with memory of other nodes.
+    /// Its time, and the part that counts as spent with memory of other nodes.
     pub remote: Remote,
     /// Waits of threads that may not use all CPUs, and the part of all waits that a quota explains, ns.
     waits: (u64, f64),
@@ -136,7 +136,7 @@ impl RowSums {
     }
 }
 
-/// A process in a window: its row, with what it did in all of it.
+/// A process in a window: its row, with its counts over the whole window.
 pub fn task_over(task: &Task, series: &Series<RowSums>, since_ns: u64) -> Task {
     let (mut counts, mut bound_ns, mut throttled_ns) = (Counts::default(), 0u64, 0.0);
     for sums in series.since(since_ns).map(|segment| &segment.sums) {
@@ -178,7 +178,7 @@ impl<T> Default for ById<T> {
 }
 
 impl<T: Default> ById<T> {
-    /// The sum of an id, which is likely to be at `hint`; a new one where there is none.
+    /// The sum of an id, which is likely to be at `hint`; a new one if it is missing.
     fn entry(&mut self, hint: usize, id: u32) -> &mut T {
         let at = match self.0.get(hint) {
             Some((known, _)) if *known == id => hint,
@@ -204,7 +204,7 @@ pub struct MachineSums {
     on_cpus: OnCpus,
     counts: MachineCounts,
     nodes: ById<(OnCpus, NodeCounts)>,
-    /// Busy time and time in interrupts, which is all that rules ask of CPUs.
+    /// Busy time and time in interrupts: rules use only these of CPUs.
     cpus: ById<(u64, KnownSum)>,
     flows: BTreeMap<(u32, u32), u64>,
     disk_traffic: BTreeMap<DiskSender, DiskTraffic>,
@@ -232,7 +232,8 @@ impl MachineSums {
     }
 }
 
-/// The machine in a window: gauges of now, and sums over all of it, without rows of tasks and containers.
+/// The machine in a window: current gauges, and sums over the whole window, without rows of tasks and
+/// containers.
 pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns: u64) -> Snapshot {
     let mut over = snapshot.machine();
     let measured_ns = series.measured_ns(since_ns);

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Share of the wanted time that must have been measured, and share of the measured time in which it must have been so, where a rule
-/// does not say another.
+/// Share of the required time that must have been measured, and share of the measured time in which the
+/// condition must have held. A rule may have others.
 pub(super) const MOST: f64 = 0.8;
 
 /// Intervals that must be in it.
@@ -22,13 +22,13 @@ pub(super) fn length(seconds: f64, scale: f64, usual_ns: u64) -> u64 {
     if wanted == 0 { 0 } else { wanted.max(usual_ns.saturating_mul(INTERVALS)) }
 }
 
-/// Whether an interval of this length is a gap for what must hold for `needs_ns`.
+/// Whether an interval of this length is a gap for a condition that must hold for `needs_ns`.
 pub(super) fn is_gap(length_ns: u64, needs_ns: u64) -> bool {
     length_ns as f64 > needs_ns as f64 / 3.0 * GAP_THIRDS && needs_ns > 0
 }
 
 impl Trail {
-    /// Adds an interval and forgets those that ended `keep_ns` before.
+    /// Adds an interval and forgets intervals that ended `keep_ns` earlier.
     pub(super) fn add(&mut self, from_ns: u64, to_ns: u64, so: bool, keep_ns: u64) {
         self.0.push_back((from_ns, to_ns, so));
         while self.0.front().is_some_and(|(_, end, _)| end.saturating_add(keep_ns) < to_ns) {
@@ -41,7 +41,7 @@ impl Trail {
         self.0.back().is_some_and(|(.., last)| *last == so)
     }
 
-    /// Says that it was not so in the last interval.
+    /// Notes that it was untrue in the last interval.
     pub(super) fn deny_last(&mut self) {
         if let Some((.., so)) = self.0.back_mut() {
             *so = false;
@@ -58,7 +58,8 @@ impl Trail {
         self.0.iter().find(|(.., so)| *so).map(|(from, ..)| *from)
     }
 
-    /// Measured time of the last `length_ns` before `now_ns`, that of it in which it was `so`, and intervals.
+    /// Measured time of the last `length_ns` before `now_ns`, its part in which the condition was `so`, and
+    /// intervals.
     fn sums(&self, so: bool, now_ns: u64, length_ns: u64) -> (f64, f64, u64) {
         let begin = now_ns.saturating_sub(length_ns);
         let gap_ns = length_ns as f64 / 3.0 * GAP_THIRDS;
@@ -77,7 +78,8 @@ impl Trail {
         (measured, held, intervals)
     }
 
-    /// Whether it was `so` in the last interval and in most of the last `length_ns`, most of which was measured.
+    /// Whether it was `so` in the last interval and in most of the last `length_ns`, and most of that time
+    /// has measurements.
     pub(super) fn held(&self, so: bool, now_ns: u64, length_ns: u64) -> bool {
         self.held_for(MOST, so, now_ns, length_ns)
     }
@@ -94,7 +96,7 @@ impl Trail {
             && held >= share * measured
     }
 
-    /// Whether it was so in this share of what was measured, however short that is.
+    /// Whether it was so in this share of the measured time, however short that is.
     pub(super) fn held_so_far(&self, share: f64, now_ns: u64, length_ns: u64) -> bool {
         let (measured, held, intervals) = self.sums(true, now_ns, length_ns.max(1));
         self.last_is(true) && intervals >= INTERVALS && held >= share * measured

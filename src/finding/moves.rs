@@ -1,4 +1,4 @@
-//! The move of memory of a process, or of processes that share it: its gain, the commands, and those that undo it.
+//! The move of memory of a process, or of processes that share it: its gain, its commands, and their undo.
 
 use super::fit::remote_cost;
 use super::gain::{self, Gain};
@@ -9,12 +9,13 @@ use crate::metric::task::STALL_BACKEND_PCT;
 use crate::model::units::NodeId;
 use crate::snapshot::{ProcessGroup, Task};
 
-/// The share of shared memory that the lines have to reach, and lines at most: migratepages moves what the process that it
-/// names has in its page tables.
+/// The share of shared memory that the lines must reach, and the maximum number of lines. migratepages moves
+/// the pages in the page tables of the named process.
 const REACHED: f64 = 0.95;
 const LINES_MAX: usize = 8;
 
-/// Members of a group by the shared memory in their page tables, those with most first, until they reach nearly all of it.
+/// Members of a group by the shared memory in their page tables, the largest first, until they reach nearly
+/// all shared memory.
 fn owners<'a>(view: &View<'a>, group: &ProcessGroup) -> Vec<&'a Task> {
     let shared = |task: &Task| task.resident.map_or(0, |resident| resident.shmem_bytes);
     let mut members: Vec<&Task> = group.members.iter().map(|at| &view.snapshot.tasks[*at]).collect();
@@ -25,7 +26,7 @@ fn owners<'a>(view: &View<'a>, group: &ProcessGroup) -> Vec<&'a Task> {
     members
 }
 
-/// Memory that its policy has elsewhere from which on no line moves all that is there, in percent.
+/// Memory placed elsewhere by its policy from which on a line cannot move everything, in percent.
 const STAYS_PCT: f64 = 5.0;
 
 /// The gain of bringing the mean cost of its accesses from `now` to `then`, in local ones.
@@ -33,8 +34,8 @@ pub fn gain_by_cost(view: &View<'_>, of: &SubjectRef<'_>, now: f64, then: f64) -
     gain::placement(view.cpus(of), now, then, waits(view, of), gain::distances(view.topology()))
 }
 
-/// The gain of bringing its memory to one node, where its accesses are known: the part `stays` of those that are remote, 0 to 1,
-/// stays remote.
+/// The gain of bringing its memory to one node, if its accesses are known: the part `stays` of the remote
+/// ones, 0 to 1, stays remote.
 pub fn gain_by_accesses(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed, stays: f64) -> Option<Gain> {
     let (remote, _) = guards::remote_accesses(view, of)?;
     let (far, costs) = (remote_cost(view, placed), gain::distances(view.topology()));
@@ -102,7 +103,7 @@ fn back(
             let pids = owners(view, group).into_iter().map(|task| task.raw.pid);
             let mut undo: Vec<Command> =
                 pids.map(|pid| env::move_back_shared(pid, placed, to, from)).collect();
-            // Without lines there is one sentence, not one for each.
+            // Without lines one sentence is enough.
             undo.dedup();
             undo
         }
@@ -118,7 +119,8 @@ pub fn who_runs(view: &View<'_>, of: &SubjectRef<'_>) -> (String, &'static str) 
     }
 }
 
-/// The process whose share of remote accesses tells whether the memory came: itself, or the busiest of the group.
+/// The process whose share of remote accesses shows whether the memory came: itself, or the busiest of the
+/// group.
 pub fn witness<'a>(view: &View<'a>, of: &SubjectRef<'a>) -> Option<(Subject, &'a Task)> {
     let task = match of {
         SubjectRef::Process(task) => task,
@@ -131,7 +133,7 @@ pub fn witness<'a>(view: &View<'a>, of: &SubjectRef<'a>) -> Option<(Subject, &'a
     Some((process(&task.raw), task))
 }
 
-/// Says that the shared memory of a group is that of further processes, too.
+/// A sentence if further processes use the shared memory of a group, too.
 pub fn other_users(of: &SubjectRef<'_>) -> Option<String> {
     let SubjectRef::Group(_, group) = of else { return None };
     let words = "Others map it, too: processes that were not looked at, which may need it where it is.";

@@ -1,5 +1,6 @@
-//! Letters, or kinds with numbers, in place of names, for findings and reports that are shown to others: of processes, containers,
-//! cgroups, functions and the machine. Names are replaced before rules look, so that no text is made of them.
+//! Letters, or kinds with numbers, that replace names in findings and reports for others: of processes,
+//! containers, cgroups, functions and the machine. Names are replaced before rules run, so no text contains
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -180,7 +181,7 @@ impl Redactor {
     pub fn sample(&mut self, sample: &mut Sample) {
         sample.names = self.names(&sample.names);
         sample.tasks.iter_mut().chain(&mut sample.exited).for_each(|task| self.task(task));
-        // Names are in notes of what came and went. Command lines are in no text of findings.
+        // Notes contain names of new and ended things. No text of findings contains command lines.
         sample.notes.clear();
     }
 

@@ -58,7 +58,7 @@ fn upwards(findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> Vec<Find
     }
     for (id, of_container) in of_containers {
         let subject = Subject::Container(id);
-        // The rule looked at the whole container: that says it all.
+        // The rule covers the whole container with one finding.
         if others.iter().any(|finding| finding.key.subject == subject) {
             continue;
         }

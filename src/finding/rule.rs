@@ -12,7 +12,7 @@ use crate::model::sample::Missing;
 pub enum Unmet {
     /// An input is missing: which, and why.
     Blind(Blindness),
-    /// The inputs are there and the condition does not hold.
+    /// The inputs are available and the condition does not hold.
     Quiet,
     /// The condition would hold, but this guard of the rule applies.
     Excused(&'static str),
@@ -63,7 +63,7 @@ pub enum Reason {
     NoInput,
     /// The machine hides its nodes.
     HiddenNodes,
-    /// It was measured and lost.
+    /// The measurement was lost.
     Lost,
     /// Memory that nothing uses, so that where it is costs nothing.
     Cold,
@@ -170,7 +170,7 @@ impl Hold {
         Hold { on_s, off_s: if on_s < 30.0 { 30.0 } else { on_s }, share: MOST }
     }
 
-    /// The same for that which comes in bursts as long as an interval or longer. Over all of the time it must hold in any case.
+    /// The same for bursts as long as an interval or longer. Over the whole time it must hold in any case.
     pub const fn in_bursts(on_s: f64) -> Hold {
         Hold { share: 0.6, ..Hold::s(on_s) }
     }
@@ -183,19 +183,19 @@ pub struct Limit {
     pub name: &'static str,
     /// From where on the condition holds, in the unit of its metric.
     pub on: f64,
-    /// From where on it does not hold any more.
+    /// The limit beyond which it ends.
     pub off: f64,
     /// `[S2]` of the sources in docs/rules.md, or `reasoned: …`.
     pub source: &'static str,
 }
 
 impl Limit {
-    /// A lower limit: the condition is over at three quarters of it.
+    /// A lower limit: the condition ends at three quarters of the limit.
     pub const fn least(name: &'static str, on: f64, source: &'static str) -> Limit {
         Limit { name, on, off: on * 0.75, source }
     }
 
-    /// A limit of which the condition is over where it does not hold.
+    /// A limit with no gap: the condition ends as soon as it does not hold.
     pub const fn sharp(name: &'static str, on: f64, source: &'static str) -> Limit {
         Limit { name, on, off: on, source }
     }

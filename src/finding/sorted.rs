@@ -1,7 +1,7 @@
-//! Values by key in a list: keys come in their order in each interval, so that two lists are gone through side by side where
-//! a tree would be searched for each key.
+//! Values by key in a list. Keys come in their order in each interval, so two lists are merged side by side
+//! instead of searching a tree for each key.
 
-/// Values in the order of their keys, each of which is there once.
+/// Values in the order of their keys, each key once.
 #[derive(Clone, Debug)]
 pub struct Sorted<K, V>(Vec<(K, V)>);
 

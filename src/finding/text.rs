@@ -13,7 +13,7 @@ pub const SENTENCE_MAX: usize = 160;
 /// Characters of a name in a sentence.
 const NAME_MAX: usize = 32;
 
-/// Text of at most so many characters, the rest cut off with a mark.
+/// Text of at most `max` characters, the rest cut off with a mark.
 pub fn cut(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.to_owned();
@@ -26,7 +26,7 @@ pub fn sentence(text: String) -> String {
     if text.len() <= SENTENCE_MAX { text } else { cut(&text, SENTENCE_MAX) }
 }
 
-/// A name that anybody may have chosen, clean and short.
+/// A name that anyone may have chosen, clean and short.
 pub fn name(name: &str) -> String {
     cut(name, NAME_MAX)
 }
@@ -98,7 +98,7 @@ pub fn unit_of(metric: &str, of: &Subject) -> Option<Unit> {
     }
 }
 
-/// The unit of a metric of the machine: its id says it, or that of a node does.
+/// The unit of a metric of the machine, by its id or by the metric of nodes.
 fn host_unit(metric: &str) -> Option<Unit> {
     if let Some(of_node) = node::by_id(metric) {
         return Some(of_node.unit);

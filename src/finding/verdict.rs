@@ -1,4 +1,5 @@
-//! The verdict on the time that was watched: what was found, what is suspected, and what was not decided. One function has its words.
+//! The verdict on the watched time: what was found, what is suspected, and what was not decided. One function
+//! holds its words.
 
 use super::{Engine, Finding, Identity, Severity, Summary, text};
 use crate::text::{one_line, plural};
@@ -35,7 +36,7 @@ pub struct Undecided {
     pub id: &'static str,
     /// Why not.
     pub why: Why,
-    /// The gravest severity that it could have had.
+    /// The highest severity that it could have.
     pub gravest: Severity,
     /// Time that the condition must hold, ns.
     pub needs_ns: u64,
@@ -91,7 +92,7 @@ pub struct Verdict {
 const GAINS: usize = 2;
 
 impl Verdict {
-    /// The verdict of an engine on all that it was given.
+    /// The verdict of an engine on all its input.
     pub fn of(engine: &Engine) -> Verdict {
         let suspected = engine.pending();
         let mut infos: Vec<&Finding> = engine
@@ -198,7 +199,7 @@ impl Verdict {
         }
     }
 
-    /// The number of rules that ran, and of those that lack data.
+    /// The number of rules that ran, and of rules that lack data.
     pub fn rules(&self) -> String {
         let Summary { could_look, rules, .. } = self.summary;
         match rules.saturating_sub(could_look) {

@@ -29,7 +29,7 @@ pub enum SubjectRef<'a> {
     Node(&'a Node),
     /// A process.
     Process(&'a Task),
-    /// Processes that share memory: the sum of what they do, and the group as it is in the interval.
+    /// Processes that share memory: the sum of their rows, and the group in the interval.
     Group(&'a Task, &'a ProcessGroup),
     /// A container or another cgroup.
     Container(&'a Container),
@@ -106,14 +106,15 @@ pub struct Levels {
 pub struct KernelThreads {
     /// Whether there are any: a scope may leave them out.
     pub in_scope: bool,
-    /// Places of those that clean up a node's memory or make room for large pages there, with that node.
+    /// Places of kernel threads that clean up a node's memory or make room for large pages there, with that
+    /// node.
     of_nodes: Vec<(NodeId, usize)>,
 }
 
 impl KernelThreads {
     fn of(snapshot: &Snapshot) -> KernelThreads {
         let mut found = KernelThreads::default();
-        // None has memory of its own: that leaves out most rows without a look at them.
+        // None has private memory: that excludes most rows without reading them.
         let without = snapshot.row_uses.iter().enumerate().filter(|(_, row)| row.rss_bytes == 0);
         for (at, task) in
             without.map(|(at, _)| (at, &snapshot.tasks[at])).filter(|(_, task)| task.raw.kthread)
@@ -175,7 +176,7 @@ impl<'a> View<'a> {
     /// The value of a metric of a process, or of the sum of a container's processes.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it is missing.
     pub fn number(&self, metric: &Metric<Task>, of: &SubjectRef<'_>) -> Reading<f64> {
         let task = of.task().ok_or_else(|| Missing::NotCollected("it is no task".into()))?;
         number(metric, task, self.window)
@@ -184,7 +185,7 @@ impl<'a> View<'a> {
     /// The value of a metric of a node.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it is missing.
     pub fn node_number(&self, metric: &Metric<Node>, node: &Node) -> Reading<f64> {
         number(metric, node, self.window)
     }
@@ -192,7 +193,7 @@ impl<'a> View<'a> {
     /// The share of remote accesses of a process or a container, in percent.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it is missing.
     pub fn remote_pct(&self, of: &SubjectRef<'_>) -> Reading<f64> {
         match of {
             SubjectRef::Container(row) => number(&CONTAINER_REMOTE_PCT, *row, self.window),
@@ -241,8 +242,9 @@ impl<'a> View<'a> {
         Some(format!("The sched_ext scheduler {name} places tasks: its policy may be the cause."))
     }
 
-    /// Hinting faults of it, or of the processes in it that rules look at, in the last two minutes: NUMA balancing scans by
-    /// turns of a second and of a minute, so that an interval may have none of a process that has many.
+    /// Its hinting faults, or those of its processes that rules look at, in the last two minutes. NUMA
+    /// balancing scans in turns of a second and of a minute, so an interval of a process with many faults may
+    /// have none.
     pub fn hints(&self, of: &SubjectRef<'_>) -> Hints {
         self.rare(of).hints
     }
@@ -256,7 +258,7 @@ impl<'a> View<'a> {
     /// shorter interval has none of what happens every few seconds.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it is missing.
     pub fn node_moves_per_s(&self, of: &SubjectRef<'_>) -> Reading<f64> {
         // A burst at the begin of a run is not spread over less than a minute.
         const LEAST_NS: u64 = 60_000_000_000;
@@ -359,8 +361,8 @@ impl<'a> View<'a> {
         whole_nodes(self.topology()).collect()
     }
 
-    /// Nodes with memory that is not a tier of its own: those with CPUs, and those whose CPUs are all offline, which is memory that
-    /// stayed behind.
+    /// Nodes whose memory is not a separate tier: those with CPUs, and those whose CPUs are all offline,
+    /// where memory stayed behind.
     pub fn nodes_to_leave(&self) -> Vec<NodeId> {
         let has = |node: &&topology::Node| node.mem_total_bytes > 0 && !self.topology().is_tier(node);
         self.topology().nodes.iter().filter(has).map(|node| node.id).collect()
@@ -396,9 +398,10 @@ impl<'a> View<'a> {
         here.map(|cpu| (1.0 - cpu.busy_ns as f64 / length).clamp(0.0, 1.0)).sum()
     }
 
-    /// The node with most free memory above its low watermark, of those with CPUs that `may` be taken, and that memory in
-    /// bytes; `None` where no node has as much as is worth a word. Page cache is no free memory here: a machine full of it is
-    /// healthy, and reclaim leaves up to the high watermark, a thousandth above the low one, free on each node.
+    /// The node with the most free memory above its low watermark, among those with CPUs that `may` be used,
+    /// and that memory in bytes. `None` if no node has a significant amount. Page cache does not count as
+    /// free here: a machine full of it is healthy, and reclaim leaves memory up to the high watermark free on
+    /// each node, a thousandth above the low one.
     pub fn roomiest(&self, may: impl Fn(NodeId) -> bool) -> Option<(NodeId, f64)> {
         let whole = self.whole_nodes();
         let others = self.window.nodes.iter().map(|other| (NodeId(other.raw.id), &other.raw));
@@ -426,12 +429,12 @@ impl<'a> View<'a> {
     /// The environment that the subject is in.
     pub fn env(&self, of: &SubjectRef<'_>) -> Env {
         let id = self.container_of(of).map(|row| row.id);
-        // As it is, not as it is shown: a command names files.
+        // The raw path, not the one on screen: a command names files.
         let path = id.and_then(|id| self.snapshot.names.cgroups.get(&id));
         env(self.group_of(of), path.map(String::as_str))
     }
 
-    /// The least of that which is worth a word: 1 GiB, or a tenth of a node that is smaller than 10 GiB.
+    /// The least significant amount: 1 GiB, or a tenth of a node that is smaller than 10 GiB.
     pub fn enough_free(&self) -> f64 {
         const GIB: f64 = (1u64 << 30) as f64;
         let sizes = self.window.nodes.iter().map(|node| node.raw.mem_total_bytes as f64);

@@ -41,7 +41,7 @@ pub enum Feature {
     BioDevice,
 }
 
-/// The proof in BTF that a feature is there.
+/// The proof in BTF that a feature exists.
 enum Sign {
     Typedef(&'static str),
     Struct(&'static str),
@@ -105,7 +105,7 @@ static FEATURES: [Entry; 19] = [
         origin: "since Linux 5.11",
         sign: Constant("bpf_func_id", "BPF_FUNC_get_current_task_btf"),
     },
-    // Commit a10787e6d58c let tracing programs use task storage; before, it hung on the LSM blob.
+    // Commit a10787e6d58c lets tracing programs use task storage; earlier kernels kept it in the LSM blob.
     Entry {
         feature: Feature::TracingStorage,
         name: "BPF task storage in tracing programs",
@@ -194,12 +194,12 @@ impl Feature {
         self.entry().name
     }
 
-    /// The first kernel that has it, "since Linux 5.11"; or the build option that brings it, "CONFIG_…".
+    /// The first kernel with the feature, "since Linux 5.11"; or the build option for it, "CONFIG_…".
     pub fn origin(self) -> &'static str {
         self.entry().origin
     }
 
-    /// True when every kernel has it from some version on; false when it is a matter of configuration.
+    /// True when every kernel has it from some version on; false when it depends on configuration.
     pub fn comes_with_version(self) -> bool {
         self.origin().starts_with("since")
     }
@@ -214,13 +214,13 @@ impl Feature {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BtfFacts {
-    /// It is there, and these features are in it.
+    /// BTF exists and has these features.
     Has(BTreeSet<Feature>),
     /// The kernel has none: built without CONFIG_DEBUG_INFO_BTF, or /sys is not mounted.
     Absent(String),
-    /// It is there, but we may not read it.
+    /// It exists, but reading it is not permitted.
     Denied(String),
-    /// It is there, but cannot be understood.
+    /// It exists, but cannot be parsed.
     Damaged(String),
 }
 
@@ -247,7 +247,7 @@ impl BtfFacts {
     }
 }
 
-/// One pass over all types: each look-up by name would be a pass of its own.
+/// One pass over all types: each look-up by name would be another pass.
 fn features_in(btf: &Btf<'_>) -> BTreeSet<Feature> {
     let mut wanted: HashMap<&OsStr, Vec<&Entry>> = HashMap::new();
     for entry in &FEATURES {

@@ -1,5 +1,5 @@
-//! A walk through the tree of one cgroup hierarchy, with a budget: every subtree has its turn, so that one with very many
-//! cgroups costs no name in another.
+//! A walk through the tree of one cgroup hierarchy, with a budget. Every subtree has its turn, so that one
+//! with very many cgroups costs no name in another.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -51,7 +51,7 @@ pub struct Walk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Makers {
     Nobody,
-    /// The user it was handed to, and whoever that user lets.
+    /// The user it was delegated to, and anyone permitted by that user.
     User(u32),
     Anybody,
 }
@@ -67,10 +67,10 @@ struct Node {
     path: String,
     makers: Makers,
     listing: Listing,
-    /// Units of its own entries, and of all below it.
+    /// Units of its direct entries, and of all below it.
     listed: usize,
     taken: usize,
-    /// Directories in it that have more to read, those of which least was taken first.
+    /// Directories in it with more to read; the one with the least taken so far is first.
     waiting: BinaryHeap<Reverse<(usize, usize)>>,
 }
 
@@ -207,7 +207,7 @@ pub fn walk(mount: &Path, budget: Budget) -> Walk {
     found
 }
 
-/// The directory with the most entries of its own.
+/// The directory with the most direct entries.
 fn owner_of_most(nodes: &[Node]) -> usize {
     (0..nodes.len()).max_by_key(|at| nodes[*at].listed).unwrap_or(0)
 }
@@ -271,8 +271,8 @@ fn take_turn(node: &mut Node, open: &mut usize, owner: u32) -> Turn {
     Turn { entries, cut }
 }
 
-/// Finds cgroups by their ids, for those that a walk left out, and adds them and those above to `found`. Needs
-/// CAP_DAC_READ_SEARCH; an id that is not found is left out.
+/// Finds cgroups that a walk left out by their ids, and adds them and their parents to `found`. Needs
+/// CAP_DAC_READ_SEARCH; an unknown id is left out.
 pub fn find_ids(mount: &Path, ids: &[u64], found: &mut Walk) {
     let (Ok(root), Ok(meta)) = (File::open(mount), fs::symlink_metadata(mount)) else { return };
     let Ok(top) = mount.canonicalize() else { return };

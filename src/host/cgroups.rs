@@ -1,4 +1,4 @@
-//! The cgroup hierarchy that tells tasks apart here, and the paths of its ids.
+//! The cgroup hierarchy used to group tasks here, and the paths of its ids.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +32,8 @@ pub struct Hierarchy {
     pub mount: Option<PathBuf>,
 }
 
-/// v1 controllers in the order of preference: the memory controller is the one that engines always use.
+/// v1 controllers in the order of preference. The memory controller comes first because engines always use
+/// it.
 const CONTROLLERS: [&str; 6] = ["memory", "cpuacct", "cpu", "pids", "devices", "freezer"];
 
 /// Chooses the hierarchy from [`mounts`].
@@ -110,8 +111,8 @@ pub fn facts<'a>(roots: impl Into<Roots<'a>>) -> Option<CgroupFacts> {
     })
 }
 
-/// The hierarchy that `path` lies in, and what remains of the path; `None` when it lies in none whose
-/// ids the kernel programs can see (a v1 hierarchy without a controller). The path may be that of the host, too.
+/// The hierarchy that contains `path`, and the rest of the path. `None` if the kernel programs cannot see its
+/// ids (a v1 hierarchy without a controller). The path may also be that of the host.
 pub fn containing<'a, 'p>(roots: impl Into<Roots<'a>>, path: &'p Path) -> Option<(Hierarchy, &'p Path)> {
     let roots = roots.into();
     let mode = choose(roots).mode;
@@ -163,8 +164,8 @@ fn unescape(text: &str) -> String {
 }
 
 impl Hierarchy {
-    /// True when the mount shows a part of the tree only, as in a container with a cgroup namespace of
-    /// its own: the root of every hierarchy has inode number 1.
+    /// True when the mount shows only a part of the tree, as in a container with a separate cgroup namespace.
+    /// The root of every hierarchy has inode number 1.
     pub fn is_partial(&self) -> bool {
         let ino = |at: &PathBuf| fs::metadata(at).map(|meta| meta.ino()).ok();
         self.mount.as_ref().and_then(ino).is_some_and(|ino| ino != 1)

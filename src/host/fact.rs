@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-/// A fact about the host, or why nobody can tell. In JSON the value itself, or `{"unknown": "why"}`.
+/// A fact about the host, or why it is unknown. In JSON the value itself, or `{"unknown": "why"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Fact<T> {
@@ -38,7 +38,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// True when it is known to be `value`; what is unknown equals nothing.
+    /// True if it is known to be `value`; an unknown fact equals nothing.
     pub fn is(&self, value: &T) -> bool
     where
         T: PartialEq,

@@ -1,5 +1,5 @@
-//! Users that a directory service knows and /etc/passwd does not (sssd, LDAP, DynamicUser= of systemd): getent(1), a process of its
-//! own, because a static binary cannot load NSS modules.
+//! Users that a directory service knows and /etc/passwd does not (sssd, LDAP, DynamicUser= of systemd). Uses
+//! the program getent(1), because a static binary cannot load NSS modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read};
@@ -17,7 +17,7 @@ const PROGRAM: &str = "/usr/bin/getent";
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Users of one question: its answer fits into a pipe, and a slow service has time for all of them.
 const AT_ONCE: usize = 16;
-/// Users that are asked about in all. Ids of containers have no names, and there are as many as one likes.
+/// Maximum users asked about in total. Ids of containers have no names, and their number is unlimited.
 const ASKED_MAX: usize = 1000;
 /// Killed processes that may still be running before questions stop.
 const LEFT_MAX: usize = 2;
@@ -110,7 +110,7 @@ impl Drop for Getent {
     }
 }
 
-/// `getent passwd KEY...`; none where there is no such program.
+/// `getent passwd KEY...`; none if the program is missing.
 fn start(program: &Path, keys: &[String]) -> Option<Child> {
     let mut command = Command::new(program);
     // A key is no option.

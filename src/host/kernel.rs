@@ -93,8 +93,9 @@ pub fn read_trimmed(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_string()).unwrap_or_default()
 }
 
-/// Functions are not traced (kernel.ftrace_enabled is 0): a trampoline attaches all the same and is never called, and
-/// neither is a breakpoint at the entry of a function on x86, where it stands on ftrace. Seen on Linux 6.12.
+/// Functions are not traced (kernel.ftrace_enabled is 0). A trampoline can still be attached but is never
+/// called. Neither is a breakpoint at the entry of a function on x86, which uses ftrace. Observed on Linux
+/// 6.12.
 pub fn ftrace_is_off() -> bool {
     read_trimmed("/proc/sys/kernel/ftrace_enabled") == "0"
 }
@@ -125,7 +126,7 @@ pub fn group_reclaim(types: &Types) -> GroupReclaim {
     }
 }
 
-/// Above every thread id for as long as nobody raises it; see pid_max in proc(5).
+/// Above every thread id until an administrator raises it; see pid_max in proc(5).
 pub fn pid_max() -> u32 {
     read_trimmed("/proc/sys/kernel/pid_max").parse().unwrap_or(PID_MAX_DEFAULT)
 }

@@ -16,8 +16,8 @@ pub struct MemoryBlocks {
 }
 
 impl MemoryBlocks {
-    /// Reads `sys/` and `proc/` below `root`; empty where neither says it. One reading: memory that comes later is of no
-    /// known node. Pages have `page_size` bytes.
+    /// Reads `sys/` and `proc/` below `root`; empty if neither has blocks. Read once: memory added later has
+    /// no known node. Pages have `page_size` bytes.
     pub fn read(root: &Path, page_size: u64) -> MemoryBlocks {
         let found = blocks(root).filter(|found| !found.stretches.is_empty());
         found.unwrap_or_else(|| {

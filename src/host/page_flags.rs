@@ -1,8 +1,8 @@
 //! Bits of `page->flags` that hold the node of a page, and the bit of `gfp_t` that asks for one node only.
 //!
-//! The kernel writes NODES_SHIFT nowhere, but two arrays are as long as it makes them: a zonelist has a reference
-//! for each zone of each node and one at its end (`MAX_ZONES_PER_ZONELIST` in include/linux/mmzone.h), a node has so
-//! many zones.
+//! The kernel exports NODES_SHIFT nowhere, but two array lengths depend on it. A zonelist has a reference for
+//! each zone of each node and one at its end (`MAX_ZONES_PER_ZONELIST` in include/linux/mmzone.h), and a node
+//! has the array of its zones.
 
 use std::ffi::OsStr;
 
@@ -18,7 +18,7 @@ const THIS_NODE_BIT: u32 = 21;
 /// Facts of this kernel that the page probe must know beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFacts {
-    /// `NODES_SHIFT`, 0..=10: so many bits at the top of `page->flags` are the node.
+    /// `NODES_SHIFT`, 0..=10: the number of bits at the top of `page->flags` that hold the node.
     pub nodes_shift: u32,
     /// `__GFP_THISNODE`.
     pub gfp_this_node: u32,
@@ -28,7 +28,7 @@ impl PageFacts {
     /// Looks them up in the type information of a kernel.
     ///
     /// # Errors
-    /// The arrays are not what is expected.
+    /// The arrays are not as expected.
     pub fn of(Types(btf): &Types) -> Result<PageFacts> {
         let references = capacity(btf, "zonelist", "_zonerefs")?;
         let zones = capacity(btf, "pglist_data", "node_zones")?;

@@ -7,8 +7,8 @@ use crate::model::sample::Pressure;
 /// The pressure that `read` gives the files of, by their name: "cpu" or "memory".
 ///
 /// # Errors
-/// The first file that cannot be read: with `psi=0` they are there, and opening them fails with EOPNOTSUPP. A text that is none
-/// of a pressure file is [`io::ErrorKind::InvalidData`].
+/// The first file that cannot be read: with `psi=0` the files exist, and opening them fails with EOPNOTSUPP.
+/// A text in another format is [`io::ErrorKind::InvalidData`].
 pub fn read(mut read: impl FnMut(&str) -> io::Result<String>) -> io::Result<Pressure> {
     let (cpu, memory) = (read("cpu")?, read("memory")?);
     let known = |total: Option<u64>| {

@@ -1,6 +1,6 @@
 //! Privileges of this process: capabilities, user, namespaces, from /proc/self.
 //!
-//! /proc/self/status says what capget(2) says, and a test can write one.
+//! /proc/self/status has the same as capget(2), and a test can write one.
 
 use std::fmt;
 use std::fs;
@@ -67,8 +67,8 @@ impl CapSet {
         self.0 & 1 << one as u32 != 0
     }
 
-    /// Whether the kernel takes this set for `one`: SYS_ADMIN stands in for BPF and PERFMON
-    /// (`bpf_capable()` and `perfmon_capable()` in include/linux/capability.h).
+    /// Whether the kernel accepts this set for `one`: SYS_ADMIN includes BPF and PERFMON (`bpf_capable()` and
+    /// `perfmon_capable()` in include/linux/capability.h).
     pub fn allows(self, one: Capability) -> bool {
         let covered = matches!(one, Capability::Bpf | Capability::Perfmon);
         self.has(one) || covered && self.has(Capability::SysAdmin)
@@ -135,14 +135,14 @@ impl Privileges {
         }
     }
 
-    /// The needed capabilities that are known to be missing. None when nothing is known: then only
-    /// trying tells.
+    /// The needed capabilities that are known to be missing. Empty when nothing is known: then only trying
+    /// shows it.
     pub fn lacking(&self) -> Vec<Capability> {
         let Some(effective) = self.effective.known() else { return Vec::new() };
         Capability::NEEDED.into_iter().filter(|one| !effective.allows(*one)).collect()
     }
 
-    /// Whether root here can be given what is missing: no, when the bounding set of a container leaves it out.
+    /// Whether root here can get the missing capabilities: not if the bounding set of a container lacks them.
     pub fn could_get(&self, wanted: &[Capability]) -> bool {
         self.bounding.known().is_none_or(|bounding| wanted.iter().all(|one| bounding.allows(*one)))
     }

@@ -1,5 +1,5 @@
-//! Files of other processes: below which root `/proc` has them by the ids that the kernel's programs know, and the process that a
-//! task id belongs to.
+//! Files of other processes: the root whose `/proc` uses the same ids as the kernel's programs, and the
+//! process of a task id.
 
 use std::env;
 use std::ffi::OsString;
@@ -32,8 +32,9 @@ fn led() -> Option<&'static Led> {
     LED.get_or_init(|| Led::to(Path::new(&env::var_os(VARIABLE)?))).as_ref()
 }
 
-/// Has files of processes read below `host` where our own `/proc` has them by other ids: in a container with a pid namespace of its
-/// own that mounts the machine's `/proc`. A copy of `/proc`, or one of another namespace, changes nothing. The first call decides.
+/// Has files of processes read below `host` if our own `/proc` uses other ids. This is so in a container that
+/// has a separate pid namespace and mounts the machine's `/proc`. A copy of `/proc`, or one of another
+/// namespace, changes nothing. The first call decides.
 pub fn lead(host: Option<&Path>) {
     LED.get_or_init(|| Led::to(host?));
 }
@@ -97,8 +98,8 @@ impl Led {
     }
 }
 
-/// The process (thread group) of the task with this id, from `proc/ID/status` below `root`; `None` when there is no
-/// such task. Ids of threads have a directory too, which listing `/proc` does not show (proc(5)).
+/// The process (thread group) of the task with this id, from `proc/ID/status` below `root`; `None` if no such
+/// task exists. Ids of threads have a directory too, which listing `/proc` does not show (proc(5)).
 ///
 /// # Errors
 /// The file cannot be read for another reason, or does not say.
@@ -109,7 +110,7 @@ pub fn process_of(root: &Path, id: u32) -> io::Result<Option<u32>> {
         Err(error)
             if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) =>
         {
-            // Where /proc is mounted with hidepid, it is there and cannot be seen.
+            // Where /proc is mounted with hidepid, a process may exist without being visible.
             return if root == Path::new("/") && led().is_none() && answers(id) {
                 Err(hidden())
             } else {
@@ -122,7 +123,7 @@ pub fn process_of(root: &Path, id: u32) -> io::Result<Option<u32>> {
     process.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no Tgid"))
 }
 
-/// Whether the kernel knows a process or thread of this id, whoever may see it (kill(2) with signal 0).
+/// Whether the kernel knows a process or thread of this id, visible to us or not (kill(2) with signal 0).
 fn answers(id: u32) -> bool {
     let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else { return false };
     matches!(test_kill_process(pid), Ok(()) | Err(Errno::PERM))

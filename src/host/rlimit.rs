@@ -7,8 +7,9 @@ pub fn open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Raises the number of files that this process may have open to what is needed, as far as the hard limit allows. Returns
-/// the limit from then on; `None` without one. The hard limit stays as it is: an administrator may have set it on purpose.
+/// Raises the number of files that this process may have open to `needed`, as far as the hard limit allows.
+/// Returns the new limit; `None` without one. The hard limit does not change: an administrator may have set
+/// it on purpose.
 pub fn raise_open_files(needed: u64) -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|current| current < needed) {

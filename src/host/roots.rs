@@ -1,5 +1,5 @@
-//! Roots that files of a machine are found below: our own, and that of the host where a container sees it or where a reported
-//! machine was copied.
+//! Roots below which files of a machine are found: our own, the host's as seen in a container, or the copy of
+//! a reported machine.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
-/// Places of files, by what they are about. All are "/" without `--host-root`.
+/// Places of files, by subject. All are "/" without `--host-root`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roots<'a> {
     /// This process, its privileges, what the running kernel can do, and files of processes by the ids that we know them by.
@@ -50,8 +50,8 @@ impl<'a> From<&'a PathBuf> for Roots<'a> {
     }
 }
 
-/// The place of `path` below `root`. Links on the way are followed as on a machine whose root it is: an absolute one begins at
-/// `root` again. The plain path where nothing is there, and before Linux 5.6.
+/// The place of `path` below `root`. Links on the way are followed as on a machine with that root: an
+/// absolute one begins at `root` again. The plain path if nothing exists there, and before Linux 5.6.
 pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     let path = path.strip_prefix("/").unwrap_or(path);
@@ -85,8 +85,8 @@ const PASSWD_MAX: u64 = 64 << 20;
 /// sysfs and procfs (statfs(2)): the kernel makes their files.
 const OF_KERNEL: [u32; 2] = [0x6265_6572, 0x9fa0];
 
-/// Refuses a copy of a machine's files that has something which no machine has there: pipes and devices, files without end, links
-/// that lead out of it. Mounted sysfs and procfs are not looked at.
+/// Refuses a copy of a machine's files with entries that no machine has there: pipes and devices, files
+/// without end, links that lead out. Mounted sysfs and procfs are not checked.
 ///
 /// # Errors
 /// Names the file.
@@ -155,7 +155,7 @@ fn check_link(root: &Path, path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The name that a host gives itself in `etc/hostname` below `root`; none where there is no such file, or nothing in it.
+/// The name that a host gives itself in `etc/hostname` below `root`; none if the file is missing or empty.
 pub fn host_name(root: &Path) -> Option<String> {
     let text = fs::read_to_string(below(root, "etc/hostname")).ok()?;
     // hostname(5): comments are lines that begin with '#'.

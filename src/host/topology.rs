@@ -26,7 +26,7 @@ impl Topology {
     /// Files that old kernels or virtual machines lack are done without.
     ///
     /// # Errors
-    /// A file that is there and cannot be understood, with its name, what was expected and what was read.
+    /// A malformed file: its name, the expected format, and the text.
     pub fn read(root: &Path) -> Result<Topology> {
         let root = Root(root);
         let node_map = nodes::read_map(&root)?;
@@ -50,7 +50,7 @@ impl Topology {
         })
     }
 
-    /// Whether a CPU says of itself that it is online; false where it does not say.
+    /// Whether a CPU reports that it is online; false if it does not report.
     pub fn is_online(root: &Path, cpu: CpuId) -> bool {
         cpus::is_online(&Root(root), cpu.0).unwrap_or(false)
     }
@@ -73,7 +73,7 @@ impl Topology {
     /// The nodes whose CPUs handle the interrupts of a device now; see [`Device::irq_nodes`].
     ///
     /// # Errors
-    /// A file that is there and cannot be understood.
+    /// A malformed file.
     pub fn irq_nodes_now(&self, root: &Path, device: &Device) -> Result<Vec<NodeId>> {
         devices::irq_nodes(&Root(root), device, &self.cpus)
     }
@@ -81,7 +81,7 @@ impl Topology {
     /// Counts of the interrupts of the PCI function of this address, by node.
     ///
     /// # Errors
-    /// A file that is there and cannot be understood; the kernel cut a list of counts, as it does at a page.
+    /// A malformed file; or a list of counts that the kernel truncated at the size of a page.
     pub fn irq_counts_now(&self, root: &Path, address: &str) -> Result<IrqCounts> {
         devices::irq_counts(&Root(root), address, self)
     }

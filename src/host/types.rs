@@ -29,7 +29,7 @@ impl Types {
         let typedef = self.0.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"));
         let pointer = typedef.and_then(|typedef| Ptr::try_from(typedef.referenced_type()).ok());
         let count = pointer.and_then(|pointer| count(pointer.referenced_type()));
-        // The first is the private data of whoever listens, which programs do not see.
+        // The first is the private data of the listener, which programs do not see.
         let count = count.and_then(|count| count.checked_sub(1));
         count.with_context(|| format!("the kernel has no tracepoint {name}"))
     }

@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> BTreeMap<u32, String> {
     users
 }
 
-/// User id and home directory of everybody in `etc/passwd` below `root`.
+/// User id and home directory of all users in `etc/passwd` below `root`.
 pub fn homes(root: &Path) -> Vec<(u32, PathBuf)> {
     let bytes = fs::read(below(root, "etc/passwd")).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);

@@ -29,8 +29,8 @@ pub struct FrameNames {
 }
 
 impl FrameNames {
-    /// `news` with equal stacks counted, no more than `most` frames, and the names of their places as far as they are
-    /// known and have room. Stacks and functions with more samples come first.
+    /// `news` with equal stacks counted and at most `most` frames, and the names of their places as far as
+    /// they are known and fit. Stacks and functions with more samples come first.
     pub fn complete(&mut self, news: &StackBatch, most: usize) -> StackBatch {
         self.names.extend(news.names.iter().cloned());
         let mut stacks = counted(news.stacks.clone());

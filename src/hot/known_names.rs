@@ -8,11 +8,12 @@ use crate::model::stacks::{Function, Place};
 /// Places whose names are kept, by the part that shows them and by the part that records them.
 const PLACES_MAX: usize = 100_000;
 
-/// Bytes of their names: twice the `ALL_MAX` of `symbolize/allotment.rs`, so that only a recording may have more. Two sets
-/// of names may be in use when places are asked for anew.
+/// Bytes of their names: twice the `ALL_MAX` of `symbolize/allotment.rs`, so that only a recording may have
+/// more. Two sets of names may be in use when places are asked for again.
 const BYTES_MAX: usize = 32 << 20;
 
-/// Names by place. Places of one function share it. Without room all is forgotten; a recording says names again.
+/// Names by place. Places of one function share it. When room runs out all are forgotten; a recording repeats
+/// names.
 #[derive(Clone, Debug, Default)]
 pub struct KnownNames {
     names: HashMap<Place, Arc<Function>>,

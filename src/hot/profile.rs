@@ -1,4 +1,4 @@
-//! Functions and how often each was seen, on top of a stack or anywhere in it, with the error.
+//! Functions and their numbers of samples, on top of a stack or anywhere in it, with the error.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -9,8 +9,8 @@ use crate::model::sample::Comm;
 use crate::model::share::wilson;
 use crate::model::stacks::{Function, Place, Stack, StackBatch};
 
-/// Different stacks that are kept whole. Of those that come after, only the innermost frame is: shares of functions
-/// stay right, callers are lost.
+/// Different stacks that are kept whole. Later ones keep only the innermost frame: shares of functions stay
+/// right, callers are lost.
 const STACKS_MAX: usize = 50_000;
 
 /// Frames of the stacks that are kept whole, beyond which it is as beyond [`STACKS_MAX`]: some 10 MB.
@@ -56,7 +56,7 @@ pub struct Spot {
 /// A place whose name is still looked for.
 static UNNAMED: LazyLock<Arc<Function>> =
     LazyLock::new(|| Arc::new(Function { name: None, module: "[not yet named]".into(), kernel: false }));
-/// A sample of which no frame is known.
+/// A sample without a known frame.
 static NOWHERE: LazyLock<Arc<Function>> =
     LazyLock::new(|| Arc::new(Function { name: None, module: "[no stack]".into(), kernel: false }));
 
@@ -107,7 +107,8 @@ impl Profile {
         self.processes.iter().map(|(id, process)| (*id, process))
     }
 
-    /// Stacks of the processes that `wanted` chooses, named, innermost first, and how often each was seen.
+    /// Stacks of the processes that `wanted` chooses, named, innermost first, and the number of samples of
+    /// each.
     pub fn stacks<'a>(
         &'a self,
         wanted: &'a dyn Fn(ProcessId, &Process) -> bool,
@@ -142,8 +143,8 @@ impl Profile {
     }
 }
 
-/// Share of `part` in `whole` samples in per cent, and how far from it the true share may be: half the width of the
-/// 95 % interval after Wilson (1927), which is right for few samples too. `None` without samples.
+/// Share of `part` in `whole` samples in percent, and half the width of its 95 % interval after Wilson
+/// (1927). That interval is right for few samples too. `None` without samples.
 pub fn share(part: u64, whole: u64) -> Option<(f64, f64)> {
     wilson(part as f64, whole as f64)
 }

@@ -32,7 +32,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree of `stacks`: innermost first, and how often each was seen.
+    /// The tree of `stacks`: innermost first, with the number of samples of each.
     pub fn build(stacks: impl Iterator<Item = (Vec<Arc<Function>>, u64)>, direction: Direction) -> Tree {
         let mut tree = Tree::default();
         let mut index: HashMap<(Option<usize>, Arc<Function>), usize> = HashMap::new();

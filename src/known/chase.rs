@@ -1,4 +1,4 @@
-//! Latency of a load: a random walk through lines of memory, each of which is loaded from memory and not from a cache.
+//! Latency of a load: a random walk through lines of memory, each loaded from memory and not from a cache.
 
 use std::time::{Duration, Instant};
 
@@ -17,15 +17,15 @@ const LEAST: Duration = Duration::from_micros(50);
 /// A stretch of memory with one line of the walk in it, in bytes: prefetchers fetch neighbours of 64 and 128 bytes.
 pub const STRETCH: usize = 256;
 
-/// Memory in which lines follow each other before the walk goes on to other memory: a huge page, so that few page tables
-/// are walked, and too many pages of 4 KiB for prefetchers that follow streams.
+/// Memory in which lines follow each other before the walk moves to other memory. It is a huge page, so few
+/// page tables are walked, and has too many pages of 4 KiB for prefetchers that follow streams.
 pub const GROUP: usize = 2 << 20;
 
 /// The same where pages are small: few enough for the page tables to stay in caches.
 pub const SMALL_GROUP: usize = 64 << 12;
 
-/// Orders in which a walk goes through its lines, one after the other, where a prefetcher may learn an order: each has a word
-/// of each line to itself (multichase, `-L`).
+/// Orders in which a walk visits its lines, one after the other, where a prefetcher may learn an order. Each
+/// order has its own word of each line (multichase, `-L`).
 pub const ORDERS: usize = 8;
 
 /// Lines of a walk.
@@ -42,7 +42,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape for lines of so many bytes, on huge pages or on small ones.
+    /// The shape for lines of `line` bytes, on huge pages or on small ones.
     pub fn of(line: usize, huge: bool) -> Shape {
         let group = if huge { GROUP } else { SMALL_GROUP };
         Shape { line, stretch: STRETCH.max(4 * line), group, orders: 1 }
@@ -59,9 +59,10 @@ impl Shape {
         bytes.saturating_mul((self.stretch / self.line).max(1) as u64)
     }
 
-    /// The indices of the words of a walk through `bytes` of memory, in its order: groups in random order, in each group one
-    /// line of each stretch, at a random place of it (a fixed place would use a quarter of the sets of caches), in random
-    /// order. Each further order has the same lines, and the next word of each. Empty where there is no room for a stretch.
+    /// The indices of the words of a walk through `bytes` of memory, in its order. Groups come in random
+    /// order, and in each group one line of each stretch, in random order. A line is at a random place of its
+    /// stretch: a fixed place would use only a quarter of the sets of caches. Each further order has the same
+    /// lines, and the next word of each. Empty if no stretch fits.
     pub fn order(&self, bytes: usize, seed: u64) -> Vec<u32> {
         let mut random = Random::new(seed);
         let places = (self.stretch / self.line).max(1);
@@ -98,8 +99,8 @@ pub struct Round {
     pub disturbed: u32,
 }
 
-/// Walks for about `time`, in passes of which each begins with lines that are in no cache (`flush`). One pass is made at
-/// least; four times `time` is the limit, however many samples were disturbed.
+/// Walks for about `time`, in passes that each begin with uncached lines (`flush`). At least one pass is
+/// made; the limit is four times `time`, however many samples were disturbed.
 pub fn measure(cycle: &mut Cycle, flush: bool, time: Duration) -> Round {
     let begin = Instant::now();
     let mut samples = Samples { times: Vec::new(), disturbed: 0, length: SAMPLE, walked: Duration::ZERO };
@@ -147,7 +148,7 @@ impl Samples {
     }
 }
 
-/// Walks so many loads: the time, and whether no other task ran on this CPU in it.
+/// Walks `loads` loads: the time, and whether no other task ran on this CPU during it.
 fn timed(cycle: &mut Cycle, loads: u64) -> (Duration, bool) {
     let switches = sys::thread_events().involuntary;
     let before = Instant::now();
@@ -155,8 +156,8 @@ fn timed(cycle: &mut Cycle, loads: u64) -> (Duration, bool) {
     (before.elapsed(), sys::thread_events().involuntary == switches)
 }
 
-/// Latency of each group of a walk whose groups have `loads` lines each: the least of `passes` passes, ns a load, in no order
-/// that means something. Groups in which another task ran each time are left out.
+/// Latency of each group of a walk whose groups have `loads` lines each: the least of `passes` passes, ns a
+/// load, in arbitrary order. Groups in which another task ran each time are left out.
 pub fn each_group(cycle: &mut Cycle, loads: u64, passes: u32) -> Vec<f64> {
     let groups = cycle.lines().checked_div(loads).unwrap_or(0) as usize;
     let mut least = vec![f64::INFINITY; groups];
@@ -175,7 +176,7 @@ pub fn each_group(cycle: &mut Cycle, loads: u64, passes: u32) -> Vec<f64> {
     least
 }
 
-/// A walk through all of `region`, whose pages are there already. `None` where it is too small.
+/// A walk through all of `region`, whose pages are already present. `None` if it is too small.
 pub fn cycle(region: Region, shape: Shape, seed: u64) -> Option<Cycle> {
     let lines = shape.lines(region.bytes());
     let order = shape.order(region.bytes(), seed);

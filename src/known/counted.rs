@@ -142,8 +142,8 @@ pub enum Ready {
 }
 
 impl Ready {
-    /// Makes a load ready. `region` is its memory, whose pages are there, where it needs any; `line` the bytes of a cache line;
-    /// `writer` a CPU of another node.
+    /// Prepares a load. `region` is its memory with present pages, if it needs any; `line` the bytes of a
+    /// cache line; `writer` a CPU of another node.
     ///
     /// # Errors
     /// It cannot be done here, in words.
@@ -216,7 +216,7 @@ impl Ready {
         }
     }
 
-    /// Does so many rounds on this thread.
+    /// Does `rounds` rounds on this thread.
     ///
     /// # Errors
     /// The CPU that writes cannot be run on.
@@ -287,7 +287,8 @@ fn pairs(order: &[u32], line: usize) -> Vec<u32> {
     order.iter().flat_map(|word| [*word, *word ^ words]).collect()
 }
 
-/// Views of a mirror, and words of it: one of each eighth page, in a random order, all of them different words of memory.
+/// Views of a mirror, and some of its words: one of each eighth page, in a random order, all different words
+/// of memory.
 fn far_words() -> (usize, Vec<u32>) {
     let page = rustix::param::page_size() / size_of::<u64>();
     let of_view = Region::ALIGN / size_of::<u64>();

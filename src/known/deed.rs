@@ -17,15 +17,15 @@ use crate::sys::{self, PageAdvice, Region};
 pub enum Deed {
     /// Nothing but an answer: what that alone costs.
     Rest,
-    /// Touches so many small pages, once each, and gives them back.
+    /// Touches `count` small pages, once each, and gives them back.
     Pages { count: u32 },
-    /// Sends a byte to and fro between two threads on one CPU, so many times.
+    /// Sends a byte to and fro between two threads on one CPU, `count` times.
     Trips { cpu: u32, count: u32 },
-    /// Goes to these CPUs in turn, so many times.
+    /// Moves to these CPUs in turn, `count` times.
     Moves { cpus: Vec<u32>, count: u32 },
     /// Uses so much CPU time on a CPU.
     Burn { cpu: u32, ms: u32 },
-    /// Touches so many small pages of a node on a CPU, and gives them back.
+    /// Touches `count` small pages of a node on a CPU, and gives them back.
     Allocate { cpu: u32, node: u32, count: u32 },
     /// Touches small pages on each of these nodes, and keeps them until the next [`Deed::Place`].
     Place { pages: Vec<(u32, u32)> },
@@ -35,7 +35,7 @@ pub enum Deed {
     MovePages { from: u32, to: u32, count: u32 },
 }
 
-/// The traces of a deed, as the process that did it knows them. A deed fills in what it is about.
+/// The traces of a deed, as the process that did it knows them. A deed fills in the fields that it affects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
     /// Minor faults of the whole process, by getrusage(2).
@@ -47,7 +47,8 @@ pub struct Truth {
     /// Pages that are on each node, by move_pages(2); for [`Deed::Place`] and [`Deed::Use`] those of the whole process, by
     /// /proc/self/numa_maps.
     pub pages: Vec<(u32, u64)>,
-    /// Pages that move_pages(2) says it moved: they were on another node, and are on the one that was asked for.
+    /// Pages that move_pages(2) reports as moved: they were on another node, and are now on the requested
+    /// one.
     pub moved_pages: u64,
 }
 
@@ -137,7 +138,7 @@ impl Doer {
     }
 }
 
-/// Pages that went to a node: on another one before, there now. A negative number is the errno of one that did not.
+/// Pages that moved to a node from another one. A negative number is the errno of a page that did not move.
 fn moved(before: &[i32], after: &[i32], to: u32) -> u64 {
     let pages = before.iter().zip(after);
     pages.filter(|(before, after)| **before != to as i32 && **after == to as i32).count() as u64
@@ -147,7 +148,7 @@ fn go_to(cpu: u32) -> Done {
     sys::run_on(&[cpu]).map_err(|error| format!("CPU {cpu}: {error}"))
 }
 
-/// A region of which the first `count` small pages are there, on a node if one is named.
+/// A region whose first `count` small pages are present, on a node if one is named.
 fn small_pages(node: Option<u32>, count: u32) -> Result<Region, String> {
     let page = rustix::param::page_size();
     let mut region = Region::new(count as usize * page).map_err(|error| format!("mmap: {error}"))?;
@@ -161,7 +162,7 @@ fn small_pages(node: Option<u32>, count: u32) -> Result<Region, String> {
     Ok(region)
 }
 
-/// Pages that are there, by node; the first `most` of each region.
+/// Present pages, by node; the first `most` of each region.
 fn by_node(regions: &[Region], most: u32) -> Result<Vec<(u32, u64)>, String> {
     let mut counts = std::collections::BTreeMap::new();
     for region in regions {
@@ -227,7 +228,7 @@ mod tests {
         Doer::default().act(deed).unwrap()
     }
 
-    /// Other tests of this process fault and switch, too: there is a least, and no most.
+    /// Other tests of this process fault and switch too: only a least number can be checked.
     #[test]
     fn deeds_leave_traces() {
         let cpu = sys::current_cpu().unwrap();

@@ -11,16 +11,16 @@ pub const STEP: usize = 16 << 20;
 /// Addresses that one call looks up.
 const LOOKED_UP: usize = 4096;
 
-/// Memory whose pages are there.
+/// Memory with present pages.
 pub struct Placed {
     pub region: Region,
     /// The node it is to be on; `None` where the machine has no nodes to choose from.
     pub node: Option<u32>,
-    /// Part of it in huge pages, 0..=1; `None` where the kernel does not say.
+    /// The part in huge pages, 0..=1; `None` where the kernel does not report it.
     pub huge_share: Option<f64>,
 }
 
-/// Why there is no such memory.
+/// The reason why memory is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoMemory {
     /// The kernel refused the region or the node.
@@ -31,11 +31,11 @@ pub enum NoMemory {
     NoRoom(String),
 }
 
-/// Gets `bytes` with pages that `node` is preferred for, huge ones if `huge`; they are touched by this thread. `room` is asked
-/// before each [`STEP`] and says why no more may be taken.
+/// Allocates `bytes` of memory that prefers `node`, in huge pages if `huge`; this thread touches them. `room`
+/// runs before each [`STEP`] and returns an error if no more may be taken.
 ///
 /// # Errors
-/// There is no such memory; nothing of it is left.
+/// Such memory is unavailable; all of it is freed.
 pub fn on_node(
     bytes: usize,
     node: Option<u32>,

@@ -31,12 +31,12 @@ struct Tally {
 pub enum Way {
     /// Both threads exchange one word in turn: one transaction each way.
     Exchange,
-    /// Each thread writes a word of its own and reads that of the other: two transactions each way.
+    /// Each thread writes one word and reads that of the other: two transactions each way.
     TwoLines,
 }
 
-/// Memory for lines, whose pages are on the node of CPU `first`: a thread that runs there touches them first. `None` where
-/// it cannot be run on, or there is no memory.
+/// Memory for lines with pages on the node of CPU `first`: a thread that runs there touches them first.
+/// `None` if it cannot run there, or memory is lacking.
 fn lines_of(first: u32) -> Option<Region> {
     let mut region = Region::new(2 * APART * size_of::<u64>()).ok()?;
     // A kernel without huge pages has small ones anyway.
@@ -105,7 +105,7 @@ pub fn line_ns(first: u32, second: u32, way: Way, time: Duration) -> Option<Vec<
     .filter(|times| !times.is_empty())
 }
 
-/// One round trip. False when `ended` says so.
+/// One round trip. False if `ended` is set.
 fn ask(way: Way, to: &AtomicU64, fro: &AtomicU64, turn: &mut u64, ended: &mut dyn FnMut() -> bool) -> bool {
     *turn += 1;
     match way {
@@ -167,7 +167,7 @@ impl Task {
     /// Loads between two looks at the clock.
     const LOADS: u64 = 256;
 
-    /// A piece of it; `left` is what the pass still has.
+    /// A piece of a task; `left` is the rest of the pass.
     fn some(&mut self, left: &mut u64) {
         match self {
             Task::Loop(kind) => drop(asm::work(*kind, 1000)),
@@ -189,8 +189,8 @@ impl Task {
     }
 }
 
-/// Pieces per µs of each task, each on the CPU beside it, all at the same time, over `time`. The time of flushing is no part of
-/// it.
+/// Pieces per µs of each task, each on the CPU beside it, all at the same time, over `time`. The time of
+/// flushing is excluded.
 ///
 /// # Errors
 /// A CPU cannot be run on, with its number.

@@ -1,4 +1,5 @@
-//! Whether a machine is idle enough to be measured, and how much memory may be taken of it. Pure, but for the reading of files.
+//! Whether a machine is idle enough to be measured, and how much of its memory may be used. Pure, except for
+//! the reading of files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +39,7 @@ pub struct Usage {
 pub struct Room {
     /// Pages that nothing uses.
     pub free: u64,
-    /// Below so many the kernel goes on to reclaim.
+    /// Free memory below which the kernel continues to reclaim.
     pub high: u64,
 }
 
@@ -65,11 +66,12 @@ impl Usage {
 pub struct Others {
     /// Of all CPUs.
     pub all: f64,
-    /// Of the CPU that they used most, with its number; our own time is not taken off, so that it says something only while
-    /// we do nothing.
+    /// Of the CPU that they used most, with its number. Our own time is not subtracted, so it is meaningful
+    /// only while this process is idle.
     pub most: Option<(u32, f64)>,
-    /// The same while we work with a nice value above 0: time of niced tasks is left out, and all of our own that is not
-    /// niced is taken off each CPU, because no file says which it was on. Never more than it is.
+    /// The same while this process works with a nice value above 0. Time of niced tasks is left out. All of
+    /// our own time that is not niced is subtracted from each CPU, because no file has its CPU. Never more
+    /// than the real use.
     pub most_not_niced: Option<(u32, f64)>,
 }
 
@@ -143,12 +145,12 @@ pub fn may_take(room: Room, page_bytes: u64, percent: f64) -> u64 {
     ((free as f64 * percent / 100.0) as u64).min(MOST).min(free.saturating_sub(keep))
 }
 
-/// Bytes that the cgroup of this process may still use, by the files of `sys/fs/cgroup` and `proc/self/cgroup` below `root`; the
-/// least of all groups above it. `None` without a limit.
+/// Bytes that the cgroup of this process may still use, by the files of `sys/fs/cgroup` and
+/// `proc/self/cgroup` below `root`: the least of it and its parents. `None` without a limit.
 pub fn cgroup_room(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    // v1 writes a number that no machine has where there is no limit.
+    // v1 writes an impossibly large number where no limit is set.
     let real = |limit: &u64| *limit < 1 << 60;
     let mut least = None;
     for line in groups.lines() {

@@ -15,7 +15,8 @@ const CHUNK: usize = 256 << 10;
 /// Time in which all threads have come to run.
 const BEGIN: Duration = Duration::from_millis(20);
 
-/// Arrays begin so many bytes apart within a page: a load waits for a store whose address has the same low 12 bits.
+/// Arrays begin this many bytes apart within a page: a load waits for a store whose address has the same low
+/// 12 bits.
 const APART: usize = 1088;
 
 /// The way memory is used.
@@ -45,13 +46,13 @@ impl Stream {
     }
 }
 
-/// A line of its own for the counter of each thread.
+/// A separate line for the counter of each thread.
 #[derive(Default)]
 #[repr(align(256))]
 struct Done(AtomicU64);
 
-/// GB/s (10^9 bytes) in each of `windows` windows of `window`, by threads pinned to `cpus` that share `memory` equally. Bytes
-/// are those that the program names.
+/// GB/s (10^9 bytes) in each of `windows` windows of `window`, by threads pinned to `cpus` that share
+/// `memory` equally. Bytes are those that the program accesses.
 ///
 /// # Errors
 /// A CPU cannot be run on, with its number; or the memory is too small for a thread's chunk.
@@ -105,11 +106,11 @@ pub fn measure(
     })
 }
 
-/// Goes once through the memory of a thread, in chunks; `go_on` is told the bytes of each, and ends it.
+/// Goes once through the memory of a thread, in chunks; `go_on` gets the bytes of each, and ends it.
 fn pass(kind: Stream, words: &mut [u64], array: usize, go_on: &mut dyn FnMut(usize) -> bool) {
     let chunk = CHUNK / size_of::<u64>();
     let apart = APART / size_of::<u64>();
-    // Arrays end early by what they begin later.
+    // Arrays end early by the offset at which they begin.
     let length = array - (kind.arrays() - 1) * apart;
     let (first, rest) = words.split_at_mut(array);
     let (second, third) = rest.split_at_mut(rest.len().min(array));

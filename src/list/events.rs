@@ -10,8 +10,8 @@ use crate::text::{clean_str, hanging, plural, words};
 /// Lines below an event hang under its name.
 const INDENT: &str = "      ";
 
-/// The list as text of at most `width` columns; a single long word may be longer. `works` opens an event and counts
-/// with it for a moment; `choose` tells what a set is on this machine.
+/// The list as text of at most `width` columns; a single long word may be longer. `works` opens an event and
+/// counts with it for a moment; `choose` returns a set on this machine.
 pub fn render_text(
     catalog: &Catalog,
     budget: Budget,
@@ -81,7 +81,7 @@ fn counters(core: &Core, budget: Budget, width: usize) -> String {
 }
 
 fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width: usize) -> String {
-    // Of a table of which nothing was verified its head says so, once.
+    // The head of a table without any verified event states that once.
     let some_tested =
         core.entries.iter().any(|other| !matches!(other.tested, Tested::Unsaid | Tested::Nowhere));
     let entries: Vec<&Resolved> = core.of(role).collect();
@@ -99,7 +99,7 @@ fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width
     }
     for resolved in entries {
         let reading = match (&core.device, &resolved.event) {
-            // Said once, above.
+            // Stated once, above.
             (None, _) => Ok(()),
             (Some(_), Ok(event)) => works(event),
             (Some(_), Err(why)) => Err(why.clone()),

@@ -15,7 +15,7 @@ fn unused(stored: &Stored) -> Option<String> {
     }
 }
 
-/// The matrix of latencies as text of at most `width` columns, or why there is none.
+/// The matrix of latencies as text of at most `width` columns, or the reason why it is missing.
 pub fn render_text(stored: Option<&Stored>, width: usize) -> String {
     let Some(stored) = stored else {
         let text = "latency between nodes is not measured yet: numatop-ng calibrate measures it under load";

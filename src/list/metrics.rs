@@ -41,7 +41,7 @@ pub fn render_text(width: usize) -> String {
     out
 }
 
-/// True for what a container has as the sum of its tasks.
+/// True for a metric that is a sum of tasks for a container.
 fn is_of_tasks<R>(metric: &Metric<R>) -> bool {
     by_id(metric.id).is_some_and(|of_task| of_task.help == metric.help)
 }

@@ -8,7 +8,8 @@ use crate::model::inputs::Inputs;
 use crate::model::tiers::{AUTO_WEIGHTS, DEMOTION, NodeTier, PROMOTE_LIMIT};
 use crate::text::{hanging, words};
 
-/// Nodes by tier, with the firmware's description of their memory and weights; nothing where all of it is the same for all nodes.
+/// Nodes by tier, with the firmware's description of their memory and weights; nothing if they are equal for
+/// all nodes.
 pub fn render_text(inputs: &Inputs, width: usize) -> String {
     let nodes = &inputs.tiers;
     let kinds: BTreeSet<Option<u32>> = nodes.values().map(|node| node.tier).collect();

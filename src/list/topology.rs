@@ -29,9 +29,8 @@ pub fn render_text(topology: &Topology, width: usize) -> String {
 
 /// The machine as JSON. `schema` changes only when a key changes its meaning or goes; keys may be added.
 ///
-/// `distance` of a node is in the order of `nodes`. A fact that sysfs does not tell is `null`: the socket where
-/// the firmware gives none, `core` and `llc` of offline CPUs, the `level` of a cache domain that is only
-/// assumed.
+/// `distance` of a node is in the order of `nodes`. A fact that sysfs lacks is `null`: the socket if the
+/// firmware gives none, `core` and `llc` of offline CPUs, the `level` of a cache domain that is only assumed.
 pub fn render_json(topology: &Topology) -> Value {
     json!({
         "schema": 1,
@@ -76,7 +75,7 @@ pub fn add_pages(object: &mut Value, nodes: &[NodeRaw]) {
     }
 }
 
-/// "2 nodes, 2 sockets, 32 cores, 64 CPUs", and what is offline.
+/// "2 nodes, 2 sockets, 32 cores, 64 CPUs", and the offline ones.
 fn summary(topology: &Topology, width: usize) -> String {
     let sockets = match topology.sockets {
         0 => "unknown sockets".to_owned(),
@@ -250,8 +249,8 @@ fn devices(topology: &Topology, width: usize) -> Option<String> {
     Some(text)
 }
 
-/// "eth0 (0000:3b:00.0)". Names come from whoever named the interface, or from a recording: nothing in them
-/// may steer the terminal.
+/// An example is "eth0 (0000:3b:00.0)". Names are chosen by the administrator, or come from a recording: they
+/// must not control the terminal.
 fn device_name(device: &Device) -> String {
     let name = device.name.escape_default();
     match &device.pci {
@@ -260,7 +259,7 @@ fn device_name(device: &Device) -> String {
     }
 }
 
-/// " interrupts on node 0-1", where the device has interrupts of its own.
+/// " interrupts on node 0-1", if the device itself has interrupts.
 fn interrupts(device: &Device) -> String {
     match format_cpulist(device.irq_nodes.iter().map(|node| node.0)) {
         nodes if nodes.is_empty() => nodes,

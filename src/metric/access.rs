@@ -127,7 +127,7 @@ pub const ACCESS_SOURCE: Metric<Task> = metric(
     |task, snapshot| {
         let sampled = sampled(task)?;
         let event = sampled.event.map(|event| event.source.id());
-        // The clock says nothing on some CPUs, where the event may.
+        // The clock sampler does not work on some CPUs where the event may.
         let clock = snapshot.host_missing(MEM_TIME_PCT.id).is_none().then_some(sampled.source.id());
         Ok(Value::Text(clock.into_iter().chain(event).collect::<Vec<_>>().join("+")))
     },

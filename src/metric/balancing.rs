@@ -1,4 +1,4 @@
-//! The metrics of what NUMA balancing does with a task.
+//! The metrics of the effects of NUMA balancing on a task.
 
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value};
@@ -109,7 +109,7 @@ fn balancing(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
     snapshot.rate(0)?;
     match task.run_ns() {
         0 => Err(Missing::NotCollected("did not run in this interval".into())),
-        // Interrupts and the hypervisor may have had a part of what the clock says.
+        // Interrupts and the hypervisor may have taken a part of the clock's time.
         ran => Ok(Quotient::pct(task.delta[Counter::BalancingNs].min(ran) as f64, ran as f64)),
     }
 }

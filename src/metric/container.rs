@@ -1,4 +1,4 @@
-//! The metrics of a container: what is its own, and those of tasks summed over it.
+//! The metrics of a container: its own, and those of tasks summed over it.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@ use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 use crate::snapshot::Task;
 
-/// Counters whose metric says more than the facility that they need.
+/// Counters whose metric has a more precise reason than the facility that they need.
 static OWN: [(Counter, &Metric<Task>); 11] = [
     (Counter::RunDelayNs, &task::RUNQ_WAIT_PCT),
     (Counter::RunCount, &task::RUNQ_WAIT_US),

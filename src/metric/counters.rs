@@ -11,8 +11,9 @@ use crate::model::units::NodeId;
 use crate::model::wire::NodeCounts;
 use crate::snapshot::Snapshot;
 
-/// A counter with multiplexing scaled out (perf_event_open(2): count × enabled / running). More time on the PMU than time in
-/// which it was wanted is that of a task on a CPU that is not interrupted: its count is of a longer time than the interval.
+/// A counter with multiplexing scaled out (perf_event_open(2): count × enabled / running). A task on a CPU
+/// that is not interrupted may have more time on the PMU than time in which the counter was wanted. Its count
+/// then covers a longer time than the interval.
 pub fn scaled(slot: &Slot) -> f64 {
     if slot.enabled_ns != slot.running_ns && slot.enabled_ns > 0 && slot.running_ns > 0 {
         slot.count as f64 * slot.enabled_ns as f64 / slot.running_ns as f64
@@ -21,9 +22,9 @@ pub fn scaled(slot: &Slot) -> f64 {
     }
 }
 
-/// The reason for which there is no count. Words are made of it for readings that are kept, which few are.
+/// The reason for a missing count. Only the few readings that are kept turn it into words.
 enum Lack {
-    /// The event of a slot says nothing.
+    /// The event of a slot does not count.
     Slot(usize),
     /// No slot has such an event.
     NotAsked,
@@ -60,8 +61,8 @@ pub fn waits(why: &Missing) -> bool {
     matches!(why, Missing::NotCollected(why) if why.starts_with(NOT_ITS_TURN))
 }
 
-/// The part of the time in which events are wanted, as a divisor, below which counts of events with turns are left out: the
-/// turns change while a sample is taken, and its rows are not of one moment.
+/// Counts of events with turns are left out below this part of the time in which they are wanted, as a
+/// divisor. Turns change while a sample is taken, and its rows are not of one moment.
 const LEAST_TURN: u64 = 10;
 
 /// Whether an event was wanted, and not on the PMU at any time; of those with turns, hardly.
@@ -105,10 +106,10 @@ pub fn slot(slots: &[Slot], snapshot: &Snapshot, at: usize) -> Reading<f64> {
     of_slot(slots, snapshot, at).map_err(|lack| lack.why(slots, snapshot))
 }
 
-/// The count of a role: the sum over the kinds of cores, each of which has a slot of its own.
+/// The count of a role: the sum over the kinds of cores, each with a separate slot.
 ///
 /// # Errors
-/// As [`slot`]; or nobody asked for such an event.
+/// As [`slot`]; or such an event was not requested.
 pub fn count(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Reading<f64> {
     of_role(slots, snapshot, role).map_err(|lack| lack.why(slots, snapshot))
 }
@@ -320,8 +321,8 @@ pub fn stall_backend(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quo
     stalled(slots, snapshot, Role::StallBackend)
 }
 
-/// Misses in percent of accesses, by the first of `pairs` (accesses and misses, each by type and number) whose two events are
-/// counted for the same part of the work.
+/// Misses in percent of accesses. Uses the first of `pairs` (accesses and misses, each by type and number)
+/// whose two events are counted for the same part of the work.
 ///
 /// # Errors
 /// As [`slot`]; no pair is counted, or there was no access.

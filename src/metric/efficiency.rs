@@ -1,4 +1,4 @@
-//! The metrics of what a task gets done in its time on CPUs, from hardware counters.
+//! The metrics of a task's efficiency on CPUs, from hardware counters.
 
 use super::counters::{self, Formula};
 use super::over::{self, Better, Over, Quotient};

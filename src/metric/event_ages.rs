@@ -17,8 +17,8 @@ pub struct EventAges {
 }
 
 impl EventAges {
-    /// Takes the next interval. Returns events with their ages at its end: zero where one was open in it, `None` where it was not
-    /// open yet. There are none where events have no turns.
+    /// Takes the next interval. Returns events with their ages at its end: zero for one that was open in it,
+    /// `None` for one that has not been open yet. Empty if events do not take turns.
     pub fn take<'a>(&mut self, snapshot: &'a Snapshot) -> Vec<(&'a Event, Option<Duration>)> {
         if snapshot.host.event_turns.is_empty() {
             return Vec::new();
@@ -34,7 +34,7 @@ impl EventAges {
     }
 }
 
-/// Values are kept for so long after their turn.
+/// Values are kept for this time after their turn.
 const KEPT: Duration = Duration::from_secs(600);
 
 /// Values of the last turns, by row and metric. Each row has its own `K`.

@@ -50,7 +50,7 @@ fn metric(name: String, value: fn(&Task, &Snapshot) -> Reading<Value>) -> Metric
     }
 }
 
-/// The name, or its ends, with a dot in place of what is cut.
+/// The name, or its ends, with a dot in place of the omitted part.
 fn title(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= TITLE {

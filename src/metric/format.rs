@@ -3,7 +3,7 @@
 use super::{Unit, Value, Witness};
 use crate::text::quantity::{bytes, count, duration, percent};
 
-/// The sign for a value that is absent, unless the metric says otherwise.
+/// The sign for a missing value, unless the metric has another.
 pub const ABSENT: &str = "-";
 
 /// Cells that a share takes with its mark at most.

@@ -24,7 +24,7 @@ impl HostMetric {
     /// The value.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it is missing.
     pub fn read(&self, snapshot: &Snapshot) -> Reading<Value> {
         match snapshot.host_missing(self.id) {
             Some(missing) => Err(missing.clone()),
@@ -92,8 +92,8 @@ pub const STEAL: HostMetric = HostMetric {
     needs: &[Facility::Steal],
 };
 
-/// The reason for which time in interrupts is missing: one of these CPUs has no line in /proc/stat, as in a container's view of it,
-/// or came online in the interval.
+/// The reason why time in interrupts is missing. One of these CPUs has no line in /proc/stat, as in a
+/// container's view of that file, or came online in the interval.
 pub(super) fn no_irq(snapshot: &Snapshot, of: impl Fn(&CpuDelta) -> bool) -> Missing {
     let cpu = snapshot.cpus.iter().find(|cpu| cpu.online && cpu.irq_ns.is_none() && of(cpu));
     let of_cpu = cpu.map_or_else(|| "a CPU".into(), |cpu| format!("CPU {}", cpu.id));
@@ -197,7 +197,7 @@ fn state(snapshot: &Snapshot, of: fn(&MachineRaw) -> Option<u64>, why: &str) -> 
 }
 
 fn swap(snapshot: &Snapshot, pages: fn(Swapped) -> u64) -> Reading<Value> {
-    // In a first sample there is nothing to compare with.
+    // A first sample has nothing to compare with.
     snapshot.rate(0)?;
     let swapped =
         snapshot.counts.swapped.ok_or_else(|| Missing::NotCollected("/proc/vmstat was not read".into()))?;

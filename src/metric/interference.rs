@@ -111,7 +111,7 @@ fn irq_ns(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
     irq_ns_on_nodes(&task.delta.run_ns, snapshot)
 }
 
-/// Time in interrupts, of on-CPU time by node: as much of it as of its node's CPUs on average.
+/// Time in interrupts, of on-CPU time by node: the average share of its node's CPUs.
 fn irq_ns_on_nodes(run_ns: &[u64], snapshot: &Snapshot) -> Reading<f64> {
     let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
     let on_node = |(node, ns): (usize, &u64)| {

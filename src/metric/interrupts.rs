@@ -87,7 +87,7 @@ fn counted<'a>(
     for device in devices {
         match snapshot.interrupts_of(device) {
             Some(counted) => _ = found.insert(&device.pci, counted),
-            // It has no interrupts of its own.
+            // It has no interrupts itself.
             None if device.irq_nodes.is_empty() => {}
             None => {
                 let name = clean_str(&device.name);

@@ -1,5 +1,5 @@
-//! CPU time for which it is known where the memory is, and the part of it that is remote: amounts that add up over rows, nodes
-//! and intervals.
+//! CPU time with known memory placement, and the remote part: amounts that add up over rows, nodes and
+//! intervals.
 
 use std::ops::AddAssign;
 
@@ -9,7 +9,7 @@ use crate::snapshot::{Remote, Snapshot, Task};
 /// Time on CPUs of tasks whose use of memory is known, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Located {
-    /// All of it.
+    /// The whole time.
     pub run_ns: f64,
     /// The part by the share of use that is on other nodes: of accesses on some machines and of time on others.
     pub remote_ns: f64,
@@ -31,8 +31,8 @@ impl Located {
         Some(Located { run_ns, remote_ns: run_ns * share })
     }
 
-    /// The same by the node that it ran on. Its remote time goes to nodes as its placement has it, or as its time where that is
-    /// not known: all nodes together have what the task has.
+    /// The same by the node that it ran on. Its remote time is split over nodes by its placement or, if that
+    /// is unknown, by its run time. The sum over all nodes is that of the task.
     pub fn by_node(self, task: &Task) -> Vec<(usize, Located)> {
         let ran = &task.delta.run_ns;
         let remote_ns = |at: usize| match task.memory() {

@@ -14,9 +14,10 @@ use crate::text::clean_str;
 pub struct PairMetric {
     /// The name in JSON.
     pub id: &'static str,
-    /// The metric of nodes that goes missing together with it, or its own id: the host says why under this name.
+    /// The metric of nodes that goes missing together with it, or its own id: the host's reason is under this
+    /// name.
     pub missing_as: &'static str,
-    /// At most six characters: it stands in the corner of the matrix.
+    /// At most six characters: it is shown in the corner of the matrix.
     pub title: &'static str,
     pub unit: Unit,
     /// The meaning of row and column, and the source.
@@ -25,11 +26,11 @@ pub struct PairMetric {
     pub value: fn(&Snapshot, NodeId, NodeId) -> Reading<f64>,
     /// Facilities that it needs beside those of every live view.
     pub needs: &'static [Facility],
-    /// The way in which it is of what nodes cost each other; `None` for what happens between them.
+    /// Its kind of cost between nodes; `None` for events between them.
     pub cost: Option<CostKind>,
 }
 
-/// Sources of the cost between two nodes, and the better end of it.
+/// Sources of the cost between two nodes, and its better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostKind {
     /// The firmware's word.
@@ -49,7 +50,7 @@ impl CostKind {
         }
     }
 
-    /// Whether it was measured.
+    /// Whether it is a measurement.
     pub fn is_measured(self) -> bool {
         self != CostKind::Claimed
     }
@@ -59,7 +60,7 @@ impl PairMetric {
     /// The value.
     ///
     /// # Errors
-    /// Why there is none: the host's reason first when the host cannot measure it at all.
+    /// Why it is missing: the host's reason first if the host cannot measure it at all.
     pub fn read(&self, snapshot: &Snapshot, from: NodeId, to: NodeId) -> Reading<f64> {
         match snapshot.host_missing(self.missing_as) {
             Some(missing) => Err(missing.clone()),
@@ -77,7 +78,7 @@ impl PairMetric {
         Some(format!("{pct:.0} % of the time is weighted by sampled accesses, the rest by placement."))
     }
 
-    /// Whether the rounds that a value was measured in agree, as far as they are known.
+    /// Whether the rounds of a measured value agree, as far as they are known.
     pub fn is_sure(&self, topology: &Topology, from: NodeId, to: NodeId) -> bool {
         let measured = match self.cost {
             Some(CostKind::Measured) => hardware::latency_ns(topology, from, to),
@@ -201,13 +202,13 @@ fn count(flows: &[Flow], from: NodeId, to: NodeId) -> u64 {
     at.map_or(0, |at| flows[at].count)
 }
 
-/// The costs of memory of a node on CPUs of another: measured, and as the firmware says.
+/// The costs of memory of a node on CPUs of another: measured, and according to the firmware.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairCost {
     pub to: NodeId,
     /// Latency, ns.
     pub latency: Option<Measured>,
-    /// Latency in parts of that at home; also where CPUs wander, and no time is told.
+    /// Latency relative to that at home; known even if CPUs wander, when times are not.
     pub times: Option<f64>,
     /// Reads, GB/s.
     pub reads: Option<Measured>,
@@ -217,7 +218,8 @@ pub struct PairCost {
     pub slit: Option<u32>,
 }
 
-/// The costs of memory of all nodes on CPUs of `from`, that of its own first, then the nearest; empty where nothing was measured.
+/// The costs of memory of all nodes on CPUs of `from`: its own node first, then the nearest; empty without a
+/// measurement.
 pub fn costs(topology: &Topology, from: NodeId) -> Vec<PairCost> {
     if topology.node(from).is_none_or(|node| node.measured.is_empty()) {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Metrics by what they are made of.
+//! Metrics by their inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::task::TASK_METRICS;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 
-/// The facilities that what is shown or kept needs.
+/// The facilities needed by shown or recorded metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Demand {
     /// Every metric: recordings, JSON, and the live view, which shows any of them at a key.
@@ -38,13 +38,13 @@ impl Demand {
 /// A metric id, and what it needs beside [`Facility::ESSENTIAL`].
 type Need = (&'static str, &'static [Facility]);
 
-/// All metrics of tasks and nodes: those that a plan judges. Ids that both have are listed twice.
+/// All metrics of tasks and nodes, the ones that a plan judges. Ids of both are listed twice.
 fn of_tasks_and_nodes() -> impl Iterator<Item = Need> {
     let tasks = TASK_METRICS.iter().map(|metric| (metric.missing_as(), metric.traits.needs));
     tasks.chain(NODE_METRICS.iter().map(|metric| (metric.missing_as(), metric.traits.needs)))
 }
 
-/// All metrics, pairs of nodes by the name under which a host says why they are missing.
+/// All metrics; pairs of nodes by the name of the host's reason for missing them.
 fn all() -> impl Iterator<Item = Need> {
     let containers = CONTAINER_METRICS.iter().map(|metric| (metric.missing_as(), metric.traits.needs));
     let hosts = HOST_METRICS.iter().map(|metric| (metric.id, metric.needs));
@@ -64,7 +64,7 @@ pub fn add_missing(missing: &mut BTreeMap<String, Missing>, facility: Facility, 
     }
 }
 
-/// Why metrics of tasks and nodes are missing: `why` says it for what one of them needs.
+/// Why metrics of tasks and nodes are missing: `why` returns the reason for the needs of one of them.
 pub fn missing(why: impl Fn(&[Facility]) -> Option<Missing>) -> BTreeMap<String, Missing> {
     of_tasks_and_nodes().filter_map(|(id, needs)| Some((id.to_string(), why(needs)?))).collect()
 }

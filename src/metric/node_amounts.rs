@@ -11,7 +11,7 @@ use crate::snapshot::{Node, Snapshot};
 /// Seconds of a nanosecond.
 const NS: f64 = 1e-9;
 
-/// A node in an interval, with what is known of it from the rows of its tasks.
+/// A node in an interval, with the amounts known from the rows of its tasks.
 #[derive(Clone, Copy)]
 pub struct NodeNow<'a> {
     pub node: &'a Node,

@@ -1,6 +1,6 @@
 //! Efficiency of everything that ran on some CPUs: those of a node, or of the host.
 //!
-//! The ids and meanings of tasks, with the counters of CPUs. They stand still while a CPU is idle, so what is idle
+//! The ids and meanings of tasks, with the counters of CPUs. Counters stop while a CPU is idle, so idle time
 //! dilutes nothing.
 
 use super::counters::{self, Formula, lma, rma, running_pct};
@@ -62,7 +62,8 @@ pub const COUNTERS_RUNNING_PCT: Metric<Node> = Metric {
     traits: task::COUNTERS_RUNNING_PCT.traits,
 };
 
-/// Every metric of this kind for the whole host, by id: with those that [`super::node`] has a formula of its own for.
+/// Every metric of this kind for the whole host, by id, including those for which [`super::node`] has a
+/// separate formula.
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> {
     let slots = &snapshot.on_cpus.slots;
     let quotient = |formula: Formula| formula(slots, snapshot.on_cpus.busy_ns, snapshot).map(Quotient::value);

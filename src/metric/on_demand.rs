@@ -1,5 +1,5 @@
-//! The metrics of a process that are read only where somebody names them: what it was started as, what it is bound
-//! to, and how much of its memory is in huge pages.
+//! The metrics of a process that are read only on request: its command line, its bindings, and its share of
+//! memory in huge pages.
 
 use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value, allowed, no};
@@ -27,7 +27,7 @@ fn about(task: &Task) -> Reading<&ProcFields> {
     }
 }
 
-/// Each thread has its own: what was read is of the main thread.
+/// Each thread has its own: the reading is of the main thread.
 fn about_main_thread(task: &Task) -> Reading<&ProcFields> {
     match task.tid {
         Some(tid) if tid != task.raw.pid => Err(no("it is read of main threads only")),

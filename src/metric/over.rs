@@ -1,14 +1,15 @@
 //! The value of a metric over several intervals, from its values in each.
 //!
-//! A mean of percentages is wrong where intervals weigh differently: a task that ran for a millisecond at an IPC of 0.2
-//! counts in it like one second at 2. A quotient of sums is right, so a metric that is a quotient says of what.
+//! A mean of percentages is wrong if intervals weigh differently. A task that ran for a millisecond at an IPC
+//! of 0.2 would count like one second at 2. A quotient of sums is right, so a metric that is a quotient names
+//! its sums.
 
 use super::{Metric, Unit, no};
 use crate::model::sample::{Missing, Reading};
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
 
-/// A quotient of two sums, both of which grow with every interval and every row.
+/// A quotient of two sums; both grow with every interval and every row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quotient {
     pub num: f64,
@@ -19,7 +20,7 @@ pub struct Quotient {
 }
 
 impl Quotient {
-    /// `num / den` as it is.
+    /// `num / den` without a factor.
     pub fn of(num: f64, den: f64) -> Quotient {
         Quotient { num, den, scale: 1.0 }
     }
@@ -117,9 +118,9 @@ impl<R> Over<R> {
 /// The direction in which a change of a metric is one for the better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Better {
-    /// More of it is better: instructions per cycle.
+    /// More is better: instructions per cycle.
     High,
-    /// Less of it is better: remote accesses, waits.
+    /// Less is better: remote accesses, waits.
     Low,
     /// It depends on the work: CPU time, resident memory.
     #[default]
@@ -145,8 +146,8 @@ impl<R> Over<R> {
 }
 
 impl<R> Metric<R> {
-    /// The sums behind the value of a row, over the interval: of a rate, a share of time and a level they are value × time
-    /// and time. `None` where values do not add up: identifiers, words, splits, totals.
+    /// The sums behind the value of a row, over the interval. For a rate, a share of time or a level they are
+    /// value × time and time. `None` if values do not add up: identifiers, words, splits, totals.
     pub fn sums(&self, row: &R, snapshot: &Snapshot) -> Option<Reading<Quotient>> {
         match self.over {
             Over::Quotient(_) => self.quotient(row, snapshot),

@@ -44,7 +44,7 @@ pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Readi
         let add = |sum: f64, task: &Task| Ok(sum + (metric.value)(task, snapshot)?.number().unwrap_or(0.0));
         let sum = match snapshot.host_missing(metric.id) {
             Some(missing) => Err(missing.clone()),
-            // Without tasks there is an interval all the same, or none yet.
+            // Without tasks the interval still counts, or has not begun.
             None => snapshot.rate(0).and_then(|_| snapshot.tasks.iter().try_fold(0.0, add)),
         };
         (metric.id, sum)

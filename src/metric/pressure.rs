@@ -60,7 +60,7 @@ pub const MEMORY_FULL: Metric<Container> = of_containers(
     |row, _| of_container(row, |pressure| pressure.memory_full_us),
 );
 
-/// Microseconds in so many nanoseconds, in percent.
+/// Microseconds in an interval of nanoseconds, in percent.
 fn share(us: u64, interval_ns: u64) -> f64 {
     us as f64 * 1e5 / interval_ns as f64
 }

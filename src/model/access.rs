@@ -1,4 +1,4 @@
-//! Memory in use: the result of sampled accesses, by process. Nothing of it says an address inside a mapping.
+//! Memory in use: the result of sampled accesses, by process. It holds no address inside a mapping.
 
 #![warn(missing_docs)]
 
@@ -20,10 +20,10 @@ use super::process::ProcessId;
 use super::sample::Missing;
 use super::units::NodeId;
 
-/// Samples with an address from which on a share says something.
+/// Samples with an address from which on a share is meaningful.
 pub const ENOUGH: f64 = 100.0;
 
-/// Mappings of a process that output and recordings list: those that are used most.
+/// Mappings of a process that output and recordings list: the most used ones.
 pub const MAPPINGS_LISTED: usize = 50;
 
 /// Beginning of the causes that are counted of SPE alone: stretches and bytes, not samples, and none of the clock.
@@ -93,7 +93,7 @@ pub struct MemoryUses {
 pub struct SampledEvent {
     /// The way of sampling; not the clock.
     pub source: AccessSource,
-    /// Accesses faster than so many cycles are not in the samples.
+    /// Accesses faster than this number of cycles are not sampled.
     pub threshold: Option<u32>,
 }
 
@@ -171,7 +171,7 @@ impl MappingUse {
         sum(self.by_node.values())
     }
 
-    /// Samples whose page is on another node than the CPU, and those of which both are known.
+    /// Samples whose page is on another node than the CPU, and all samples with both nodes known.
     pub fn remote(&self) -> (f64, f64) {
         remote(&self.by_node)
     }
@@ -192,7 +192,7 @@ pub fn add_by_nodes(sum: &mut ByNodes, more: &ByNodes) {
     more.iter().for_each(|(nodes, samples)| *sum.entry(*nodes).or_default() += samples);
 }
 
-/// Samples whose page is on another node than the CPU, and those of which both are known.
+/// Samples whose page is on another node than the CPU, and all samples with both nodes known.
 pub fn remote(by_node: &ByNodes) -> (f64, f64) {
     let known = by_node.iter().map(|((page, cpu), samples)| (*page, *cpu, *samples));
     known.fold((0.0, 0.0), |(remote, all), (page, cpu, samples)| match (page, cpu) {
@@ -232,7 +232,7 @@ impl MemoryUse {
         sum(self.by_nodes().flat_map(BTreeMap::values))
     }
 
-    /// Samples by nodes: of each mapping, and of all that are not listed.
+    /// Samples by nodes: of each mapping, and of all unlisted ones.
     fn by_nodes(&self) -> impl Iterator<Item = &ByNodes> {
         self.mappings.iter().map(|mapping| &mapping.by_node).chain([&self.rest.by_node])
     }
@@ -242,7 +242,7 @@ impl MemoryUse {
         self.mappings.iter().map(|mapping| &mapping.next_by_node).chain([&self.rest.next_by_node])
     }
 
-    /// Followed samples of all mappings by the nodes of page and CPU: those of which both are known.
+    /// Followed samples of all mappings by the nodes of page and CPU, where both are known.
     pub fn followed_by_nodes(&self) -> BTreeMap<(NodeId, NodeId), f64> {
         let mut sum = BTreeMap::new();
         for ((page, cpu), samples) in self.next_by_nodes().flatten() {
@@ -253,7 +253,7 @@ impl MemoryUse {
         sum
     }
 
-    /// Lists no more than the first `most` mappings. The others are one place from then on: sums stay as they are.
+    /// Lists at most the first `most` mappings and merges the others into one place. Sums do not change.
     pub fn list_no_more_than(&mut self, most: usize) {
         if self.mappings.len() <= most {
             return;
@@ -282,12 +282,13 @@ impl MemoryUse {
         by_node
     }
 
-    /// Samples whose page is on another node than the CPU, and those of which both are known.
+    /// Samples whose page is on another node than the CPU, and all samples with both nodes known.
     pub fn remote(&self) -> (f64, f64) {
         self.by_nodes().map(remote).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// Followed samples whose page is on another node than the CPU, and those of which both are known.
+    /// Followed samples whose page is on another node than the CPU, and all followed samples with both nodes
+    /// known.
     pub fn remote_by_count(&self) -> (f64, f64) {
         self.next_by_nodes().map(remote).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }

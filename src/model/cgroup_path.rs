@@ -1,7 +1,7 @@
 //! Paths of cgroups as text. Their names are bytes that need not be UTF-8.
 //!
-//! A byte that is part of no character is kept as a NUL and its two digits: no file name has a NUL, so that different
-//! paths stay different, and a path in UTF-8 is its own text.
+//! A byte that is not part of a character is kept as a NUL and its two digits. No file name has a NUL, so
+//! different paths stay different, and a path in UTF-8 is its own text.
 
 use crate::text;
 
@@ -37,7 +37,7 @@ pub fn to_bytes(path: &str) -> Vec<u8> {
     bytes
 }
 
-/// `path` as it is shown: [`text::clean`].
+/// Makes `path` safe to show: [`text::clean`].
 pub fn show(path: &str) -> String {
     text::clean(&to_bytes(path))
 }

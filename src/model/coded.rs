@@ -1,8 +1,8 @@
 //! Values as bytes and back: one trait, and a declaration for each struct. Recordings are made of them.
 //!
-//! Readers trust no byte: counts are checked before anything is allocated, and memory is taken from a budget ([`Room`]) in proportion
-//! to the bytes in the file. Writing counts the memory that reading takes, in the same implementation, so that every written sample
-//! can be read.
+//! Readers trust no byte: counts are checked before anything is allocated. Memory is taken from a budget
+//! ([`Room`]) in proportion to the bytes in the file. Writing counts the memory that reading takes, so every
+//! written sample can be read.
 
 mod room;
 mod since;
@@ -87,7 +87,7 @@ impl<'v> Out<'v> {
     }
 }
 
-/// Bytes to read, and the memory that there is for what is read.
+/// The bytes to read, and the memory allowed for the result.
 #[derive(Debug)]
 pub struct In<'b, 'r> {
     /// The rest to read.
@@ -140,7 +140,7 @@ impl<'b, 'r> In<'b, 'r> {
     /// Reads a map that [`Out::map`] wrote.
     ///
     /// # Errors
-    /// It is something else, or there is no room.
+    /// It is something else, or memory runs out.
     pub fn map<K: Ord, V>(
         &mut self,
         most: usize,
@@ -213,7 +213,7 @@ pub trait Coded: Sized {
     /// Reads it.
     ///
     /// # Errors
-    /// The bytes are something else, or there is no room.
+    /// The bytes are something else, or memory runs out.
     fn get(input: &mut In<'_, '_>) -> Result<Self, Malformed>;
 
     /// Writes one that may be absent.
@@ -263,7 +263,7 @@ impl Numbered {
     /// Reads a text.
     ///
     /// # Errors
-    /// There is no text of this number, or no room.
+    /// No text has this number, or memory runs out.
     pub fn read<'b>(input: &mut In<'b, '_>, number: u64) -> Result<&'b str, Malformed> {
         let text = usize::try_from(number).ok().and_then(|at| input.texts.get(at)).copied();
         let text = text.ok_or(Malformed("a text is not there"))?;
@@ -306,7 +306,7 @@ impl Codec<Option<String>> for Numbered {
     }
 }
 
-/// A count of the last ten seconds: sums of them stay in range whatever a file says.
+/// A count of the last ten seconds: sums of such counts stay in range whatever a file contains.
 pub struct Count;
 
 impl Codec<u64> for Count {
@@ -357,7 +357,7 @@ pub const fn beyond_bytes<T>(fields: usize) -> usize {
     (size_of::<T>() + 2 * size_of::<usize>()).saturating_sub(fields * PER_BYTE)
 }
 
-/// A value at the end of a section or a struct: no byte is none.
+/// A value at the end of a section or a struct: without bytes it is absent.
 pub struct Tail;
 
 impl<T: Coded> Codec<Option<T>> for Tail {
@@ -370,9 +370,9 @@ impl<T: Coded> Codec<Option<T>> for Tail {
     }
 }
 
-/// Makes a struct [`Coded`]: its fields one after the other, in this order. `field: Codec` writes a field in another form. `rest`
-/// says that fields that are not listed are their default, `most` how many of them a list has at most, `check` whether a value that
-/// was read can be.
+/// Makes a struct [`Coded`]: its fields one after the other, in this order. `field: Codec` writes a field in
+/// another form. `rest`: fields that are not listed have their defaults. `most`: the maximum length of a list
+/// field. `check`: whether a value read is valid.
 macro_rules! coded {
     ($row:ty { $($field:ident $(: $codec:ty)?),+ $(,)? }
         $(, rest $rest:expr)? $(, most $most:expr, $many:literal)? $(, check $check:expr)?) => {

@@ -1,6 +1,6 @@
-//! The numbers that are counted for each task. A row of `counters/rows.rs` makes a counter known to everything but the
-//! program that counts it and the metric that shows it: the enums of C, sums, differences, recordings and tests are made
-//! from that table.
+//! The numbers that are counted for each task. A row of `counters/rows.rs` generates the enums of C, sums,
+//! differences, recordings and tests. Only the program that counts it and the metric that shows it are
+//! written by hand.
 
 use std::ops::{Index, IndexMut};
 
@@ -15,7 +15,7 @@ pub struct CounterInfo {
     pub name: &'static str,
     /// Its unit in recordings.
     pub unit: &'static str,
-    /// Recordings that were made before there was this facility lack it; `None`: every recording has it.
+    /// The facility without which older recordings lack this counter; `None`: every recording has it.
     pub added_for: Option<Facility>,
 }
 

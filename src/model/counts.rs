@@ -15,7 +15,7 @@ pub struct Counts {
     pub scalars: Scalars,
     /// Perf counters, by slot; events are in [`crate::model::sample::HostFacts::events`].
     pub slots: Slots,
-    /// Cycles and instructions by node id, as counted; empty where there is one node or no such counters.
+    /// Cycles and instructions by node id, as counted; empty with one node or without such counters.
     pub by_node: Vec<NodeCounts>,
     /// Pages it was given for user space, by node of the page; empty where they are not counted.
     pub pages: Vec<u64>,
@@ -30,7 +30,7 @@ impl Counts {
         self.run_ns.iter().fold(0, |sum, ns| sum.wrapping_add(*ns))
     }
 
-    /// Forgets what the kernel counted before we looked: for a task that is older than our first sight of it.
+    /// Drops the counts from before the first sample, for a task that is older than it.
     pub fn without_lifetime(&self) -> Counts {
         Counts { scalars: self.scalars.without_lifetime(), ..self.clone() }
     }
@@ -50,7 +50,7 @@ impl Counts {
         mapped
     }
 
-    /// Applies `op` to each number and that of `other`; the shorter of two lists goes on with zeros.
+    /// Applies `op` to each number and that of `other`; the shorter of two lists is extended with zeros.
     fn zip(&mut self, other: &Counts, op: impl Fn(&mut u64, u64)) {
         // All fields by name: one that is added and forgotten here does not compile.
         let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = other;
@@ -160,7 +160,7 @@ impl Counts {
         }
     }
 
-    /// Applies `change` to each number; it leaves zero as it is.
+    /// Applies `change` to each number except zero.
     fn change_all(&mut self, change: impl Fn(&mut u64)) {
         let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = self;
         run_ns.iter_mut().chain(pages).chain(scalars.values_mut()).for_each(&change);

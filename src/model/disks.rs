@@ -36,8 +36,8 @@ impl DiskUse {
     }
 }
 
-/// By the address of the PCI function that disks hang on, as [`crate::model::topology::Device::pci`] has it; empty for disks that hang
-/// on none, as those of the network do.
+/// By the address of the disks' PCI function, in the form of [`crate::model::topology::Device::pci`]. Empty
+/// for disks without one, such as network disks.
 pub type DisksUsed = BTreeMap<String, DiskUse>;
 
 /// The sender of requests to disks.

@@ -44,7 +44,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The roles that metrics and sets are made of: each table has an event for it or says why not.
+    /// The roles that metrics and sets are made of: each table has an event for it or a reason why not.
     pub const MEASURED: [Role; 11] = [
         Role::Cycles,
         Role::Instructions,
@@ -103,33 +103,33 @@ pub enum ShareOf {
     /// It counts cycles.
     #[default]
     Cycles,
-    /// It counts issue slots, of which each cycle has so many.
+    /// It counts issue slots; each cycle has this many.
     SlotsPerCycle(u32),
-    /// It counts issue slots, and the event of role [`Role::Slots`] says how many there were.
+    /// It counts issue slots; the event of role [`Role::Slots`] counts all slots.
     Slots,
 }
 
-/// The word of self-tests on an event (`numatop-ng selftest`), with what a person reads.
+/// The verdict of self-tests on an event (`numatop-ng selftest`), with text for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tested {
     /// Not looked up: events that the kernel counts itself, and recordings from before it was kept.
     #[default]
     Unsaid,
-    /// No self-test of it is known.
+    /// It has no known self-test.
     Nowhere,
     /// Right on this machine.
     Here(String),
     /// Right on machines that its table names.
     Elsewhere(String),
-    /// Plausible on this machine, or wrong as the vendor says: used, and marked.
+    /// Plausible on this machine but wrong according to the vendor: used, and marked.
     Doubtful(String),
     /// Wrong on this machine: not used for its role.
     Wrong(String),
 }
 
 impl Tested {
-    /// In words; empty where nothing is to be said.
+    /// In words; empty if there is nothing to add.
     pub fn words(&self) -> &str {
         match self {
             Tested::Unsaid => "",
@@ -174,7 +174,7 @@ pub struct Encoding {
     pub kind: u32,
     /// `perf_event_attr.config`, `config1` and `config2`.
     pub config: [u64; 3],
-    /// The CPUs whose PMU has it, ascending.
+    /// The CPUs whose PMU supports it, ascending.
     pub cpus: Vec<CpuId>,
 }
 
@@ -198,7 +198,7 @@ pub struct Event {
     /// The whole that its count is a share of.
     #[serde(default)]
     pub share_of: ShareOf,
-    /// The CPUs whose PMU has it; `None` for all.
+    /// The CPUs whose PMU supports it; `None` for all.
     #[serde(default)]
     pub cpus: Option<Vec<CpuId>>,
     /// Its numbers on CPUs of other kinds, where cores differ: one slot counts there, too.
@@ -207,7 +207,7 @@ pub struct Event {
     /// The part of the work that it counts.
     #[serde(default, skip_serializing_if = "Mode::is_both")]
     pub mode: Mode,
-    /// A precise description of the count; empty for what perf_event_open(2) explains.
+    /// A precise description of the count; empty if perf_event_open(2) has one.
     #[serde(default)]
     pub counts: String,
     /// The word of self-tests on it.
@@ -224,7 +224,7 @@ pub struct TableInUse {
     pub name: String,
     /// "built in", or the path of a user's file.
     pub origin: String,
-    /// The CPU it was chosen for, or why nobody knows.
+    /// The CPU it was chosen for, or why that is unknown.
     pub cpu: String,
     /// The name of the PMU; empty when the kernel shows none.
     pub pmu: String,
@@ -292,7 +292,7 @@ impl Event {
         names::find(name).with_context(|| format!("the kernel names no event '{name}'"))
     }
 
-    /// The events of `list`, names separated by commas; `basic` stands for cycles and instructions.
+    /// The events of `list`, names separated by commas; `basic` is short for cycles and instructions.
     ///
     /// # Errors
     /// Unknown names, a name given twice, more than [`super::wire::SLOTS`] events.

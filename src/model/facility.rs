@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::model::event::Role;
 
-/// A probe, a counter or a file: a host has it or not, a recording has kept it or not, and metrics need it.
+/// A probe, a counter or a file. A host or a recording may lack it, and metrics need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Facility {
@@ -20,7 +20,7 @@ pub enum Facility {
     Counters,
     /// The counter, or the counters, of this role.
     Counter(Role),
-    /// Cycles and instructions by what the SMT siblings did.
+    /// Cycles and instructions by the state of the SMT siblings.
     CountersBySibling,
     /// Fields of the task structure that NUMA balancing keeps.
     NumaFields,

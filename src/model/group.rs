@@ -28,12 +28,12 @@ pub enum Engine {
     Qemu,
     /// Garden of Cloud Foundry.
     Garden,
-    /// An id as engines make them, in a place that says no more.
+    /// An id in the form of container engines, at a path that names no engine.
     Unknown,
 }
 
 impl Engine {
-    /// As it is shown.
+    /// The name on screen.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Docker => "docker",
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// True for what has an operating system of its own and a name instead of an id: `--machine`.
+    /// True for a group with an operating system and a name instead of an id: `--machine`.
     pub fn is_machine(self) -> bool {
         matches!(self, Engine::Lxc | Engine::Nspawn | Engine::Qemu)
     }
@@ -69,7 +69,7 @@ pub const DEPTH_MAX: usize = 64;
 pub enum Kind {
     /// A container of an engine.
     Container,
-    /// It has an operating system of its own: LXC, nspawn, virtual machines.
+    /// It runs a whole operating system: LXC, nspawn, virtual machines.
     Machine,
     /// A pod of Kubernetes or Podman.
     Pod,
@@ -80,7 +80,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As it is shown.
+    /// The name on screen.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Container => "container",
@@ -97,7 +97,7 @@ impl Kind {
 pub struct Group {
     /// The kind of its row.
     pub kind: Kind,
-    /// The maker of the container; `None` for what is in none.
+    /// The maker of the container; `None` outside of containers.
     pub engine: Option<Engine>,
     /// The name people use; else the short id; else the last component of the path. With `@` and [`Group::user`] where that
     /// is known, so that it is no name of the system.
@@ -115,7 +115,7 @@ pub struct Group {
     pub namespace: Option<String>,
     /// systemd unit that is not inside a container.
     pub unit: Option<String>,
-    /// Cgroup id of the top of what this cgroup is a part of: itself, or one above it.
+    /// Cgroup id of the top of the group that this cgroup is a part of: itself, or one above it.
     pub top: u64,
     /// Cgroup id of the directory above; `None` at the root.
     pub parent: Option<u64>,
@@ -131,7 +131,7 @@ impl Group {
     }
 }
 
-/// The name of what `user` made: no name of the system or of another user is the same.
+/// The name of a group made by `user`: distinct from names of the system and of other users.
 pub fn named(name: &str, user: Option<&str>) -> String {
     match user {
         Some(user) => format!("{}@{user}", name.replace('@', "_")),
@@ -139,7 +139,7 @@ pub fn named(name: &str, user: Option<&str>) -> String {
     }
 }
 
-/// The first characters of an id of 64 digits; a name as it is.
+/// The first characters of an id of 64 digits; a name in full.
 pub fn short(id: &str) -> String {
     if is_id(id) { id[..SHORT_ID].to_string() } else { id.to_string() }
 }

@@ -13,7 +13,7 @@ use super::tiers::TierPages;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupReclaim {
-    /// There is no such file (before Linux 5.19).
+    /// The file does not exist (before Linux 5.19).
     Absent,
     /// An amount.
     Amount,
@@ -34,7 +34,7 @@ pub struct GroupRaw {
     pub cpu_quota_milli: Reading<Option<u64>>,
     /// Time in which it was not let run because of the quota, ns, cumulative over its CPUs.
     pub throttled_ns: Reading<u64>,
-    /// The same at the reading before, and when that was.
+    /// The same at the previous reading, and the time of that.
     pub throttled_before: Option<(u64, u64)>,
     /// `None` without a limit.
     pub mem_limit_bytes: Reading<Option<u64>>,
@@ -46,7 +46,7 @@ pub struct GroupRaw {
     /// an upper bound: its file has no lists, and shared memory is taken off in proportion.
     #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
     pub cache_by_node: Reading<BTreeMap<u32, u64>>,
-    /// Periods of its CPU quota in which it had something to run, cumulative (`nr_periods` of cpu.stat).
+    /// Periods of its CPU quota in which it was runnable, cumulative (`nr_periods` of cpu.stat).
     #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
     pub periods: Reading<u64>,
     /// Of these, periods in which the quota was used up (`nr_throttled`).

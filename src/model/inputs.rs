@@ -14,11 +14,12 @@ use super::scheduler::SchedExt;
 use super::tiers::{NodeTier, TierPages};
 use super::units::NodeId;
 
-/// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of recordings and stays
-/// for ever, as the name does; 36 is the next one. The facility, where there is one, is missing in recordings without it.
+/// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of
+/// recordings; neither tag nor name ever changes. 36 is the next one. Recordings without the facility, if one
+/// is given, lack the input.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
-        /// The last reading of each part, shared between samples as long as it is the same.
+        /// The last reading of each part, shared between samples until it changes.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Inputs {
             $($(#[$doc])* pub $name: Arc<BTreeMap<$key, Arc<$value>>>,)*
@@ -39,8 +40,9 @@ macro_rules! inputs {
 }
 
 inputs! {
-    /// Interrupts of devices by node, by the address of the PCI function as [`crate::model::topology::Device::pci`] has it. A
-    /// function is there once its counts were read twice. Empty where there is one node.
+    /// Interrupts of devices by node, by the address of the PCI function in the form of
+    /// [`crate::model::topology::Device::pci`]. A function appears once its counts were read twice. Empty
+    /// with one node.
     interrupts: String => DeviceInterrupts = 24, Some(Facility::DeviceIrqs);
     /// Free memory by the size of blocks. A node whose lines cannot be understood is left out.
     free_blocks: NodeId => FreeBlocks = 28, Some(Facility::FreeBlocks);
@@ -68,7 +70,7 @@ pub struct Input {
     pub name: &'static str,
     /// The facility that recordings without it have not kept.
     pub facility: Option<Facility>,
-    /// Writes what differs from a keyframe; nothing where nothing does.
+    /// Writes the differences from a keyframe; nothing without any.
     pub put: for<'v> fn(&'v Inputs, Option<&'v Inputs>, &mut Out<'v>),
     /// Reads it.
     pub get: fn(&mut In<'_, '_>, Option<&Inputs>, &mut Inputs) -> Result<(), Malformed>,

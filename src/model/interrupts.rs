@@ -42,8 +42,8 @@ impl DeviceInterrupts {
     }
 }
 
-/// By the address of the PCI function, as [`crate::model::topology::Device::pci`] has it. A function is there once its counts were read
-/// twice.
+/// By the address of the PCI function, in the form of [`crate::model::topology::Device::pci`]. A function
+/// appears once its counts were read twice.
 pub type Interrupts = BTreeMap<String, Arc<DeviceInterrupts>>;
 
 #[cfg(test)]

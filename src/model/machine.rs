@@ -80,7 +80,7 @@ pub struct Managers {
     /// Process 1 is systemd.
     #[serde(default)]
     pub systemd: bool,
-    /// A process called kubelet was seen.
+    /// A process called kubelet runs.
     #[serde(default)]
     pub kubelet: bool,
 }

@@ -1,4 +1,4 @@
-//! A process, and what /proc says of it where a column or the detail view asks for it.
+//! A process, and the fields from /proc that a column or the detail view asks for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub type ProcFieldsOf = BTreeMap<ProcessId, Reading<Arc<ProcFields>>>;
 pub type CommandLines = BTreeMap<ProcessId, Arc<str>>;
 
 impl ProcFields {
-    /// The fields of a process of which a recording has the command line.
+    /// The fields of a process whose command line is in a recording.
     pub fn recorded(line: &str) -> ProcFields {
         let not_kept = || Missing::NotCollected("not recorded".into());
         let cmdline = Ok(line.to_owned());
@@ -44,7 +44,7 @@ impl ProcFields {
     }
 }
 
-/// The command line of a process, and the CPUs and nodes that it may use. Clean: it can be shown as it is.
+/// The command line of a process, and the CPUs and nodes that it may use. Clean, so safe to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Texts {
     /// Arguments separated by spaces; empty for kernel threads, and where the process erased them.
@@ -66,7 +66,7 @@ pub struct Details {
     pub texts: Texts,
     /// Path in each hierarchy, as in cgroups(7).
     pub cgroups: Vec<String>,
-    /// Resident anonymous, file and shared memory in bytes, where the kernel tells them apart (4.5).
+    /// Resident anonymous, file and shared memory in bytes, where the kernel separates them (4.5).
     pub rss: Option<[u64; 3]>,
     /// Of its main thread since its start, ns: time on a CPU and time waiting for one.
     pub schedstat: Option<[u64; 2]>,

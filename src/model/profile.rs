@@ -14,10 +14,10 @@ use super::units::NodeId;
 /// Version of the JSON: changes only when a key changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
 
-/// The error of a number that is sure, in parts of it.
+/// The relative error of a number that is sure.
 pub const SURE: f64 = 0.03;
 
-/// A row for each node with CPUs or none, in the order of [`MachineKey::nodes`]; `None` where there is no number.
+/// A row for each node with CPUs or none, in the order of [`MachineKey::nodes`]; `None` for a missing number.
 pub type Matrix = Vec<Vec<Option<f64>>>;
 
 /// All that is known of a machine. GB are 10^9 bytes.
@@ -30,7 +30,8 @@ pub struct Profile {
     pub tool: String,
     /// The end of the measurement, RFC 3339.
     pub time: String,
-    /// The time at which each part was measured last, by its word (`latency`, `smt`): parts that were measured later are merged in.
+    /// The time of the last measurement of each part, by its word (`latency`, `smt`): later measurements are
+    /// merged in.
     pub measured: BTreeMap<String, String>,
     /// Runs of numbers and reasons that are not of the last run of their part, or of one that was disturbed or wandering, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -39,7 +40,7 @@ pub struct Profile {
     pub took_s: f64,
     /// The machine that it is about.
     pub machine: MachineKey,
-    /// The run of the kernel in which it was measured.
+    /// The boot id of the kernel at the measurement.
     pub boot_id: String,
     /// Release of that kernel.
     pub kernel: String,
@@ -47,7 +48,7 @@ pub struct Profile {
     pub state: State,
     /// The method.
     pub method: Method,
-    /// Use of the CPUs by others while it was measured, percent of all.
+    /// Use of the CPUs by others during the measurement, percent of all.
     pub others_pct: f64,
     /// Latency of a load from memory of the column's node on a CPU of the row's, ns.
     pub latency_ns: Matrix,
@@ -69,7 +70,7 @@ pub struct Profile {
     pub walk_ns: Option<f64>,
     /// Latency beside traffic.
     pub loaded: Vec<Loaded>,
-    /// Groups of pages with latencies of their own, percent of pages, where they were looked for and found.
+    /// Groups of pages with distinct latencies, percent of pages, if such groups were looked for and found.
     pub hidden_nodes: Option<Vec<f64>>,
     /// The places of two CPUs at moments of the measurement, in a virtual machine.
     pub wandering: Option<Wandering>,
@@ -111,13 +112,13 @@ pub struct Origin {
     pub state: State,
 }
 
-/// Facts by which a profile is told to be about a machine. Not memory sizes (balloons change them), not the host's name
+/// Facts that match a profile to a machine. Not memory sizes (balloons change them), not the host's name
 /// (images are cloned).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineKey {
     /// `GenuineIntel 6/106/6`, `Arm 0x41/0xd0c`.
     pub cpu: String,
-    /// CPUID says that it is a virtual machine; `None` where CPUs do not say.
+    /// CPUID reports a virtual machine; `None` where CPUs do not report it.
     pub hypervisor: Option<bool>,
     /// Cores.
     pub cores: u32,
@@ -240,7 +241,7 @@ pub struct Wandering {
 }
 
 impl Profile {
-    /// The time at which a number was measured, by its key: see [`values`].
+    /// The time of the measurement of a number, by its key: see [`values`].
     pub fn when(&self, key: &str) -> &str {
         let part = || values::part(key).and_then(|part| self.measured.get(part));
         self.origins.get(key).map(|origin| &origin.time).or_else(part).unwrap_or(&self.time)
@@ -292,8 +293,9 @@ impl Profile {
         (self.state == State::Disturbed).then_some("other tasks disturbed the measurement")
     }
 
-    /// Gives a topology of the same machine the costs of its nodes. Nothing is given of a profile that was disturbed; of CPUs that
-    /// wandered while a cost was measured nothing but latencies, whose ratios may be used. The time is that of the oldest cost.
+    /// Gives a topology of the same machine the costs of its nodes. A disturbed profile gives nothing. If
+    /// CPUs migrated during the measurement of a cost, only latencies are used, since their ratios remain
+    /// valid. The time is that of the oldest cost.
     pub fn measure(&self, topology: &mut Topology) {
         let unused = self.unusable().map(String::from);
         let ids: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
@@ -341,7 +343,8 @@ impl Profile {
         work.iter().copied().min().zip(work.iter().copied().max())
     }
 
-    /// Why it says nothing about a machine with these facts in this run of the kernel; `None` if it does.
+    /// The reason why it does not apply to a machine with these facts in this run of the kernel; `None` if it
+    /// does.
     pub fn inapplicable(&self, machine: &MachineKey, boot_id: &str) -> Option<String> {
         if self.schema != SCHEMA {
             return Some(format!("it has the unknown schema {}", self.schema));
@@ -361,7 +364,7 @@ impl Profile {
 }
 
 impl MachineKey {
-    /// The first difference between the machine that was measured (`self`) and `now`, in words.
+    /// The first difference between the measured machine (`self`) and `now`, in words.
     pub fn difference(&self, now: &MachineKey) -> Option<String> {
         if self.cpu != now.cpu {
             return Some(format!("it is from {}, this is {}", named(&self.cpu), named(&now.cpu)));
@@ -483,7 +486,7 @@ mod tests {
         profile.machine.nodes[1].node = topology.nodes[1].id.0;
         (profile.state, profile.time) = (State::Wandering, "2026-11-23T10:00:00Z".into());
         let run = |day: u32, state| Origin { time: format!("2026-11-{day}T10:00:00Z"), state };
-        // Latencies were measured again, and what was measured while CPUs wandered is something else.
+        // Latencies have a newer run, and the run with wandering CPUs measured another part.
         profile.measured = [("latency".to_owned(), profile.time.clone())].into();
         profile.origins = [
             ("smt.memory".to_owned(), run(20, State::Wandering)),

@@ -27,7 +27,7 @@ use crate::model::units::{CpuId, NodeId};
 pub use crate::model::wire::NodeCounts;
 use crate::model::wire::SLOTS;
 
-/// Why there is no value. There is no default: zero means measured zero.
+/// The reason why a value is missing. No default exists: zero means measured zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "why", rename_all = "snake_case")]
 pub enum Missing {
@@ -35,13 +35,13 @@ pub enum Missing {
     FirstInterval,
     /// The hardware, hypervisor or kernel configuration does not have it.
     Unsupported(String),
-    /// It exists, but not for us; says which capability or setting is missing.
+    /// It exists, but access is denied; names the missing capability or setting.
     NotPermitted(String),
-    /// The kernel has it only from a later version on.
+    /// Only newer kernels provide it.
     KernelTooOld(String),
     /// Not asked for, or not for this row.
     NotCollected(String),
-    /// It was measured and lost; says to what.
+    /// It was measured and lost; names the cause.
     Lost(String),
 }
 
@@ -58,10 +58,10 @@ impl fmt::Display for Missing {
     }
 }
 
-/// A value or the reason why there is none.
+/// A value or the reason why it is missing.
 pub type Reading<T> = Result<T, Missing>;
 
-/// NUMA hinting faults, and those that found their page on another node.
+/// NUMA hinting faults, and the part whose page was on another node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     /// All of them.
@@ -139,8 +139,8 @@ pub struct NodeRaw {
     pub local_node: u64,
     /// Pages taken here by tasks on other nodes.
     pub other_node: u64,
-    /// Free memory below which an allocation wakes kswapd, and the memory that can be allocated at all:
-    /// the `low` watermark and `managed` of its zones; both zero where the kernel does not say.
+    /// The `low` watermark (below it an allocation wakes kswapd) and the `managed` memory of its zones, which
+    /// can be allocated. Both are zero where the kernel does not report them.
     pub low_watermark_bytes: u64,
     /// See `low_watermark_bytes`.
     pub managed_bytes: u64,
@@ -187,7 +187,7 @@ pub struct VmStat {
 coded!(VmStat { swapped_in, swapped_out, kswapd_pages, direct_pages, zone_reclaim_mode, hints: Tail });
 
 impl VmStat {
-    /// Pages that reclaim freed, whoever did it.
+    /// Pages that reclaim freed, in whatever context.
     pub fn reclaimed(&self) -> u64 {
         self.kswapd_pages.saturating_add(self.direct_pages)
     }
@@ -206,12 +206,12 @@ pub struct SelfUsage {
 
 coded!(SelfUsage { cpu_ns, rss_bytes, sample_ns });
 
-/// Where pages of a process were found, of those asked for at random.
+/// Places of pages of a process, from addresses drawn at random.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagesFound {
     /// Bytes of address space that pages were drawn from, holes included.
     pub space_bytes: u64,
-    /// Addresses asked for; those that are not in `by_node` had no page.
+    /// Addresses asked for; those not in `by_node` have no page.
     pub asked: u32,
     /// Pages found by node id.
     pub by_node: Vec<u32>,
@@ -221,10 +221,10 @@ pub struct PagesFound {
 
 coded!(PagesFound { space_bytes, asked, error_hundredths, by_node });
 
-/// Resident memory of a process, by what says where its pages come from.
+/// Resident memory of a process, by the policy that places its pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyBytes {
-    /// All of it, in bytes.
+    /// All resident memory, in bytes.
     pub all_bytes: u64,
     /// Of that, in mappings that have a memory policy of their own, in bytes.
     pub own_bytes: u64,
@@ -266,7 +266,7 @@ coded!(
 );
 
 /// # Errors
-/// There are more pages in a part than in all of it.
+/// A part has more pages than the whole.
 pub(super) fn is_part(part: &[u32], all: &[u32]) -> Result<(), Malformed> {
     let fits = |(node, pages): (usize, &u32)| all.get(node).is_some_and(|all| pages <= all);
     let fits = part.iter().enumerate().all(fits);
@@ -274,8 +274,8 @@ pub(super) fn is_part(part: &[u32], all: &[u32]) -> Result<(), Malformed> {
 }
 
 impl PagesByPolicy {
-    /// Share of pages whose policy is neither the default nor local, in percent, and how far from it the true share may be in 95 of
-    /// 100 samples, in points.
+    /// Share of pages whose policy is neither the default nor local, in percent, and half its 95 % confidence
+    /// interval, in points.
     ///
     /// # Errors
     /// No page was found, or the mappings changed too much meanwhile.
@@ -320,11 +320,11 @@ pub struct SharedObject {
     pub bytes: u64,
     /// Of that, in memory.
     pub resident_bytes: u64,
-    /// Shared writable mappings of it by all processes; `None` where the kernel does not count them.
+    /// Shared writable mappings of this object by all processes; `None` where the kernel does not count them.
     pub mappings: Option<u32>,
     /// Of those, by this process.
     pub own_mappings: u32,
-    /// Pages of it that were found through this process, by node id. So are those below, which are parts of them.
+    /// Its pages that were found through this process, by node id. The fields below are parts of them.
     pub by_node: Vec<u32>,
     /// Pages on a node that their policy names.
     pub meant: Vec<u32>,
@@ -339,7 +339,7 @@ coded!(
 /// Where the memory of a process was when it was looked at last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementRaw {
-    /// Start of the process, ns since boot: with its id this says whose it is.
+    /// Start of the process, ns since boot: identifies it together with its id.
     pub start_ns: u64,
     /// CLOCK_MONOTONIC when it was looked at.
     pub read_ns: u64,
@@ -348,7 +348,7 @@ pub struct PlacementRaw {
     /// Policies of its mappings, and when they were read (CLOCK_MONOTONIC); `None` unless they were asked for, and in
     /// recordings from before they were kept.
     pub policies: Option<(u64, Reading<PolicyBytes>)>,
-    /// Policies of its pages, where the kernel tells them without a walk; `None` in recordings from before they were kept.
+    /// Policies of its pages, where the kernel reports them without a walk; `None` in older recordings.
     pub by_policy: Option<Arc<PagesByPolicy>>,
 }
 
@@ -391,8 +391,8 @@ pub struct Sample {
     pub vm: Option<VmStat>,
     /// `None` in recordings from before it was kept.
     pub machine: Option<MachineRaw>,
-    /// Times a task in scope ran on a node after it had run on another. Ascending by `from` and `to`; pairs without any
-    /// are left out.
+    /// Times a task in scope ran on a node after it ran on another. Ascending by `from` and `to`; pairs
+    /// without any are left out.
     pub flows: Vec<Flow>,
     /// Pages that NUMA balancing moved for tasks in scope, in the same order.
     pub page_flows: Vec<Flow>,
@@ -408,7 +408,7 @@ pub struct Sample {
     pub names: Arc<Names>,
     /// By cgroup id, for the tops of containers and other groups that have tasks.
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
-    /// By process id, for processes whose memory was looked at. Empty where there is one node.
+    /// By process id, for processes whose memory was read. Empty with one node.
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
     /// Fields of processes beside their counts, as far as asked for; recordings do not keep it.
     pub about: Arc<ProcFieldsOf>,
@@ -417,7 +417,7 @@ pub struct Sample {
     /// Memory that processes use, from samples of the last ten seconds; `None` while it is not sampled. Recordings
     /// keep the mappings that are used most.
     pub memory_use: Option<Arc<MemoryUses>>,
-    /// Stacks that were sampled since the sample before; `None` while nobody asks for them.
+    /// Stacks sampled since the previous sample; `None` while nothing requests them.
     pub hot: Option<Arc<StackBatch>>,
     /// Hotplug and other events worth a word, since the sample before.
     pub notes: Vec<String>,
@@ -426,7 +426,7 @@ pub struct Sample {
 /// Facts about the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// As the kernel has it; not clean.
+    /// As reported by the kernel; not clean.
     pub hostname: String,
     /// `uname -r`.
     pub kernel: String,
@@ -440,7 +440,7 @@ pub struct HostFacts {
     pub topology: Topology,
     /// The events in the counter slots, in order.
     pub events: Vec<Event>,
-    /// Names of the events that were asked for by name, in the order of the list: those that are refused, too.
+    /// Names of the events requested by name, in the order of the list, refused ones included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<String>,
     /// Slots of each group of events that is open in turns; empty where all are open at once.
@@ -477,8 +477,8 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// The slots that hold events of this role: on a machine with several kinds of cores one for each, so
-    /// that their sum is the count. Of events that count on the same CPUs only the first.
+    /// The slots that hold events of this role. A machine with several kinds of cores has one for each, so
+    /// that their sum is the count. Of events that count on the same CPUs, only the first is returned.
     pub fn slots(&self, role: Role) -> impl Iterator<Item = usize> + '_ {
         self.events.iter().enumerate().filter_map(move |(slot, event)| {
             let mut earlier = self.events[..slot].iter().filter(|other| other.role == role);

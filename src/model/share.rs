@@ -2,9 +2,8 @@
 
 #![warn(missing_docs)]
 
-/// Share of `part` in `whole` samples in per cent, and how far from it the true share may be: half the width of the
-/// 95 % interval after Wilson (1927), which is right for few samples too. `None` without samples. Samples that count
-/// in parts are allowed.
+/// Share of `part` in `whole` samples in percent, and half the width of its 95 % interval after Wilson
+/// (1927). That interval is right for few samples too. `None` without samples. Samples may count in parts.
 pub fn wilson(part: f64, whole: f64) -> Option<(f64, f64)> {
     const Z: f64 = 1.96;
     if whole <= 0.0 {
@@ -15,9 +14,9 @@ pub fn wilson(part: f64, whole: f64) -> Option<(f64, f64)> {
     Some((100.0 * p, 100.0 * half))
 }
 
-/// Share of `part` in `whole` samples in per cent, and the distance to the farther end of the same interval, which is not
-/// even around shares near 0 and 100 %: so the error alone, taken to both sides, holds the truth in 95 of 100 cases there,
-/// too. `None` without samples. Samples that count in parts are allowed.
+/// Share of `part` in `whole` samples in percent, and the distance to the farther end of the same interval.
+/// The interval is asymmetric near 0 and 100 %, so this error, applied to both sides, covers the truth in 95
+/// of 100 cases there too. `None` without samples. Samples may count in parts.
 pub fn wilson_farther(part: f64, whole: f64) -> Option<(f64, f64)> {
     const Z: f64 = 1.96;
     let (pct, half) = wilson(part, whole)?;
@@ -33,7 +32,8 @@ pub struct Bounded {
     pub pct: f64,
     /// Distance to the farther end of its 95 % interval, in points.
     pub error: f64,
-    /// The least and the most that the share can be, in percent: the other samples are none of it, or all of it.
+    /// The least and the greatest possible share, in percent: the other samples belong to it not at all, or
+    /// all of them do.
     pub range: (f64, f64),
 }
 

@@ -23,7 +23,7 @@ pub struct Slots(Option<Box<[Slot; SLOTS]>>);
 
 static ZERO: [Slot; SLOTS] = [Slot { count: 0, enabled_ns: 0, running_ns: 0 }; SLOTS];
 
-/// Adds each slot of `more` to that of `sum`. No sum of what a recording says is out of range.
+/// Adds each slot of `more` to that of `sum`. Values from a recording never overflow the sum.
 pub fn add_slots(sum: &mut [Slot], more: &[Slot]) {
     for (sum, more) in sum.iter_mut().zip(more) {
         sum.count = sum.count.saturating_add(more.count);

@@ -10,7 +10,7 @@ use super::coded::{Numbered, coded};
 use super::process::ProcessId;
 use super::sample::Comm;
 
-/// The GNU build id, by which a linker tells a file from all others, shorter ones filled with zeros.
+/// The GNU build id, by which a linker identifies a file; shorter ones are filled with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BuildId(pub [u8; 20]);
 
@@ -69,9 +69,9 @@ pub enum Place {
 /// The name of a place. Texts are clean: they can be shown as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Function {
-    /// `None`: nothing says what is there.
+    /// `None`: the name is unknown.
     pub name: Option<String>,
-    /// The file, "kernel", or a word in brackets for what is neither.
+    /// The file, "kernel", or a word in brackets for anything else.
     pub module: String,
     /// It is a part of the kernel.
     pub kernel: bool,
@@ -81,7 +81,7 @@ pub struct Function {
 coded!(Function { name: Numbered, module: Numbered }, rest Function::default(), most 1000, "functions");
 
 impl Function {
-    /// Memory that it takes, in bytes, with what a set of shared ones needs for each.
+    /// Memory that it takes, in bytes, including the overhead of each in a set of shared ones.
     pub fn bytes(&self) -> usize {
         let shared = 4 * size_of::<usize>();
         size_of::<Function>() + shared + self.name.as_ref().map_or(0, String::len) + self.module.len()

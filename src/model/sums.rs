@@ -1,4 +1,4 @@
-//! Sums over CPUs, rows and intervals: a struct says once that its fields add up.
+//! Sums over CPUs, rows and intervals: a struct declares once that its fields add up.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A thread as it is at one moment.
+//! A thread at one moment.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -11,8 +11,8 @@ use crate::model::units::NodeId;
 /// The pid of no task that is listed: the idle tasks have it.
 pub const OTHERS_PID: u32 = 0;
 
-/// A task's name as the kernel keeps it: up to 15 bytes that anybody may choose, so never print
-/// them as they are (see [`crate::text::clean`]).
+/// A task's name as the kernel keeps it: up to 15 bytes that anyone may choose, so never print them unescaped
+/// (see [`crate::text::clean`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Comm(pub [u8; 16]);
 
@@ -45,12 +45,12 @@ pub struct MemPolicy {
     pub mode: u16,
     /// `MPOL_F_*` of the same file.
     pub flags: u16,
-    /// Bit i: node i is in it. Nodes above 63 are not told.
+    /// Bit i: node i is in it. Nodes above 63 are left out.
     pub nodes: u64,
 }
 
 impl MemPolicy {
-    /// The mode of a task or a mapping that nobody gave a policy.
+    /// The mode of a task or a mapping without a policy.
     pub const DEFAULT: u16 = 0;
     /// Prefers one node.
     pub const PREFERRED: u16 = 1;
@@ -65,16 +65,16 @@ impl MemPolicy {
 
 /// One thread; or what the ended threads of a process left behind (`tid` 0); or an ended process.
 ///
-/// Fields stay in this order: an interval goes through all rows, most of which rest, and the first ones lie beside the
-/// reference count that it touches anyway.
+/// Fields stay in this order. An interval visits all rows, most of which are idle, and the first fields share
+/// a cache line with the reference count that it touches anyway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct TaskRaw {
     /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.
     pub serial: u64,
-    /// Process id; [`OTHERS_PID`] for the row of all that a recording left out.
+    /// Process id; [`OTHERS_PID`] for the row of all tasks that a recording left out.
     pub pid: u32,
-    /// Thread id; 0 for what ended threads left behind.
+    /// Thread id; 0 for the sum of ended threads.
     pub tid: u32,
     /// Parent's process id.
     pub ppid: u32,
@@ -102,7 +102,7 @@ pub struct TaskRaw {
     pub cpus_allowed: u32,
     /// Bit i: it may use a CPU of node i. `None` where that is not known, as of ended tasks; nodes above 63 are not shown, and no bit at all is `None`.
     pub cpu_nodes: Option<u64>,
-    /// Bit i: it may take memory from node i, as its cpuset says. See `cpu_nodes`.
+    /// Bit i: its cpuset lets it take memory from node i. See `cpu_nodes`.
     pub mem_nodes: Option<u64>,
     /// It is a kernel thread.
     pub kthread: bool,
@@ -124,8 +124,8 @@ pub struct TaskRaw {
     pub counts: Counts,
 }
 
-/// Rows of tasks as a sample has them. Samples and what is made of them share the list: to copy it takes as long as to copy an
-/// `Arc`, until one of the copies is changed.
+/// Rows of tasks in a sample. Samples and values derived from them share the list: copying it costs as much
+/// as copying an `Arc`, until one of the copies is changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskRows(Arc<Vec<Arc<TaskRaw>>>);
 

@@ -13,8 +13,8 @@ use super::units::{CpuId, NodeId};
 /// The machine. Recordings embed it, so a field may be added but not change its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// Online nodes, ascending by id, including those with memory only (CXL, persistent memory) or CPUs
-    /// only. Never empty: without NUMA in the kernel there is one node 0 with all CPUs and all memory.
+    /// Online nodes, ascending by id, including those with memory only (CXL, persistent memory) or CPUs only.
+    /// Never empty: without NUMA in the kernel, node 0 has all CPUs and all memory.
     pub nodes: Vec<Node>,
     /// Present CPUs, online or not, ascending by id.
     pub cpus: Vec<Cpu>,
@@ -40,7 +40,7 @@ pub struct Topology {
     /// The measurement that [`Node::measured`] is from; `None` without one, and in recordings from before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
-    /// Lists of the kernel that contradict each other, in words, with what was believed.
+    /// Lists of the kernel that contradict each other, in words, with the choice made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contradictions: Vec<String>,
 }
@@ -53,11 +53,11 @@ pub struct Calibration {
     /// CPUs of this virtual machine move: its times say nothing, and their ratios do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_ratios: bool,
-    /// Why no node has its costs, although there is a measurement.
+    /// The reason why no node has its costs despite a measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<String>,
-    /// Work of both threads of a core together, in the load in which it is least and in that in which it is most, in thousandths of
-    /// the work of one: 1000 is no gain. `None` where it was not measured, or may not be used.
+    /// Work of both threads of a core together, in the loads with the least and the most gain, in thousandths
+    /// of the work of one. 1000 is no gain. `None` if it was not measured, or may not be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smt_work: Option<(u32, u32)>,
 }
@@ -107,16 +107,16 @@ pub struct Node {
     /// Its online CPUs, ascending; empty on a memory-only node and where all its CPUs are offline.
     pub cpus: Vec<CpuId>,
     /// Distance to each online node including itself, ascending by node: the row of the ACPI SLIT or its
-    /// device-tree twin. 10 means local, 20 "twice as far" by the firmware's word, 255 unreachable. Not a
+    /// device-tree twin. 10 is local, 20 is "twice as far" according to the firmware, 255 unreachable. Not a
     /// measurement.
     pub distances: Vec<(NodeId, u32)>,
-    /// The costs of memory of each node on its CPUs, ascending by node, as `calibrate` measured them; empty where no profile
-    /// of the machine may be used, and in recordings from before they were kept.
+    /// The costs of memory of each node on its CPUs, ascending by node, as measured by `calibrate`. Empty if
+    /// no profile of the machine applies, and in older recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Cost>,
     /// Bytes of memory the kernel manages on it (`MemTotal`); 0 on a node with CPUs only.
     pub mem_total_bytes: u64,
-    /// Bytes nobody used at the time of reading (`MemFree`); page cache counts as used.
+    /// Bytes unused at the time of reading (`MemFree`); page cache counts as used.
     pub mem_free_bytes: u64,
     /// Network cards, NVMe disks, storage controllers, GPUs and accelerators attached to it.
     pub devices: Vec<Device>,
@@ -139,10 +139,10 @@ pub struct Cpu {
     /// die. To tell cores apart use [`Cpu::core`].
     pub core_id: Option<i32>,
     /// Dense index of the physical core, in the order of each core's lowest CPU. An offline CPU has no
-    /// topology files; it counts as a core of its own, with an index after those of the online CPUs.
+    /// topology files; it counts as a separate core, with an index after those of the online CPUs.
     pub core: u32,
     /// Dense index of the last-level-cache domain, in the order of each domain's lowest CPU: the index into
-    /// [`Topology::llcs`]. An offline CPU counts as a domain of its own, after those of the online CPUs.
+    /// [`Topology::llcs`]. An offline CPU counts as a separate domain, after those of the online CPUs.
     pub llc: u32,
     /// Online CPUs of the same physical core including itself, ascending. Only itself without SMT or when
     /// offline.
@@ -158,7 +158,7 @@ pub struct Llc {
     /// Cache level, 1..; `None` when sysfs describes no cache and the domain is assumed to be socket ∩
     /// node.
     pub level: Option<u32>,
-    /// Size in bytes of this cache, where sysfs tells.
+    /// Size in bytes of this cache, where sysfs has it.
     pub size_bytes: Option<u64>,
 }
 
@@ -173,8 +173,8 @@ pub struct Device {
     pub pci: Option<String>,
     /// `numa_node` as the kernel shows it; `None` for -1 (the firmware did not say).
     pub node: Option<NodeId>,
-    /// Nodes of the CPUs that handle its interrupts, ascending; empty where it has none of its own (MSI) or
-    /// nobody says.
+    /// Nodes of the CPUs that handle its interrupts, ascending; empty if it has none itself (MSI) or they are
+    /// unknown.
     #[serde(default)]
     pub irq_nodes: Vec<NodeId>,
 }
@@ -196,7 +196,7 @@ pub enum DeviceClass {
 }
 
 impl Topology {
-    /// Why CPUs cannot be told apart by their last-level caches; `None` where they can.
+    /// The reason why CPUs cannot be grouped by last-level cache; `None` where they can.
     pub fn no_llcs(&self) -> Option<&'static str> {
         if self.llcs.is_empty() || self.llcs.iter().any(|llc| llc.level.is_none()) {
             return Some("the kernel shows no caches of the CPUs");

@@ -62,7 +62,7 @@ pub const MARKS_MAX: usize = 1024;
 /// Threads that a short walk lists at a time (`NT_LIST_MAX`).
 pub const LIST_MAX: usize = 256;
 
-/// Each task is looked at in one of so many walks, whatever it does (`NT_LOOK_EVERY`).
+/// Each task is visited in one of this many walks, whatever it does (`NT_LOOK_EVERY`).
 pub const LOOK_EVERY: u32 = 8;
 
 /// Room for causes in [`CpuState::lost`] (`NT_LOSSES_MAX`).
@@ -75,7 +75,7 @@ pub const ROW_LEFT: u32 = 1 << 1;
 pub const ROW_KTHREAD: u32 = 1 << 2;
 /// The kernel lacks CONFIG_NUMA_BALANCING: the `numa_*` fields mean nothing.
 pub const ROW_NO_NUMA: u32 = 1 << 3;
-/// The record ends with counts by what the SMT siblings did.
+/// The record ends with counts by the state of the SMT siblings.
 pub const ROW_BY_SIBLING: u32 = 1 << 4;
 
 /// The task was moved out of the scope, or out and back, in the stretch that runs: a bit of [`Rec::in_scope`]
@@ -85,7 +85,7 @@ pub const REC_CROSSED: u32 = 1 << 1;
 /// [`CpuState::state`] before the first switch or flush of a CPU (`NT_CPU_UNSEEN`).
 pub const CPU_UNSEEN: u32 = 0;
 
-/// Elements of what is counted by what the SMT siblings did: idle, busy (`NT_SIBLINGS`).
+/// Elements of counts by the state of the SMT siblings: idle, busy (`NT_SIBLINGS`).
 pub const SIBLINGS: usize = 2;
 
 /// `enum nt_scope_kind`.
@@ -102,7 +102,7 @@ pub enum ScopeKind {
     Cgroup,
     /// Tasks below these cgroups are not wanted.
     Outside,
-    /// The id of a process: it, and all that it and its descendants have made since.
+    /// The id of a process: it and all descendants since.
     Tree,
 }
 
@@ -205,13 +205,13 @@ pub const POLICY_ENTRY: u16 = 3;
 
 /// A policy names a node above 63. This and the next are bits of [`PolicyRow::marks`] (`enum nt_policy_mark`).
 pub const POLICY_FAR: u16 = 1 << 0;
-/// Others see what is written there.
+/// Others see writes to it.
 pub const POLICY_SHARED: u16 = 1 << 1;
 /// Memory of tmpfs, a memfd, a SysV segment, or shared anonymous memory.
 pub const POLICY_SHMEM: u16 = 1 << 2;
 /// Memory of hugetlbfs.
 pub const POLICY_HUGETLB: u16 = 1 << 3;
-/// The object of the mapping has more policies than are told.
+/// The object of the mapping has more policies than the row holds.
 pub const POLICY_CUT: u16 = 1 << 4;
 
 /// `struct nt_policy_row`: a mapping, the object behind it, or the policy of a part of that object.
@@ -252,7 +252,7 @@ pub struct CpuHints {
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct AllocPace {
-    /// Allocations of user pages since start, those that will be left out next included.
+    /// Allocations of user pages since start, including those that will be left out next.
     pub allocs: u64,
     /// State of the random numbers.
     pub dice: u64,
@@ -274,7 +274,7 @@ pub struct Place {
     pub core: u32,
     /// Bit i: counter slot i is open on this CPU.
     pub slots: u32,
-    /// Changes whenever the counters are opened anew: they start from zero.
+    /// Changes whenever the counters are reopened: they start from zero.
     pub opened: u32,
     /// Bit i: counter slot i is wanted on this CPU, and is not open because it is the turn of others.
     pub waits: u32,
@@ -308,7 +308,7 @@ pub struct CpuState {
     pub pad: u32,
     /// Losses since start, by [`Loss`].
     pub lost: [u64; LOSSES_MAX],
-    /// On-CPU time of tasks in the scope, ns since start; 0 where there is no scope.
+    /// On-CPU time of tasks in the scope, ns since start; 0 without a scope.
     pub scope_ns: u64,
     /// Counts at the last switch.
     pub slot_last: [u64; SLOTS],
@@ -324,7 +324,7 @@ pub struct CpuState {
     pub slot_running_ns: [u64; SLOTS],
 }
 
-/// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.
+/// `struct nt_rec` without its arrays: `run_ns[]`, and on request `struct nt_node_counts[]`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Rec {
@@ -366,7 +366,7 @@ pub struct Rec {
     pub moves_from: u16,
     /// Node that it moves the page to, counted from 1; 0: not known.
     pub moves_to: u16,
-    /// 1: `hint_window` is not the task's any more.
+    /// 1: the task has left `hint_window`.
     pub hint_changed: u32,
     /// Counts by slot, since the record was made.
     pub slot: [u64; SLOTS],
@@ -380,7 +380,7 @@ pub struct Rec {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct TaskRow {
-    /// Bytes of this row, with the record and what follows it.
+    /// Bytes of this row, with the record and its arrays.
     pub size: u32,
     /// `ROW_*`.
     pub flags: u32,
@@ -394,7 +394,7 @@ pub struct TaskRow {
     pub uid: u32,
     /// Start of the task, CLOCK_BOOTTIME, ns.
     pub start_ns: u64,
-    /// Start of the leader: with `pid` this says which process it is.
+    /// Start of the leader: identifies the process together with `pid`.
     pub leader_start_ns: u64,
     /// Id of its cgroup.
     pub cgroup_id: u64,
@@ -492,7 +492,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The row at the start of `bytes`, and what follows it. `None` when `bytes` ends inside it.
+    /// The row at the start of `bytes`, and the rest. `None` if `bytes` ends inside it.
     pub fn split(bytes: &'a [u8]) -> Option<(Row<'a>, &'a [u8])> {
         let head = size_of::<TaskRow>();
         let fixed = head + size_of::<Rec>();
@@ -519,20 +519,20 @@ impl<'a> Row<'a> {
         self.run_ns.chunks_exact(size_of::<u64>()).filter_map(u64::from_bytes)
     }
 
-    /// Pages it was given for user space by node; none when nobody asked for them.
+    /// Pages it was given for user space by node; none unless requested.
     pub fn pages(&self) -> impl Iterator<Item = u64> + 'a {
         self.pages.chunks_exact(size_of::<u64>()).filter_map(u64::from_bytes)
     }
 
-    /// Counts by node; none when nobody asked for them.
+    /// Counts by node; none unless requested.
     pub fn node_counts(&self) -> impl Iterator<Item = NodeCounts> + 'a {
         self.node_counts.chunks_exact(size_of::<NodeCounts>()).filter_map(NodeCounts::from_bytes)
     }
 }
 
 impl Row<'_> {
-    /// Counts of stretches in which the SMT siblings were idle, and in which one was busy; `None` without SMT, or
-    /// when nobody asked for them.
+    /// Counts of stretches in which the SMT siblings were idle, and in which one was busy; `None` without
+    /// SMT, or unless requested.
     pub fn sibling_counts(&self) -> Option<[NodeCounts; SIBLINGS]> {
         let (idle, busy) = self.sibling_counts.split_at_checked(size_of::<NodeCounts>())?;
         Some([NodeCounts::from_bytes(idle)?, NodeCounts::from_bytes(busy)?])

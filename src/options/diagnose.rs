@@ -15,7 +15,7 @@ pub fn no_rule(flag: &'static str, id: &str) -> BadValue {
     bad(flag, format!("no rule is called '{}'{hint} (numatop-ng list findings shows all)", clean_str(id)))
 }
 
-/// The rules that `--rules` names, or all but those that it names with a dash.
+/// The rules that `--rules` names; names with a dash are excluded from all rules.
 ///
 /// # Errors
 /// An id that no rule has, or both kinds of names.

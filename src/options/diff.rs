@@ -13,7 +13,7 @@ use crate::metric::{Metric, balancing, host, pages, placement};
 use crate::metric::{container::CONTAINER_METRICS, host::HOST_METRICS, node::NODE_METRICS};
 use crate::text::clean_str;
 
-/// Metrics that are compared if none are named: those that tell whether work and memory are in better places.
+/// Metrics that are compared by default: the ones that show whether work and memory are in better places.
 const USUAL: &[&str] = &[
     task::CPU_PCT.id,
     placement::REMOTE_PCT.id,
@@ -43,7 +43,7 @@ impl From<ByArg> for By {
     }
 }
 
-/// A recording, or a stretch of it, as it was typed.
+/// A recording, or a stretch of it, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub typed: String,
@@ -52,7 +52,7 @@ pub struct Stretch {
     pub to: Option<String>,
 }
 
-/// `PATH`, or `PATH@FROM..TO`: a path that exists as it is typed is taken so.
+/// `PATH`, or `PATH@FROM..TO`: an existing path is taken literally.
 ///
 /// # Errors
 /// Neither exists.
@@ -109,7 +109,7 @@ fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
     named.find(|metric| metric.adds_up).map(|metric| metric.id).ok_or_else(|| bad(flag, why()))
 }
 
-/// A metric of a kind of row, and what a comparison needs to know of it.
+/// A metric of a kind of row, with the facts that a comparison needs.
 struct Named {
     id: &'static str,
     adds_up: bool,
@@ -131,7 +131,8 @@ fn all_metrics() -> impl Iterator<Item = Named> {
     tasks.chain(NODE_METRICS.iter().map(of)).chain(host)
 }
 
-/// Metrics whose getting worse is a failure; `None`: none, an empty set: all that can be worse.
+/// Metrics whose getting worse is a failure; `None`: no metric, an empty set: every metric that can get
+/// worse.
 ///
 /// # Errors
 /// No metric has this name, or neither direction is better.

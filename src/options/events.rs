@@ -1,4 +1,4 @@
-//! The events that `--events` stands for on this machine.
+//! The events that `--events` selects on this machine.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -84,13 +84,13 @@ pub fn marked_catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, Ba
     Ok(catalog)
 }
 
-/// The counters of the machine below `root`, which is the one that this runs on.
+/// The counters of the machine below `root`, on which this program runs.
 pub fn budget(root: &Path, catalog: &Catalog) -> Budget {
     let smt = Topology::read(root).ok().is_none_or(|topology| topology.smt());
     Budget::read(root, catalog, smt, general_by_cpuid())
 }
 
-/// Chooses events for the machine below `root`, which is the one that this runs on.
+/// Chooses events for the machine below `root`, on which this program runs.
 ///
 /// # Errors
 /// As [`Chooser::choose`].
@@ -99,7 +99,7 @@ pub fn choose(root: &Path, catalog: &Catalog, list: &str) -> anyhow::Result<Choi
 }
 
 fn with_chooser<T>(root: &Path, catalog: &Catalog, choose: impl FnOnce(&mut Chooser<'_>) -> T) -> T {
-    // Without a topology nothing can be counted anyway, and the live source says why.
+    // Without a topology nothing can be counted anyway, and the live source reports why.
     let subnuma = Topology::read(root).is_ok_and(|topology| {
         let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
         topology.sockets > 0 && with_cpus > topology.sockets as usize

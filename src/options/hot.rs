@@ -1,4 +1,4 @@
-//! At which event, and how often, stacks are sampled: what `--hot-event` and `--hot-rate` mean on this machine.
+//! The event and the rate of sampling stacks: the meaning of `--hot-event` and `--hot-rate` on this machine.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub(super) fn sampling(args: &StackArgs, tables: &EventTableArgs) -> Result<Samp
         "llc" => Some(of_role(tables, "cache", Role::Llc)?),
         name => Some(named(tables, name)?),
     };
-    // A clock where there is no PMU.
+    // A clock without a PMU.
     let event = event.unwrap_or(Sampling::default().event);
     Ok(Sampling { event, hz: args.hot_rate })
 }

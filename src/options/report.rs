@@ -1,4 +1,4 @@
-//! Choices of a report, from what was typed.
+//! Choices of a report, from the command line.
 
 use jiff::tz::TimeZone;
 use regex_lite::Regex;

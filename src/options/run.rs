@@ -67,7 +67,7 @@ fn none(bound: Bound, id: u32, topology: &Topology) -> String {
 /// The user behind sudo.
 ///
 /// # Errors
-/// There is none.
+/// The user is unknown.
 pub fn user_of_sudo() -> Result<User, BadValue> {
     let Some((uid, gid)) = guard::sudo_user() else {
         return Err(bad(

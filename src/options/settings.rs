@@ -9,7 +9,7 @@ use crate::settings::{BadLine, Setting};
 /// Refuses a setting that its flag would not take.
 ///
 /// # Errors
-/// The line, and what the flag says.
+/// The line, and the message of the flag.
 pub fn check_settings(settings: &[Setting]) -> Result<(), BadLine> {
     settings.iter().try_for_each(|setting| {
         let bad = |why: String| BadLine { line: setting.line, why };
@@ -29,8 +29,8 @@ fn first_line(error: &clap::Error) -> String {
     line.trim_start_matches("error: ").to_owned()
 }
 
-/// The command line with `settings` before what was `typed`. A flag that was typed goes before the setting of its name, and before
-/// those that cannot be beside it; so does a command that has no such flag.
+/// The command line with `settings` before the `typed` words. A typed flag wins over the setting of its name,
+/// and over settings that exclude it; so does a command that has no such flag.
 pub fn with_settings(typed: &[OsString], settings: &[Setting]) -> Option<Cli> {
     let mut cli = Cli::from_words(typed).ok()?;
     let at = match &cli.command {

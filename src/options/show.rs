@@ -110,7 +110,8 @@ fn unknown<R>(flag: &'static str, have: &str, metrics: &[Metric<R>], typed: &str
     bad(flag, format!("{have} no metric '{typed}'{hint} (numatop-ng list metrics shows all)"))
 }
 
-/// The distance of a metric from what was typed, 0 the nearest; `None` where they have no word of three letters in common.
+/// The distance of a metric from the typed word, 0 the nearest; `None` if they share no word of three
+/// letters.
 fn unlike<R>(metric: &Metric<R>, typed: &str) -> Option<u8> {
     let typed = typed.to_lowercase();
     let words = |text: &str| -> Vec<String> {

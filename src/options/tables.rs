@@ -24,7 +24,7 @@ pub struct Tables {
 /// Names of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Folders by table, day and host; a file has so many ns, which divide a day.
+    /// Folders by table, day and host; a file covers this many ns, which divide a day.
     Hive { period_ns: i64 },
     /// One file by table.
     Flat,
@@ -35,7 +35,7 @@ const HOUR_NS: i64 = 3600 * 1_000_000_000;
 /// The choices for Parquet files.
 ///
 /// # Errors
-/// There is no directory to write to, or a flag is of other formats or of the other layout.
+/// No directory is given, or a flag is of other formats or of the other layout.
 pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
     let display = &args.display;
     for (flag, is_typed) in [

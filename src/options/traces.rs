@@ -1,4 +1,4 @@
-//! Choices of a trace or a profile, from what was typed.
+//! Choices of a trace or a profile, from the command line.
 
 use regex_lite::Regex;
 
@@ -6,7 +6,7 @@ use super::{BadValue, bad};
 use crate::cli::DisplayArgs;
 use crate::traces::TraceFormat;
 
-/// Programs, and containers, that a trace has tracks of unless `--top` says otherwise.
+/// Programs and containers with tracks in a trace, by default (`--top`).
 const TOP: (usize, usize) = (20, 100);
 
 /// Rows of a trace or a profile.

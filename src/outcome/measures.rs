@@ -40,7 +40,7 @@ impl Measure {
     /// The value in a run.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it is missing.
     pub fn read(&self, run: &Outcome) -> Reading<Value> {
         match self.as_metric.and_then(|metric| run.machine.host_missing(metric)) {
             Some(missing) => Err(missing.clone()),

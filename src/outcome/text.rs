@@ -19,7 +19,7 @@ const TITLE: usize = 34;
 /// Columns of the table of bindings.
 const COMPARED: [Measure; 5] = [ELAPSED, CPU, IPC, REMOTE, WAIT];
 
-/// The page. `command` is what was typed.
+/// The page. `command` is the command line.
 pub fn render(command: &str, series: &[Series]) -> String {
     match series {
         [only] if only.binding.is_none() => page(command, &only.runs),
@@ -54,7 +54,7 @@ fn page(command: &str, runs: &[Outcome]) -> String {
 struct Notes(Vec<String>);
 
 impl Notes {
-    /// Stands in place of a value.
+    /// Text for a missing value.
     fn absent(&mut self, why: &str) -> String {
         let at = self.0.iter().position(|known| known == why).unwrap_or_else(|| {
             self.0.push(why.to_owned());

@@ -1,4 +1,4 @@
-//! Sums over a run, from its samples: final rows of what ended, and the last rows of what lives on.
+//! Sums over a run, from its samples: final rows of ended tasks, and the last rows of the living.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Totals {
     samples: u64,
     /// Without rows.
     first: Sample,
-    /// Its rows are those that live.
+    /// Its rows are the living ones.
     last: Sample,
     /// Sums of processes that ended, less what there was before the command began.
     sum: Counts,
@@ -79,7 +79,7 @@ impl Totals {
         }
     }
 
-    /// Adds what is known of an interval only: where memory was, and why tasks waited.
+    /// Adds facts known only for an interval: the place of memory, and reasons for waits.
     fn add_interval(&mut self, snapshot: &Snapshot) {
         let interval_ns = snapshot.interval_ns.unwrap_or(0) as f64;
         let ns = |metric: &Metric<Task>, task: &Task| {
@@ -189,12 +189,12 @@ mod tests {
             sample(&[task(5, 100, 1_000)], &[], 10),
             // A child came and went between two samples.
             sample(&[task(5, 150, 1_500), task(7, 4, 40)], &[task(6, 7, 70)], 20),
-            // A late thread of it is reported, too; the command ends, a daemon stays.
+            // A late thread of the process is reported, too; the command ends, a daemon stays.
             sample(&[task(7, 5, 50)], &[task(6, 9, 90), task(5, 160, 1_600)], 30),
         ])
         .unwrap();
         let delta = &sums.row.sum.delta;
-        // 20 ns had no row: they are on node 0.
+        // 20 ns without a row are on node 0.
         assert_eq!((delta[Counter::MinFlt], delta.cpu_ns()), (60 + 9 + 5, 600 + 90 + 50 + 20));
         assert_eq!((sums.living, sums.lost_ns), (1, 20));
         assert!(sums.peak.is_err(), "no interval was looked at");

@@ -1,8 +1,9 @@
 //! Events of Arm cores that the kernel lists.
 //!
-//! A core opens any event code, and one that it does not implement stays 0. PMCEID registers say which common events it
-//! implements, codes 0x00 to 0x3f and 0x4000 to 0x403f, and the kernel lists those below `events` in sysfs
-//! (`armv8pmu_event_attr_is_visible` in drivers/perf/arm_pmuv3.c). Of all other codes it says nothing.
+//! A core opens any event code, and one that it does not implement stays 0. PMCEID registers show which
+//! common events it implements, codes 0x00 to 0x3f and 0x4000 to 0x403f. The kernel lists those below
+//! `events` in sysfs (`armv8pmu_event_attr_is_visible` in drivers/perf/arm_pmuv3.c). All other codes are
+//! unknown.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +14,11 @@ pub enum Listed {
     Yes,
     /// The core does not implement it, or a hypervisor took it away.
     No,
-    /// No list has it: its code is not a common one, or this kernel does not know its name.
+    /// In no list: its code is not a common one, or this kernel does not know its name.
     Unknown,
 }
 
-/// Names that the kernel's list has had from its beginning (Linux 4.7), in order of their codes, which begin at 0x01.
+/// Names in the kernel's list since its beginning (Linux 4.7), in order of their codes, which begin at 0x01.
 /// CHAIN (0x1e) is in no list.
 const FIRST: [&str; 48] = [
     "l1i_cache_refill",
@@ -70,8 +71,8 @@ const FIRST: [&str; 48] = [
     "l2i_tlb",
 ];
 
-/// Names by which the list grew later, each time by all of a group: a kernel that lists one of a group knows the others,
-/// and those of groups before.
+/// Names added to the list later, each time all of a group. A kernel that lists one of a group knows the
+/// others, and all earlier groups.
 ///
 /// 1. Armv8.1 and SPE, in 2018. Kernels of the 4.18 age do not have them.
 /// 2. "arm64: perf: Expose some new events via sysfs", Linux 5.9. The `caps` folder came after it.

@@ -36,8 +36,8 @@ pub struct Need {
 }
 
 impl Budget {
-    /// The counters of the machine below `root`. `smt`: some core runs two threads. `counted`: what the CPU
-    /// itself says ([`general_by_cpuid`]); a hypervisor may leave fewer than the table knows.
+    /// The counters of the machine below `root`. `smt`: some core runs two threads. `counted`: the number
+    /// reported by the CPU ([`general_by_cpuid`]); a hypervisor may leave fewer than the table lists.
     pub fn read(root: &Path, catalog: &Catalog, smt: bool, counted: Option<u32>) -> Budget {
         let of_table = |counters: &super::table::Counters| match counters.general_smt_off {
             Some(more) if !smt => more,
@@ -58,7 +58,7 @@ impl Budget {
         }
     }
 
-    /// Counters for any event that nobody else uses.
+    /// Counters free for any event.
     pub fn free(&self) -> u32 {
         let taken = u32::from(self.tsx_workaround) + u32::from(self.watchdog && !self.cycles_fixed);
         self.general.saturating_sub(taken)
@@ -84,8 +84,8 @@ impl Budget {
     }
 }
 
-/// The number of counters of each thread, where the CPU tells it: CPUID leaf 0xa on Intel, 0x80000022 on AMD
-/// from Zen 4 on. A hypervisor answers for its virtual PMU.
+/// The number of counters of each thread, where the CPU reports it: CPUID leaf 0xa on Intel, 0x80000022 on
+/// AMD from Zen 4 on. A hypervisor answers for its virtual PMU.
 #[cfg(target_arch = "x86_64")]
 pub fn general_by_cpuid() -> Option<u32> {
     use std::arch::x86_64::__cpuid;

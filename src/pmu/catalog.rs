@@ -189,8 +189,8 @@ impl Core {
     }
 }
 
-/// Whether an Arm core implements the event of an entry, as far as its kernel says. Where it says nothing, the event is
-/// opened by its code if a list of this CPU is `sure` to have it.
+/// Whether an Arm core implements the event of an entry, as far as its kernel reports it. Otherwise the event
+/// is opened by its code if a list of this CPU is `sure` to have it.
 ///
 /// # Errors
 /// The core does not implement it, or neither kernel nor table know that it does.

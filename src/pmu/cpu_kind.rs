@@ -36,7 +36,7 @@ impl CpuKind {
     }
 }
 
-/// The block of `cpu`, or the first one where there is none for it.
+/// The block of `cpu`, or the first block if it has none.
 fn from_cpuinfo(text: &str, cpu: CpuId) -> Option<CpuKind> {
     let blocks = || text.split("\n\n");
     let is_of = |block: &&str| value(block, "processor").is_some_and(|number| number == cpu.to_string());

@@ -1,7 +1,7 @@
-//! The source of sampled data, from the word in which perf says it (`PERF_SAMPLE_DATA_SRC`). Pure.
+//! The source of sampled data, from perf's word for it (`PERF_SAMPLE_DATA_SRC`). Pure.
 //!
-//! Fields are those of `union perf_mem_data_src` in include/uapi/linux/perf_event.h of Linux 7.2; older kernels leave the
-//! later ones at 0, which says "not available" or nothing.
+//! Fields are those of `union perf_mem_data_src` in include/uapi/linux/perf_event.h of Linux 7.2. Older
+//! kernels leave the later ones at 0, which means "not available" or nothing.
 
 #![warn(missing_docs)]
 
@@ -17,8 +17,8 @@ const LVL_REM_RAM: u64 = 0x100 | 0x200;
 const LVL_REM_CCE2: u64 = 0x800;
 const LVL_IO: u64 = 0x1000;
 const LVL_UNC: u64 = 0x2000;
-/// Caches: L1, the line fill buffer, L2, L3, and caches one hop away, which are those of the same node unless the remote
-/// bit says otherwise.
+/// Caches: L1, the line fill buffer, L2, L3, and caches one hop away. The latter are of the same node unless
+/// the remote bit is set.
 const LVL_CACHE: u64 = 0x08 | 0x10 | 0x20 | 0x40 | 0x400;
 
 const SNOOP_HITM: u64 = 0x10;
@@ -66,14 +66,14 @@ impl Fields {
     }
 }
 
-/// The place that answered an access, as far as `word` says. The node itself is never in it: that comes from the
-/// address.
+/// The place that answered an access, as far as `word` has it. It never has the node itself: that comes from
+/// the address.
 pub fn class(word: u64) -> AccessClass {
     let Fields { op, lvl, snoop, lvl_num, remote, snoopx, hops, region } = Fields::of(word);
     if op & (OP_LOAD | OP_STORE) == 0 {
         return AccessClass::NoAccess;
     }
-    // Diamond Rapids calls memory of devices RAM, and tells it apart by its region.
+    // Diamond Rapids reports memory of devices as RAM, and marks it by its region.
     if matches!(lvl_num, NUM_IO | NUM_UNCACHED) || lvl & (LVL_IO | LVL_UNC) != 0 || region == REGION_MMIO {
         return AccessClass::Device;
     }
@@ -110,8 +110,8 @@ pub fn is_store(word: u64) -> bool {
     op & OP_STORE != 0 && op & OP_LOAD == 0
 }
 
-/// The cache of another core that answered a load, because the line was modified there (x86: HITM) or taken from it (Arm:
-/// peer snoop). `None` for all else, and where the CPU says nothing of it.
+/// The cache of another core that answered a load, because the line was modified there (x86: HITM) or taken
+/// from it (Arm: peer snoop). `None` for all else, and where the CPU does not report it.
 pub fn transfer(word: u64) -> Option<Transfer> {
     let Fields { op, lvl, snoop, remote, snoopx, hops, .. } = Fields::of(word);
     let is_taken = snoop & SNOOP_HITM != 0 || snoopx & SNOOPX_PEER != 0;
@@ -198,7 +198,7 @@ mod tests {
                 assert_eq!(transfer(*word).is_some(), modified(*class), "{what}: {word:#x}");
             }
         }
-        // A store that found its line modified elsewhere is none of the loads.
+        // A store that found its line modified elsewhere is not one of the loads.
         assert_eq!((transfer(0x6_0080_0844), is_store(0x6_0080_0844)), (None, true));
         assert!(!is_store(0x6_0080_0842) && !is_store(0x1e_0508_0021));
     }

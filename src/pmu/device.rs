@@ -36,8 +36,8 @@ impl Device {
         names.iter().filter_map(|name| Device::read(root, name)).collect()
     }
 
-    /// `None` when it is no PMU of cores. PMUs of cores have a list of `cpus`, or the name that x86 gives to the
-    /// only one; others (memory controllers, caches, SPE) have a `cpumask` that says where to open them.
+    /// `None` if it is not a PMU of cores. PMUs of cores have a list of `cpus`, or the name of the only one
+    /// on x86. Others (memory controllers, caches, SPE) have a `cpumask` with the CPUs to open them on.
     fn read(root: &Path, name: &str) -> Option<Device> {
         let path = format!("{DEVICES}/{name}");
         let cpus = fact::text(root, &format!("{path}/cpus")).ok();
@@ -67,7 +67,7 @@ impl Device {
     /// A PMU beside those of cores that counts tasks on each CPU, as `msr` does.
     ///
     /// # Errors
-    /// There is none with this name, or it counts for a whole socket or device.
+    /// No device has this name, or it counts for a whole socket or device.
     pub fn of_tasks(root: &Path, name: &str) -> Result<Device, String> {
         let path = format!("{DEVICES}/{name}");
         // A path component, and no way out of the folder.

@@ -25,7 +25,7 @@ pub struct PmuFacts {
     pub trials: Vec<Trial>,
     /// Roles that were asked for and have no event here.
     pub absent: BTreeMap<Role, Missing>,
-    /// Events that were asked for by name and that are none here.
+    /// Events requested by name that do not exist here.
     pub unknown: BTreeMap<String, Missing>,
 }
 

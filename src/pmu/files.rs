@@ -7,13 +7,13 @@ use crate::model::units::CpuId;
 /// Files that are open beside those of counters, with room: programs, maps, files of /proc and of cgroups, helpers.
 pub const OTHERS: u64 = 256;
 
-/// Files that so many events on so many CPUs take, with all others.
+/// Files needed for `events` events on `cpus` CPUs, including all others.
 pub fn needed(events: u64, cpus: u64) -> u64 {
     events.saturating_mul(cpus).saturating_add(OTHERS)
 }
 
-/// Events for which `limit` leaves no room on these CPUs, and the reason, ready to be shown. The first ones have their room
-/// first: half of the CPUs of an event would count half of it. `None` is no limit.
+/// Events for which `limit` leaves no room on these CPUs, and the reason, ready to be shown. Room goes to the
+/// first events, on all CPUs: half of the CPUs of an event would give half its count. `None` is no limit.
 pub fn without_room(events: &[Event], cpus: &[CpuId], limit: Option<u64>) -> Vec<(String, Missing)> {
     let Some(limit) = limit else { return Vec::new() };
     let files = |event: &Event| cpus.iter().filter(|cpu| event.is_on(**cpu)).count() as u64;

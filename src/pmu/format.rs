@@ -1,7 +1,7 @@
 //! From the terms of an event to the words of perf_event_attr.
 //!
-//! A PMU says in sysfs where each term goes (`format/umask`: `config:8-15,40-47`), so the same terms are right
-//! when a new kernel moves the bits.
+//! A PMU describes in sysfs where each term goes (`format/umask`: `config:8-15,40-47`), so the same terms are
+//! right when a new kernel moves the bits.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -31,11 +31,11 @@ pub struct MemoryEvent {
     pub source: AccessSource,
     /// The event to be sampled.
     pub event: Event,
-    /// An event that has to be counted in front of it, in one group: without it some CPUs give no source.
+    /// An event that has to be counted ahead of this one, in one group: without it some CPUs give no source.
     pub leader: Option<Event>,
     /// `perf_event_attr.precise_ip`.
     pub precise: u32,
-    /// Accesses faster than so many cycles are not sampled.
+    /// Accesses faster than this number of cycles are not sampled.
     pub threshold: Option<u32>,
 }
 

@@ -32,9 +32,9 @@ enum Target {
 /// The rate of sampling an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Often {
-    /// So many times a second.
+    /// This many times a second.
     Hz(u32),
-    /// Once in so many times that it happens.
+    /// Once in this number of events.
     OnceIn(u32),
 }
 
@@ -103,12 +103,12 @@ impl OwnCount {
     }
 }
 
-/// The way in which the kernel is told how often to sample.
+/// The way in which the kernel gets the sampling rate.
 #[derive(Debug, PartialEq)]
 enum Rate {
-    /// Events from one sample to the next; ns of a clock: the kernel makes a period of a frequency anyway (perf_swevent_init_hrtimer of
-    /// kernel/events/core.c), and refuses with EINVAL a frequency above kernel.perf_event_max_sample_rate, which it
-    /// lowers by itself on slow machines.
+    /// Events from one sample to the next; for a clock, ns. The kernel turns a frequency into a period anyway
+    /// (perf_swevent_init_hrtimer of kernel/events/core.c). It refuses with EINVAL a frequency above
+    /// kernel.perf_event_max_sample_rate, which it lowers by itself on slow machines.
     Period(u64),
     /// Times a second.
     Frequency(u64),
@@ -257,7 +257,7 @@ impl Reading {
     }
 
     /// # Errors
-    /// It counted nothing of what [`exercise`] did, though it was there all the time.
+    /// It counted nothing while [`exercise`] ran, although it was on the PMU all the time.
     fn has_counted(&self, event: &Event) -> Result<(), Missing> {
         if self.count == 0 && must_count(event.role) {
             let why = format!("{} opens but counts nothing on this CPU", event.name);
@@ -287,8 +287,8 @@ fn refusal(event: &Event, what: &str, error: &io::Error) -> Missing {
     }
 }
 
-/// Does `event` open and count here? A hardware counter that opens but stays at zero while it has something to count is
-/// as good as none (unimplemented Arm events and some virtual PMUs do that).
+/// Whether `event` opens and counts here. A hardware counter that opens but stays at zero under load is
+/// useless (unimplemented Arm events and some virtual PMUs do that).
 ///
 /// # Errors
 /// The reason, ready to be shown.
@@ -310,7 +310,7 @@ pub fn try_event(event: &Event) -> Result<(), Missing> {
 /// Do `events` count here, all at the same time? Each alone may, and yet there may not be counters for all.
 ///
 /// # Errors
-/// The first that is refused, does not count, or had to take turns.
+/// The first event that is refused, does not count, or has to take turns.
 pub fn try_together(events: &[Event]) -> Result<(), Missing> {
     if let [event] = events {
         return try_event(event);
@@ -320,8 +320,8 @@ pub fn try_together(events: &[Event]) -> Result<(), Missing> {
     };
     let open: Vec<OwnedFd> = events.iter().map(open).collect::<Result<_, Missing>>()?;
     exercise();
-    // An event without a counter waits for the next turn, milliseconds away: a long way from the time it takes to
-    // put the others on the PMU one by one.
+    // An event without a counter waits for the next turn, milliseconds away. That is far longer than putting
+    // the others on the PMU one by one takes.
     for (event, fd) in events.iter().zip(&open) {
         let reading = Reading::of(event, fd)?;
         if reading.share() < 0.9 {
@@ -346,14 +346,14 @@ fn must_count(role: Role) -> bool {
     )
 }
 
-/// Work with loads that wait for each other, which the back end stalls on, and branches that nothing can predict, after
-/// which the front end has to begin anew.
+/// Work with dependent loads, on which the back end stalls, and unpredictable branches, after which the front
+/// end restarts.
 fn exercise() {
     let table: Vec<u32> = (0..TRIAL_TABLE).map(|at| at.wrapping_mul(0x9e37_79b9)).collect();
     let (mut at, mut taken) = (0, 0u32);
     for step in 0..TRIAL_STEPS {
         at = (table[at as usize] >> 7).wrapping_add(step) % TRIAL_TABLE;
-        // A branch, and no arithmetic: there is something that only one way does.
+        // A branch, not arithmetic: one of the two ways has a side effect.
         if table[at as usize] & 0x1_0000 != 0 {
             taken = black_box(taken + 1);
         }
@@ -395,11 +395,12 @@ impl Counters {
         Counters { events, wanted, waiting: 0, open: BTreeMap::new() }
     }
 
-    /// Wants `events` from now on, and no others. Every event keeps its slot for good, also while it is not wanted:
-    /// what a slot has counted never becomes the count of another. Takes effect where counters are opened anew.
+    /// Wants `events` from now on, and no others. Every event keeps its slot for good, also while it is not
+    /// wanted: the count of a slot never becomes that of another event. Takes effect when counters are
+    /// reopened.
     ///
     /// # Errors
-    /// There is no slot left for one of them; then nothing has changed.
+    /// No slot is left for one of them; then nothing has changed.
     pub fn want(&mut self, events: &[Event]) -> Result<(), TooMany> {
         let is_known = |event: &Event| self.events.iter().any(|known| known.counts_as(event));
         let new: Vec<&Event> = events.iter().filter(|event| !is_known(event)).collect();
@@ -415,7 +416,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Opens only the events in these slots from now on, where counters are opened anew; the other ones wait.
+    /// Opens only the events in these slots from now on, when counters are reopened; the other ones wait.
     pub fn take_turn(&mut self, slots: &[usize]) {
         let all = (1 << self.events.len()) - 1;
         self.wanted = slots.iter().fold(0, |bits, slot| bits | 1 << slot) & all;
@@ -437,8 +438,8 @@ impl Counters {
         &self.events
     }
 
-    /// Opens every event that `cpu` has and hands each descriptor to `place` (slot, fd). Returns the slots that
-    /// are open, as a bit mask, and those that should be and are not, with the reason.
+    /// Opens every event that `cpu` has and hands each descriptor to `place` (slot, fd). Returns the open
+    /// slots as a bit mask, and those that should be open and are not, with the reason.
     pub fn open_on(
         &mut self,
         cpu: CpuId,
@@ -465,7 +466,7 @@ impl Counters {
         (mask, failed)
     }
 
-    /// Closes what is open on `cpu`: its events died with it when it went offline.
+    /// Closes the open events on `cpu`: they died with it when it went offline.
     pub fn close_on(&mut self, cpu: CpuId) {
         self.open.remove(&cpu);
     }

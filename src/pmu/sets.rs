@@ -1,7 +1,8 @@
 //! From `--events` to the events to open: sets by role, names one by one.
 //!
-//! A set takes, role by role, the first choice of the table that opens here and that still leaves every counter its
-//! own: what does not fit is left out with the reason, never made to take turns. Names are taken as they are.
+//! A set takes, role by role, the first choice of the table that opens here and leaves every event a counter.
+//! An event that does not fit is left out with the reason, never made to take turns. Names are taken
+//! literally.
 
 mod in_turns;
 
@@ -52,7 +53,7 @@ fn ask(list: &str) -> (Vec<Role>, Vec<&str>) {
     (roles, names)
 }
 
-/// Events to count, and reasons for those that are not.
+/// Events to count, and the reasons for the missing ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// At most [`SLOTS`], in the order of slots.
@@ -86,7 +87,7 @@ pub struct Chooser<'a> {
     /// Opens events together and counts with them for a moment.
     ///
     /// # Errors
-    /// One is refused, does not count, or had to take turns.
+    /// One is refused, does not count, or has to take turns.
     pub opens: &'a mut dyn FnMut(&[Event]) -> Result<(), Missing>,
 }
 
@@ -199,7 +200,7 @@ impl Chooser<'_> {
         ))
     }
 
-    /// The events of a role on all kinds of cores: what only some of them count would be too low for tasks
+    /// The events of a role on all kinds of cores. A count from only some of them would be too low for tasks
     /// that run on the others too.
     fn role(&self, role: Role, rank: u32) -> Reading<Vec<Pick>> {
         if let Some(name) = match role {
@@ -238,8 +239,8 @@ impl Chooser<'_> {
         Ok(picks)
     }
 
-    /// Cycles and instructions by the kernel's name, which counts on cores of every kind; what that is here, and
-    /// which counter it takes, is in the table.
+    /// Cycles and instructions by the kernel's name, which counts on cores of every kind. The table has the
+    /// event used here, and its counter.
     fn of_kernel(&self, name: &str, role: Role) -> Pick {
         let mut event = Event::named(name).unwrap_or_default();
         let mut place = Place::Any;

@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-/// An access of a program, as far as its record says. Its address has no text form.
+/// An access of a program, as far as its record has it. Its address has no text form.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SpeAccess {
     /// Thread id in the root namespace; `None` where the kernel writes none.
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn an_alignment_packet_goes_to_the_next_boundary() {
-        // To the next 16 bytes: 0x23 says 1 << 4.
+        // To the next 16 bytes: 0x23 means 1 << 4.
         let padded = bytes(&format!("00*3 23 00 ff*11 {BRANCH}"));
         assert_eq!(Records::new(&padded, 0).next(), Some(only(BRANCH)));
         assert_eq!(Records::new(&padded[3..], 3).next(), Some(only(BRANCH)));

@@ -1,7 +1,7 @@
 //! Event tables: their contents, checked.
 //!
-//! A table is a TOML file for one microarchitecture: the CPUs it is for, how many counters they have, and an entry
-//! for each event. docs/counters.md describes the keys for people who write their own.
+//! A table is a TOML file for one microarchitecture: its CPUs, their number of counters, and an entry for
+//! each event. docs/counters.md describes the keys for people who write their own.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ pub struct Table {
     pub name: String,
     /// The name it is sold under.
     pub products: Vec<String>,
-    /// Machines on which all counts were compared with known work, as tables said it before `[[verified]]`.
+    /// Machines on which all counts were compared with known work, in the form of tables without
+    /// `[[verified]]`.
     #[serde(default)]
     pub verified_on: Vec<String>,
     #[serde(default)]
@@ -38,7 +39,7 @@ pub struct Table {
     /// Machines on which counts of some roles were right (`numatop-ng selftest counters`).
     #[serde(default)]
     pub verified: Vec<Verified>,
-    /// Why there is no event for a role.
+    /// The reason why a role has no event.
     #[serde(default)]
     pub absent: BTreeMap<Role, String>,
     #[serde(rename = "event")]
@@ -66,9 +67,9 @@ pub struct Verified {
 pub enum Sees {
     /// Nothing else.
     Demand,
-    /// Lines into the first cache, with those that its prefetchers fetch.
+    /// Lines into the first cache, prefetched ones included.
     Fills,
-    /// Lines that leave the core's caches for it, with those that any of its prefetchers fetches.
+    /// Lines that leave the core's caches for it, prefetched ones included.
     Core,
     /// Not documented.
     #[default]
@@ -158,16 +159,16 @@ pub struct Entry {
     pub name: String,
     /// Terms of the PMU (`event=0xb7,umask=0x01`), or
     pub encoding: Option<String>,
-    /// the kernel's own name of it, where the kernel knows better which counter to use.
+    /// the kernel's name for it, where the kernel knows better which counter to use.
     pub kernel: Option<String>,
     /// The vendor's names whose values are ORed to this encoding, where the vendor does not name the whole.
     #[serde(default)]
     pub composed: Vec<String>,
     #[serde(default)]
     pub counters: Place,
-    /// It counts issue slots: so many of a cycle, or
+    /// It counts issue slots: this many per cycle, or
     pub slots_per_cycle: Option<u32>,
-    /// those that the event of role `slots` counts.
+    /// the ones that the event of role `slots` counts.
     #[serde(default)]
     pub of_slots: bool,
     /// Accesses that it counts, for events of memory and caches.

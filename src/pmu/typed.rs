@@ -33,7 +33,7 @@ pub enum Form<'a> {
 /// An event as it was typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Typed<'a> {
-    /// All of it.
+    /// The whole text.
     pub text: &'a str,
     /// Without modifiers.
     pub form: Form<'a>,
@@ -128,8 +128,8 @@ fn mode(modifiers: &str) -> Result<Mode, String> {
     })
 }
 
-/// The PMUs with this name: of cores, or others that count tasks. `cpu` stands for the cores of every kind, and
-/// `armv8_pmuv3` for `armv8_pmuv3_0`, as perf has it.
+/// The PMUs with this name: of cores, or others that count tasks. As in perf, `cpu` means the cores of every
+/// kind, and `armv8_pmuv3` means `armv8_pmuv3_0`.
 fn devices(root: &Path, pmu: &str, cores: &[&Device]) -> Result<Vec<Device>, String> {
     let numbered = |device: &Device| {
         let number = device.name.strip_prefix(pmu).and_then(|rest| rest.strip_prefix('_'));
@@ -169,7 +169,7 @@ fn words(root: &Path, device: &Device, text: &str) -> Result<Words, String> {
     Ok(std::array::from_fn(|word| encoded[word] | direct[word]))
 }
 
-/// Sets a term; what is typed last holds, as in `cpu/mem-loads,ldlat=30/`.
+/// Sets a term; the last one wins, as in `cpu/mem-loads,ldlat=30/`.
 fn put(terms: &mut Vec<(String, u64)>, name: &str, value: u64) {
     terms.retain(|(known, _)| known != name);
     terms.push((name.to_owned(), value));

@@ -1,5 +1,5 @@
-//! Small files that are read and replaced by a helper process: their file system may not answer, and then there is a reason
-//! instead of them.
+//! Small files that a helper process reads and replaces: their file system may hang, and then the result is a
+//! reason.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -29,10 +29,10 @@ enum Question {
     Probe(PathBuf),
 }
 
-/// The text of the file and the place that it is at, or an errno and what is wrong.
+/// The text of the file and its place, or an errno and a description.
 type Answer = Result<(String, PathBuf), (Option<i32>, String)>;
 
-/// Answers until no more is asked.
+/// Answers until the input ends.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-files");
     guard::wait_for_all();
@@ -77,7 +77,8 @@ fn ask(question: &Question) -> io::Result<(String, PathBuf)> {
 /// The text of a file that may be another user's.
 ///
 /// # Errors
-/// The errno of openat(2) or read(2); `TimedOut` where the file system does not answer; else why it is none of ours.
+/// The errno of openat(2) or read(2); `TimedOut` if the file system does not answer; else the reason why the
+/// file is not accepted.
 pub fn read(path: &Path) -> io::Result<String> {
     ask(&Question::Read(path.to_owned())).map(|(text, _)| text)
 }

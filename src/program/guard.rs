@@ -1,8 +1,9 @@
 //! Opening and making files at paths that another user may have prepared: the only way to do that (`tests/layers.rs`).
 //!
-//! Links on the way are followed where the system or the caller made them, and nowhere else. Whatever is read is a regular
-//! file of a limited size, and nothing is waited for. Files in a directory of the user behind sudo are made as that
-//! user; so is everything behind a link of that user, who may do there what any program of theirs may do.
+//! Links on the way are followed only if the system or the caller made them. Only regular files of a limited
+//! size are read, and nothing is waited for. Files in a directory of the user behind sudo are made as that
+//! user. So is everything behind a link of that user: this grants them no more than their own programs can
+//! do.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -42,8 +43,8 @@ pub fn sudo_user() -> Option<Ids> {
     (uid != 0).then_some((uid, gid))
 }
 
-/// While it lives, this thread meets the file system as another user: files it makes are of that user, and what that user
-/// may not do fails. Changing the owner afterwards would follow whatever was put there meanwhile.
+/// While it lives, this thread accesses the file system as another user: new files belong to that user, and
+/// access denied to that user fails. Changing the owner afterwards would follow a file put there meanwhile.
 pub struct FsIdentity {
     uid: u32,
     gid: u32,
@@ -68,11 +69,11 @@ impl Drop for FsIdentity {
 pub enum Owner {
     /// The user behind sudo in a directory of that user; else ours.
     Caller,
-    /// The owner of the directory, whoever that is: for files that belong to a home.
+    /// The owner of the directory, any user: for files that belong to a home directory.
     OfFolder,
 }
 
-/// A directory, held open so that nobody can put another in its place.
+/// A directory, held open so that it cannot be replaced by another.
 pub struct Folder {
     fd: OwnedFd,
     path: PathBuf,
@@ -137,7 +138,7 @@ fn follow(path: &Path, make: Option<(Mode, Owner)>) -> io::Result<Found> {
             through_caller = true;
             identity.get_or_insert_with(|| FsIdentity::take(caller));
         }
-        // Links of /proc lead to open files, which may have no path any more.
+        // Links of /proc lead to open files, which may have lost their path.
         if rustix::fs::fstatfs(&fd)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
             fd = openat(&fd, &part, place, Mode::empty())?;
             continue;
@@ -168,7 +169,8 @@ pub fn wait_for_all() {
     WAITS.store(true, Ordering::Relaxed);
 }
 
-/// The place of a walk along a path. A file system that others serve is not entered before a helper had an answer from it.
+/// The place of a walk along a path. A file system that others serve is entered only after a helper got an
+/// answer from it.
 struct Way {
     /// Mounts that others serve; without any nothing is looked at.
     served: Vec<Mount>,
@@ -267,7 +269,7 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 impl Folder {
-    /// A directory that is there.
+    /// An existing directory.
     ///
     /// # Errors
     /// The errno of openat(2); `PermissionDenied` where a link of another user is on the way.
@@ -276,7 +278,7 @@ impl Folder {
         Folder::held(path, follow(path, None)?, owner)
     }
 
-    /// A directory that is made, with those above, unless it is there.
+    /// A directory, created with its parents if it is missing.
     ///
     /// # Errors
     /// As those of [`Folder::open`], and the errno of mkdirat(2).
@@ -322,7 +324,7 @@ impl Folder {
     /// Makes a file that was not there, open for writing.
     ///
     /// # Errors
-    /// The errno of openat(2); `AlreadyExists` for whatever is there, links included.
+    /// The errno of openat(2); `AlreadyExists` for any existing entry, links included.
     pub fn create_new(&self, name: &OsStr, mode: Mode) -> io::Result<File> {
         let _identity = self.identity();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -338,7 +340,7 @@ impl Folder {
         Ok(unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
-    /// Gives a file another name, and replaces what has it.
+    /// Renames a file, replacing any file of that name.
     ///
     /// # Errors
     /// The errno of renameat(2).
@@ -347,12 +349,12 @@ impl Folder {
         Ok(renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    /// Whether there is something of this name, links included.
+    /// Whether an entry of this name exists, links included.
     pub fn has(&self, name: &OsStr) -> bool {
         statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Puts a file of `text` in the place of another, as a whole: a reader never sees half of it.
+    /// Replaces a file by one with `text`, as a whole: a reader never sees half of either.
     ///
     /// # Errors
     /// The errno of the write beside it, or of the rename; nothing is left behind then.
@@ -386,8 +388,8 @@ impl Folder {
 /// Opens a regular file for reading.
 ///
 /// # Errors
-/// The errno of openat(2); `PermissionDenied` where a link of another user is on the way; `InvalidInput` for what is no
-/// regular file.
+/// The errno of openat(2); `PermissionDenied` if a link of another user is on the way; `InvalidInput` for
+/// anything but a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     open_for(path, Owner::Caller)
 }
@@ -428,13 +430,13 @@ pub fn read(path: &Path, max: u64, owner: Owner) -> io::Result<Vec<u8>> {
 /// As [`read`], for text.
 ///
 /// # Errors
-/// As those of [`read`]; `InvalidData` for what is not UTF-8.
+/// As those of [`read`]; `InvalidData` for a text that is not UTF-8.
 pub fn read_text(path: &Path, max: u64, owner: Owner) -> io::Result<String> {
     String::from_utf8(read(path, max, owner)?)
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no text"))
 }
 
-/// Makes a file that was not there, for its owner and, as the umask has it, for others.
+/// Creates a new file for its owner and, as the umask allows, for others.
 ///
 /// # Errors
 /// As those of [`Folder::create_new`].

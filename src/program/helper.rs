@@ -29,14 +29,15 @@ const READY: &str = "ready";
 /// A process that is started has to be ready within this.
 const READY_MAX: Duration = Duration::from_secs(2);
 
-/// After one could not be started it is not tried again for so long.
+/// After a failed start, the next attempt waits for this time.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Processes that were killed and have not ended yet: as long as there are so many no other is started. A process in a
-/// system call of a filesystem that does not answer cannot be ended. See [`HelperProcess::with_left_behind_max`].
+/// Processes that were killed and have not ended yet. While this many exist, no other is started. A process
+/// in a system call of a filesystem that does not answer cannot be ended. See
+/// [`HelperProcess::with_left_behind_max`].
 const LEFT_BEHIND_MAX: usize = 4;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The question made it end.
@@ -45,7 +46,7 @@ pub enum Failure {
     Slow,
     /// It is not there.
     NotStarted,
-    /// The same question had no answer before.
+    /// The same question got no answer earlier.
     GivenUp,
 }
 
@@ -78,7 +79,7 @@ pub struct HelperProcess {
     not_before: Option<Instant>,
     /// Children that were killed and have not ended yet, with the user who is to blame.
     ending: Vec<(Child, Option<u32>)>,
-    /// CPU time of those that were left, as far as it was asked for.
+    /// CPU time of processes left behind, as far as it was read.
     cpu_ns: u64,
 }
 
@@ -86,7 +87,7 @@ struct Running {
     child: Child,
     socket: OwnedFd,
     since: Instant,
-    /// It has said that it is.
+    /// It has reported that it is ready.
     ready: bool,
     /// Of its CPU time.
     seen_ns: u64,
@@ -109,8 +110,8 @@ impl HelperProcess {
         }
     }
 
-    /// As long as so many that were left behind have not ended no other is started; 4 where this is not called. For
-    /// callers that stop asking about a user before all of them are of that user.
+    /// Starts no other process while this many left behind have not ended; the default is 4. For callers that
+    /// stop asking about a user before all of these belong to that user.
     pub fn with_left_behind_max(mut self, most: usize) -> HelperProcess {
         self.left_behind_max = most;
         self
@@ -122,10 +123,10 @@ impl HelperProcess {
         self
     }
 
-    /// Asks, with an open file if there is one, and waits for the answer.
+    /// Asks, with an open file if one is given, and waits for the answer.
     ///
     /// # Errors
-    /// There is no answer. The process begins anew with the next question.
+    /// No answer. The process is restarted with the next question.
     pub fn ask<A: DeserializeOwned>(
         &mut self,
         question: &impl Serialize,
@@ -137,7 +138,7 @@ impl HelperProcess {
     /// As [`HelperProcess::ask`], with another limit for this answer.
     ///
     /// # Errors
-    /// There is no answer. The process begins anew with the next question.
+    /// No answer. The process is restarted with the next question.
     pub fn ask_within<A: DeserializeOwned>(
         &mut self,
         question: &impl Serialize,
@@ -151,7 +152,7 @@ impl HelperProcess {
     /// (see [`HelperProcess::left_behind`]).
     ///
     /// # Errors
-    /// There is no answer. The process begins anew with the next question.
+    /// No answer. The process is restarted with the next question.
     pub fn ask_blaming<A: DeserializeOwned>(
         &mut self,
         question: &impl Serialize,
@@ -164,10 +165,10 @@ impl HelperProcess {
         self.next_within(most, to_blame)
     }
 
-    /// The next answer to what was told ([`HelperProcess::tell`]): waits for it.
+    /// Waits for the next answer to a question sent by [`HelperProcess::tell`].
     ///
     /// # Errors
-    /// There is no answer. The process begins anew with the next question.
+    /// No answer. The process is restarted with the next question.
     pub fn next_within<A: DeserializeOwned>(
         &mut self,
         most: Duration,
@@ -198,7 +199,7 @@ impl HelperProcess {
     /// Asks, with open files, and waits for nothing: [`HelperProcess::heard`] has the answer later.
     ///
     /// # Errors
-    /// There is no such process, or it takes nothing.
+    /// The process does not exist, or accepts nothing.
     pub fn tell(&mut self, question: &impl Serialize, files: &[BorrowedFd<'_>]) -> Result<(), Failure> {
         let running = match self.start() {
             Ok(running) => running,
@@ -214,7 +215,7 @@ impl HelperProcess {
     /// The next answer, if it has come. Waits for nothing.
     ///
     /// # Errors
-    /// There will be no answer. The process begins anew with the next question.
+    /// There will be no answer. The process is restarted with the next question.
     pub fn heard<A: DeserializeOwned>(&mut self) -> Result<Option<A>, Failure> {
         let Some(running) = &mut self.running else { return Err(Failure::NotStarted) };
         if !running.ready {
@@ -283,17 +284,18 @@ impl HelperProcess {
         }
     }
 
-    /// Processes that were left and had not ended when one was asked last: all, or those that this user is to blame for.
+    /// Processes left behind that had not ended at the last check: all, or the ones that this user caused.
     pub fn left_behind(&self, user: Option<u32>) -> usize {
         self.ending.iter().filter(|(_, blamed)| user.is_none() || *blamed == user).count()
     }
 
-    /// Forgets those that were left and have ended.
+    /// Forgets processes left behind that have ended.
     pub fn reap(&mut self) {
         self.ending.retain_mut(|(child, _)| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
     }
 
-    /// CPU time that it and those before it took, in ns. Of those that were left, as long as it was asked for.
+    /// CPU time of this process and its predecessors, in ns. Processes left behind count until they are last
+    /// read.
     pub fn cpu_ns(&mut self) -> u64 {
         let now = self.words("schedstat").and_then(|text| text.split_whitespace().next()?.parse().ok());
         if let (Some(running), Some(now)) = (&mut self.running, now) {
@@ -314,7 +316,7 @@ impl HelperProcess {
         pages.map_or(0, |[resident, of_files]| resident.saturating_sub(of_files))
     }
 
-    /// A file of it in /proc for which no lock is taken.
+    /// A file of the process in /proc that takes no lock.
     fn words(&self, name: &str) -> Option<String> {
         let id = self.running.as_ref()?.child.id();
         std::fs::read_to_string(format!("/proc/{id}/{name}")).ok()
@@ -339,7 +341,7 @@ impl Drop for HelperProcess {
     }
 }
 
-/// Waits until there is something to be received; false when there is nothing in time.
+/// Waits until something can be received; false if nothing comes in time.
 fn until_heard(socket: &OwnedFd, most: Duration) -> bool {
     let until = Instant::now() + most;
     loop {
@@ -348,13 +350,13 @@ fn until_heard(socket: &OwnedFd, most: Duration) -> bool {
         match rustix::event::poll(&mut fds, left.as_ref()) {
             Ok(ready) => return ready > 0,
             Err(rustix::io::Errno::INTR) => {}
-            // Receiving says it again.
+            // Receiving reports it again.
             Err(_) => return true,
         }
     }
 }
 
-/// A packet that is there already.
+/// A packet that has already come.
 fn received<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<T>> {
     match packet::receive::<T>(socket) {
         Ok(Some((answer, _))) => Ok(Some(answer)),
@@ -364,8 +366,9 @@ fn received<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<T>> {
     }
 }
 
-/// The other side: answers what comes over standard input until it is closed. `prepare` is called before the first
-/// question; where it fails there is no answer at all. No file may be open when this is called but the standard streams.
+/// The other side: answers the questions on standard input until it is closed. `prepare` is called before the
+/// first question; if it fails, nothing is answered. Only the standard streams may be open when this is
+/// called.
 pub fn serve<Q: DeserializeOwned, A: Serialize>(
     name: &str,
     prepare: impl FnOnce() -> anyhow::Result<()>,
@@ -400,7 +403,7 @@ pub fn serve_many<Q: DeserializeOwned>(
         say::message(format!("{name}: is started by numatop-ng, and of no use without it"));
         return ExitCode::from(2);
     }
-    // The end of whoever asks is ours, however it comes.
+    // The end of the asking process, in whatever way, ends this one.
     let bound = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if bound.is_err() || prepare().is_err() || packet::send(socket.as_fd(), &READY, &[]).is_err() {
         return ExitCode::FAILURE;

@@ -1,5 +1,5 @@
-//! Output that a signal can end while its reader has stalled: a write to a full pipe has no end, and would keep the
-//! signal waiting. A terminal has to be open without waiting (`program/reopened.rs`).
+//! Output that a signal can end while its reader has stalled: a write to a full pipe may block for ever, and
+//! would keep the signal waiting. A terminal has to be open in non-blocking mode (`program/reopened.rs`).
 
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,17 +7,17 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// A pipe that has room at all has room for so many bytes (pipe(7), `PIPE_BUF`), so that writing them waits for nobody.
+/// A pipe with any room has room for this many bytes (pipe(7), `PIPE_BUF`), so writing them does not block.
 const ROOM: usize = rustix::pipe::PIPE_BUF;
 
-/// A reader who takes nothing for so long after we were asked to stop does not read.
+/// A reader that takes nothing for this time after the request to stop counts as gone.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// A terminal that has room, but not for the next character, is tried again after this: poll(2) would not wait for more.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// Output that is waited for until `stop` becomes readable, and after that as long as somebody reads: a line is not cut
-/// because the pipe is full for a moment.
+/// Output that is waited for until `stop` becomes readable, and after that as long as its reader makes
+/// progress. So a line is not cut because the pipe is full for a moment.
 pub struct Interruptible<'a, W> {
     out: W,
     stop: BorrowedFd<'a>,
@@ -31,10 +31,11 @@ impl<'a, W: Write + AsFd> Interruptible<'a, W> {
         Interruptible { out, stop, given_up: false }
     }
 
-    /// Waits until there is room.
+    /// Waits for room.
     ///
     /// # Errors
-    /// `BrokenPipe` when we are to stop and there is none for [`PATIENCE`]; `Interrupted`, or another errno of poll(2).
+    /// `BrokenPipe` if `stop` is set and no room appears for [`PATIENCE`]; `Interrupted`, or another errno of
+    /// poll(2).
     fn wait(&mut self) -> io::Result<()> {
         let out = PollFd::new(&self.out, PollFlags::OUT);
         let mut fds = [out, PollFd::from_borrowed_fd(self.stop, PollFlags::IN)];

@@ -1,7 +1,7 @@
 //! A command of the user that is held before its first instruction, until everything that watches it is attached.
 //!
-//! The tool starts itself under another name ([`child`]); that process takes its place, says that it is ready, waits for a
-//! byte, and executes the command in its own place. Its id is that of the command from the start.
+//! The tool starts itself under another name ([`child`]). That process reports that it is ready, waits for a
+//! byte, and executes the command in its own place. So its id is that of the command from the start.
 
 pub mod child;
 
@@ -24,7 +24,7 @@ use crate::sys::{self, CpuTimes};
 /// The place of a command, and as whom it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// CPUs that it may use; empty: all that the tool may.
+    /// Allowed CPUs; empty: those of the tool.
     pub cpus: Vec<u32>,
     /// Nodes that it takes memory from; empty: as the tool.
     pub nodes: Vec<u32>,
@@ -69,8 +69,8 @@ impl NotStarted {
         NotStarted { doing: doing.into(), errno, is_of_command: false }
     }
 
-    /// The exit code of a shell, env(1) and time(1): 127 where there is no such command, 126 where it cannot be executed, 125
-    /// where the tool failed.
+    /// The exit code of a shell, env(1) and time(1): 127 if the command does not exist, 126 if it cannot be
+    /// executed, 125 if the tool failed.
     pub fn exit_code(&self) -> u8 {
         match (self.is_of_command, self.errno) {
             (false, _) => 125,
@@ -102,7 +102,7 @@ pub struct Running {
 pub struct Ended {
     pub status: ExitStatus,
     pub elapsed: Duration,
-    /// Of it, and of those of its descendants that were waited for.
+    /// Of the command, and of its descendants that were waited for.
     pub times: CpuTimes,
 }
 
@@ -149,7 +149,7 @@ impl Held {
         let end = end.map_err(|error| of_tool(error.into()))?;
         let began = Instant::now();
         match self.socket.get_mut().write_all(&[1]) {
-            // A signal ended it while it waited: its status says so.
+            // A signal ended it while it waited: its status shows this.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             written => written.map_err(of_tool)?,
         }
@@ -172,7 +172,7 @@ impl Held {
         Ok(Running { pid: self.pid, end, began, before })
     }
 
-    /// The next word; `None` where no more come.
+    /// The next word; `None` at the end.
     fn next(&mut self) -> io::Result<Option<Word>> {
         let mut line = String::new();
         match self.socket.read_line(&mut line)? {

@@ -25,7 +25,7 @@ pub struct Statistics {
     pub mono_ns: u64,
     /// By name of the program.
     pub programs: BTreeMap<String, Runs>,
-    /// Counters that are read at each switch, and what one costs; `None` when there are none.
+    /// Counters that are read at each switch, and the cost of one; `None` without counters.
     pub counters: usize,
     pub read: Option<ReadCost>,
     /// Counters are read with their times.
@@ -66,7 +66,8 @@ pub fn costs(before: &Statistics, now: &Statistics) -> Vec<Cost> {
 }
 
 impl Statistics {
-    /// The cost of reading so many counters at each of `switches_per_s`: ns per switch, and per cent of one CPU.
+    /// The cost of reading `counters` counters at each of `switches_per_s`: ns per switch, and percent of one
+    /// CPU.
     pub fn reading(&self, counters: usize, switches_per_s: f64) -> Option<(f64, f64)> {
         let each = self.read.map(|read| if self.scaled { read.scaled_ns } else { read.count_ns })?;
         let ns = each * counters as f64;

@@ -13,13 +13,13 @@ const EARLY: &str = "an interval is shorter than asked: ";
 pub enum Cause {
     /// The process was stopped and continued.
     Stopped,
-    /// It was ready to run, and other tasks had the CPUs.
+    /// It was ready to run, but other tasks used the CPUs.
     NoCpu,
     /// CPUs were brought up to date.
     Preparing,
     /// Names of functions were waited for.
     Names,
-    /// The sample before was taken, and recorded where there is a recording.
+    /// The previous sample was taken and, with a recording, recorded.
     Sampling,
     /// The sampling of stacks or of accesses began.
     Setup,
@@ -49,7 +49,7 @@ pub struct Witness {
     pub suspended: Duration,
 }
 
-/// Due times on a grid, so that intervals do not drift, and what is known of the interval that lasts.
+/// Due times on a grid, so that intervals do not drift, and the state of the current interval.
 #[derive(Clone, Debug)]
 pub struct Pacing {
     /// All points of the grid are whole intervals after it.
@@ -93,8 +93,8 @@ impl Pacing {
         self.early = None;
     }
 
-    /// The next sample is due `after` the last one, or now if that is over; never less than it after it. `why` is what
-    /// a user did, or what there is to show.
+    /// The next sample is due `after` the last one, or now if that has passed; never less than `after` later.
+    /// `why` is the user's action, or the thing to show.
     pub fn hurry(&mut self, after: Duration, now: Instant, why: &'static str) {
         let wanted = (self.last + after.min(self.interval)).max(now);
         if wanted < self.due {
@@ -123,8 +123,8 @@ impl Pacing {
         now.saturating_duration_since(self.due) > self.slack()
     }
 
-    /// A sample is taken `now`. Sets when the next one is due, and returns what there is to say of the interval that
-    /// ends: nothing if it is as long as was asked.
+    /// A sample is taken `now`. Sets when the next one is due, and returns notes on the interval that ends:
+    /// none if it is as long as requested.
     pub fn taken(&mut self, now: Instant, witness: Witness) -> Vec<String> {
         let mut words = self.explain(now, witness);
         let suspended = witness.suspended.saturating_sub(self.witness.suspended);
@@ -170,7 +170,7 @@ impl Pacing {
         }
         let why = self.early.unwrap_or(match self.last_was_late {
             true => "the one before it ended late",
-            // A new interval was chosen after more than that had passed.
+            // A shorter interval was chosen after that time had passed.
             false => "another one was chosen meanwhile",
         });
         match length < self.interval {
@@ -201,7 +201,8 @@ fn next(origin: Instant, interval: Duration, now: Instant) -> Instant {
     origin + Duration::from_nanos(u64::try_from(steps * step).unwrap_or(u64::MAX))
 }
 
-/// Whether a note only says that an interval was cut short: the screen does not need to say what a key just did.
+/// Whether a note only reports that an interval was cut short: the screen need not repeat the effect of a
+/// key.
 pub fn is_of_a_short_interval(note: &str) -> bool {
     note.starts_with(EARLY)
 }
@@ -218,7 +219,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// The words for samples that are taken so many ms after they are due.
+    /// The words for samples taken each of `late` ms after they are due.
     fn said(late: &[u64]) -> Vec<Vec<String>> {
         let mut pacing = Pacing::new(Instant::now(), SECOND, Witness::default());
         late.iter().map(|late| pacing.taken(pacing.due() + ms(*late), Witness::default())).collect()
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(pacing.due(), begin + 3 * SECOND);
         let words = pacing.taken(pacing.due(), Witness::default());
         assert!(words[0].contains("the one before it ended late; 1.30 s instead of 1.00 s"), "{words:?}");
-        // One that says it is older than what is known moves nothing.
+        // A sample older than the known one moves nothing.
         pacing.sampled(begin);
         assert_eq!(pacing.due(), begin + 4 * SECOND);
     }
@@ -326,7 +327,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, no interval is shorter than half of what was asked, and one that is off says why.
+        /// In any case, no interval is shorter than half the requested length, and one of another length has
+        /// a reason.
         #[test]
         fn no_interval_is_short_and_none_is_long_without_a_word(
             interval_ms in 100u64..100_000,

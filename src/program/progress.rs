@@ -19,7 +19,7 @@ const BAR: usize = 20;
 pub struct Progress {
     what: &'static str,
     began: Instant,
-    /// The last time that the line was written; `None` while there is none.
+    /// The last time that the line was written; `None` before the first time.
     shown: Option<Instant>,
     is_terminal: bool,
 }
@@ -30,7 +30,8 @@ impl Progress {
         Progress { what, began: Instant::now(), shown: None, is_terminal: say::is_on_terminal() }
     }
 
-    /// So much is done, 0 to 1; `detail` says it in the unit of the work. It is asked for only where it is shown.
+    /// This much is done, 0 to 1; `detail` describes it in the unit of the work. It is called only if the
+    /// line is shown.
     pub fn at(&mut self, done: f64, detail: impl FnOnce() -> String) {
         if self.is_due() {
             let left = left(self.began.elapsed(), done);
@@ -38,7 +39,7 @@ impl Progress {
         }
     }
 
-    /// The work goes on, and nobody knows for how long.
+    /// The work continues, for an unknown time.
     pub fn say(&mut self, detail: impl FnOnce() -> String) {
         if self.is_due() {
             self.show(&format!("{}  {}", self.what, detail()));
@@ -72,14 +73,14 @@ impl Drop for Progress {
     }
 }
 
-/// A line that a thread writes over once a second while other work, about as long as was said, goes on.
+/// A line that a thread rewrites once a second while other work of about the expected length runs.
 pub struct Ticking {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Ticking {
-    /// For work that takes about so long. Without a thread there is no line.
+    /// For work of about this length. Without a thread there is no line.
     pub fn new(what: &'static str, expected: Duration) -> Ticking {
         let (stop, stopped) = channel();
         let work = move || {
@@ -113,7 +114,7 @@ fn line(what: &str, done: f64, detail: &str, left: Option<Duration>) -> String {
     format!("{what}  [{bar}] {:.0} %  {detail}{left}", done * 100.0)
 }
 
-/// The rest of work of which so much, 0 to 1, took so long; `None` where too little of it is done.
+/// The time left for work whose part `done`, 0 to 1, took `took`; `None` if too little is done.
 fn left(took: Duration, done: f64) -> Option<Duration> {
     let is_known = (0.02..1.0).contains(&done);
     is_known.then(|| took.mul_f64((1.0 - done) / done))

@@ -53,8 +53,8 @@ fn cleaned(text: &str, form: Form) -> io::Result<Vec<u8>> {
 /// Descriptors below 8 whose readers took nothing in the end.
 static UNREAD: AtomicU8 = AtomicU8::new(0);
 
-/// Writes all of `bytes` to what `out` stands for. Once a signal asks the program to end, a reader that takes nothing has a second,
-/// and is not waited for again.
+/// Writes all of `bytes` to `out`. Once a signal asks the program to end, a reader that takes nothing has a
+/// second, and is not waited for again.
 fn written(mut out: impl Write + AsFd, bytes: &[u8]) -> io::Result<()> {
     let bit = 1_u8.checked_shl(out.as_fd().as_raw_fd().unsigned_abs()).unwrap_or(0);
     if UNREAD.load(Ordering::Relaxed) & bit != 0 {
@@ -82,7 +82,8 @@ pub fn aside(text: &str, form: Form) -> io::Result<()> {
     written(io::stderr(), &cleaned(text, form)?)
 }
 
-/// Writes what is not text to standard output, which is no terminal. A reader that has gone away is no error.
+/// Writes binary data to standard output, which is not a terminal. A reader that has gone away is not an
+/// error.
 ///
 /// # Errors
 /// The errno of write(2).
@@ -90,7 +91,7 @@ pub fn bytes(bytes: &[u8]) -> io::Result<()> {
     written(io::stdout(), bytes)
 }
 
-/// A descriptor of standard error, for what is written to it through [`Notes`].
+/// A descriptor of standard error, for output through [`Notes`].
 ///
 /// # Errors
 /// The errno of dup(2): there are too many descriptors.
@@ -115,10 +116,10 @@ impl<W: Write + AsFd> Notes<W> {
         Notes { out, new: Cleaned::new(Vec::new(), Form::Text), begun: Vec::new(), dropped: 0 }
     }
 
-    /// Writes what there is room for of the line that was begun. True when all of it is written.
+    /// Writes as much of the started line as fits. True when it is complete.
     fn go_on(&mut self) -> bool {
         while !self.begun.is_empty() && has_room(self.out.as_fd()) {
-            // A pipe that has room has it for so many bytes (pipe(7)).
+            // A pipe with any room takes this many bytes (pipe(7)).
             let some = self.begun.len().min(libc::PIPE_BUF);
             match self.out.write(&self.begun[..some]) {
                 Ok(written) => drop(self.begun.drain(..written)),
@@ -190,7 +191,7 @@ pub struct Cleaned<W> {
 }
 
 impl<W: Write> Cleaned<W> {
-    /// `form` says how other characters are written.
+    /// `form`: the way in which other characters are written.
     pub fn new(out: W, form: Form) -> Cleaned<W> {
         Cleaned { out, form, begun: Vec::new() }
     }
@@ -236,7 +237,7 @@ impl<W: Write> Cleaned<W> {
     /// A byte that is part of no character.
     fn byte(&mut self, byte: u8) -> io::Result<()> {
         match self.form {
-            // JSON has no bytes, only characters: the one that stands for what is none.
+            // JSON has no bytes, only characters: this one replaces invalid text.
             Form::Json => self.out.write_all("\u{fffd}".as_bytes()),
             _ => write!(self.out, "\\x{byte:02x}"),
         }
@@ -245,7 +246,7 @@ impl<W: Write> Cleaned<W> {
 
 impl<W: Write> Write for Cleaned<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Nearly all output: no character of it has to be looked at twice.
+        // The usual case: none of the characters needs another look.
         if self.begun.is_empty() && bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
             self.out.write_all(bytes)?;
             return Ok(bytes.len());

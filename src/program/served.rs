@@ -14,7 +14,7 @@ pub struct Mount {
     /// Major and minor number.
     pub device: (u32, u32),
     pub at: PathBuf,
-    /// A server has its files. The system runs from its root, whoever serves that.
+    /// A server has its files. False for the root file system, since the whole system depends on it.
     pub served: bool,
 }
 

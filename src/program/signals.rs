@@ -13,7 +13,7 @@ use crate::sys;
 /// The first signal that asked the program to end; 0 before that.
 static FIRST: AtomicI32 = AtomicI32::new(0);
 
-/// Bit `signal - 1`: whoever started the program had it ignore this signal, as nohup(1) does.
+/// Bit `signal - 1`: the parent of the program made it ignore this signal, as nohup(1) does.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
 /// Times the program was continued.
@@ -22,11 +22,12 @@ static CONTINUED: AtomicU64 = AtomicU64::new(0);
 /// Signals end the program at once again.
 static IS_RELEASED: AtomicBool = AtomicBool::new(false);
 
-/// Both ends of what becomes readable when the program is asked to end.
+/// Both ends of the socket pair that becomes readable when the program is asked to end.
 static STOP: OnceLock<(UnixStream, UnixStream)> = OnceLock::new();
 
-/// Signals that ask the program to end: all that would end it by default, but for those of a program that is broken
-/// (SIGSEGV and the like), and those that are about writing (SIGPIPE, SIGXFSZ), which are errors of the write.
+/// Signals that ask the program to end: all that would end it by default, with two exceptions. One are those
+/// of a broken program (SIGSEGV and the like). The other are those about writing (SIGPIPE, SIGXFSZ), which
+/// are errors of the write.
 pub fn ending() -> impl Iterator<Item = i32> {
     let named = [
         libc::SIGHUP,
@@ -45,9 +46,9 @@ pub fn ending() -> impl Iterator<Item = i32> {
     named.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
 }
 
-/// From now on signals end the program only where it looks for them: [`ended_by`], [`stop`]. SIGUSR1 does nothing until
-/// there is a recording that it rotates, and a file that has reached the limit of its size (SIGXFSZ) is an error of the
-/// write. To be called once, before anything else.
+/// From now on signals end the program only where it checks for them: [`ended_by`], [`stop`]. SIGUSR1 does
+/// nothing until a recording exists that it rotates. A file at the limit of its size (SIGXFSZ) is an error of
+/// the write. To be called once, before anything else.
 ///
 /// # Errors
 /// No pair of sockets could be made, or a signal cannot be caught.
@@ -117,7 +118,7 @@ pub fn take() -> Option<i32> {
     }
 }
 
-/// Times the program was continued after it had been stopped, or told to continue when it was not.
+/// Times the program was continued after a stop, or got SIGCONT without one.
 pub fn continued() -> u64 {
     CONTINUED.load(Ordering::SeqCst)
 }

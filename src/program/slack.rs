@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-/// The shortest time between two. Memory that is given back and taken again costs a page fault for each page, so that a program
-/// whose size goes up and down all the time loses less than a hundredth of its time.
+/// The shortest time between two. Memory that is given back and taken again costs a page fault for each page.
+/// So a program whose size goes up and down all the time loses less than a hundredth of its time.
 const EVERY: Duration = Duration::from_secs(20);
 
-/// It takes no more than one part in so many of our time.
+/// It takes at most this part of our time, as a divisor.
 const PART: u32 = 1000;
 
 /// Gives memory back now and then, however little it may be.
 ///
-/// The yield is not known beforehand: the C library counts free parts that were given back with all others. A threshold over the
-/// unused memory that the last giving back left would keep more from burst to burst, because one that comes amid a burst leaves much.
+/// The yield is unknown in advance: the C library counts free parts that were given back with all others. A
+/// threshold over the unused memory after the previous trim would keep more from burst to burst, because a
+/// trim amid a burst leaves much.
 #[derive(Debug, Default)]
 pub struct Slack {
     due: Option<Instant>,
@@ -33,13 +34,13 @@ impl Slack {
     }
 }
 
-/// Time to the next giving back after one that took so long.
+/// Time to the next trim after one that took this time.
 fn pause(took: Duration) -> Duration {
     EVERY.max(took * PART)
 }
 
-/// Whether what has room for `capacity` things and holds `len` should give some of it back. Room for `least` always stays, so that
-/// what grows and shrinks is not made anew over and over.
+/// Whether a container with room for `capacity` things and `len` of them should give some of it back. Room
+/// for `least` always stays, so that sizes that go up and down do not cause repeated allocations.
 pub fn is_roomy(capacity: usize, len: usize, least: usize) -> bool {
     capacity > least && capacity / 8 > len
 }

@@ -35,8 +35,8 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Listens at `path`, with these permissions. A socket of ours or of the user behind sudo that was left behind is
-    /// replaced; whatever else is there is not.
+    /// Listens at `path`, with these permissions. A leftover socket of this user or of the user behind sudo
+    /// is replaced; any other entry is not.
     ///
     /// # Errors
     /// The errno of bind(2); `AddrInUse` where another process listens, or does not say.
@@ -50,7 +50,7 @@ impl Bound {
         if let Ok(found) = look()
             && FileType::from_raw_mode(found.st_mode) == FileType::Socket
             && ours(found.st_uid)
-            // Anything else than this is a process that has it: also one whose queue is full (EAGAIN).
+            // Any other result means that a process has it, possibly with a full queue (EAGAIN).
             && connected(&address_of(&held)?).err() == Some(Errno::CONNREFUSED)
         {
             folder.remove(name)?;

@@ -1,5 +1,5 @@
-//! The protocol of a service manager: sd_listen_fds(3), sd_notify(3), sd_watchdog_enabled(3). Outside of a unit nothing is said, and no
-//! socket is found.
+//! The protocol of a service manager: sd_listen_fds(3), sd_notify(3), sd_watchdog_enabled(3). Outside a unit
+//! nothing is sent, and no socket is found.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -46,12 +46,12 @@ pub fn sockets() -> Vec<OwnedFd> {
     std::mem::take(&mut HANDED_OVER.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Says that the service does its work. A manager that is gone misses nothing.
+/// Reports that the service works. Without a manager nothing happens.
 pub fn ready(status: &str) {
     let _ = tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// Says that the service is ending.
+/// Reports that the service is ending.
 pub fn stopping() {
     if let Some(sent) = tell(&[NotifyState::Stopping]) {
         // The process may end before the thread that sends has its turn.
@@ -62,8 +62,8 @@ pub fn stopping() {
 /// A message, and whom to tell that it was sent or dropped.
 type Message = (String, Sender<()>);
 
-/// Messages to the service manager. The thread behind it is the only one that touches the socket: the manager may not read it,
-/// and its path may be on a file system that does not answer.
+/// Messages to the service manager. Only the thread behind it touches the socket: the manager may not read
+/// it, and its path may be on a file system that does not answer.
 static MESSAGES: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
 
 /// Hands a message on, and waits for nothing. Returns what receives once it was sent or dropped.
@@ -101,14 +101,14 @@ fn start_sender() -> Option<SyncSender<Message>> {
 
 /// Signs of life for a unit with `WatchdogSec=`, and its status line.
 pub struct Watchdog {
-    /// Time between two signs: a third of what the manager waits for; `None` where it does not watch.
+    /// Time between two signs of life: a third of the manager's timeout; `None` if it does not watch.
     every: Option<Duration>,
     due: Instant,
     status_due: Instant,
 }
 
 impl Watchdog {
-    /// As the environment of this process has it.
+    /// From the environment of this process.
     pub fn new() -> Watchdog {
         Watchdog::within(sd_notify::watchdog_enabled())
     }
@@ -137,8 +137,8 @@ impl Watchdog {
         }
     }
 
-    /// Waits until `due` with `wait`, which may be called several times so that signs of life are in time. `wait` is given a
-    /// moment, and says whether to stop.
+    /// Waits until `due` with `wait`, which may be called several times so that signs of life are in time.
+    /// `wait` gets a moment, and returns whether to stop.
     ///
     /// # Errors
     /// Errors of `wait`.

@@ -1,8 +1,8 @@
 //! Processes that a recording itemises, and the one row that all others are added to.
 //!
-//! The sum over all rows stays what it was. A process is itemised or folded as a whole, interval by
-//! interval: what it does while folded is added to the row of others, and is taken off its own counts when
-//! it is itemised again. Its counts are therefore "since it is itemised".
+//! The sum over all rows is unchanged. A process is itemised or folded as a whole, interval by interval. Its
+//! counts while folded are added to the row of others, and subtracted from its own when it is itemised again.
+//! So its counts are "since it is itemised".
 
 use crate::model::process::ProcessId;
 use crate::model::sample::OTHERS_PID;
@@ -16,7 +16,7 @@ use crate::snapshot::{RowKind, Task, derive};
 /// The processes that are itemised; all conditions must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Keep {
-    /// The busiest so many processes of an interval.
+    /// The number of busiest processes of an interval.
     pub top: Option<usize>,
     /// Processes that ran for at least this share of an interval, in percent of one CPU.
     pub min_cpu_pct: Option<f64>,
@@ -81,7 +81,7 @@ impl Fold {
         *self = folded.next;
     }
 
-    /// The part of `sample` to write. The first sample is itemised in full: there is no interval yet.
+    /// The part of `sample` to write. The first sample, which ends no interval, is itemised in full.
     pub fn fold(&self, host: &Arc<HostFacts>, sample: &Sample) -> Folded {
         let mut next = Fold {
             keep: self.keep,
@@ -169,7 +169,7 @@ impl Fold {
     }
 }
 
-/// All that a process had counted by the sample before: it belongs to the others.
+/// All counts of a process up to the previous sample: they belong to the others.
 fn everything_before(previous: &Sample, process: ProcessId) -> Offset {
     let mut offset = Offset::default();
     for task in previous.tasks.iter().chain(&previous.exited).filter(|task| task.process() == process) {
@@ -194,7 +194,7 @@ fn less(task: &Arc<TaskRaw>, offset: Option<&Counts>) -> Arc<TaskRaw> {
     }
 }
 
-/// True for a row of which [`derive()`] forgets what the kernel has counted since its birth.
+/// True for a row born before the previous sample: [`derive()`] drops the counts of its lifetime.
 fn is_older(task: &TaskRaw, previous: &Sample) -> bool {
     task.tid != 0 && task.start_ns < previous.boot_ns
 }

@@ -1,8 +1,8 @@
 //! The rows that have changed of late: what a frame between keyframes holds. Pure.
 //!
-//! Rows that changed since the sample before would be the least to write, but then one damaged frame would
-//! spoil all that follow. Rows that changed since the keyframe can always be read, but are twice as many.
-//! Rows of the last few samples can be read unless so many frames in a row are damaged.
+//! Rows that changed since the previous sample would be the least to write, but then one damaged frame would
+//! spoil all later ones. Rows that changed since the keyframe can always be read, but are twice as many. Rows
+//! of the last few samples can be read unless that many frames in a row are damaged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::model::sample::{Sample, TaskRaw, TaskRows};
 /// Samples that a frame looks back at least, so that it can be read where one less of those before it are damaged. Readers
 /// of all versions rely on it.
 pub const REACH: u32 = 4;
-/// One in so many looks back further: where four frames in a row are damaged, it is among the next ones.
+/// One sample in this many looks back further: if four frames in a row are damaged, one of the next ones is
+/// such a sample.
 pub const FAR_EVERY: u32 = 5;
 pub const FAR: u32 = 4 + FAR_EVERY;
 
@@ -33,7 +34,7 @@ impl Changes {
         Changes { tasks: key.tasks.clone(), ..Changes::default() }
     }
 
-    /// With those of the next sample. `None` when rows cannot be told apart by ascending serials.
+    /// With those of the next sample. `None` if rows are not in the order of their serials.
     pub fn after(&self, sample: &Sample) -> Option<Changes> {
         let sorted = |tasks: &[Arc<TaskRaw>]| tasks.windows(2).all(|pair| pair[0].serial < pair[1].serial);
         if !sorted(&self.tasks) || !sorted(&sample.tasks) {
@@ -105,7 +106,7 @@ impl Recent<'_> {
         at + self.reach > self.changes.tick
     }
 
-    /// Serials that were there in one of the samples within reach, and are not any more; ascending.
+    /// Serials in one of the samples within reach that have ended since; ascending.
     pub fn gone(&self) -> impl Iterator<Item = u64> {
         self.changes.gone.iter().filter(|(_, at)| self.is_recent(**at)).map(|(serial, _)| *serial)
     }

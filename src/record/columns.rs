@@ -1,8 +1,8 @@
 //! Rows as columns of small numbers, and back. The columns are in `tables.rs`.
 //!
 //! Each number is written as its difference from the same field of a base: the row of the keyframe, or
-//! without one the row before it. A column in which nothing differs takes one byte, and so some columns are
-//! differences of two fields (`a-b`) that go together.
+//! without one the row before it. A column without differences takes one byte. So some columns are
+//! differences of two fields (`a-b`) that change together.
 
 mod tables;
 
@@ -56,15 +56,15 @@ pub struct Column<R> {
     get: fn(&R, usize) -> u64,
     /// Takes a value back. Bytes of memory it took beside the row, or `None` when no such value can be.
     set: fn(&mut R, usize, u64) -> Option<usize>,
-    /// No other column sets its cells to anything but what they are in the base: a row that is like its base there is done.
+    /// No other column changes its cells: a row that equals its base there is complete.
     own: bool,
-    /// The facility that recordings without it have not kept. `None`: every recording has it.
+    /// The facility without which recordings lack it. `None`: every recording has this column.
     added_for: Option<Facility>,
 }
 
 impl<R> Column<R> {
-    /// Says of a column that older recordings do not have it. They are read all the same: its numbers stay
-    /// zero, and the metrics that need the facility have no value.
+    /// Marks a column that older recordings lack. They are still read: its numbers stay zero, and the metrics
+    /// that need the facility have no value.
     #[must_use]
     pub fn added_for(self, facility: Facility) -> Column<R> {
         Column { added_for: Some(facility), ..self }
@@ -109,7 +109,7 @@ pub fn describe<R>(columns: &[Column<R>]) -> Vec<ColumnInfo> {
     columns.iter().map(info).collect()
 }
 
-/// The columns that a head names, in its order; `None` for one that is not known any more or not yet.
+/// The columns that a head names, in its order; `None` for one that is unknown.
 pub struct Layout<R: 'static> {
     columns: Vec<Option<&'static Column<R>>>,
     without: Vec<Facility>,
@@ -117,7 +117,7 @@ pub struct Layout<R: 'static> {
 
 impl<R> Layout<R> {
     /// # Errors
-    /// One of the columns that all recordings have is not there, or one is there twice.
+    /// A column that all recordings have is missing, or one appears twice.
     pub fn of(recorded: &[ColumnInfo], known: &'static [Column<R>]) -> Result<Layout<R>, String> {
         let mut without = Vec::new();
         for column in known.iter().filter(|column| !recorded.iter().any(|info| info.name == column.name)) {
@@ -152,7 +152,7 @@ impl<R> Layout<R> {
 /// Rows that all columns take from, or give to, before the next ones come: they stay in the cache meanwhile.
 const BLOCK: usize = 32;
 
-/// Writes `rows`, each with the row it is told apart from.
+/// Writes `rows`, each with the row it is encoded against.
 pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Option<&R>)]) {
     let zero = R::zero();
     let widths = columns.iter().map(|column| column.width.of(rows.iter().map(|(row, _)| *row)));
@@ -190,13 +190,13 @@ pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Opt
 pub struct Cells<'a, R: 'static> {
     /// The known columns of the layout, in its order.
     parts: Vec<Part<R>>,
-    /// Places of those that are set in each row.
+    /// Places of the columns that are set in each row.
     always: Vec<usize>,
     /// One for each value of a column in which something differs: the place of the value, and its cells.
     lanes: Vec<(u32, Bytes<'a>)>,
     /// Rows whose cells were not read yet.
     left: usize,
-    /// Differences of a block of rows, each of which has room for one in each lane, and how many each has.
+    /// Differences of a block of rows, each with room for one in each lane, and their numbers.
     block: Vec<Differs>,
     counts: Vec<usize>,
     /// The place behind the row that is read in its block.
@@ -303,10 +303,10 @@ impl<'a, R: Row> Cells<'a, R> {
         &self.block[row * self.lanes.len()..][..self.counts[row]]
     }
 
-    /// The row, told apart from its base, or without one from the row `before` it.
+    /// The row, decoded against its base, or without one against the row `before` it.
     ///
     /// # Errors
-    /// There is no such row, or no `room` for what it has beside itself.
+    /// The row does not exist, or its extra data exceeds `room`.
     pub fn make(&self, base: Option<&R>, before: &R, room: &mut Room) -> Result<R, Malformed> {
         let from = base.unwrap_or(before);
         let mut row = from.clone();
@@ -314,7 +314,8 @@ impl<'a, R: Row> Cells<'a, R> {
         Ok(row)
     }
 
-    /// The same of a copy of the row that it is told apart from, where it stays: rows are large. `is_new`: it has no base.
+    /// The same for a copy of the row that it is encoded against, in place: rows are large. `is_new`: it has
+    /// no base.
     ///
     /// # Errors
     /// As [`Cells::make`].
@@ -363,7 +364,8 @@ impl<'a, R: Row> Cells<'a, R> {
     }
 }
 
-/// Reads `count` rows, for which there must be `room`; `base` says what row `i` was told apart from.
+/// Reads `count` rows, for which there must be `room`; `base` returns the row that row `i` was encoded
+/// against.
 ///
 /// # Errors
 /// The bytes are not such rows, or they would take more room.
@@ -386,7 +388,7 @@ pub fn decode<'a, R: Row + 'a>(
     Ok(rows)
 }
 
-/// Adds what rows that are wanted are told apart from: those without a base, from the row in front of them.
+/// Adds the rows that wanted rows are encoded against: without a base, this is the row before.
 pub fn with_needed(wanted: &mut [bool], bases: &[Option<usize>]) {
     for i in (1..wanted.len()).rev() {
         wanted[i - 1] |= wanted[i] && bases[i].is_none();

@@ -24,7 +24,8 @@ pub enum Lines {
     Full,
 }
 
-/// The command lines of the processes in a sample. Of those that end, the line of the sample `before`.
+/// The command lines of the processes in a sample. Processes that end have their line from the sample
+/// `before`.
 pub(super) fn of(sample: &Sample, lines: Lines, before: &CommandLines) -> CommandLines {
     let line = |process: ProcessId| {
         let read = sample.about.get(&process).and_then(|about| about.as_ref().ok());

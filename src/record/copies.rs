@@ -1,5 +1,5 @@
-//! Frames over the sectors of a disk: how far back each looks, and where copies of frames are due that others depend
-//! on. The loss of any one sector costs few samples, those that cannot be read without it included. Pure.
+//! Frames over the sectors of a disk: how far back each looks, and where copies are due of frames that others
+//! depend on. The loss of any one sector costs few samples, unreadable ones included. Pure.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,8 +16,8 @@ fn sector(at: u64) -> u64 {
 pub(super) struct Due {
     /// The sector after those of the frame itself.
     from: u64,
-    /// Samples written since, and how many more may be: all of them are lost with the frame, and so is what else is in
-    /// its sector.
+    /// Samples written since, and how many more may be. All of them are lost with the frame, and with the
+    /// rest of its sector.
     since: u32,
     left: u32,
 }
@@ -52,7 +52,7 @@ pub(super) struct Spread(VecDeque<Range<u64>>);
 impl Spread {
     /// A frame with a sample was written.
     pub(super) fn push(&mut self, frame: Range<u64>) {
-        // No more than these have a part in one sector.
+        // At most this many have a part in one sector.
         if self.0.len() > LOSS as usize {
             self.0.pop_front();
         }
@@ -64,15 +64,15 @@ impl Spread {
         self.0.iter().filter(|frame| frame.end > at).count() as u32
     }
 
-    /// When the copy is due of a frame that is written at `at` and ends, with a second one that is right behind it, at
-    /// `end`.
+    /// The due time of the copy of a frame that is written at `at` and ends at `end`, including a second
+    /// frame right behind it.
     pub(super) fn due(&self, at: u64, end: u64) -> Due {
         let before = self.after(sector(at));
         let left = (LOSS - 1).saturating_sub(before).max(APART);
         Due { from: end.next_multiple_of(SECTOR), since: 0, left }
     }
 
-    /// Samples that a delta at `at` looks back: beyond all that may be lost while it is not.
+    /// Samples that a delta at `at` looks back: more than may be lost while it is intact.
     pub(super) fn reach(&self, at: u64) -> u32 {
         match self.0.back() {
             Some(last) if last.start < sector(at) => 1 + self.after(sector(last.start)),
@@ -80,8 +80,8 @@ impl Spread {
         }
     }
 
-    /// For the frame from `at` to `end` before a keyframe: how long it must be instead, so that samples before the keyframe
-    /// and after it that are lost with it are not too many.
+    /// The minimum length of the frame from `at` to `end` before a keyframe, so that not too many samples on
+    /// both sides of the keyframe are lost with it.
     pub(super) fn least_before_key(&self, at: u64, end: u64) -> Option<usize> {
         let before = self.after(sector(end)) + u32::from(end > sector(end));
         (before + APART >= LOSS).then(|| (end.next_multiple_of(SECTOR) - at) as usize)

@@ -27,7 +27,7 @@ const SUFFIX: &str = ".nrec";
 /// The file that is locked in the directory of a ring which other users can read.
 const LOCK: &str = ".numatop-ng.lock";
 
-/// A directory that recordings are made in, held open so that nobody can put another in its place.
+/// A directory that recordings are made in, held open so that it cannot be replaced by another.
 pub struct Dir {
     folder: Folder,
     /// Locked where other users can read the directory, because they could lock that: only its owner opens this file.
@@ -35,8 +35,8 @@ pub struct Dir {
 }
 
 impl Drop for Dir {
-    /// A process that looks at `/proc/PID/fd` holds the open directory for a moment (fs/proc/fd.c), and the lock of a ring
-    /// would outlive the close by as much: the next recorder would be refused.
+    /// A process that reads `/proc/PID/fd` holds the open directory for a moment (fs/proc/fd.c). The lock of
+    /// a ring would outlive the close by as long, and the next recorder would be refused.
     fn drop(&mut self) {
         let _ = flock(&self.folder, FlockOperation::Unlock);
         if let Some(lock) = &self.lock {
@@ -55,8 +55,8 @@ impl Dir {
         Dir::open(path)
     }
 
-    /// The directory of a ring, in which old files are removed: it must be ours, no other user may write
-    /// to it, and no other recorder may be at work.
+    /// The directory of a ring, in which old files are removed. It must be ours, no other user may have write
+    /// access, and no other recorder may be at work.
     ///
     /// # Errors
     /// It cannot be opened or is not such a directory.
@@ -106,8 +106,8 @@ impl Dir {
         Ok(File::from(openat(&self.folder, LOCK, flags, MODE)?))
     }
 
-    /// Makes the directory of a ring unless it is there: for its owner only, who is the user behind sudo in his own
-    /// directory.
+    /// Makes the directory of a ring unless it exists: for its owner only, who is the user behind sudo in his
+    /// own directory.
     ///
     /// # Errors
     /// It cannot be made.
@@ -132,24 +132,26 @@ impl Dir {
         self.folder.path()
     }
 
-    /// Makes a file that did not exist, for its owner only, and locks it for as long as it is open.
+    /// Makes a file that must not exist, for its owner only, and locks it for as long as it is open.
     ///
     /// # Errors
-    /// The errno of openat(2); `AlreadyExists` for whatever is there, symbolic links included.
+    /// The errno of openat(2); `AlreadyExists` for any existing entry, symbolic links included.
     pub fn create(&self, name: &Path) -> io::Result<File> {
         let name = plain(name)?;
         let _identity = self.folder.identity();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(&self.folder, name, flags, MODE)?);
-        // The lock tells readers that more will come; without locks they only cannot tell.
+        // The lock shows readers that more will come; without locks only that is unknown.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(file)
     }
 
-    /// Makes a file with this content that did not exist, readable as the umask has it: it is there when it is whole.
+    /// Makes a file with this content that must not exist, readable as the umask allows. It appears when it
+    /// is complete.
     ///
     /// # Errors
-    /// The errno of openat(2), write(2) or linkat(2); `AlreadyExists` for whatever is there, symbolic links included.
+    /// The errno of openat(2), write(2) or linkat(2); `AlreadyExists` for any existing entry, symbolic links
+    /// included.
     pub fn publish(&self, name: &Path, content: &[u8]) -> io::Result<()> {
         self.place(name, content, |begun, name| {
             let made = linkat(&self.folder, begun, &self.folder, name, AtFlags::empty());
@@ -159,7 +161,7 @@ impl Dir {
         })
     }
 
-    /// The same in place of what is there: a symbolic link is replaced, and not followed.
+    /// The same, replacing any existing file: a symbolic link is replaced, and not followed.
     ///
     /// # Errors
     /// The errno of openat(2), write(2) or renameat(2).
@@ -238,7 +240,7 @@ pub struct Entry {
 }
 
 /// The name of the file of a ring that begins at this time: `numatop-20261121T031200Z-000.nrec`. `turn`
-/// tells those of one second apart.
+/// separates those of one second.
 pub fn ring_name(wall_ns: i64, turn: u32) -> PathBuf {
     let time = jiff::Timestamp::from_second(wall_ns.div_euclid(1_000_000_000))
         .unwrap_or(jiff::Timestamp::UNIX_EPOCH)

@@ -13,7 +13,7 @@ use super::dir::{self, Dir, Entry, ring_name};
 /// Files that may begin in the same second, and rotations of a single file.
 const TURNS: u32 = 1000;
 
-/// One file and those that it is rotated to, or a ring of files by the hour.
+/// One file and the files it is rotated to, or a ring of files by the hour.
 pub(super) enum Files {
     /// When it is rotated others are made beside it: `name`, `name.1`, `name.2`, …
     One {
@@ -35,11 +35,11 @@ pub(super) struct Limits {
 }
 
 impl Files {
-    /// Looks at the place without writing to it, but for the directory of a ring, which is made. `path` is a ring ([`dir::is_ring`]),
-    /// or else a file that must not exist.
+    /// Checks the place without writing to it, except that the directory of a ring is made. `path` is a ring
+    /// ([`dir::is_ring`]), or else a file that must not exist.
     ///
     /// # Errors
-    /// The place cannot be used; says why.
+    /// The place cannot be used; gives the reason.
     pub(super) fn open(path: &Path) -> Result<Files> {
         if dir::is_ring(path) {
             Dir::make(path)?;
@@ -65,7 +65,7 @@ impl Files {
         dir
     }
 
-    /// Makes the next file, and says its name.
+    /// Makes the next file, and returns its name.
     ///
     /// # Errors
     /// It cannot be made, or all its names are taken.
@@ -101,8 +101,8 @@ impl Files {
         }
     }
 
-    /// Removes the oldest files of a ring until it is within `limits`. The current one stays, whose name and bytes are
-    /// given. Returns the bytes of the others; `None` when they cannot be told. Troubles are added to `words`.
+    /// Removes the oldest files of a ring until it is within `limits`. The current one stays; its name and
+    /// bytes are given. Returns the bytes of the others; `None` if unknown. Troubles are added to `words`.
     pub(super) fn trim(
         &self,
         (current, current_bytes): (&Path, u64),

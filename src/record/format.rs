@@ -8,14 +8,14 @@ use crate::model::sample::HostFacts;
 use crate::model::units::NodeId;
 
 /// Version of the format. A reader opens every version up to its own. Columns and sections may be added
-/// without a new version: readers skip those they do not know, and of those that are not there they say so.
+/// without a new version: readers skip unknown ones, and report missing ones.
 pub const FORMAT: u16 = 1;
 
 /// Samples from one keyframe to the next.
 pub const KEY_EVERY: u32 = 60;
 
-/// Every so many samples, and at a keyframe, what a delta needs is the keyframe alone: however much is lost before it,
-/// it can be read.
+/// At this distance of samples, and at a keyframe, a delta needs only the keyframe. So it can be read however
+/// much is lost before it.
 pub const ANCHOR_EVERY: u32 = 30;
 
 /// Bytes that are lost together: a block of a disk or of a file system.
@@ -24,7 +24,8 @@ pub const SECTOR: u64 = 4096;
 pub const LOSS: u32 = 8;
 /// Bytes of a frame with a sample at least, so that no sector has a part of more than [`LOSS`] of them.
 pub const MIN_FRAME: usize = SECTOR as usize / (LOSS as usize - 1) + 1;
-/// Samples that stand between a head or a keyframe and its copy at least: so many frames and one more may be lost in a row.
+/// Minimum samples between a head or a keyframe and its copy: this many frames and one more may be lost in a
+/// row.
 pub const APART: u32 = 3;
 /// Keyframes from one copy of the head to the next.
 pub const HEAD_EVERY: u32 = 8;
@@ -135,9 +136,9 @@ pub struct Gap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// The recorder was told to stop.
+    /// The recorder was stopped.
     Stopped,
-    /// The next file of the session goes on.
+    /// The next file of the session continues.
     Rotated,
 }
 
@@ -160,8 +161,8 @@ impl Head {
         }
     }
 
-    /// Whether the rest of the program can rely on it: sizes are possible ones, ids are below them, lists
-    /// are in the order that is searched.
+    /// Whether the rest of the program can rely on it: sizes are possible, ids are below them, and lists are
+    /// in search order.
     ///
     /// # Errors
     /// The damage, in words.

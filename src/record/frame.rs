@@ -8,8 +8,8 @@
 //! 60 payload, `stored` bytes
 //! ```
 //!
-//! Where a payload is compressed, zstd frames that decoders skip may stand around it (RFC 8878, 3.1.2): in front of it
-//! copies of frames that others depend on, after it nothing but room.
+//! A compressed payload may have zstd frames that decoders skip on both sides (RFC 8878, 3.1.2): before it
+//! copies of frames that others depend on, after it only padding.
 
 use std::io;
 
@@ -28,8 +28,7 @@ const COPY: u8 = 2;
 /// Copies of other frames stand in front of its payload.
 const CARRIES: u8 = 4;
 
-/// The first bytes of skippable frames of zstd: those with copies of our frames, and those that are
-/// only there to be long.
+/// The first bytes of skippable frames of zstd: those with copies of our frames, and padding.
 const CARRIED: [u8; 4] = 0x184d_2a51_u32.to_le_bytes();
 const ROOM: [u8; 4] = 0x184d_2a50_u32.to_le_bytes();
 /// Bytes of such a frame before its content: magic and length.
@@ -45,8 +44,8 @@ pub struct FrameHead {
     /// True where copies of other frames are in front of the payload ([`copy_of`]).
     pub carries: bool,
     pub format: u16,
-    /// The same in all frames of a file, and another in each file: no frame of a deleted recording that
-    /// turns up on the disk is taken for one of this.
+    /// The same in all frames of a file, and different in each file. So a frame of a deleted recording that
+    /// turns up on the disk is not mistaken for one of this file.
     pub file: u32,
     /// Bytes of the payload in the file, and when it is decompressed.
     pub stored: u32,
@@ -56,8 +55,8 @@ pub struct FrameHead {
     /// CLOCK_MONOTONIC and wall clock of the sample; of the last sample in a frame without one.
     pub mono_ns: u64,
     pub wall_ns: i64,
-    /// Where in the file the first copy of the frame is that this one needs: the keyframe of a delta, the
-    /// head of anything else, itself of a head.
+    /// The place in the file of the first copy of the frame that this one needs: the keyframe for a delta,
+    /// itself for a head, and the head for anything else.
     pub base: u64,
     pub payload_crc: u32,
 }
@@ -127,8 +126,8 @@ impl FrameHead {
     /// The payload as it was before it was compressed. `stored` are the bytes after the head.
     ///
     /// # Errors
-    /// They are not what was written: the checksum, the length or the compression is wrong, or it would become larger
-    /// than [`raw_limit`] allows.
+    /// They are damaged: the checksum, the length or the compression is wrong, or it would become larger than
+    /// [`raw_limit`] allows.
     pub fn open(&self, stored: &[u8], buffer: &mut Vec<u8>) -> Result<(), &'static str> {
         Opener::default().open(self, stored, buffer)
     }
@@ -160,7 +159,7 @@ impl Opener {
             buffer.extend_from_slice(stored);
             return Ok(());
         }
-        // Room for what it says it is, and no more: a payload that grows further fails.
+        // Room for exactly the size in the head: a payload that grows further fails.
         buffer.resize(head.raw as usize, 0);
         let zstd = match &mut self.0 {
             Some(zstd) => zstd,
@@ -247,7 +246,7 @@ pub struct Extras<'a> {
 pub struct Carried<'a> {
     /// Where in the file the frame itself is.
     pub at: u64,
-    /// All of it, head included.
+    /// The whole frame, head included.
     pub frame: &'a [u8],
 }
 
@@ -258,8 +257,8 @@ fn put_skippable(out: &mut Vec<u8>, magic: [u8; 4], parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// A copy of the frame that is at `at`, among those in front of a payload, of which `stored` are the bytes. Copies are
-/// without the magic, so that they are not taken for frames where the head of the one that has them is damaged.
+/// A copy of the frame that is at `at`, among those before a payload; `stored` are its bytes. Copies lack the
+/// magic, so that they are not mistaken for frames when the head of their frame is damaged.
 pub fn copy_of(at: u64, mut stored: &[u8]) -> Option<(FrameHead, &[u8])> {
     loop {
         let (len, rest) = stored.strip_prefix(&CARRIED)?.split_first_chunk()?;

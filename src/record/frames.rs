@@ -1,4 +1,4 @@
-//! The frames of an open file: where they are, and what is in them.
+//! The frames of an open file: their places and contents.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use super::format::Kind;
 use super::frame::{self, FrameHead, Opener};
 use super::scan::{Found, Frame, Scan};
 
-/// Frames behind a head or a keyframe among which its copy is: [`super::format::LOSS`] samples with what is in front of
-/// them, and more in case some are damaged.
+/// Frames behind a head or a keyframe among which its copy is: [`super::format::LOSS`] samples with the
+/// frames before them, and more in case some are damaged.
 const COPY_WITHIN: usize = 64;
 
 /// An open file, and the frame that was read last.
 pub(super) struct Frames {
     pub scan: Scan,
-    /// Its payload, as it is in the file and as it was before it was compressed.
+    /// Its payload, in the file and decompressed.
     stored: Vec<u8>,
     pub raw: Vec<u8>,
     opener: Opener,
@@ -37,7 +37,7 @@ impl Frames {
     /// The first copy that is whole of the head that the file begins with. Its payload is in `raw`.
     ///
     /// # Errors
-    /// There is none, or the file cannot be read.
+    /// No head exists, or the file cannot be read.
     pub(super) fn find_head(&mut self) -> Result<Frame> {
         let (mut at, mut others) = (0, false);
         loop {
@@ -58,7 +58,7 @@ impl Frames {
         }
     }
 
-    /// Whether the bytes of a frame are those that were written.
+    /// Whether the bytes of a frame are intact.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -112,7 +112,8 @@ impl Frames {
         serde_json::from_slice(&self.raw).with_context(|| format!("in the frame at byte {}", frame.at))
     }
 
-    /// The frames in `from..` that could be a copy of something that was written there, as far as `is_copy` says so.
+    /// The frames in `from..` that could be a copy of something that was written there, according to
+    /// `is_copy`.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -28,10 +28,10 @@ impl Latest {
         Latest(decided)
     }
 
-    /// With the rows of a delta further back, which are what is left of `input`, as far as none later has them.
+    /// With the rows of a delta further back, which are the rest of `input`, unless a later one has them.
     ///
     /// # Errors
-    /// The bytes are not rows, or they take more memory than there is `room`.
+    /// The bytes are not rows, or they need more memory than `room`.
     pub(super) fn add(
         &mut self,
         listed: &Listed,
@@ -81,7 +81,7 @@ impl Latest {
         serials.iter().map(is_new).collect()
     }
 
-    /// All rows: those that are known, and for the rest those of the sample that the deltas build on.
+    /// All rows: the known ones, and for the rest those of the sample that the deltas build on.
     pub(super) fn over(self, base: Base<'_>) -> Vec<Arc<TaskRaw>> {
         let base = base.tasks.iter().map(|task| (task.serial, Some(Arc::clone(task)))).collect();
         merged(self.0, base).into_iter().filter_map(|(_, row)| row).collect()

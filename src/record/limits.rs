@@ -60,8 +60,8 @@ pub(super) fn take_shared(room: &mut Room, count: usize) -> Result<(), Malformed
     room.take(count, SHARED)
 }
 
-/// The share of its [`Room`] that a reader takes for a sample of which `raw` bytes are written, `noted` for what is beside its rows;
-/// never less.
+/// The share of its [`Room`] that a reader takes for a sample of `raw` written bytes, with `noted` bytes of
+/// memory for data beside its rows. Never an underestimate.
 pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize, noted: usize) -> usize {
     let lists = |counts: &Counts| {
         size_of_val(&counts.run_ns[..]) + size_of_val(&counts.pages[..]) + size_of_val(&counts.by_node[..])

@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_latency_that_cannot_be_is_refused() {
-        // No class, and a step beyond the last that there is.
+        // An unknown class, and a step beyond the last.
         assert!(again::<Answers>(&[0, 5, 1, 0xff, 0x7f, 5, 0, 0], &[]).is_err());
     }
 

@@ -40,10 +40,11 @@ fn changed<'v>(base: Option<&'v Sample>, sample: &'v Sample) -> Option<(Option<&
     (!is_same).then(|| (base.map(|base| &*base.names), &*sample.names))
 }
 
-/// Begins with a copy of the names of the keyframe, where any bytes say what differs, and with those themselves otherwise.
+/// Begins with a copy of the names of the keyframe if `input` has differences, and with those names
+/// themselves otherwise.
 ///
 /// # Errors
-/// There is no keyframe, or no room.
+/// The keyframe is missing, or memory runs out.
 pub(super) fn begin(
     input: &mut In<'_, '_>,
     base: Option<&Sample>,
@@ -112,7 +113,7 @@ impl Entry for GroupRaw {
     }
 }
 
-/// Writes ids that are gone since `base`, then those that are new or different.
+/// Writes ids that are gone since `base`, then new or changed ones.
 pub(super) fn put_entries<'v, T: Entry>(
     out: &mut Out<'v>,
     base: Option<&'v BTreeMap<u64, Arc<T>>>,
@@ -123,7 +124,7 @@ pub(super) fn put_entries<'v, T: Entry>(
     });
 }
 
-/// `base` with what [`put_entries`] wrote.
+/// `base` with the changes that [`put_entries`] wrote.
 ///
 /// # Errors
 /// The bytes are something else, or hold text that no terminal should see.

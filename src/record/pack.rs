@@ -1,7 +1,7 @@
 //! Samples of the recent past as bytes in memory: a tenth of their rows where there are many.
 //!
-//! A pack is a keyframe and samples that are told apart from it, without heads and copies of frames: nothing damages memory.
-//! Each sample is read with the keyframe alone.
+//! A pack is a keyframe and samples encoded against it, without heads and copies of frames: memory is never
+//! damaged. Each sample is read with the keyframe alone.
 
 use std::io;
 use std::sync::Arc;
@@ -86,12 +86,12 @@ impl Packer {
         payload::encode_unchecked(&mut payload, None, &key);
         let mut pack = Pack { key_id: payload::id_of(&payload), samples: Vec::new(), bytes: 0 };
         pack.push(&payload, sample)?;
-        // No sample is told apart from these.
+        // No sample is encoded against these.
         let key = Sample { exited: Vec::new(), hot: None, notes: Vec::new(), ..key };
         Ok((Packer { key }, pack))
     }
 
-    /// Adds a sample to the pack that was begun. False when its tasks are in no order that tells them apart.
+    /// Adds a sample to the current pack. False if its tasks are not in the order of their serials.
     ///
     /// # Errors
     /// As [`Packer::begin`].
@@ -139,7 +139,7 @@ impl Unpacker {
     /// Reads the keyframe.
     ///
     /// # Errors
-    /// There is no memory, the pack is empty, or its keyframe is beyond the limits of a recording.
+    /// Memory runs out, the pack is empty, or its keyframe is beyond the limits of a recording.
     pub fn open(pack: &Pack, rows: Rows) -> Result<Unpacker, Malformed> {
         let mut opened = Unpacker {
             rows,
@@ -156,7 +156,7 @@ impl Unpacker {
     /// Sample `at` of the pack that was opened.
     ///
     /// # Errors
-    /// There is no memory, there are not so many, or it is beyond the limits of a recording.
+    /// Memory runs out, the pack has fewer samples, or one is beyond the limits of a recording.
     pub fn sample(&mut self, pack: &Pack, at: usize) -> Result<Sample, Malformed> {
         let key = std::mem::take(&mut self.key);
         let read = if at == 0 { Ok(key.clone()) } else { self.read(pack, at, Some(&key)) };

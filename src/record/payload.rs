@@ -1,5 +1,5 @@
-//! A sample as bytes and back: sections with their length in front, told apart from a keyframe or from nothing.
-//! Rows of tasks, names, limits and places are in files of their own.
+//! A sample as bytes and back: sections preceded by their length, encoded against a keyframe or against
+//! nothing. Rows of tasks, names, limits and places are in separate files.
 
 use super::changes::Recent;
 use super::format::MAX_PAYLOAD;
@@ -30,8 +30,8 @@ pub fn id_of(payload: &[u8]) -> u32 {
     crc32fast::hash(payload)
 }
 
-/// Writes `sample` as what differs from the keyframe and is in `changes`, or whole. Returns how many bytes of it must be
-/// in the file, so that readers take what it holds.
+/// Writes `sample`: the part that differs from the keyframe and is in `changes`, or the whole. Returns the
+/// number of its bytes that must be in the file, so that readers accept its content.
 ///
 /// # Errors
 /// It is beyond the limits that readers keep.
@@ -51,8 +51,8 @@ pub fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) -> R
     Ok(least_stored_for(needed))
 }
 
-/// The same for memory: a sample beyond the limits of readers is written, too, and not decoded. Gives the memory that readers take
-/// for what is beside rows, and the first limit that it is beyond.
+/// The same for memory: a sample beyond the limits of readers is written, too, and not decoded. Returns the
+/// memory that readers take for data beside rows, and the first limit that it exceeds.
 pub fn encode_unchecked(
     out: &mut Vec<u8>,
     delta: Option<Delta<'_>>,
@@ -70,7 +70,7 @@ pub fn encode_unchecked(
     (body.needed, body.beyond)
 }
 
-/// The sample in `bytes`, and how many samples after its keyframe it is. It takes no more memory than there is `room`.
+/// The sample in `bytes`, and its distance from its keyframe in samples. It takes at most `room` memory.
 ///
 /// # Errors
 /// The bytes are not a sample, it is beyond the limits, or `base` is too far back.

@@ -1,5 +1,5 @@
-//! Placement of memory as bytes and back: the entries that differ from a keyframe, and in sections of their own what is known beside
-//! it of the same processes.
+//! Placement of memory as bytes and back: the entries that differ from a keyframe. Further facts about the
+//! same processes are in separate sections.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) fn put<'v>(out: &mut Out<'v>, base: Option<&'v Entries>, entries: &'v
     });
 }
 
-/// `base` with what [`put`] wrote.
+/// `base` with the changes that [`put`] wrote.
 ///
 /// # Errors
 /// The bytes are something else, or hold text that no terminal should see.
@@ -36,7 +36,7 @@ pub(super) fn get(input: &mut In<'_, '_>, base: Option<&Entries>) -> Result<Entr
     get_since(input, base.map(|base| &**base), MOST.0, entry).map(Arc::new)
 }
 
-/// Writes a part of the entries that are new or different since `base`: they are written anew, too.
+/// Writes a part of the entries that are new or different since `base`; these are written in full, too.
 pub(super) fn put_part<'v, T: Coded + 'v>(
     out: &mut Out<'v>,
     base: Option<&Entries>,

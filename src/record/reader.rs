@@ -1,8 +1,8 @@
-//! One file of a recording while it is read: the samples in its frames, each with what it builds on.
+//! One file of a recording while it is read: the samples in its frames, each with the data that it builds on.
 //!
-//! Reading a file from front to back takes time in proportion to its size, whatever is in it: a keyframe that was read, or
-//! could not be, is the only one for what comes behind it, and of the frames between a keyframe and a delta each is tried
-//! once.
+//! Reading a file from front to back takes time in proportion to its size, whatever its content. A keyframe
+//! that was read, or could not be, is the only one for the frames behind it. Each of the frames between a
+//! keyframe and a delta is tried once.
 
 use std::fs::Metadata;
 use std::io;
@@ -22,7 +22,7 @@ use crate::model::sample::{Sample, TaskRows};
 
 /// Frames from one keyframe to the next at most: a gap and the copy of a head may be in front of each sample.
 const BETWEEN: u64 = 3 * KEY_EVERY as u64;
-/// A head that was read, with what follows from it.
+/// A head that was read, and everything derived from it.
 pub struct HeadInForce {
     pub head: Head,
     layouts: Layouts,
@@ -50,7 +50,7 @@ struct KeyInForce {
     seq: u64,
 }
 
-/// The rows of the sample that was read last: of which keyframe, and how many samples after it.
+/// The rows of the sample that was read last, with its keyframe and its distance from that in samples.
 struct Near {
     key: u64,
     tick: u32,
@@ -117,7 +117,7 @@ impl Reader {
         Ok(Reader::of(Frames::of(self.frames.scan.again()?), (self.first.0, Arc::clone(&self.first.1))))
     }
 
-    /// Notes that this file goes on from another one, so that rows that are the same in both are shared.
+    /// Notes that this file continues another one, so that equal rows are shared.
     pub fn goes_on_from(&mut self, other: &Reader) {
         self.before = other.last_rows().clone();
     }
@@ -148,7 +148,7 @@ impl Reader {
         self.frames.scan.metadata()
     }
 
-    /// True when somebody has the file open for recording (holds its lock).
+    /// True if a recorder has the file open (holds its lock).
     pub fn is_being_written(&self) -> bool {
         self.frames.scan.is_being_written()
     }
@@ -169,7 +169,7 @@ impl Reader {
         self.frames.scan.is_foreign(at)
     }
 
-    /// Whether the bytes of a frame are those that were written.
+    /// Whether the bytes of a frame are intact.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -188,7 +188,7 @@ impl Reader {
     /// The head whose first copy is at `at`.
     ///
     /// # Errors
-    /// All copies are damaged, or what it says cannot be used.
+    /// All copies are damaged, or their content cannot be used.
     pub fn head_at(&mut self, at: u64) -> Result<Arc<HeadInForce>> {
         match &self.head {
             _ if at == self.first.0 => return Ok(self.first_head()),
@@ -212,7 +212,7 @@ impl Reader {
         read
     }
 
-    /// The head that `frame` says it needs, of which no other may be in between.
+    /// The head that `frame` names; no other head may be in between.
     fn head_of(&mut self, frame: &FrameHead, at: u64) -> Result<Arc<HeadInForce>> {
         match &self.head {
             Some((last, _)) if *last > frame.base && *last < at => bail!("another head is in between"),
@@ -220,7 +220,7 @@ impl Reader {
         }
     }
 
-    /// The keyframe whose first copy is where `delta` says.
+    /// The keyframe whose first copy is where `delta` points.
     fn key_of(&mut self, delta: Frame) -> Result<KeyInForce> {
         let at = delta.head.base;
         match &self.key {
@@ -325,7 +325,8 @@ impl Reader {
         }
     }
 
-    /// The sample of a delta, from the rows that it needs of those between its keyframe and itself, of which none is damaged.
+    /// The sample of a delta, from the rows it needs of the samples between its keyframe and itself, all of
+    /// them intact.
     fn jump(&mut self, frame: Frame, key: &KeyInForce, between: &[Frame]) -> Result<Sample> {
         let near = self.near.take();
         let rows = self.rows_before(frame, &key.head, key.base(near.as_ref()), between);
@@ -339,7 +340,7 @@ impl Reader {
         sample
     }
 
-    /// The rows that a delta does not have itself, and of which sample they are, by its distance from the keyframe.
+    /// The rows that a delta does not have itself, and their sample, by its distance from the keyframe.
     fn rows_before(
         &mut self,
         frame: Frame,
@@ -372,7 +373,7 @@ impl Reader {
         self.near.get_or_insert_with(begin).tried = frame.end();
     }
 
-    /// The deltas in front of a delta that have the same keyframe and were not tried before, in their order.
+    /// The deltas before a delta that have the same keyframe and were not tried yet, in their order.
     fn deltas_before(&self, frame: Frame) -> Result<Vec<Frame>> {
         let mut at = self.near.as_ref().map_or(frame.head.base, |near| near.tried);
         let mut frames = Vec::new();

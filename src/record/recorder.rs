@@ -1,4 +1,4 @@
-//! When a recording goes to the next file, pauses because there is no room for more, and goes on when there is.
+//! Decides when a recording continues in the next file, pauses for lack of room, and resumes.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::text;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// A file of a ring is at most this part of it, so that removing one frees a little.
+/// A file of a ring is at most this part of it, as a divisor, so that removing one frees a little.
 const FILES_IN_RING: u64 = 8;
 
 /// Ends of processes that are kept during a pause, to be recorded after it: some 40 MB.
@@ -108,11 +108,11 @@ struct Current {
 }
 
 impl Recorder {
-    /// Looks at the place without writing to it. `path` is a ring if it is a directory, or ends with a
-    /// slash, and then it is made; else a file that must not exist.
+    /// Checks the place without writing to it. `path` is a ring if it is a directory, or ends with a slash,
+    /// and then it is made. Otherwise it is a file that must not exist.
     ///
     /// # Errors
-    /// The place cannot be used; says why.
+    /// The place cannot be used; gives the reason.
     pub fn open(path: &Path, options: RecordOptions) -> Result<Recorder> {
         let files = Files::open(path)?;
         let fold = (!options.keep.is_everything()).then(|| Fold::new(options.keep));
@@ -298,7 +298,7 @@ impl Recorder {
         NotWritten { words, too_large: is_too_large(&error) }.into()
     }
 
-    /// Sees to it that there is a file to write to: the one there is, or the next.
+    /// Ensures that a file to write to is open: the current one, or the next.
     fn begin_file(&mut self, wall_ns: i64, words: &mut Vec<String>) -> Result<()> {
         let hour = wall_ns.div_euclid(HOUR_NS);
         let ring = self.files.is_ring();
@@ -318,7 +318,7 @@ impl Recorder {
                 return Ok(());
             }
         }
-        // The new file first: if it cannot be made, the old one goes on to be tried.
+        // The new file first: if it cannot be made, the old one continues to be used.
         let (file, name) = self.files.create(wall_ns, self.begun == 0)?;
         let id = crc32fast::hash(format!("{} {}", self.session, self.begun).as_bytes());
         let writer = Writer::new(file, id).context("setting up zstd")?;

@@ -1,5 +1,5 @@
-//! The rows of tasks in a sample: those that changed of late ([`super::changes`]), told apart from a keyframe. The others
-//! are as in the sample before, or in one a little further back.
+//! The rows of tasks in a sample: the recently changed ones ([`super::changes`]), encoded against a keyframe.
+//! The others are as in the previous sample, or in one a little further back.
 
 use std::sync::Arc;
 
@@ -86,8 +86,9 @@ fn ascending(input: &mut Bytes<'_>) -> Result<Vec<u64>, Malformed> {
     Ok(serials)
 }
 
-/// Puts rows of the sample before in the place of equal ones, as a live source does: a history of samples then takes little
-/// memory, and rows that did not change are known by their address. A row of its own counts as one that changed.
+/// Replaces rows by equal ones of the previous sample, as a live source does. A history of samples then takes
+/// little memory, and unchanged rows are recognised by their address. A separately allocated row is treated
+/// as changed.
 pub fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
     let mut before = before.iter().peekable();
     for task in tasks {
@@ -100,8 +101,8 @@ pub fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
     }
 }
 
-/// Rows of the deltas of one keyframe, with what each differs in. Most rows of a delta are in the one before it, too, and differ in the
-/// same: they are known before they are made.
+/// Rows of the deltas of one keyframe, each with its differences. Most rows of a delta are in the previous
+/// one, too, with the same differences: they are known before they are made.
 #[derive(Default)]
 pub struct KnownRows {
     /// The checksum of the payload of the keyframe.
@@ -155,7 +156,7 @@ impl KnownRows {
 /// it.
 ///
 /// # Errors
-/// The bytes are not rows, or those that they build on are not there.
+/// The bytes are not rows, or the rows that they build on are missing.
 pub(super) fn decode(
     mut input: Bytes<'_>,
     layout: &Layout<TaskRaw>,
@@ -208,13 +209,13 @@ pub(super) fn decode(
     cells.finish()?;
     limits::take_shared(room, state.tasks.len() + rows.len())?;
     let tasks = merged(state.tasks, &listed.gone, rows);
-    // Each delta may add some: together they are no more than a sample can have.
+    // Each delta may add some: together they are at most as many as a sample can have.
     check_count(tasks.len())?;
     Ok((tasks, tick))
 }
 
 /// # Errors
-/// No sample has so many tasks.
+/// No sample has more tasks than this.
 pub(super) fn check_count(tasks: usize) -> Result<(), Malformed> {
     if tasks > MAX_ROWS { Err(Malformed("more tasks than the format allows")) } else { Ok(()) }
 }
@@ -223,9 +224,9 @@ pub(super) fn check_count(tasks: usize) -> Result<(), Malformed> {
 pub struct Listed {
     /// Samples from its keyframe to it.
     pub tick: u32,
-    /// Samples of which it has all changes.
+    /// The number of samples whose changes it has completely.
     pub reach: u32,
-    /// Serials of tasks that are gone, and of those that have rows, in their order.
+    /// Serials of ended tasks, and of those with rows, in their order.
     pub gone: Vec<u64>,
     pub serials: Vec<u64>,
 }
@@ -253,7 +254,8 @@ impl Listed {
     }
 }
 
-/// Rows of the sample before, but for those that are gone or among `rows`; all lists are in the order of serials.
+/// Rows of the previous sample, except ended ones and those among `rows`; all lists are in the order of
+/// serials.
 fn merged(before: &[Arc<TaskRaw>], gone: &[u64], rows: Vec<Arc<TaskRaw>>) -> Vec<Arc<TaskRaw>> {
     let mut tasks = Vec::with_capacity(before.len() + rows.len());
     let mut gone = gone.iter().peekable();
@@ -293,7 +295,7 @@ mod tests {
         decode(Bytes(bytes), &layout, state, &mut Room::endless(), known).unwrap().0
     }
 
-    /// A keyframe as bytes, and deltas of it.
+    /// A keyframe as bytes, and its deltas.
     fn written(key: &Sample, later: &[Sample]) -> (Vec<u8>, Vec<Vec<u8>>) {
         let mut whole = Vec::new();
         encode(&mut whole, None, key);

@@ -47,7 +47,7 @@ impl Frame {
 pub enum Found {
     /// A frame whose head is whole and whose payload is all there; the payload may yet be damaged.
     Frame(Frame),
-    /// No frame from here to `next`, where there is one.
+    /// No frame from here to `next`, if there is a next one.
     Damaged { next: u64 },
     /// The file ends, with this many bytes left that are no whole frame.
     End { torn: u64 },
@@ -58,8 +58,9 @@ pub(super) struct Scan {
     file: File,
     /// The number in all its frames, once it is known.
     pub id: Option<u32>,
-    /// Where no frame begins, as far as it was searched, so that nothing is searched twice: the frame that ends a stretch,
-    /// and from where on there is none. The last stretch ends with the file as it was.
+    /// Stretches without the beginning of a frame, as far as the search went, so that nothing is searched
+    /// twice. The key is the frame that ends a stretch, the value its start. The last stretch ends with the
+    /// file at that time.
     holes: RefCell<BTreeMap<u64, u64>>,
     tail: RefCell<(u64, u64)>,
 }
@@ -77,7 +78,7 @@ impl Scan {
         Ok(Scan { file, id: None, holes: RefCell::default(), tail: RefCell::default() })
     }
 
-    /// The same open file, with what is known of it.
+    /// The same open file, with the facts known about it.
     ///
     /// # Errors
     /// The errno of dup(2).
@@ -100,7 +101,7 @@ impl Scan {
         self.file.metadata()
     }
 
-    /// True when somebody has the file open for recording (holds its lock).
+    /// True if a recorder has the file open (holds its lock).
     pub(super) fn is_being_written(&self) -> bool {
         super::dir::is_locked(&self.file)
     }
@@ -156,13 +157,13 @@ impl Scan {
             Some(next) => {
                 self.holes.borrow_mut().insert(next, at);
             }
-            // A head may yet begin in the last bytes and go on in those that are written next.
+            // A head may still begin in the last bytes and continue in the next ones written.
             None => *self.tail.borrow_mut() = (at, len.saturating_sub(HEAD_LEN as u64).max(at)),
         }
         Ok(next)
     }
 
-    /// Frames of other files are none; before the first head is known, all are ours.
+    /// Frames of other files are ignored; before the first head is known, all are accepted.
     fn own(&self, head: Option<FrameHead>) -> Option<FrameHead> {
         head.filter(|head| self.id.is_none_or(|id| head.file == id))
     }
@@ -223,7 +224,7 @@ impl Scan {
         Ok(self.read_some(bytes, at)? == bytes.len())
     }
 
-    /// Reads what is there of `bytes`.
+    /// Reads the available part of `bytes`.
     fn read_some(&self, bytes: &mut [u8], at: u64) -> Result<usize> {
         let mut read = 0;
         while read < bytes.len() {

@@ -13,7 +13,7 @@ use crate::model::facility::Facility;
 use crate::model::inputs::INPUTS;
 use crate::model::sample::{CpuRaw, MachineRaw, NodeRaw, Sample, TaskRaw};
 
-/// A sample that is written, and what it is told apart from.
+/// A sample to write, and its base.
 #[derive(Clone, Copy)]
 pub(super) struct Written<'v> {
     pub delta: Option<Delta<'v>>,
@@ -35,7 +35,7 @@ type Get = fn(&mut In<'_, '_>, Context<'_>, &mut Sample) -> Result<(), Malformed
 pub(super) struct Section {
     /// Never another one's.
     pub tag: u8,
-    /// Its name in heads; `None`: every recording has it.
+    /// Its name in heads; `None`: every recording has this section.
     pub name: Option<&'static str>,
     /// Missing in recordings without it.
     facility: Option<Facility>,
@@ -351,7 +351,8 @@ impl Line {
         }
     }
 
-    /// For a section that older recordings do not have: what heads call it, and what is not kept without it.
+    /// For a section that older recordings lack: its name in heads, and the facility that is missing without
+    /// it.
     pub(super) fn added(self) -> Option<(&'static str, Option<Facility>)> {
         match self {
             Line::Own(section) => section.name.map(|name| (name, section.facility)),
@@ -359,7 +360,7 @@ impl Line {
         }
     }
 
-    /// Whether every recording has it.
+    /// Whether every recording has this section.
     pub(super) fn is_required(self) -> bool {
         self.added().is_none() && self.tag() != KEY_ID
     }

@@ -8,8 +8,8 @@ use super::reader::{Found, Frame, Reader};
 const NEAR: u64 = 256 << 10;
 
 impl Reader {
-    /// The last sample at or before `wall_ns`; the first of all if there is none before. `None` without
-    /// samples. Where the clock was set back it is one of those it fits.
+    /// The last sample at or before `wall_ns`; the first of all if none is earlier. `None` without samples.
+    /// If the clock was set back, it is one of those that match.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -21,8 +21,8 @@ impl Reader {
             // Nothing is guessed in a small file.
             false => (wall_ns, wall_ns),
         };
-        // Samples come at even times and are of about one size, so the place can be guessed, and then bracketed. Where
-        // they are not, every third step halves what is left.
+        // Samples come at even times and have about one size, so the place can be guessed, and then
+        // bracketed. For other recordings, every third step halves the rest.
         for step in 0.. {
             if high - low <= NEAR {
                 break;

@@ -1,5 +1,5 @@
-//! Stacks that were sampled in an interval, as bytes and back. Each interval has all that its own stacks need, names
-//! included: none depends on another, and no process or file is needed to read it.
+//! Stacks that were sampled in an interval, as bytes and back. Each interval holds everything that its stacks
+//! need, names included. None depends on another, and reading needs no process or file.
 
 use std::sync::Arc;
 

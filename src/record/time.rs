@@ -1,4 +1,4 @@
-//! The moment of a recording that is meant by a time as it is typed. Pure.
+//! The moment of a recording that a typed time means. Pure.
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
@@ -10,7 +10,7 @@ pub const FORMS: &str = "2026-01-31T03:12:00Z, '2026-01-31 03:12', 03:12, @SECON
 /// Why a text does not mean a moment of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// It is none of [`FORMS`].
+    /// It has none of the [`FORMS`].
     #[error("'{0}' is no time; use {FORMS}")]
     NotATime(String),
     /// A time of its last day, and no calendar has that day.
@@ -21,12 +21,12 @@ pub enum TimeError {
     NoLastDay { text: String, last_ns: i64 },
 }
 
-/// The wall clock in ns since 1970 that `text` means in a recording from `first` to `last`; the first or the last that there
-/// is for a time beyond. Times without a zone are in `zone`; a time without a date is its last occurrence in the
-/// recording, or else on its last day.
+/// The wall clock in ns since 1970 that `text` means in a recording from `first` to `last`; one of these for
+/// a time beyond them. Times without a zone are in `zone`. A time without a date is its last occurrence in
+/// the recording, or else on its last day.
 ///
 /// # Errors
-/// It is none of [`FORMS`], or a time of the last day of a recording whose clock was wrong.
+/// It has none of the [`FORMS`], or is a time of the last day of a recording whose clock was wrong.
 pub fn parse(text: &str, (first, last): (i64, i64), zone: &TimeZone) -> Result<i64, TimeError> {
     let text = text.trim();
     let no_time = || TimeError::NotATime(crate::text::clean_str(text));

@@ -1,4 +1,4 @@
-//! An account of every byte of a recording: what is intact, what is lost, and what is there that cannot be used.
+//! An account of every byte of a recording: intact, lost, or unusable.
 
 use std::fmt;
 use std::ops::Range;
@@ -30,8 +30,7 @@ pub struct Report {
     /// Pauses of the recorder, and samples that were not recorded in them.
     pub gaps: Vec<Gap>,
     pub parts: Parts,
-    /// Damage, in the order of the file. A damaged copy of a frame that is there twice is here
-    /// too.
+    /// Damage, in the order of the file. A damaged copy of a frame that appears twice is here too.
     pub flaws: Vec<Flaw>,
     /// Frames whose content is lost.
     pub lost_frames: u64,
@@ -39,12 +38,12 @@ pub struct Report {
     pub being_written: bool,
 }
 
-/// Bytes of a file by what they are. Together they are all of it.
+/// Bytes of a file by kind. Together they are the whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Frames whose content can be read.
     pub whole: u64,
-    /// Frames that are there once more.
+    /// Frames that are copies.
     pub copies: u64,
     /// Frames that are as they were written, and whose content can not be read.
     pub orphaned: u64,
@@ -76,7 +75,7 @@ pub struct Flaw {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     Damaged,
-    /// So many frames in a row that are whole and cannot be read for this reason.
+    /// This many frames in a row that are intact and cannot be read for this reason.
     Orphaned {
         frames: u64,
         why: String,
@@ -89,7 +88,7 @@ pub enum What {
 }
 
 impl Report {
-    /// True when all that was written can be read, and nothing else is in the file.
+    /// True if everything written can be read, and the file has nothing else.
     pub fn is_intact(&self) -> bool {
         self.flaws.is_empty() && self.lost_frames == 0 && (self.parts.torn == 0 || self.being_written)
     }
@@ -124,7 +123,7 @@ impl Report {
 /// Reads all of `path`.
 ///
 /// # Errors
-/// It cannot be read, or nothing says how to.
+/// It cannot be read, or a head is missing.
 pub fn verify(path: &Path) -> Result<Report> {
     let reader = Reader::open(path)?;
     let head = reader.first_head();
@@ -155,9 +154,10 @@ pub fn verify(path: &Path) -> Result<Report> {
 
 /// From frame to frame.
 struct Walk {
-    /// Reads what a replay reads, in the same order: what it tried before decides what it can read next.
+    /// Reads the frames that a replay reads, in the same order: earlier attempts decide what can be read
+    /// next.
     reader: Reader,
-    /// Reads the rest: heads, and copies of what was read.
+    /// Reads the rest: heads, and copies of frames already read.
     beside: Reader,
     report: Report,
     /// The number of the frame that should be next, and the one after the highest of any that is whole.
@@ -229,7 +229,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Reads what is in a frame, and counts it unless its first copy was read; or says why it cannot be read.
+    /// Reads the content of a frame, and counts it unless its first copy was read; or returns why it cannot
+    /// be read.
     fn read(&mut self, frame: Frame) -> Result<(), String> {
         let again = frame.head.seq < self.next_seq;
         let read = match frame.head.kind {

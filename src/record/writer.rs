@@ -15,7 +15,7 @@ use super::payload::{self, Delta, TooLarge};
 use crate::model::sample::Sample;
 use crate::program::slack::is_roomy;
 
-/// zstd's level: 3 and 9 are within 3 % of it and cost more.
+/// zstd's level: 3 and 9 are within 3 % in size and cost more time.
 const LEVEL: i32 = 1;
 
 /// Bytes for which a buffer may have room whatever is in it.
@@ -50,7 +50,7 @@ struct KeyWritten {
     sample: Sample,
     /// Its number in deltas.
     id: u32,
-    /// All of the frame, until there is a copy of it.
+    /// The whole frame, until it has a copy.
     frame: Vec<u8>,
     copy: Option<Due>,
 }
@@ -58,7 +58,7 @@ struct KeyWritten {
 /// Writes frames to a file that belongs to it.
 pub struct Writer {
     file: File,
-    /// Tells this file's frames from those of others.
+    /// Distinguishes this file's frames from those of others.
     id: u32,
     /// End of the last whole frame.
     end: u64,
@@ -73,7 +73,7 @@ pub struct Writer {
     wall_ns: i64,
     sealer: Sealer,
     payload: Vec<u8>,
-    /// Frames to be written, and how many; the copy of a frame is not one of its own.
+    /// Frames to be written, and their number; the copy of a frame does not count.
     frames: Vec<u8>,
     sealed: u64,
 }
@@ -102,7 +102,7 @@ impl Writer {
         })
     }
 
-    /// Whether no directory has the file any more: what is written to it is lost when it is closed.
+    /// Whether the file is in no directory: everything written to it is lost when it is closed.
     pub fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|meta| meta.nlink() == 0)
     }
@@ -117,7 +117,7 @@ impl Writer {
         self.end == 0
     }
 
-    /// Explains what follows; the next sample is a keyframe.
+    /// Describes the next frames; the next sample is a keyframe.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -134,8 +134,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a sample: whole if it is time for a keyframe, as differences otherwise. In front of it, and
-    /// only together with it, that there is a gap before it.
+    /// Writes a sample: whole if a keyframe is due, as differences otherwise. A gap before it is written
+    /// ahead of it, and only together with it.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -171,7 +171,7 @@ impl Writer {
         let least = self.head.copy.map_or(0, |copy| copy.least(at)).max(HEAD_LEN + stored).max(MIN_FRAME);
         self.seal(Kind::Key, self.head.at, Extras { copies: &[], least })?;
         let frame = self.frames[(at - self.end) as usize..].to_vec();
-        // Nothing else has what is in it yet. Later the keyframe before it is near.
+        // Its content is nowhere else yet. Later the keyframe before it is near.
         if first {
             self.seal_again(at);
         }
@@ -187,8 +187,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives back the room that samples of a burst of tasks took, after a keyframe: no frame until the next one is much larger
-    /// than that.
+    /// Gives back the room that samples of a burst of tasks took, after a keyframe: no frame up to the next
+    /// one is much larger than that.
     fn shrink(&mut self) {
         if is_roomy(self.payload.capacity(), self.payload.len(), ROOM_MIN)
             && let Ok(sealer) = Sealer::new(LEVEL)
@@ -252,7 +252,7 @@ impl Writer {
         Ok(carries)
     }
 
-    /// Says that nothing follows, and has the disk take in everything.
+    /// Marks the end, and makes the disk store everything.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -312,8 +312,8 @@ impl Writer {
         self.frames.extend_from_slice(&frame[HEAD_LEN..]);
     }
 
-    /// Makes a copy of the head in force: a head that names the place of the first. Readers that do not know of such
-    /// copies take it for a head of its own.
+    /// Makes a copy of the head in force: a head that names the place of the first. Readers that do not know
+    /// of such copies take it for another head.
     fn seal_head_again(&mut self) -> Result<(), WriteError> {
         self.payload.clone_from(&self.head.json);
         self.seal(Kind::Head, self.head.at, Extras::default())

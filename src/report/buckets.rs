@@ -55,7 +55,7 @@ impl Grid {
         }
     }
 
-    /// The same time in at most `points` buckets, each of which is a whole number of these.
+    /// The same time in at most `points` buckets; each is a whole number of these.
     pub fn coarser(&self, points: usize) -> Grid {
         let each = self.count.div_ceil(points.max(1)).max(1);
         Grid {
@@ -75,13 +75,14 @@ impl Grid {
         self.begins(self.count)
     }
 
-    /// The bucket of a moment: the first or the last one where it lies outside.
+    /// The bucket of a moment; the first or the last one if the moment is outside.
     pub fn bucket(&self, wall_ns: i64) -> usize {
         let at = i128::from(wall_ns) - i128::from(self.begin_ns);
         (at / i128::from(self.width_ns)).clamp(0, self.count as i128 - 1) as usize
     }
 
-    /// The buckets that an interval overlaps, and the share of it in each: shares add up to 1, so that no sum is lost.
+    /// The buckets that an interval overlaps, and its share in each. Shares add up to 1, so that no sum is
+    /// lost.
     pub fn spread(&self, (from, to): (i64, i64)) -> Vec<(usize, f64)> {
         let (from, to) = (from.min(to), to);
         let (first, last) = (self.bucket(from), self.bucket(to.saturating_sub(1).max(from)));

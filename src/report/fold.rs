@@ -40,11 +40,11 @@ pub struct Fold {
     parts: Grid,
     nodes: Vec<u32>,
     lanes: Vec<Lane>,
-    /// Time of each bucket that was measured without a hole, ns.
+    /// Time of each bucket that was covered without a hole, ns.
     measured_ns: Vec<f64>,
     /// Time of each bucket in any interval, ns.
     time_ns: Vec<f64>,
-    /// Buckets that a hole overlaps of which the recording tells.
+    /// Buckets that overlap a hole reported in the recording.
     gaps: Vec<bool>,
     programs: Rows,
     /// Names of programs by the words that rows have in their place.
@@ -53,7 +53,7 @@ pub struct Fold {
     of_tasks: Columns<Task>,
     of_containers: Columns<Container>,
     matrices: Matrices,
-    /// `None` while another thread has it.
+    /// `None` while another thread holds it.
     engine: Option<Engine>,
     profile: Profile,
     missing: Missing,
@@ -124,7 +124,7 @@ impl Fold {
         self.engine = Some(engine);
     }
 
-    /// Notes that what comes next does not go on from what came before, and the hole in between.
+    /// Notes that later samples do not continue the earlier ones, and the hole in between.
     pub fn interrupt(&mut self, gap: Gap) {
         self.engine.iter_mut().for_each(Engine::interrupt);
         self.lost = (BTreeMap::new(), 0);
@@ -142,7 +142,7 @@ impl Fold {
         self.lost = (lost, exit_lost_ns);
     }
 
-    /// Notes what a sample says beside its numbers.
+    /// Notes the facts of a sample besides its numbers.
     pub fn notes(&mut self, wall_ns: i64, notes: &[String]) {
         self.missing.notes(wall_ns, notes);
     }
@@ -220,7 +220,7 @@ impl Fold {
         }
         self.programs.end_interval(ns);
         for row in &snapshot.containers {
-            // A cgroup that only holds others says nothing of its own.
+            // A cgroup that only holds others has no row.
             if row.kind() == Kind::Group && !row.own_tasks {
                 continue;
             }
@@ -307,8 +307,8 @@ impl Fold {
     }
 }
 
-/// All findings that were shown at any time: causes before symptoms, the gravest first, then those that are so at the end,
-/// then those that lasted longest.
+/// All findings that were shown at any time: causes before symptoms, the most severe first. Then come the
+/// ones open at the end, then those that lasted longest.
 fn found(engine: &Engine) -> Vec<Finding> {
     let mut all: Vec<Finding> = engine.findings().iter().chain(engine.ended()).cloned().collect();
     let key = |finding: &Finding| {

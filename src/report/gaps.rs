@@ -23,7 +23,7 @@ pub struct Gap {
     /// The reasons that the recording has for it. Clean.
     pub why: Vec<String>,
     pub more_why: usize,
-    /// Stretches behind which counters began anew: another run of the recorder.
+    /// Stretches after which counters started from zero: another run of the recorder.
     pub new_runs: usize,
     /// The machine was restarted in it.
     pub is_restart: bool,
@@ -49,7 +49,7 @@ impl Gap {
         next.from_ns.saturating_sub(self.to_ns).max(0)
     }
 
-    /// Makes one of it and the next one.
+    /// Merges this hole and the next one.
     fn join(&mut self, next: Gap) {
         self.from_ns = self.from_ns.min(next.from_ns);
         self.to_ns = self.to_ns.max(next.to_ns);
@@ -83,7 +83,7 @@ pub struct Missing {
     pub gaps: Vec<Gap>,
     /// Holes between runs: their time is in no sum.
     pub gone: Holes,
-    /// Holes in a run, whose counters went on: their time is in the totals, but not in the curves.
+    /// Holes in a run, whose counters continued: their time is in the totals, but not in the curves.
     pub paused: Holes,
     /// Other notes of samples with their time, ns since 1970. Clean.
     pub notes: Vec<(i64, String)>,
@@ -119,7 +119,7 @@ impl Missing {
         self.gone.count + self.paused.count - self.gaps.len()
     }
 
-    /// Notes what a sample says beside its numbers.
+    /// Notes the facts of a sample besides its numbers.
     pub fn notes(&mut self, wall_ns: i64, notes: &[String]) {
         for note in notes {
             if self.notes.len() < KEPT {
@@ -157,7 +157,7 @@ mod tests {
     fn the_nearest_gaps_become_one_and_none_is_lost() {
         let mut missing = Missing::default();
         let kept = KEPT as i64;
-        // A minute apart, but for two that are a second apart.
+        // A minute apart, except two that are a second apart.
         (0..kept).for_each(|at| missing.gap(pause(at * 60, "full")));
         missing.gap(pause(kept * 60 - 58, "slow"));
         missing.gap(pause(kept * 60 + 600, "late"));

@@ -1,4 +1,4 @@
-//! Hot spots of a report: the tree of calls without what is the same for all, and the functions with the most samples.
+//! Hot spots of a report: the tree of calls without its common root, and the functions with the most samples.
 
 use crate::hot::profile::{Profile, share};
 use crate::hot::tree::{Direction, Tree};
@@ -11,7 +11,8 @@ const FUNCTIONS_MAX: usize = 25;
 const LEAST_PCT: f64 = 0.05;
 /// Frames on top of each other at most.
 const DEPTH_MAX: usize = 32;
-/// Frames with so many above them are drawn only with a share of so many per cent: one deep stack would be most of the page.
+/// Frames at this depth or above are drawn only with at least this share in percent: one deep stack would be
+/// most of the page.
 const DEEP: (usize, f64) = (12, 1.0);
 
 /// A function in the table.
@@ -87,7 +88,7 @@ impl Hot {
 
     fn picture(&mut self, tree: &Tree) {
         let mut roots = tree.roots.clone();
-        // A function that all stacks begin with says nothing.
+        // A function at the root of all stacks is uninformative.
         while let [only] = roots[..]
             && tree.nodes[only].samples == self.samples
             && !tree.nodes[only].children.is_empty()

@@ -1,4 +1,4 @@
-//! A report as one JSON object: all that the page is made of.
+//! A report as one JSON object, with all data of the page.
 
 use serde_json::{Map, Value as Json, json};
 

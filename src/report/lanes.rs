@@ -66,17 +66,17 @@ impl Id {
         }
     }
 
-    /// Little of it is bad, and not much of it.
+    /// A low value is bad, not a high one.
     pub fn least_is_worst(self) -> bool {
         matches!(self, Id::Ipc | Id::Free)
     }
 
-    /// It says nothing where there is one node.
+    /// It is meaningless with a single node.
     pub fn needs_nodes(self) -> bool {
         matches!(self, Id::Remote | Id::Pages | Id::Tasks)
     }
 
-    /// The metric of nodes, where nodes have rows of it.
+    /// The metric of nodes, if nodes have it.
     fn of_node(self) -> Option<&'static Metric<Node>> {
         let id = match self {
             Id::Cpu | Id::Remote | Id::Ipc | Id::Free => self.metric(),
@@ -91,7 +91,7 @@ impl Id {
 pub struct Lane {
     pub id: Id,
     pub machine: Track,
-    /// By node id, ascending; empty where only the machine has it.
+    /// By node id, ascending; empty if only the machine has it.
     pub nodes: Vec<(u32, Track)>,
     /// The reason for which it has no value at all.
     pub missing: Option<String>,
@@ -193,7 +193,7 @@ impl Lane {
     }
 }
 
-/// Time by the source of a share, and the error of it.
+/// Time by the source of a share, and its error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sources {
     by_witness: [f64; WITNESSES.len()],
@@ -205,7 +205,7 @@ const WITNESSES: [Witness; 5] =
     [Witness::Counted, Witness::Estimate, Witness::Time, Witness::Memory, Witness::Hints];
 
 impl Sources {
-    /// Notes the source of a value that stands for `ns` of time, and its error in points.
+    /// Notes the source of a value that covers `ns` of time, and its error in points.
     pub fn add(&mut self, value: &Value, error: Option<f64>, ns: f64) {
         if let Value::Share { witness, .. } = value
             && let Some(at) = WITNESSES.iter().position(|known| known == witness)

@@ -38,12 +38,12 @@ impl Matrix {
         self.sums.get(from * self.size + to).copied().unwrap_or(0.0)
     }
 
-    /// All of it.
+    /// The total.
     pub fn all(&self) -> f64 {
         self.sums.iter().sum()
     }
 
-    /// The part of it between different nodes.
+    /// The part between different nodes.
     pub fn between(&self) -> f64 {
         let own: f64 = (0..self.size).map(|node| self.sum(node, node)).sum();
         self.all() - own
@@ -63,7 +63,7 @@ pub struct Matrices {
     pub nodes: Vec<u32>,
     /// Time on a CPU by the node that ran and that of the memory it used meanwhile, ns.
     pub accesses: Matrix,
-    /// The time behind `accesses`, and the part of it whose accesses were sampled, ns; the rest is from placement.
+    /// The time behind `accesses`, and the part with sampled accesses, ns; the rest is from placement.
     pub known_ns: f64,
     /// See `known_ns`.
     pub sampled_ns: f64,
@@ -87,7 +87,7 @@ impl Matrices {
         }
     }
 
-    /// Adds an interval, which lies in these parts.
+    /// Adds an interval, which belongs to these parts.
     pub fn take(&mut self, snapshot: &Snapshot, parts: &[(usize, f64)]) {
         if self.nodes.len() < 2 {
             return;

@@ -17,11 +17,11 @@ use super::clock::Clock;
 use super::shell::{self, Part, Shell};
 use super::{Report, words};
 
-/// A report, and all that a page says beside it.
+/// A report, and the other facts on its page.
 pub struct View<'a> {
     pub report: &'a Report,
     pub clock: &'a Clock,
-    /// The command that reads the same recording, as far as it is known: `numatop-ng report DIR`. Clean.
+    /// The command that reads the same recording, if known: `numatop-ng report DIR`. Clean.
     pub command: String,
 }
 

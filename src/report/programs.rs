@@ -16,7 +16,7 @@ use crate::snapshot::{IdHash, Snapshot, Tally, Task};
 const ROWS_MAX: usize = 20_000;
 /// Rows that become one when there are more: those with the least time so far.
 const MERGED: usize = 4_000;
-/// Processes that are kept beside twice as many as there are now, before those that are no more are dropped.
+/// Processes kept in excess of twice the current number; beyond that, ended ones are dropped.
 const SEEN_SPARE: usize = 1_000;
 /// Processes of a program whose time is kept apart.
 const PROCESSES: usize = 4;
@@ -26,7 +26,7 @@ const PROCESSES: usize = 4;
 pub struct Part {
     /// Time on a CPU, ns.
     pub run_ns: f32,
-    /// Time with memory of other nodes, and the time of which that is known, ns.
+    /// Time with memory of other nodes, and the time for which that is known, ns.
     pub remote_ns: f32,
     /// See `remote_ns`.
     pub placed_ns: f32,
@@ -38,7 +38,7 @@ pub struct Part {
     pub wait_ns: f32,
 }
 
-/// A metric of rows, and whether the host has said that it cannot be measured.
+/// A metric of rows, and whether the host cannot measure it.
 struct Column<R: 'static> {
     metric: &'static Metric<R>,
     is_missing: bool,
@@ -71,7 +71,8 @@ pub struct Columns<R: 'static> {
     moves: Column<R>,
     /// The sums and values of `remote` and `remote_error`, which are found together.
     share: fn(&R, &Snapshot) -> Option<placement::Share>,
-    /// The host that says what is missing: each name is looked up once for it, and not for each row of each interval.
+    /// The host whose missing metrics are known: each name is looked up once for it, and not for each row of
+    /// each interval.
     host: Option<Arc<HostFacts>>,
 }
 
@@ -94,7 +95,7 @@ impl<R> Columns<R> {
         })
     }
 
-    /// Notes what is missing on the host of the rows that come next.
+    /// Notes the missing metrics on the host of the next rows.
     pub fn note_host(&mut self, host: &Arc<HostFacts>) {
         if self.host.as_ref().is_some_and(|before| Arc::ptr_eq(before, host)) {
             return;
@@ -121,7 +122,7 @@ pub struct Sums {
     pub remote: Quotient,
     /// Instructions over cycles.
     pub ipc: Quotient,
-    /// Resident memory × time, and the time in which it had any.
+    /// Resident memory × time, and the time in which it was not zero.
     pub rss: Quotient,
     /// The most resident memory at the end of an interval, bytes.
     pub rss_most: f64,
@@ -130,7 +131,7 @@ pub struct Sums {
     pub memory_by_node: Vec<f64>,
     /// The source of `remote`.
     pub sources: Sources,
-    /// By part of the time, as far as it had any. Ascending.
+    /// By part of the time, if not empty. Ascending.
     pub parts: Vec<(u16, Part)>,
     /// Processes that it was.
     pub processes: usize,
@@ -211,7 +212,7 @@ impl Sums {
         &mut self.parts[place].1
     }
 
-    /// Notes the time of one process, which it has some of: the few with the most of it are kept (Metwally and others,
+    /// Notes the time of one of its processes: the few with the most time are kept (Metwally and others,
     /// Space-Saving, 2005).
     fn note_process(&mut self, process: (u32, u64), ns: f64) {
         if let Some(known) = self.shares.iter_mut().find(|(id, ..)| *id == process) {
@@ -223,7 +224,7 @@ impl Sums {
         }
     }
 
-    /// The process that had more than half of its time for certain.
+    /// The process that certainly has more than half of its time.
     pub fn main_pid(&self) -> Option<u32> {
         let main = self.shares.iter().find(|(_, ns, of_others)| ns - of_others > self.run_ns / 2.0)?;
         Some(main.0.0)
@@ -276,7 +277,7 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Rows that are not shown.
     pub others: usize,
-    /// Their sums; `None` where there are none, or where rows are parts of each other.
+    /// Their sums; `None` without rows, or if rows are parts of each other.
     pub rest: Option<Sums>,
     /// Rows that were merged because there were too many names.
     pub merged: usize,
@@ -296,11 +297,11 @@ pub struct Rows {
     next: usize,
     merged: usize,
     rest: Sums,
-    /// Rows of programs by name and cgroup, as long as names of cgroups are these: to put the words of a row together costs more
-    /// than to find them.
+    /// Rows of programs by name and cgroup, as long as names of cgroups are these: building the words of a
+    /// row costs more than finding it.
     known: (Option<Arc<Names>>, Programs),
-    /// Processes with their row, and the interval that they were in last: this one, the one before, or an older one, which
-    /// counts for nothing.
+    /// Processes with their row and their last interval: this one, the previous one, or an older one, which
+    /// is ignored.
     seen: HashMap<(u32, u64, usize), usize, IdHash>,
     /// Processes of this interval, and the number of intervals before.
     now: usize,
@@ -387,7 +388,7 @@ impl Rows {
 
     /// Ends an interval of this length in ns.
     pub fn end_interval(&mut self, ns: f64) {
-        // Processes that are no more make way now and then.
+        // Ended processes are dropped now and then.
         if self.seen.len() > 2 * self.now + SEEN_SPARE {
             let interval = self.interval;
             self.seen.retain(|_, last| *last == interval);
@@ -421,7 +422,7 @@ impl Rows {
         let (mut rows, mut rest) = (Vec::new(), self.rest);
         let mut others = self.merged;
         for (key, sums) in self.rows.into_values() {
-            // A row that has never run says nothing.
+            // A row without CPU time is left out.
             if keeps(&key) && sums.run_ns > 0.0 {
                 rows.push(Row { container: key.0, name: key.1, sums });
             } else {
@@ -474,7 +475,7 @@ mod tests {
             let raw = TaskRaw { pid, ..TaskRaw::default() };
             Task::new(Arc::new(raw))
         };
-        // Twice in one interval, as a process that ended and one that goes on.
+        // Twice in one interval, as an ended process and as a living one.
         for pids in [&[1, 2, 1][..], &[1, 2], &[2], &[1, 2]] {
             pids.iter().for_each(|pid| rows.note_process(id, &task(*pid)));
             rows.end_interval(1e9);
@@ -494,7 +495,7 @@ mod tests {
         sums.note_process((7, 1), 60.0);
         sums.note_process((8, 1), 40.0);
         assert_eq!(sums.main_pid(), Some(7));
-        // Ten short ones, of which the last stand for all that came before.
+        // Ten short ones; the last of them represent all earlier ones.
         let mut many = Sums { run_ns: 100.0, ..Sums::default() };
         (0..10).for_each(|pid| many.note_process((pid, 1), 10.0));
         assert_eq!(many.main_pid(), None);

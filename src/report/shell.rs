@@ -33,7 +33,7 @@ pub struct Shell<'a> {
     /// The first part, without a heading.
     pub summary: Markup,
     pub parts: Vec<Part>,
-    /// The command that makes it again, as far as it is known. Clean.
+    /// The command that makes it again, if known. Clean.
     pub command: &'a str,
     /// Numbers for the script: JSON in which no character ends the block.
     pub data: Option<String>,

@@ -1,5 +1,5 @@
-//! Many rows over time as one picture: a PNG of one byte a point, whose levels are one colour with more or less alpha, so that
-//! it fits a light and a dark page and paper.
+//! Many rows over time as one picture: a PNG of one byte a point. Levels are one colour with more or less
+//! alpha, so that it fits a light and a dark page and paper.
 
 use std::io;
 
@@ -12,8 +12,8 @@ const LEVELS: u8 = 64;
 /// Alpha of the highest level: text on it stays readable.
 const MOST_ALPHA: u32 = 230;
 
-/// A picture with a row for each of `rows`, from 0 (clear) to 1 (full), as an address that holds all of it. `None`: not
-/// known, which is clear.
+/// A picture with a row for each of `rows`, from 0 (clear) to 1 (full), as a data URL. `None`: not known,
+/// which is clear.
 ///
 /// # Errors
 /// The encoder refuses it: it has no row, or no point.

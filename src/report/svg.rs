@@ -6,7 +6,7 @@ use super::track::{Cell, Track};
 
 /// Height of the picture: values go from 0 (the bottom, at this height) to the top of the scale (0).
 pub const HEIGHT: i64 = 400;
-/// Width of a bucket: its value stands in its middle.
+/// Width of a bucket; its value is in the middle.
 pub const STEP: i64 = 2;
 
 /// A line, the area below it, and the band between the least and the most.
@@ -42,7 +42,7 @@ pub fn paths(track: &Track, gaps: &[bool], top: f64) -> Paths {
     paths
 }
 
-/// A stretch of buckets without a hole. One bucket alone is as wide as it is.
+/// A stretch of buckets without a hole. A single bucket keeps its width.
 fn segment(paths: &mut Paths, first: usize, cells: &[Cell], top: f64) {
     let x = |at: usize| (first + at) as i64 * STEP + STEP / 2;
     let heights: Vec<i64> = cells.iter().map(|cell| height(cell.value().unwrap_or(0.0), top)).collect();
@@ -131,7 +131,8 @@ pub fn nice(value: f64) -> f64 {
     step.unwrap_or(10.0) * power
 }
 
-/// Values of a sparkline: the means of so many pieces of a track at most, and `None` where nothing was measured.
+/// Values of a sparkline: the means of at most `points` pieces of a track, and `None` for a piece without a
+/// measurement.
 pub fn thinned(track: &Track, gaps: &[bool], points: usize) -> Vec<Option<f64>> {
     let each = track.cells.len().div_ceil(points.max(1)).max(1);
     let piece = |start: usize| {

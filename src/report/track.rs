@@ -17,7 +17,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The value; `None` where nothing was measured.
+    /// The value; `None` without a measurement.
     pub fn value(&self) -> Option<f64> {
         (self.den > 0.0).then(|| self.num / self.den).filter(|value| value.is_finite())
     }
@@ -37,8 +37,8 @@ impl Track {
         Track { cells: vec![none; grid.count] }
     }
 
-    /// Adds what an interval has. `shares`: see [`Grid::spread`]. `is_whole`: it spans no gap, so that its value is one of
-    /// the time that it stands at.
+    /// Adds the sums of an interval. `shares`: see [`Grid::spread`]. `is_whole`: it spans no gap, so its
+    /// value is valid at its time.
     pub fn add(&mut self, sums: Quotient, shares: &[(usize, f64)], is_whole: bool) {
         if !(sums.den > 0.0 && sums.num.is_finite() && sums.den.is_finite()) {
             return;
@@ -62,13 +62,13 @@ impl Track {
         Quotient::of(num, den)
     }
 
-    /// The value over all of the time; `None` where nothing was measured.
+    /// The value over the whole time; `None` without a measurement.
     pub fn value(&self) -> Option<f64> {
         let all = self.sums(0..self.cells.len());
         (all.den > 0.0).then(|| all.value())
     }
 
-    /// The most that any bucket has; 0 where nothing was measured.
+    /// The largest value of any bucket; 0 without a measurement.
     pub fn most(&self) -> f64 {
         self.cells.iter().filter_map(Cell::value).fold(0.0, f64::max)
     }
@@ -84,11 +84,11 @@ impl Track {
         values.get(at).copied()
     }
 
-    /// The bucket with the most of it, or with the least, and its value: beyond every [`Track::quantile`].
+    /// The bucket with the largest or the smallest value, and that value: beyond every [`Track::quantile`].
     pub fn worst(&self, is_least: bool) -> Option<(usize, f64)> {
         let sign = if is_least { -1.0 } else { 1.0 };
         let values = self.cells.iter().enumerate().filter_map(|(at, cell)| Some((at, cell.value()?)));
-        // The first of those that are equal.
+        // The first of equal ones.
         values.reduce(|worst, next| if sign * next.1 > sign * worst.1 { next } else { worst })
     }
 }

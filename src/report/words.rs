@@ -75,7 +75,7 @@ pub fn about_lane(id: Id, has_nodes: bool) -> &'static str {
     }
 }
 
-/// The name of a lane in the summary, where one number stands for the machine.
+/// The name of a lane in the summary, which has one number for the machine.
 pub fn summary_name(id: Id, has_nodes: bool) -> &'static str {
     match (id, has_nodes) {
         (Id::Free, true) => "Free memory of the tightest node",
@@ -107,8 +107,8 @@ pub fn source(witness: Option<Witness>) -> &'static str {
     }
 }
 
-/// The source of accesses by pair of nodes, of which so many per cent (0 to 100) are of processes whose accesses were sampled.
-/// Counters do not say of which node memory is, so no pair is counted.
+/// The source of accesses by pair of nodes; this percentage (0 to 100) is of processes with sampled accesses.
+/// Counters do not know the node of memory, so no pair is counted.
 pub fn source_of_pairs(sampled_pct: f64) -> String {
     match sampled_pct {
         pct if pct < 0.5 => source(Some(Witness::Memory)).into(),
@@ -163,7 +163,7 @@ pub fn subtitle(report: &Report, clock: &Clock) -> String {
     parts.join(" · ")
 }
 
-/// Two or three facts: how busy, how remote or who used the CPUs, and how many findings ask for a deed.
+/// Two or three facts: how busy, how remote or the user of the CPUs, and the number of actionable findings.
 pub fn lede(report: &Report) -> String {
     let mut said = Vec::new();
     let of = |id: Id| report.lane(id).filter(|lane| lane.missing.is_none()).map(|lane| &lane.machine);
@@ -370,7 +370,7 @@ fn lane_word(id: Id) -> &'static str {
     }
 }
 
-/// A row that stands for several: `1,889 others`, `1 other`.
+/// A row that represents several: `1,889 others`, `1 other`.
 pub fn others(count: usize) -> String {
     if count == 1 { "1 other".into() } else { format!("{} others", thousands(count)) }
 }

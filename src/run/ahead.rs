@@ -1,4 +1,4 @@
-//! A thread that makes what another one takes, a little ahead of it, so that two CPUs work on one recording.
+//! A thread that produces values for another one, a little ahead, so that two CPUs work on one recording.
 
 use std::mem::replace;
 use std::panic::resume_unwind;
@@ -7,10 +7,10 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-/// Has `make` give values on a thread of its own, and `take` take them on this one, in the order in which they were given. They are
-/// handed over `batch` at a time, because to wake the other thread for each takes as long as to make a small one. Three batches are
-/// there at most, of which one is made and one is taken: memory does not grow with the number of values. `make` is told false when no
-/// more is wanted, `take` says so.
+/// Calls `make` for values on a separate thread, and `take` for them on this one, in the same order. They are
+/// handed over `batch` at a time, because waking the other thread for each takes as long as making a small
+/// one. At most three batches exist, one being made and one being taken, so memory does not grow with the
+/// number of values. `make` gets false to stop, when `take` asks for it.
 ///
 /// # Errors
 /// Errors of `take`, then those of `make`, or the errno of pthread_create(3).
@@ -27,7 +27,7 @@ pub(super) fn ahead<T: Send>(
                 made.push(value);
                 made.len() < batch || sender.send(replace(&mut made, Vec::with_capacity(batch))).is_ok()
             });
-            // Values before an error count, too. The receiver may be gone: then no more is wanted.
+            // Values before an error count, too. The receiver may be gone: then the work ends.
             let _ = sender.send(made);
             result
         };

@@ -58,12 +58,12 @@ pub enum Counted {
     Taken,
 }
 
-/// Functions are looked up for so long at most at the end of an interval, and for half of an interval if that is less
-/// and another one follows; those that take longer have names in the next one.
+/// Maximum time for looking up functions at the end of an interval, or half of an interval if that is less
+/// and another one follows. Slower ones have names in the next one.
 const NAMES_PATIENCE: Duration = Duration::from_millis(500);
 
-/// For the last interval they are looked up for so long: none follows that could have their names. A signal is still
-/// heard within two seconds.
+/// For the last interval they are looked up for this time: no later one could have their names. A signal is
+/// still noticed within two seconds.
 const LAST_NAMES_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Intervals that wait for the reader of the output. Later ones become one, until it has taken some.
@@ -80,7 +80,7 @@ struct Job {
     statistics: Option<Statistics>,
 }
 
-/// StackBatch from the thread that writes for the one that measures.
+/// Results of the writing thread for the measuring one.
 #[derive(Default)]
 struct Written {
     /// Jobs that were handed over and are not done.
@@ -89,17 +89,17 @@ struct Written {
     shown: Mutex<Option<Shown>>,
 }
 
-/// Processes of which fields are read first.
+/// Processes whose fields are read first.
 struct Shown {
-    /// As [`Export::shown`] says it.
+    /// From [`Export::shown`].
     rows: Option<Vec<ProcessId>>,
     /// The ones for which a condition of a finding holds.
     suspects: Vec<ProcessId>,
 }
 
-/// Takes samples at each interval and writes what happened in between. The first output comes after
-/// the first full interval. Returns the number of intervals when done, when `stop` becomes readable, or when nobody reads
-/// the output any more. `out` should give up when `stop` is readable and nobody reads.
+/// Takes samples at each interval and writes the changes in between. The first output comes after the first
+/// full interval. Returns the number of intervals when done, when `stop` becomes readable, or when the reader
+/// of the output is gone. `out` should give up when `stop` is readable and its reader takes nothing.
 ///
 /// # Errors
 /// The source failed, or the output could not be written for another reason than a closed pipe.
@@ -128,7 +128,7 @@ pub fn run(
     pacing.spent(Cause::Setup, sampled.elapsed());
     let statistics = source.statistics()?;
     systemd::ready("measuring");
-    // Nothing is written for the first sample: what it notes is said with the first interval.
+    // Nothing is written for the first sample: its notes are shown with the first interval.
     let opening = std::mem::take(&mut first.notes);
     let written = Written::default();
     let taken = thread::scope(|scope| {
@@ -141,7 +141,7 @@ pub fn run(
         let shared = Shared { jobs, written, closed: &|| writer.is_finished(), asked };
         let measured = measure(source, pace, (pacing, watch), stop, (first, opening), &shared);
         systemd::stopping();
-        // The writer ends when it has done what was handed over.
+        // The writer ends when it has done its jobs.
         drop(shared);
         let output =
             writer.join().map_err(|_| anyhow!("the thread that writes the output panicked; this is a bug"));
@@ -183,7 +183,7 @@ fn measure(
         let job = Job { host, previous: Arc::clone(previous), current, opening, news, statistics };
         let current = Arc::clone(&job.current);
         shared.written.waiting.fetch_add(1, Ordering::SeqCst);
-        // The writer ends before us only where nobody reads, or it failed.
+        // The writer ends first only if the reader is gone, or it failed.
         shared.jobs.send(job).is_ok().then_some(current)
     };
     while left != Some(0) {
@@ -244,7 +244,7 @@ fn measure(
         left = left.map(|left| left - 1);
     }
     if let Some((mut current, samples)) = held {
-        // A reader that goes on in time gets them.
+        // A reader that continues in time gets them.
         say_behind(&mut current, samples - 1);
         merger.count_losses(&mut current);
         hand_over(&previous, current, opening, news, None, source.host());
@@ -274,7 +274,7 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// Adds to the notes of a sample that so many before it are in the same interval.
+/// Adds to the notes of a sample that it covers `behind` earlier ones.
 fn say_behind(sample: &mut Sample, behind: u64) {
     if behind > 0 {
         sample.notes.push(format!(
@@ -284,7 +284,7 @@ fn say_behind(sample: &mut Sample, behind: u64) {
     }
 }
 
-/// Has the source look first at what was written last.
+/// Makes the source look first at the rows written last.
 fn focus(source: &mut dyn Source, written: &Written, asked: Asked) {
     let taken = written.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(Shown { rows, suspects }) = taken {
@@ -292,7 +292,7 @@ fn focus(source: &mut dyn Source, written: &Written, asked: Asked) {
     }
 }
 
-/// Writes what it is given, until nothing more comes or nobody reads.
+/// Writes the jobs it gets, until the input ends or the reader is gone.
 fn write(
     export: &mut (dyn Export + Send),
     out: &mut (dyn Write + Send),

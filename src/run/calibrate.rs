@@ -106,7 +106,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     finish(args, &plan, &profile, ended, place.as_deref(), compared.as_ref())
 }
 
-/// Stores what was measured if all of it was, and shows it: a reader that is gone takes no profile away.
+/// Stores a complete measurement, and shows it: a reader that is gone takes no profile away.
 fn finish(
     args: &CalibrateArgs,
     plan: &Plan,
@@ -149,7 +149,8 @@ fn interrupted() -> ExitCode {
     Exit::CouldNotMeasure.into()
 }
 
-/// Stores a profile. A part goes into the profile of this machine that is there; a disturbed one takes the place of no good one.
+/// Stores a profile. A part goes into the existing profile of this machine; a disturbed one never replaces a
+/// good one.
 fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     let old = store::read(place).ok();
     let old = old.filter(|old| old.inapplicable(&profile.machine, &profile.boot_id).is_none());

@@ -1,4 +1,4 @@
-//! The processes that the program starts from itself, each under a name of its own.
+//! The processes that the program starts from itself, each under a different name.
 
 use std::process::ExitCode;
 
@@ -11,8 +11,8 @@ use crate::{calibrate, symbolize};
 /// The whole of such a process.
 type Main = fn() -> ExitCode;
 
-/// Does the work of such a process, where this one was started as one. Every program that makes a live source calls it first:
-/// one that does not would begin anew as itself.
+/// Does the work of such a process, if this one was started as one. Every program that makes a live source
+/// calls it first; otherwise its children would start as another copy of the program.
 pub fn started_as() -> Option<ExitCode> {
     let name = std::env::args_os().next()?;
     let mains: [(&str, Main); 7] = [

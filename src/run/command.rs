@@ -103,7 +103,7 @@ fn not_started(why: &NotStarted) -> ExitCode {
     why.exit_code().into()
 }
 
-/// As a shell has it.
+/// As in a shell.
 fn exit_code(end: End) -> u8 {
     match end {
         End::Exited(code) => code,
@@ -225,7 +225,7 @@ fn follow(source: &mut dyn Source, args: &RunArgs, held: Held) -> Result<Result<
         Err(why) => return Ok(Err(why)),
     };
     let watched = watch(source, &mut gathered, &running, args.measure.interval());
-    // Where nothing more can be measured, the command goes on.
+    // If measuring ends, the command continues.
     let ended = end(&running)?;
     let outcome = watched.and_then(|()| {
         settle(source);

@@ -1,4 +1,4 @@
-//! Watching for findings: this machine for a while, or a recording; what was found, and an exit code that says it.
+//! Watching for findings: this machine for a while, or a recording. The result is a list, and an exit code.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -153,7 +153,7 @@ impl Load {
 const SHORT_BUSY: f64 = 0.9;
 const SHORT_WAITED: f64 = 0.2;
 
-/// Writes what was folded as a page.
+/// Writes the folded intervals as a page.
 fn write_page(args: &DiagnoseArgs, page: Fold, out: &Out) -> Result<()> {
     let report = page.finish().context("one sample is no interval: a page needs at least two")?;
     let clock = Clock::new(TimeZone::system(), report.span, report.grid.width_ns);
@@ -185,7 +185,7 @@ fn fold_recording(path: &Path, args: &DiagnoseArgs, folded: &mut Folded, stop: B
     Ok(())
 }
 
-/// Folds so many seconds of the made-up machine, which waits for nothing.
+/// Folds `seconds` seconds of the made-up machine, without waiting.
 fn fold_demo(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded) -> Result<()> {
     let interval = args.measure.interval();
     let mut source = Demo::at_once(interval);
@@ -200,7 +200,7 @@ fn fold_demo(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded) -> Result<(
     Ok(())
 }
 
-/// Begins the page, where one is asked for and there is none.
+/// Begins the page, if one is requested and not begun.
 fn begin_page(
     args: &DiagnoseArgs,
     folded: &mut Folded,
@@ -244,8 +244,8 @@ fn fold_machine(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded, stop: Bo
     Ok(())
 }
 
-/// Fields of processes that rules need beside what samples always have: lists of CPUs, and huge pages where misses of the TLB are
-/// counted. The kernel looks at every page table for the latter.
+/// Fields of processes that rules need in addition to those in every sample: lists of CPUs, and huge pages
+/// where misses of the TLB are counted. The kernel walks every page table for the latter.
 pub(super) fn asked(host: &HostFacts) -> Asked {
     Asked { texts: true, huge: host.slots(Role::Dtlb).next().is_some() }
 }
@@ -264,7 +264,7 @@ fn needs(chosen: &Options, least: Severity) -> impl Iterator<Item = u64> {
     chosen.rules().filter(move |rule| rule.gravest >= least).map(|rule| rule.hold.on_s.ceil() as u64)
 }
 
-/// Seconds beside those that a rule needs: samples before the first interval, and one that comes late.
+/// Seconds in addition to the need of a rule: samples before the first interval, and a late one.
 const MARGIN_S: u64 = 5;
 
 /// Seconds to watch for.
@@ -274,7 +274,7 @@ fn seconds(args: &DiagnoseArgs, chosen: &Options) -> u64 {
     args.seconds.unwrap_or(longest.max(MARGIN_S) + MARGIN_S)
 }
 
-/// Says of how many rules it cannot be decided whether they are right.
+/// Reports how many rules need a longer time.
 fn warn_of_short(chosen: &Options, least: Severity, seconds: u64, what: &str) {
     let short: Vec<u64> = needs(chosen, least).filter(|needs| *needs > seconds).collect();
     let (Some(from), Some(to)) = (short.iter().min(), short.iter().max()) else { return };
@@ -286,7 +286,8 @@ fn warn_of_short(chosen: &Options, least: Severity, seconds: u64, what: &str) {
     ));
 }
 
-/// The exit code. First comes what was asked for by name and not decided, then what was found, then what is open.
+/// The exit code. The first matching one wins: rules requested by name and undecided, findings, open
+/// conditions.
 fn exit(args: &DiagnoseArgs, chosen: &Options, engine: &Engine) -> Exit {
     let least = least(args);
     let verdict = Verdict::of(engine);

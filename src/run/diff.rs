@@ -1,4 +1,5 @@
-//! Comparing recordings: each is read twice, first for its rows and then for the series of those that are shown.
+//! Comparing recordings: each is read twice, first for its rows and then for the series of the rows that are
+//! shown.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -187,7 +188,7 @@ fn of_run(totals: Totals, host: &Arc<HostFacts>, elapsed_ns: u64) -> Option<Run>
 /// Nodes at most: a recording may name any.
 const NODES_MAX: usize = 1024;
 
-/// Reads the intervals of a stretch, without those that begin in its first `skip_ns`.
+/// Reads the intervals of a stretch, except those that begin in its first `skip_ns`.
 fn read(
     stretch: &Stretch,
     skip_ns: i64,
@@ -206,7 +207,8 @@ fn read(
     })
 }
 
-/// The time of a point: that of the longest intervals, and so long that all points of a side are few enough.
+/// The time of a point: that of the longest intervals, and long enough to keep the number of points of a side
+/// small.
 fn step_ns(looks: &[Vec<First>; 2]) -> f64 {
     let longest = looks.iter().flatten().map(|look| look.side.mean_ns()).fold(0.0, f64::max);
     let of_side = |side: &Vec<First>| side.iter().map(|look| look.side.interval_ns).sum::<f64>() / POINTS;

@@ -1,4 +1,4 @@
-//! The place that a page, or another form of it, goes to: a new file, or standard output.
+//! The place for a page or another form of it: a new file, or standard output.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::record::dir::Dir;
 /// A place that was typed.
 pub(super) enum Out {
     Standard,
-    /// A new file, or one in place of what is there.
+    /// A new file, or one that replaces an existing one.
     File(PathBuf, Existing),
 }
 
-/// The fate of a file that is there already.
+/// The fate of an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existing {
     Kept,
@@ -25,10 +25,10 @@ pub(super) enum Existing {
 }
 
 impl Out {
-    /// The place for what `-o` says. A page is not written to a terminal.
+    /// The place named by `-o`. A page is not written to a terminal.
     ///
     /// # Errors
-    /// A file of this name is there, or the page would go to a terminal.
+    /// A file of this name exists, or the page would go to a terminal.
     pub(super) fn of(typed: Option<&Path>, is_page: bool, existing: Existing) -> Result<Out> {
         match typed {
             Some(path) if path.as_os_str() == "-" => Ok(Out::Standard),
@@ -44,10 +44,10 @@ impl Out {
         }
     }
 
-    /// Writes all of it: a file is there when it is whole.
+    /// Writes the whole text: a file appears when it is complete.
     ///
     /// # Errors
-    /// It cannot be made, or standard output takes no more.
+    /// It cannot be made, or standard output is closed.
     pub(super) fn write(&self, text: &str, form: Form) -> Result<()> {
         match self {
             Out::Standard => print(text, form),
@@ -55,7 +55,7 @@ impl Out {
         }
     }
 
-    /// The same for what is not text.
+    /// The same for binary data.
     ///
     /// # Errors
     /// As of [`Out::write`].
@@ -93,7 +93,7 @@ fn publish(path: &Path, bytes: &[u8], existing: Existing) -> Result<()> {
     .with_context(making)
 }
 
-/// A word of a command line as it is typed in a shell. Clean.
+/// A word of a command line as typed in a shell. Clean.
 pub(super) fn quoted(word: &str) -> String {
     let word = crate::text::one_line(word);
     let is_plain =

@@ -116,7 +116,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Serves the page on a thread of its own, and says where.
+    /// Serves the page on a separate thread, and prints its address.
     fn begin(server: Server, page: &Shared) -> Result<Serving> {
         let ports = server.ports();
         for address in &ports {

@@ -120,8 +120,9 @@ fn export_batch(args: &ExportArgs, format: &Format) -> Result<ExitCode> {
 /// Samples among which the first whole interval is looked for.
 const LOOKED_AT: usize = 30;
 
-/// The end of the first interval in which the memory of processes and the limits of groups are known, or else of the
-/// first of all, as wall clock in ns since 1970: a recorder needs some time to look at them. `None` without intervals.
+/// The end of the first interval in which the memory of processes and the limits of groups are known, or else
+/// of the first of all. Wall clock in ns since 1970. A recorder needs some time to read them. `None` without
+/// intervals.
 fn first_whole(recording: &mut Recording) -> Result<Option<i64>> {
     let several_nodes = recording.host().topology.nodes.len() > 1;
     let mut first = None;
@@ -139,7 +140,7 @@ fn first_whole(recording: &mut Recording) -> Result<Option<i64>> {
     Ok(first)
 }
 
-/// Tells of a file that is followed.
+/// Prints the state of a followed file.
 fn tell(what: &str) {
     say::message(format!("numatop-ng: {what}"));
 }

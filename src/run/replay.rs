@@ -1,4 +1,5 @@
-//! Intervals of samples that are there already as text, JSON or CSV: what batch mode would have written at the time.
+//! Intervals of existing samples as text, JSON or CSV: the same that batch mode would have written at the
+//! time.
 
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
@@ -20,7 +21,7 @@ use crate::source::{Source, poll};
 /// The period at which a recording that is being written is looked at for more.
 const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 
-/// A part of a recording, and the rows of it.
+/// A part of a recording, and the wanted rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// Wall clock, ns since 1970: intervals that end at or after the first and at or before the second.
@@ -56,12 +57,12 @@ fn write_interval(
     }
 }
 
-/// Writes the intervals of `part`, holding two samples at a time. Returns how many there were; ends early
-/// when `stop` becomes readable or nobody reads the output any more. `tell` is called once for each thing that happens
-/// to a file that is followed.
+/// Writes the intervals of `part`, holding two samples at a time. Returns their number; ends early when
+/// `stop` becomes readable or the reader of the output is gone. `tell` is called once for each event of a
+/// followed file.
 ///
 /// # Errors
-/// The recording cannot be read, or the output cannot be written; nothing can come of what is followed any more.
+/// The recording cannot be read, the output cannot be written, or a followed file has ended for good.
 pub fn run(
     recording: &mut Recording,
     export: &mut dyn Export,
@@ -138,7 +139,7 @@ pub fn intervals<S: Source + ?Sized>(
         current.notes.splice(..0, notes.drain(..));
         let continues = source.continues();
         if let Some(engine) = export.engine().filter(|_| !continues) {
-            // The next interval is of another run: no finding goes on.
+            // The next interval is of another run: no finding continues.
             engine.interrupt();
         }
         let before = previous.take().filter(|_| continues);

@@ -78,7 +78,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An empty report of a recording that has samples over `span`, between two moments of it, in ns since 1970.
+/// An empty report of a recording that has samples over `span`, between two of its moments, in ns since 1970.
 ///
 /// # Errors
 /// The recording cannot be read.
@@ -153,7 +153,7 @@ fn interval_ns(path: &Path, from: Option<i64>) -> Result<i64> {
 /// Intervals that are handed to the next thread at a time: with thousands of processes each takes a megabyte.
 const DERIVED_AHEAD: usize = 4;
 
-/// A sample, and what it says about the time since the one before.
+/// A sample, and its relation to the previous one.
 pub(super) enum Step {
     Interval {
         snapshot: Box<Snapshot>,
@@ -173,7 +173,7 @@ impl Step {
     /// Shows it to an engine that the report has lent.
     fn look(&self, engine: &mut Engine) {
         match self {
-            // An interval without a length is none, as in a report.
+            // An interval without a length does not count, as in a report.
             Step::Interval { snapshot, .. } if snapshot.interval_ns.is_some_and(|ns| ns > 0) => {
                 engine.take(snapshot);
             }

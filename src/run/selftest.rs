@@ -87,7 +87,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
             write(args.output.as_deref(), &text, Form::Json)?;
         }
     }
-    // The numbers of events are there all the same.
+    // The numbers of events are still available.
     if let Some(error) = unwatched {
         return Err(error);
     }
@@ -185,7 +185,8 @@ fn has_events(catalog: &Catalog) -> bool {
     catalog.cores.iter().flat_map(|core| &core.entries).any(|resolved| resolved.event.is_ok())
 }
 
-/// A look at others before events are counted: counts of a CPU's caches are those of all that ran there.
+/// A look at other tasks before events are counted: counts of a CPU's caches include everything that ran
+/// there.
 enum Look {
     Quiet,
     Busy(String),

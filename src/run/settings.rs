@@ -14,8 +14,8 @@ use crate::settings::{self, Setting, Value};
 use crate::text::clean_str;
 use crate::tui::Keeper;
 
-/// The command line with the settings of the user, where a screen is shown; `None`: as it is. A bad file changes nothing: see
-/// [`keeper`].
+/// The command line with the settings of the user, if a screen is shown; `None`: unchanged. A bad file
+/// changes nothing: see [`keeper`].
 pub(super) fn applied(cli: &Cli) -> Option<Cli> {
     let screen = match &cli.command {
         None if !wants_batch(&cli.live.output) => &cli.live.screen,
@@ -30,7 +30,7 @@ pub(super) fn applied(cli: &Cli) -> Option<Cli> {
     options::with_settings(&typed, &settings)
 }
 
-/// Says that a file that was typed is not read, because no screen is shown.
+/// Reports that a file on the command line is not read, because no screen is shown.
 fn tell_unread(cli: &Cli) {
     let typed = match &cli.command {
         None => &cli.live.screen.config,
@@ -45,7 +45,7 @@ fn tell_unread(cli: &Cli) {
     }
 }
 
-/// Keeps the choices of the view in the file, and says what is wrong with it now.
+/// Keeps the choices of the view in the file, and reports its current errors.
 pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
     let Some(path) = place(screen) else {
         let why = "settings have no place: neither XDG_CONFIG_HOME nor HOME is set; --config names a file";
@@ -61,7 +61,7 @@ pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
         Ok(_) => None,
     };
     if let Some(told) = &told {
-        // It is there when the view is closed, too.
+        // The message is printed after the view is closed, too.
         say::message(format!("numatop-ng: {told}"));
     }
     Keeper { keep: Box::new(move |chosen| keep(&path, chosen)), told }
@@ -81,7 +81,7 @@ fn read(path: &Path) -> Result<Vec<Setting>> {
     Ok(read_whole(path)?.map(|(_, settings)| settings).unwrap_or_default())
 }
 
-/// The text of a file, and its settings, checked; `None` where there is no file.
+/// The text of a file, and its settings, checked; `None` if the file is missing.
 fn read_whole(path: &Path) -> Result<Option<(String, Vec<Setting>)>> {
     let name = || clean_str(&path.to_string_lossy());
     let text = match asked_file::read(path) {
@@ -93,7 +93,7 @@ fn read_whole(path: &Path) -> Result<Option<(String, Vec<Setting>)>> {
     Ok(Some((text, settings)))
 }
 
-/// Writes what was chosen, beside the settings that the file has already.
+/// Writes the choices, beside the settings already in the file.
 fn keep(path: &Path, chosen: &[(&'static str, Option<Value>)]) -> Result<String> {
     let name = || clean_str(&path.to_string_lossy());
     // A file with a mistake is the user's to mend.

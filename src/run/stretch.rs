@@ -33,7 +33,8 @@ pub(super) struct Read {
     pub is_interrupted: bool,
 }
 
-/// Takes the samples of a stretch of a recording, with the one that its first interval begins at. Ends early at a signal.
+/// Takes the samples of a stretch of a recording, beginning with the sample at which its first interval
+/// begins. Ends early at a signal.
 ///
 /// # Errors
 /// The recording cannot be read, a time is not in it, or errors of `take`.
@@ -49,8 +50,8 @@ pub(super) fn samples(
     samples_between(&mut recording, between, stop, take)
 }
 
-/// The same of an open recording, between two moments in ns since 1970. It is read on a thread of its own, a few samples
-/// ahead.
+/// The same for an open recording, between two moments in ns since 1970. A separate thread reads it, a few
+/// samples ahead.
 ///
 /// # Errors
 /// The recording cannot be read, or errors of `take`.
@@ -103,7 +104,8 @@ pub(super) fn blame(path: &Path, error: Error) -> Error {
     if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
 }
 
-/// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.
+/// Reports that the requested time has no interval of a recording, which lasts from the first to the second
+/// of `span`.
 pub(super) fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
     let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
     say::message(format!(

@@ -33,7 +33,7 @@ use crate::text::{clean_str, one_line, plural};
 const READ_AHEAD: usize = 4;
 const DERIVED_AHEAD: usize = 1;
 
-/// The recordings of one host; of one boot of it, where a file has one.
+/// The recordings of one host; or of one boot, if each boot has a file.
 struct Host {
     /// Clean.
     name: String,
@@ -88,8 +88,8 @@ fn summary(out: &Path, counts: &Counts, recorded: usize) -> String {
     text
 }
 
-/// The hosts of the recordings in the order of their first ones, all boots of one together if so, and the number of files that are
-/// still being recorded, which are not among them.
+/// The hosts of the recordings in the order of their first ones; `boots_together` joins all boots of a host.
+/// Also the number of files that are still being recorded, which are excluded.
 ///
 /// # Errors
 /// A directory cannot be read, or the only file cannot be used.
@@ -212,7 +212,7 @@ fn take(fold: &mut Fold, step: Step) {
     }
 }
 
-/// Gives the samples of a recording, and jumps over parts whose files are there.
+/// Passes on the samples of a recording, and skips parts whose files exist.
 fn read(
     recording: &mut Recording,
     parts: &mut Parts<'_>,

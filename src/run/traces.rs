@@ -1,4 +1,4 @@
-//! Exports for other tools: a trace is written as it is made, a profile when it is whole.
+//! Exports for other tools: a trace is written piece by piece, a profile when it is complete.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::BorrowedFd;
@@ -27,7 +27,7 @@ use crate::traces::pprof::{self, Span};
 use crate::traces::stacks::Stacks;
 use crate::traces::{TraceFormat, folded};
 
-/// A recording, and the part of it that was asked for.
+/// A recording, and the requested part.
 struct Asked<'a> {
     path: &'a Path,
     /// Wall clock of its first and last sample, ns since 1970.
@@ -57,7 +57,7 @@ pub(super) fn run(args: &ExportArgs, format: TraceFormat) -> Result<ExitCode> {
     }
 }
 
-/// Writes a trace. The recording is read twice: who had the most CPU time is known at its end.
+/// Writes a trace. The recording is read twice: the tasks with the most CPU time are known only at its end.
 fn trace(asked: &Asked<'_>, recording: Recording, out: &Out) -> Result<ExitCode> {
     let (mut busiest, mut intervals) = (Busiest::default(), 0);
     steps(asked, recording, |step| {

@@ -46,7 +46,8 @@ pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
     Ok(ran())
 }
 
-/// Runs with a source; its samples go through the recorder if there is one, which is ended whatever the run came to.
+/// Runs with a source. With a recorder its samples go through that, and it is ended whatever the result of
+/// the run.
 pub(super) fn recorded(
     mut source: impl Source,
     recorder: Option<Recorder>,
@@ -61,7 +62,7 @@ pub(super) fn recorded(
 }
 
 pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
-    // On the screen, stacks are sampled while hot spots are looked at, whether or not there is a recording.
+    // On the screen, stacks are sampled while hot spots are shown, with or without a recording.
     options::check_places(args.output.batch_format(), args.watch.hot.hot, args.overhead, false)?;
     let mut live = live_options(args)?;
     live.sets = options::event_sets(&args.watch.measure.counters.tables)?;
@@ -102,7 +103,7 @@ pub(super) fn recording_pace(args: &RecordArgs) -> Pace {
     }
 }
 
-/// Says where is recorded, where somebody looks on.
+/// Prints the place of the recording, on a terminal.
 pub(super) fn say_recording(args: &RecordArgs) {
     if say::is_on_terminal() {
         let end = match args.count.iterations {
@@ -115,7 +116,7 @@ pub(super) fn say_recording(args: &RecordArgs) {
     }
 }
 
-/// Ends a recording of so many intervals, and says what there is of it, where somebody looks on.
+/// Ends a recording of this many intervals, and prints its size and place, on a terminal.
 ///
 /// # Errors
 /// See [`Recorded::finish`].
@@ -137,7 +138,7 @@ pub(super) fn finish(source: Recorded<impl Source>, args: &RecordArgs, taken: Re
     Ok(())
 }
 
-/// Records without showing anything; what there is to say goes to standard error, once.
+/// Records without a screen; messages go to standard error, once.
 pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     if args.demo {
         return super::demo::record(args);
@@ -160,7 +161,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
 /// Options of the live source, as they were asked for.
 fn live_options(args: &LiveArgs) -> Result<LiveOptions> {
     let live = options::live(&args.watch)?;
-    // The live source says why there is no topology.
+    // The live source reports why the topology is missing.
     if let Ok(topology) = Topology::read(live.roots().machine) {
         options::check_node(&args.display, &topology)?;
     }
@@ -197,7 +198,7 @@ fn findings_wanted() -> bool {
     std::env::var_os("NUMATOP_NG_FINDINGS").is_none_or(|value| value != "off")
 }
 
-/// Length and number of intervals, and what is measured beside the rows.
+/// Length and number of intervals, and the measurements beside the rows.
 pub(super) fn pace(args: &LiveArgs) -> Pace {
     Pace {
         interval: args.watch.measure.interval(),
@@ -212,14 +213,14 @@ pub(super) fn pace(args: &LiveArgs) -> Pace {
     }
 }
 
-/// Set at SIGUSR1: the recording goes on in a new file.
+/// Set at SIGUSR1: the recording continues in a new file.
 pub(super) fn rotate_signal() -> Result<Arc<AtomicBool>> {
     let rotate = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(libc::SIGUSR1, Arc::clone(&rotate)).context("catching SIGUSR1")?;
     Ok(rotate)
 }
 
-/// The live source, or a refusal that says what stands in the way on this host.
+/// The live source, or a refusal that names the obstacle on this host.
 pub(super) fn start(options: LiveOptions) -> Result<LiveSource> {
     let host_root = options.host_root.clone();
     LiveSource::start(options)

@@ -19,7 +19,7 @@ use crate::source::live::{LiveOptions, LiveSource};
 /// Repeats of both lengths; their median counts.
 const REPEATS: u32 = 5;
 
-/// Events that the tool counts at a time: the thread has one of its own beside them.
+/// Events that the tool counts at a time: the thread has a separate one as well.
 const AT_A_TIME: usize = 2;
 
 /// The cores of a kind, and the wishes of the command line.
@@ -52,7 +52,7 @@ pub fn counters(asked: &Asked, worker: &mut Worker) -> Result<CounterReport, Sto
         huge_pages,
         ..CounterReport::default()
     };
-    // The path of a user's table says who they are.
+    // The path of a user's table would reveal the user.
     report.table.clone_from(&core.in_use.id);
     report.pmu.clone_from(&core.in_use.pmu);
     let mut to_watch: Vec<(usize, Event)> = Vec::new();
@@ -209,7 +209,7 @@ fn by_the_tool(
         let between = match watch.between(&job) {
             Ok(between) => between,
             Err(Stopped::Signal) => return Err(Stopped::Signal),
-            // Counts of the thread itself are there all the same.
+            // Counts of the thread itself are still available.
             Err(Stopped::Failed(error)) => return Ok(Err(reason(&error))),
         };
         let Ok((Answer::Counted(counts), snapshot)) = between else { continue };

@@ -1,4 +1,4 @@
-//! Counts of events beside what loads must count, as the JSON of a self-test has them.
+//! Counts of events beside the expected counts of loads, in the form of the JSON of a self-test.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct CounterReport {
     pub pmu: String,
     /// Counters for any event that nothing else uses.
     pub free_counters: u32,
-    /// The version of the microcode, where the kernel says.
+    /// The version of the microcode, where the kernel reports it.
     pub microcode: Option<String>,
     /// The setting of transparent huge pages.
     pub huge_pages: Option<String>,
@@ -62,7 +62,7 @@ pub struct Measured {
     /// All of a job in user space and the kernel: by the thread itself, and by the tool.
     pub own: Option<u64>,
     pub tool: Option<u64>,
-    /// Why there is no count.
+    /// The reason why the count is missing.
     pub why: Option<String>,
     /// The least and the most that it must be, with the tolerances of the version that judged.
     pub expected: Option<(f64, f64)>,
@@ -123,7 +123,7 @@ impl Measured {
         })
     }
 
-    /// Whether the event must count something in this load; false where nothing was compared, and in controls.
+    /// Whether the event must count in this load; false without a comparison, and in controls.
     pub fn must_count(&self) -> bool {
         self.expected.is_some_and(|(low, _)| low > 0.0)
     }

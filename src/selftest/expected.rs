@@ -43,14 +43,14 @@ pub const WITHOUT_LOAD: &str = "no load has a known count for it";
 pub struct Expected {
     pub low: f64,
     pub high: f64,
-    /// No truth is exact: a count inside is plausible, and no more.
+    /// No exact truth is known: a count inside is only plausible.
     pub plausible: bool,
     /// It must count nearly nothing.
     pub control: bool,
 }
 
-/// The least and the most that an event may count in a load, or why nothing can be said of it. `arm`: counts of memory are
-/// differences there.
+/// The least and the most that an event may count in a load, or why no expectation exists. `arm`: counts of
+/// memory are differences there.
 ///
 /// # Errors
 /// No truth is known, in words.

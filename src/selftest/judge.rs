@@ -11,9 +11,9 @@ use super::software::by_id;
 pub enum Verdict {
     /// Within the tolerance.
     Ok,
-    /// Outside of it.
+    /// Outside the range.
     Wrong,
-    /// Outside of it, as an erratum of the vendor says.
+    /// Outside the range, according to an erratum of the vendor.
     Known,
     /// As large as it may be; no truth is exact.
     Plausible,
@@ -22,7 +22,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word on the screen: `WRONG` stands out without colour.
+    /// The word on the screen: `WRONG` is visible without colour.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Ok => "ok",

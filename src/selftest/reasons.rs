@@ -45,7 +45,7 @@ fn by_the_tool(measured: &Measured) -> Verdict {
 /// A count that can be compared.
 ///
 /// # Errors
-/// Why it says nothing, in words.
+/// The reason why it is meaningless, in words.
 fn compared(measured: &Measured) -> Result<f64, String> {
     if let Some(why) = &measured.why {
         return Err(why.clone());
@@ -75,7 +75,7 @@ fn judge(measured: &Measured, all: &[Measured], arm: bool) -> (Verdict, Option<S
         Err(why) => return untested(why),
     };
     if (range.low..=range.high).contains(&count) {
-        // A control says something only beside a load that must count.
+        // A control is meaningful only beside a load that must count.
         let alone = range.control && !counts_more_where_it_must(measured, count, all, arm);
         return match (alone, range.plausible) {
             (true, _) => (

@@ -1,4 +1,4 @@
-//! The report of a self-test, as its JSON has it: no names of hosts, users or processes.
+//! The report of a self-test, in the form of its JSON: no names of hosts, users or processes.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub struct Report {
     /// Events beside loads whose counts are known; `None` where they were not tested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<CounterReport>,
-    /// The same on cores of other kinds, each on CPUs of its own.
+    /// The same on cores of other kinds, each on its own CPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_cores: Vec<CounterReport>,
 }
@@ -69,7 +69,7 @@ impl Comparison {
         Comparison { truth: None, tool: None, why: Some(why.into()), ..Comparison::new(check, 0.0, 0.0) }
     }
 
-    /// All checks, of which none was made, and why.
+    /// All checks, all of them skipped, and why.
     pub fn none_made(why: &str) -> Vec<Comparison> {
         CHECKS.iter().map(|check| Comparison::untested(check.id, why)).collect()
     }
@@ -98,7 +98,7 @@ impl Report {
         self.counters.iter().chain(&self.other_cores)
     }
 
-    /// Comparisons with this verdict; what the tool counted of an event is one of its own.
+    /// Comparisons with this verdict; the tool's count of an event is a separate one.
     pub fn count(&self, verdict: Verdict) -> usize {
         let software = self.comparisons.iter().map(|comparison| comparison.verdict);
         let counters = self.cores().flat_map(|counters| &counters.measured);

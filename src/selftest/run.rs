@@ -60,8 +60,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// Places of this machine, with the first node and the other one that were asked for; without that the first there is, and the
-    /// farthest from it by the firmware's word.
+    /// Places of this machine, with the requested first and other node. By default these are the first node,
+    /// and the farthest from it according to the firmware.
     ///
     /// # Errors
     /// A node that was asked for is not there, or has no CPU or no memory that may be used.
@@ -102,8 +102,8 @@ impl Places {
     }
 }
 
-/// Places for loads on cores of each kind that the catalogue has: CPUs of a hybrid machine have events of their own. The reason
-/// stands where none may be used.
+/// Places for loads on cores of each kind in the catalogue: CPUs of a hybrid machine have separate events.
+/// The reason is given if none may be used.
 pub fn by_core(
     catalog: &Catalog,
     facts: &Facts,
@@ -143,7 +143,7 @@ pub fn reason(error: &Error) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Why there are no more comparisons.
+/// The reason why comparisons ended.
 pub enum Stopped {
     /// A signal came.
     Signal,
@@ -182,7 +182,7 @@ pub fn software(
     Ok(comparisons)
 }
 
-/// The answer of the process, or why there are no more.
+/// The answer of the process, or why the test ends.
 pub(super) fn going_on(answer: Result<Answer, Ended>) -> Result<Answer, Stopped> {
     answer.map_err(|ended| match ended {
         Ended::Signal => Stopped::Signal,
@@ -211,7 +211,7 @@ fn pages_on(truth: &Truth, node: u32) -> u64 {
     truth.pages.iter().filter(|(on, _)| *on == node).map(|(_, pages)| pages).sum()
 }
 
-/// The truth and the number of the tool, from what both saw; with the node that it is about, where it is about one.
+/// The truth and the number of the tool, from both observations; with the node, if they are about one.
 type Counts = fn(&Truth, &Task, u32) -> (u64, u64);
 
 /// A deed, as both saw it; or why it was not done.
@@ -222,8 +222,8 @@ impl<'a> Watch<'a> {
         Watch { worker, source, last: None, ran_ns: 0 }
     }
 
-    /// The count of an event in the row of the process, in an interval; a process without a row counted nothing. `None` where
-    /// the source left the event out, or it had to take turns.
+    /// The count of an event in the row of the process, in an interval; a process without a row counted
+    /// nothing. `None` if the source left the event out, or it took turns.
     pub(super) fn count_of(&self, snapshot: &Snapshot, event: &str) -> Option<u64> {
         let at = snapshot.host.events.iter().position(|known| known.name == event)?;
         let Some(task) = self.row(snapshot) else { return Some(0) };
@@ -255,8 +255,8 @@ impl<'a> Watch<'a> {
         Ok(self.beside(check, seen, 0, of))
     }
 
-    /// Its clock is read where samples are taken: an emulator has a process take tens of ms of CPU time to read a job and to
-    /// answer.
+    /// Its clock is read at the same time as samples are taken: on an emulator a process takes tens of ms of
+    /// CPU time to read a job and to answer.
     fn cpu_time(&mut self, check: &str, cpu: u32) -> Result<Comparison, Stopped> {
         let seen = self.seen(Deed::Burn { cpu, ms: BURN_MS })?;
         let ran_ns = self.ran_ns;
@@ -309,13 +309,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Compares counts of the row of the process, if there is one.
+    /// Compares counts of the row of the process, if it has one.
     fn beside(&self, check: &str, seen: Seen, node: u32, of: Counts) -> Comparison {
         let (truth, snapshot) = match seen {
             Ok(seen) => seen,
             Err(why) => return Comparison::untested(check, why),
         };
-        // Something was done: a tool that shows no process that did it shows none of it.
+        // Work was done: a tool without a row of the process shows none of that work.
         let nothing = Task::new(Arc::new(TaskRaw::zero()));
         let (truth, tool) = of(&truth, self.row(&snapshot).unwrap_or(&nothing), node);
         Comparison::new(check, truth as f64, tool as f64)

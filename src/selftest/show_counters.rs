@@ -1,4 +1,4 @@
-//! Counts of events beside what they must be, as text. Pure.
+//! Counts of events beside the expected ones, as text. Pure.
 
 use super::counts::{CounterReport, Measured};
 use super::expected::{WITHOUT_LOAD, loads};
@@ -16,7 +16,7 @@ pub(super) fn render(report: &CounterReport, width: usize) -> String {
         text += &hanging("  ", words(&clean_str(&line)), width);
     }
     if report.pmu.is_empty() {
-        // The same reason behind each event says nothing more.
+        // Repeating the same reason for each event would add nothing.
         return text + &hanging("  ", words("no event is tested: hypervisors often hide the PMU"), width);
     }
     let mut event = "";

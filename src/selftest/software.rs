@@ -5,11 +5,12 @@
 pub enum Tolerance {
     /// None.
     Exact,
-    /// So many percent, and so much more.
+    /// This percentage, plus a constant.
     Within { percent: f64, more: f64 },
-    /// So many percentage points.
+    /// This number of percentage points.
     Points(f64),
-    /// As much as the tool says itself, and so many points more, for memory of the process beside what was placed.
+    /// The error that the tool itself reports, and this many points more, for memory of the process besides
+    /// the placed memory.
     OwnError { more: f64 },
 }
 

@@ -29,7 +29,7 @@ pub fn keep(trust: Trust) -> anyhow::Result<PathBuf> {
     Ok(place)
 }
 
-/// The verdicts in a file; `None` where there is none, or a damaged one.
+/// The verdicts in a file; `None` if it is missing or damaged.
 fn read(place: &Path) -> Option<Trust> {
     serde_json::from_str(&store::text_of(place).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! Events that a self-test found right or wrong: on this machine, or as a table says of others. Pure.
+//! Events that a self-test found right or wrong: on this machine, or on others according to a table. Pure.
 
 use serde::{Deserialize, Serialize};
 
@@ -116,9 +116,9 @@ impl Trust {
         self.schema == SCHEMA && self.cpu == cpu && self.hypervisor == hypervisor && !cpu.is_empty()
     }
 
-    /// Gives each event of a catalogue the word of self-tests on it: of this machine, or else of machines that its table
-    /// names. One that was wrong here is not chosen for its role from then on. On a machine with several kinds of cores a verdict
-    /// that does not say of which it is holds for none.
+    /// Gives each event of a catalogue its verdict from self-tests: of this machine, or else of machines that
+    /// its table names. An event that was wrong here is not chosen for its role from then on. On a machine
+    /// with several kinds of cores, a verdict that does not name its kind holds for none.
     pub fn mark(&self, catalog: &mut Catalog) {
         let is_hybrid = catalog.cores.len() > 1;
         for core in &mut catalog.cores {
@@ -183,7 +183,7 @@ impl Trusted {
     }
 }
 
-/// Machines on which the first event of a role was right, as the table says; `None` where it names none.
+/// Machines on which the first event of a role was right according to the table; `None` if it names none.
 pub fn shipped(table: &Table, role: Role) -> Option<String> {
     let machines: Vec<String> = table
         .verified

@@ -1,4 +1,4 @@
-//! From tasks to containers: sums of what their tasks did, and totals along the tree of cgroups. Pure.
+//! From tasks to containers: sums over their tasks, and totals along the tree of cgroups. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -25,11 +25,11 @@ pub struct Container {
     pub group: Option<Arc<Group>>,
     /// The row that it is a part of, as an index into the same list.
     pub parent: Option<usize>,
-    /// It has tasks of its own, or of cgroups that have no row.
+    /// It has tasks itself, or of cgroups without a row.
     pub own_tasks: bool,
     pub processes: u32,
-    /// The sum of its tasks, of those that ended in the interval, and of all rows below it. Values that only a
-    /// single task has (ids, state, owner) mean nothing here.
+    /// The sum of its tasks, of tasks that ended in the interval, and of all rows below it. Values that only
+    /// a single task has (ids, state, owner) are meaningless here.
     pub sum: Task,
     /// Of what ran in it.
     pub remote: Remote,
@@ -85,7 +85,7 @@ impl GroupDelta {
     }
 }
 
-/// Use of disks between the last two readings. A disk that the group had not used before has no line there.
+/// Use of disks between the last two readings. A disk that the group had not used by then has no line there.
 fn disks(raw: &GroupRaw) -> Reading<DisksUsed> {
     let now = raw.disks.clone()?;
     let before = raw.disks_before.as_ref().ok_or(Missing::FirstInterval)?;
@@ -97,7 +97,7 @@ fn disks(raw: &GroupRaw) -> Reading<DisksUsed> {
 }
 
 impl Container {
-    /// A sum of tasks that are in no cgroup of their own, with what ran in them.
+    /// A sum of tasks without a separate cgroup, with the tasks that ran in them.
     pub fn of_tasks(sum: Task, remote: Remote) -> Container {
         Container { sum, remote, ..empty(0, None) }
     }
@@ -124,7 +124,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// From processes before those outside the scope are left out of them, and from those that ended.
+    /// Sums from the processes, and from those that ended. Processes outside the scope were left out earlier.
     pub(super) fn of(
         topology: &Topology,
         previous: Option<&Sample>,
@@ -287,7 +287,7 @@ fn add_deltas(
         let at = list.row_of(old.cgroup_id);
         homes[place].is_divided |= homes[place].first != Some(at);
     }
-    // Most processes are in one row with all that they did.
+    // Most processes have all their counts in one row.
     for (home, process) in homes.iter().zip(&processes.rows).filter(|(home, _)| !home.is_divided) {
         let Some(at) = home.first else { continue };
         list.rows[at].sum.delta += &process.delta;
@@ -315,7 +315,7 @@ struct List<'a> {
     names: &'a Names,
     rows: Vec<Container>,
     totals: Vec<Total>,
-    /// Cgroup id → row, for tops and for what is below them.
+    /// Cgroup id → row, for tops and the cgroups below them.
     at: IdMap<u64, usize>,
 }
 
@@ -349,7 +349,7 @@ impl Total {
 }
 
 impl List<'_> {
-    /// Rows are large: there is room for all at once.
+    /// Rows are large: room for all is allocated at once.
     fn new(current: &Sample) -> List<'_> {
         let most = current.names.groups.len().min(current.tasks.len());
         let at = IdMap::with_capacity_and_hasher(most, Default::default());
@@ -376,7 +376,7 @@ impl List<'_> {
         at
     }
 
-    /// Adds the rows above, and finds everybody's parent. Returns all rows, the deepest first.
+    /// Adds the rows above, and finds the parent of each. Returns all rows, the deepest first.
     fn connect(&mut self) -> Vec<usize> {
         let mut at = 0;
         while at < self.rows.len() {

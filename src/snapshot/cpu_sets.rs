@@ -27,15 +27,15 @@ pub struct CpuSet {
     pub nodes: Vec<u32>,
     /// Sockets of its CPUs, ascending; empty where sysfs names none.
     pub sockets: Vec<u32>,
-    /// Level and size of the cache of a domain, where sysfs tells.
+    /// Level and size of the cache of a domain, where sysfs has them.
     pub llc_level: Option<u32>,
     pub llc_size_bytes: Option<u64>,
     /// In the interval.
     pub on_cpus: OnCpus,
 }
 
-/// Sockets and L3 domains whose CPUs are not those of the nodes, with what their CPUs did. Of a kind that equals the nodes there
-/// is nothing: it would say the same twice. A kind with one set is the whole machine.
+/// Sockets and L3 domains whose CPUs are not those of the nodes, with the work of their CPUs. A kind that
+/// equals the nodes is left out, since it would repeat them. A kind with one set is the whole machine.
 pub(super) fn cpu_sets(topology: &Topology, cpus: &[CpuDelta]) -> Vec<CpuSet> {
     let online = || topology.cpus.iter().filter(|cpu| cpu.online);
     let by_node = grouped(online(), |cpu| cpu.node.map(|node| node.0));

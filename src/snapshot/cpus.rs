@@ -15,7 +15,7 @@ pub struct CpuDelta {
     pub busy_ns: u64,
     /// Time in hard and soft interrupts; `None` where it is not known at both ends.
     pub irq_ns: Option<u64>,
-    /// On-CPU time of tasks in the scope, where there is one.
+    /// On-CPU time of tasks in the scope, if one is set.
     pub scope_ns: u64,
     /// Time that a hypervisor ran something else; `None` where it is not known at both ends.
     pub steal_ns: Option<u64>,

@@ -1,9 +1,9 @@
 //! Counters that are open and have not counted anything yet.
 //!
-//! A hypervisor may let an event be opened that its virtual PMU never counts. Whether cycles, instructions and issue
-//! slots count is tried before they are used (`pmu/open.rs`); for the others no short loop is sure to make them count on
-//! every CPU. But no machine goes on for long without a stall, a missed cache line, branch or page walk: while such a
-//! counter stands at 0 on all CPUs since it was opened, its 0 is no measurement.
+//! A hypervisor may let an event be opened that its virtual PMU never counts. Cycles, instructions and issue
+//! slots are tested before they are used (`pmu/open.rs`). For the others no short loop is sure to make them
+//! count on every CPU. But no machine runs for long without a stall, a missed cache line, branch or page
+//! walk. While such a counter has been 0 on all CPUs since it was opened, its 0 is not a measurement.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub(super) fn roles(host: &HostFacts, sample: &Sample) -> BTreeSet<Role> {
         slots.peek().is_some() && !slots.any(counts)
     };
     let mut roles: BTreeSet<Role> = NEVER_AT_REST.into_iter().filter(|role| silent(*role)).collect();
-    // All memory accesses may be local, or all remote; that there is none of either cannot be.
+    // All memory accesses may be local, or all remote, but both cannot be zero.
     let near = if host.slots(Role::Lma).next().is_some() { Role::Lma } else { Role::Llc };
     if silent(near) && silent(Role::Rma) {
         roles.extend([near, Role::Rma]);

@@ -27,7 +27,7 @@ impl BuildHasher for IdHash {
     }
 }
 
-/// Mixes each number into the hash by a product of 128 bits, of which both halves are kept.
+/// Mixes each number into the hash by a product of 128 bits, using both halves.
 #[derive(Clone, Debug)]
 pub(crate) struct IdHasher {
     seed: u64,

@@ -1,11 +1,12 @@
 //! Share of its memory that a task finds on other nodes than the one it runs on. Pure.
 //!
-//! A task that runs on node n with a share m of its memory there finds 1 − m of it elsewhere. That is its share of remote
-//! accesses if every page is used as often as any other. Programs use few of their pages most of the time, and
-//! where those are, placement does not say: the range is that of all sets of pages that may be hot.
+//! A task that runs on node n with a share m of its memory there finds 1 − m elsewhere. That is its share of
+//! remote accesses if every page is used equally often. Programs use few of their pages most of the time, and
+//! placement does not show where those are: the range covers all sets of pages that may be hot.
 //!
-//! All of it is linear in the time that was run, so threads add up to their process, processes to their container, and
-//! everything to the node it ran on: rows are sums of [`Remote`], and their percentage is a quotient of two sums.
+//! All of this is linear in the run time. Threads add up to their process, processes to their container, and
+//! everything to the node it ran on. So rows are sums of [`Remote`], and their percentage is a quotient of
+//! two sums.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -15,8 +16,8 @@ use crate::model::sample::{NodeRaw, PagesFound, PlacementRaw, Reading, Sample};
 use crate::model::topology::MAX_ID;
 use crate::model::units::NodeId;
 
-/// The smallest hot set that is reckoned with, in bytes: the second-level cache of a core keeps a smaller one, which then
-/// is in no memory at all (256 KiB to 4 MiB in processors of today).
+/// The smallest hot set considered, in bytes. A smaller one stays in the second-level cache of a core, and so
+/// in no memory at all (256 KiB to 4 MiB in current processors).
 const HOT_BYTES: f64 = (1 << 20) as f64;
 /// The same as a share of all memory: a smaller one may be missed by the thousand pages that are looked at.
 const HOT_SHARE: f64 = 0.01;
@@ -40,7 +41,7 @@ impl Memory {
         }
     }
 
-    /// All of it, in bytes.
+    /// The total, in bytes.
     pub fn bytes(&self) -> f64 {
         self.bytes_by_node.iter().sum()
     }
@@ -52,8 +53,8 @@ impl Memory {
         if bytes > 0.0 { bytes / all } else { 0.0 }
     }
 
-    /// The least and the most of the accesses of a node, 0 to 1, that may go to others where a share of `all` bytes is its own:
-    /// see [`Remote::of`].
+    /// The least and the greatest share of the accesses of a node, 0 to 1, that may go to others if a share
+    /// of `all` bytes is its own: see [`Remote::of`].
     fn range(&self, all: f64) -> impl Fn(f64) -> (f64, f64) {
         let hot = (HOT_BYTES / all).clamp(HOT_SHARE, 1.0);
         let error = self.error_points / 100.0;
@@ -69,7 +70,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// For an interval of so many ns.
+    /// For an interval of `interval_ns` ns.
     pub(super) fn of(sample: &Sample, interval_ns: u64) -> Room {
         let of_node = |node: &NodeRaw| (node.id, (0.0, node.mem_total_bytes as f64));
         let mut room = Room { nodes: sample.nodes.iter().map(of_node).collect() };
@@ -81,15 +82,15 @@ impl Room {
         room
     }
 
-    /// The same for a time so many times as long.
+    /// The same for a time `times` times as long.
     #[must_use]
     pub fn over(&self, times: f64) -> Room {
         let longer = |(id, (run_ns, bytes)): (&u32, &(f64, f64))| (*id, (run_ns * times, *bytes));
         Room { nodes: self.nodes.iter().map(longer).collect() }
     }
 
-    /// The share of accesses that are local when one node after another is filled with time and memory, the largest
-    /// first, 0 to 1. All of it if one node has the room.
+    /// The share of accesses that are local if one node after another is filled with time and memory, the
+    /// largest first, 0 to 1. 1 if one node has the room.
     fn local(&self, run_ns: f64, bytes: f64) -> f64 {
         if self.nodes.values().any(|room| room.0 >= run_ns && room.1 >= bytes) {
             return 1.0;
@@ -108,7 +109,7 @@ impl Room {
     }
 }
 
-/// Time on a CPU, and what of it counts as spent with memory of other nodes.
+/// Time on a CPU, and the part that counts as spent with memory of other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Remote {
     /// Time of tasks whose memory is known, ns.
@@ -124,14 +125,15 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Of a task that ran so long on each node, with its memory where it is.
+    /// For a task with this run time on each node, with its memory in place.
     ///
-    /// The least that is possible: time and memory together on as few nodes as have the room, all of its time on the node
-    /// with most of its memory, or all of its memory on the node where it ran most, whichever leaves least.
+    /// The least that is possible, as the minimum of three. The first has time and memory together on as few
+    /// nodes as have the room. The second has all its time on the node with most of its memory, the third all
+    /// its memory on the node where it ran most.
     ///
-    /// The range: a hot set of a share h of the memory, of which m is on the node that runs, is there up to min(m, h) and
-    /// elsewhere up to min(1 − m, h), and may differ for each node that runs. Shares of memory count with
-    /// their own error.
+    /// The range. Let h be the share of the hot set in the memory, and m the share of memory on the node that
+    /// runs. The hot set is local up to min(m, h) and elsewhere up to min(1 − m, h), and may differ for each
+    /// node that runs. Shares of memory count with their own error.
     pub fn of(run_ns: &[u64], memory: &Memory, room: &Room) -> Remote {
         let run: f64 = run_ns.iter().map(|ns| *ns as f64).sum();
         let bytes = memory.bytes();
@@ -165,7 +167,7 @@ impl Remote {
         }
     }
 
-    /// The same of what it did on one node alone, where all of its memory could be.
+    /// The same for its work on one node alone, where all of its memory could be.
     pub fn on(node: usize, run_ns: &[u64], memory: &Memory) -> Remote {
         let Some(ns) = run_ns.get(node).copied().filter(|ns| *ns > 0) else { return Remote::default() };
         let bytes = memory.bytes();
@@ -208,7 +210,7 @@ impl Remote {
 }
 
 impl AddAssign<&Remote> for Remote {
-    /// The ends of ranges add up: nothing says that the hot pages of one process make up for those of another.
+    /// The ends of ranges add up: the hot pages of one process need not balance those of another.
     fn add_assign(&mut self, other: &Remote) {
         self.run_ns += other.run_ns;
         self.remote_ns += other.remote_ns;
@@ -225,7 +227,7 @@ pub struct Accesses {
     /// By the node that ran, then by the node of the memory.
     ns: Vec<Vec<f64>>,
     run_ns: f64,
-    /// The part of it whose accesses were sampled.
+    /// The part whose accesses were sampled.
     sampled_ns: f64,
 }
 
@@ -245,7 +247,7 @@ impl Accesses {
         }
     }
 
-    /// Sums of a node that ran, for so many nodes at least.
+    /// Sums of a node that ran, for at least `nodes` nodes.
     fn of_node(&mut self, from: usize, nodes: usize) -> &mut [f64] {
         if self.ns.len() <= from {
             self.ns.resize(from + 1, Vec::new());
@@ -257,8 +259,8 @@ impl Accesses {
         sums
     }
 
-    /// Adds what a task did whose accesses were sampled: `samples` by nodes of page and CPU. On a node that it ran on and
-    /// was not sampled on, its memory tells, where that is known.
+    /// Adds the run time of a task with sampled accesses: `samples` by nodes of page and CPU. For a node that
+    /// it ran on without samples, its memory placement is used, where that is known.
     pub fn add_sampled(
         &mut self,
         run_ns: &[u64],
@@ -288,7 +290,7 @@ impl Accesses {
         self.ns.get(from.index()).and_then(|to_nodes| to_nodes.get(to.index())).copied().unwrap_or(0.0)
     }
 
-    /// Time with known memory, and the part of it that is from sampled accesses, ns.
+    /// Time with known memory, and the part with sampled accesses, ns.
     pub fn known_ns(&self) -> (f64, f64) {
         (self.run_ns, self.sampled_ns)
     }

@@ -11,10 +11,11 @@ use super::{RowKind, Tally, Task, Waits};
 use crate::model::counters::Counter;
 use crate::model::sample::{Counts, Sample, TaskRaw};
 
-/// A task seen for the first time: counts of its own, and counts of the kernel from before we looked.
+/// The counts of a task without an earlier row. If it was born before the previous sample, counts of its
+/// lifetime are left out.
 pub(super) fn newcomer(task: &TaskRaw, previous: &Sample) -> Counts {
     let born_since = task.start_ns >= previous.boot_ns;
-    // Rows of ended threads have always been seen before, as those threads.
+    // Rows of ended threads are never new: the threads had rows.
     if born_since || task.tid == 0 { task.counts.clone() } else { task.counts.without_lifetime() }
 }
 
@@ -57,7 +58,7 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
             ..Task::new(Arc::clone(new))
         });
     });
-    // The sum of ended threads grows by their whole life when they end: only the last of it is new.
+    // The sum of ended threads grows by their whole life when they end: only the last part is new.
     for row in rows.iter_mut().filter(|row| row.raw.tid == 0) {
         if let Some(before) = gone.get(&row.raw.process()) {
             row.delta -= before;
@@ -105,8 +106,8 @@ fn show_left(mut rows: Vec<Task>) -> Vec<Task> {
     rows
 }
 
-/// Adds the processes that ended in the interval to `rows`. `gone` is what threads that are no more had
-/// done before, by process.
+/// Adds the processes that ended in the interval to `rows`. `gone`: earlier counts of their ended threads, by
+/// process.
 pub(super) fn add_exited<'a>(
     rows: &mut Vec<Task>,
     grain: RowKind,
@@ -114,7 +115,7 @@ pub(super) fn add_exited<'a>(
     exited: impl Iterator<Item = &'a Arc<TaskRaw>>,
     mut gone: HashMap<(u32, u64), Counts>,
 ) {
-    // Reported before, and now again with what a thread did that ended late.
+    // Reported earlier, and again now with the counts of a thread that ended late.
     for old in previous.iter().flat_map(|sample| &sample.exited) {
         *gone.entry(old.process()).or_default() += &old.counts;
     }
@@ -147,8 +148,8 @@ fn is_of_leader(ended: &TaskRaw) -> bool {
     ended.start_ns == ended.leader_start_ns
 }
 
-/// The row of a thread with the identity of its leader, which ended before it: a process keeps its name and its start until its
-/// last thread has ended, as it does in /proc. The other fields are of a thread that lives.
+/// The row of a thread with the identity of its leader, which ended earlier. A process keeps its name and its
+/// start until its last thread has ended, as in /proc. The other fields are from a living thread.
 fn named_after(thread: &TaskRaw, leader: &TaskRaw) -> TaskRaw {
     TaskRaw {
         tid: leader.pid,
@@ -196,7 +197,7 @@ impl Gathered {
             }
             let row = &mut rows[at as usize];
             row.threads += u32::from(task.tid != 0);
-            // All threads share the memory, and those that ended have none.
+            // All threads share the memory, and ended ones have none.
             if task.rss_bytes >= row.rss_bytes {
                 row.rss_bytes = task.rss_bytes;
                 row.resident = task.resident.or(row.resident);
@@ -216,7 +217,7 @@ impl Gathered {
         Gathered { rows, places, index }
     }
 
-    /// The row of a process; `None` for one that is no more.
+    /// The row of a process; `None` if it has ended.
     fn row(&mut self, process: (u32, u64)) -> Option<&mut Task> {
         self.place(process).map(|at| &mut self.rows[at])
     }
@@ -294,7 +295,7 @@ mod tests {
         Sample { mono_ns, boot_ns: 100, tasks: tasks.iter().cloned().collect(), ..Sample::default() }
     }
 
-    /// A process of three threads of which the leader and one other have ended; `first` of the two ended first.
+    /// A process of three threads; the leader and one other have ended, and `first` of the two ended first.
     fn without_leader(first: u64) -> TaskRaw {
         let raw = |serial, tid, start_ns, name: &str| {
             let of = TaskRaw::clone(&thread(serial, tid, 5));
@@ -311,7 +312,7 @@ mod tests {
     fn a_process_keeps_its_name_when_its_leader_ends_first() {
         let row = without_leader(100);
         assert_eq!((row.pid, row.tid, row.start_ns, row.comm.bytes()), (10, 10, 100, &b"leader"[..]));
-        // The leader may have ended before we looked, or in silence: nothing is known of it.
+        // The leader may have ended before the first sample, or unreported: nothing is known about it.
         let row = without_leader(200);
         assert_eq!((row.tid, row.start_ns, row.comm.bytes()), (12, 300, &b"worker"[..]));
     }

@@ -11,10 +11,10 @@ use crate::model::sample::{PagesByPolicy, SharedObject, pages};
 use crate::model::share::wilson_farther;
 use crate::model::topology::Topology;
 
-/// The least share of an object in the memory of all that map it.
+/// The least share of an object in the memory of each process that maps it.
 const SHARE: f64 = 0.2;
-/// An error up to which pages that were drawn from the page cache are taken in any case, in points: those of page tables may be few
-/// of all, and their error does not say so.
+/// Pages drawn from the page cache are used in any case if their error is at most this, in points. Pages from
+/// page tables may be a small part, which their error does not reflect.
 const DRAWN_ERROR: f64 = 10.0;
 /// The share of mappings of an object that the members may not explain.
 const UNKNOWN: f64 = 0.1;
@@ -25,7 +25,7 @@ const DRAWN_OLD_NS: u64 = 90_000_000_000;
 /// A large object that processes of a group share, with the nodes of its pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupObject {
-    /// The object. `is_drawn` says where its pages are from.
+    /// The object. `is_drawn`: its pages are drawn from the page cache.
     pub facts: SharedObject,
     /// All shares of nodes together are this near the truth in 95 of 100 cases, in hundredths of a percentage point.
     pub error_hundredths: u32,
@@ -42,7 +42,7 @@ pub struct ProcessGroup {
     pub members: Vec<usize>,
     /// Objects that make it a group, the largest first.
     pub objects: Vec<GroupObject>,
-    /// The leader's row with the sum of what all members did, and with the memory of the group.
+    /// The leader's row with the sum over all members, and with the memory of the group.
     pub row: Task,
     /// Memory by node id whose policy names that node, bytes.
     pub meant: Vec<f64>,
@@ -103,14 +103,14 @@ pub fn counted_twice<'a>(tasks: impl Iterator<Item = &'a Task>) -> Vec<f64> {
     twice
 }
 
-/// A process that maps objects, with what is known of its memory.
+/// A process that maps objects, with the known facts about its memory.
 struct Member<'a> {
     memory: &'a Memory,
     policies: &'a PagesByPolicy,
 }
 
 impl Member<'_> {
-    /// Memory that a number of its pages stands for, bytes.
+    /// Memory that a number of its pages represents, bytes.
     fn bytes_of(&self, count: f64) -> f64 {
         count * self.memory.bytes() / pages(&self.policies.by_node).max(1.0)
     }
@@ -122,7 +122,7 @@ impl Member<'_> {
         all.map(|(node, count)| self.bytes_of(f64::from(count.saturating_sub(shared(node))))).collect()
     }
 
-    /// The part of it that is on a node that its policy names.
+    /// The part on nodes that its policy names.
     fn private_meant(&self) -> Vec<f64> {
         let of_objects = |node: usize| -> u32 {
             self.policies.objects.iter().filter_map(|object| object.meant.get(node)).sum()
@@ -183,8 +183,8 @@ impl Mapped {
         Mapped { facts: object.clone(), error_points: 100.0, is_drawn: false, by: Vec::new() }
     }
 
-    /// The error of the pages of page tables; or pages that were drawn from the page cache in their place, unless these say less:
-    /// few are found of an object with many holes.
+    /// The error of the pages of page tables. Pages drawn from the page cache replace them unless they are
+    /// less exact: few are found of an object with many holes.
     fn settle(&mut self, drawn: Option<&ObjectNodes>) {
         let most = self.facts.by_node.iter().copied().max().unwrap_or(0);
         let found = wilson_farther(most.into(), pages(&self.facts.by_node));
@@ -197,7 +197,8 @@ impl Mapped {
         }
     }
 
-    /// Adds what one more process says of it. The pages are those of the process that knows most of them.
+    /// Adds the data of one more process about it. The pages are those of the process that knows most of
+    /// them.
     fn take(&mut self, object: &SharedObject, at: usize) {
         if !self.by.is_empty() {
             self.facts.own_mappings = self.facts.own_mappings.saturating_add(object.own_mappings);
@@ -296,7 +297,7 @@ fn leader<'a>(tasks: &[&'a Task]) -> &'a Task {
     parent.or_else(oldest).expect("a group has two members at least")
 }
 
-/// One row for all: the leader's, with the sums of what all did, and this memory.
+/// One row for all: the leader's, with the sums over all, and this memory.
 fn sum(leader: &Task, tasks: &[&Task], memory: Memory, mono_ns: u64) -> Task {
     let bytes = memory.bytes();
     let age = tasks.iter().filter_map(|task| task.memory()).map(|(read_ns, _)| *read_ns).min();

@@ -1,5 +1,5 @@
-//! Tasks on the other hardware threads of the cores that a process ran on. An estimate, from the CPU that each thread
-//! ran on last and for how long: two CPUs are never watched at once.
+//! Tasks on the other hardware threads of the cores that a process ran on. An estimate, from the last CPU of
+//! each thread and its run time: two CPUs are never observed at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;

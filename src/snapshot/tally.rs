@@ -7,11 +7,11 @@ use crate::model::sample::{Counts, TaskRaw, TaskRows};
 
 static NOTHING: LazyLock<Counts> = LazyLock::new(Counts::default);
 
-/// Sums of sums are added up at once beyond so many levels, and not when they are read: a hostile recording may have
-/// cgroups of any depth.
+/// Beyond this many levels, sums of sums are computed at once and not on reading: a hostile recording may
+/// have cgroups of any depth.
 const LEVELS_MAX: u32 = 32;
 
-/// Reads as [`Counts`]. Becomes a copy of its own when it is added to.
+/// Reads as [`Counts`]. Becomes a separate copy when it is added to.
 #[derive(Clone, Debug, Default)]
 pub enum Tally {
     /// All zero.
@@ -19,7 +19,7 @@ pub enum Tally {
     Nothing,
     /// The counts of the task itself.
     Of(Arc<TaskRaw>),
-    /// Added up when it is read: what was counted since the start is read of the few rows that are shown.
+    /// Added up on reading: only the few rows on screen need counts since the start.
     Sum(Arc<Parts>),
     /// The same of the tasks of one of these teams, by its place.
     Team(Arc<Teams>, u32),
@@ -44,8 +44,8 @@ impl Parts {
     }
 }
 
-/// Tasks in teams, such as the processes of a sample, in one list for all of them: a list for each would be most of what is
-/// allocated for an interval. Sums are kept once they were read.
+/// Tasks in teams, such as the processes of a sample, in one list for all of them. A list for each would be
+/// most of the allocations of an interval. Sums are kept once they were read.
 #[derive(Debug)]
 pub struct Teams {
     tasks: TaskRows,

@@ -108,7 +108,7 @@ impl Task {
         (Reverse(self.total.cpu_ns()), self.raw.pid, self.raw.tid, self.raw.serial)
     }
 
-    /// True for a row of a task that was moved out of the scope: it lives on, and is not watched any more.
+    /// True for a row of a task that was moved out of the scope: it still runs, and is not watched.
     pub fn left(&self) -> bool {
         self.exited && self.raw.tid != 0 && self.raw.exit_state == 0
     }

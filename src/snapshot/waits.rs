@@ -12,7 +12,7 @@ use crate::model::sample::{Sample, TaskRaw};
 pub struct Waits {
     /// Of its threads that may not use all CPUs.
     pub bound_ns: u64,
-    /// Share of it, 0 to 1, that the quota of a cgroup explains.
+    /// The share, 0 to 1, that the quota of a cgroup explains.
     pub throttled: f64,
 }
 
@@ -21,8 +21,9 @@ pub(super) fn is_bound(task: &TaskRaw, online: u32) -> bool {
     task.cpus_allowed > 0 && task.cpus_allowed < online
 }
 
-/// Works out the share of waits that quotas explain: the throttled time of a cgroup, which counts each of its CPUs, of the
-/// time that its tasks waited. Several tasks may wait on one CPU that is stopped, so the share is the least it can be.
+/// Computes the share of waits that quotas explain: the throttled time of a cgroup, which counts each of its
+/// CPUs, in the time that its tasks waited. Several tasks may wait on one throttled CPU, so this is a lower
+/// bound.
 pub(super) fn throttle(rows: &mut [Task], sample: &Sample, interval_ns: Option<u64>) {
     let Some(interval_ns) = interval_ns.filter(|ns| *ns > 0) else { return };
     let throttled: HashMap<u64, f64> = sample
@@ -82,7 +83,7 @@ mod tests {
         sample.groups.insert(7, Arc::new(raw));
         throttle(&mut rows, &sample, Some(1_000));
         assert_eq!(rows.each_ref().map(|row| row.waits.throttled), [0.5, 0.5, 0.0]);
-        // More than they waited is all of it.
+        // More than they waited counts as all.
         throttle(&mut rows, &sample, Some(9_000));
         assert_eq!(rows[0].waits.throttled, 1.0);
     }

@@ -1,5 +1,5 @@
-//! The sampling of memory use as a source offers it: the sampler, the decoder, and the reader that looks up pages.
-//! Registers and code end here: what goes on are numbers of pages, and what comes out are sums by mapping.
+//! The sampling of memory use as a source offers it: the sampler, the decoder, and the reader that looks up
+//! pages. Registers and code end here: only numbers of pages go further, and the results are sums by mapping.
 
 mod asked;
 mod budgeted;
@@ -62,10 +62,10 @@ pub struct Access {
     events: Result<Vec<MemoryEvent>, Missing>,
     /// Events of stores that are sampled beside them.
     stores: Vec<MemoryEvent>,
-    /// Arm's way of sampling accesses, where there is one.
+    /// Arm's way of sampling accesses, if available.
     spe: Option<Spe>,
     blocks: MemoryBlocks,
-    /// Samples of events since pages were last asked about: those that are kept, and those beyond.
+    /// Samples of events since pages were last asked about: the kept ones, and the number beyond.
     events_kept: usize,
     events_left_out: u64,
     decoders: Decoders,
@@ -80,7 +80,7 @@ pub struct Access {
     fresh: Batch,
     asked: Option<Asked>,
     window: Window,
-    /// CLOCK_MONOTONIC up to which samples are in batches, and losses until then.
+    /// CLOCK_MONOTONIC up to which samples are in batches, and losses up to then.
     until_ns: u64,
     lost: Losses,
     known: Arc<MemoryUses>,
@@ -103,8 +103,8 @@ pub struct Access {
 pub enum Sampled {
     /// All in scope, with the events of a PMU, too.
     All,
-    /// As many of these as fit into a hundredth of a CPU, the most important one first. No event of a PMU: it would take a
-    /// counter from those that are shown.
+    /// As many of these as fit into a hundredth of a CPU, the most important one first. Without an event of a
+    /// PMU: it would take a counter from those that are shown.
     Budgeted(Vec<ProcessId>),
 }
 
@@ -198,7 +198,7 @@ impl Access {
         }
     }
 
-    /// Whether the self-check stands behind samples of the clock, if they are taken.
+    /// Whether the self-check confirms samples of the clock, if they are taken.
     pub fn is_checked(&self) -> bool {
         self.clock.as_ref().map_or(true, |verdict| verdict.is_checked)
     }
@@ -208,7 +208,7 @@ impl Access {
         self.budgeted.is_some()
     }
 
-    /// Has rate and processes follow what was spent.
+    /// Adapts rate and processes to the cost.
     fn keep_to_budget(&mut self, now_ns: u64) -> Result<()> {
         let followed = self.followers.as_ref().map_or(Duration::ZERO, Followers::spent);
         let ours = (self.own + followed).as_nanos() as u64;
@@ -254,7 +254,7 @@ impl Access {
         Ok(())
     }
 
-    /// Keeps a sampled access, as far as there is room.
+    /// Keeps a sampled access, if it fits.
     fn take_event(&mut self, process: ProcessId, event: &EventAccess, cpu_node: Option<NodeId>) {
         let Some(found) = self.event_at(event, cpu_node) else { return };
         if self.events_kept >= EVENTS_MAX {
@@ -263,8 +263,8 @@ impl Access {
         }
         self.events_kept += 1;
         let tally = self.fresh.entry(process).or_default();
-        // Stores of Intel are samples of another event, which says little of the place that answered: shares and latencies
-        // are those of loads.
+        // Stores of Intel are samples of another event, which reveals little about the place that answered:
+        // shares and latencies are those of loads.
         if self.stores.is_empty() || !event.source.is_some_and(data_src::is_store) {
             tally.add_event(found);
         }
@@ -345,8 +345,8 @@ impl Access {
         }
     }
 
-    /// Takes what was found out about pages, asks about those of new samples, and says what is known of the last ten
-    /// seconds about processes with a row. Waits for nothing. `now_ns` is CLOCK_MONOTONIC.
+    /// Takes results about pages, asks about those of new samples, and returns the last ten seconds of
+    /// processes with a row. Never waits. `now_ns` is CLOCK_MONOTONIC.
     ///
     /// # Errors
     /// The ring could not be read.
@@ -459,7 +459,7 @@ impl Access {
         spe.has_news().then(|| spe.missing())
     }
 
-    /// Why parts of it are missing: the clock, and the event of a PMU.
+    /// Why parts are missing: the clock, and the event of a PMU.
     pub fn missing(&self) -> impl Iterator<Item = (Facility, Missing)> {
         let clock = self.clock.as_ref().err().map(|why| (Facility::MemoryUse, why.clone()));
         let of_events = match &self.spe {
@@ -489,7 +489,7 @@ impl Access {
         self.probe.fd()
     }
 
-    /// Says whether tasks without a record are out of scope from now on.
+    /// Sets whether tasks without a record are out of scope from now on.
     pub fn set_scoped(&mut self, scoped: bool) {
         self.probe.set_scoped(scoped);
     }
@@ -532,7 +532,7 @@ fn with_a_row(known: &Arc<MemoryUses>, rows: HashSet<ProcessId>) -> Arc<MemoryUs
     uses
 }
 
-/// Has first touches sampled on `cpus` of the machine below `root`.
+/// Starts sampling first touches on `cpus` of the machine below `root`.
 fn follow_touches(probe: &mut AccessProbe, root: &Path, cpus: &[CpuId]) -> Result<(), Missing> {
     // With memory tiers the kernel does not count all faults that it asked for (task_numa_fault of kernel/sched/fair.c).
     if numa_balancing(root).known().is_some_and(|mode| mode & BALANCING_TIERS != 0) {

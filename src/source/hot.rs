@@ -13,17 +13,17 @@ use crate::model::units::CpuId;
 use crate::program::helper::OWN_PROGRAM;
 use crate::symbolize::Namer;
 
-/// There while somebody looks at hot spots.
+/// Exists while hot spots are shown.
 pub struct Hot {
     probe: HotProbe,
     namer: Namer,
 }
 
 impl Hot {
-    /// Starts both; see [`HotProbe::start`] for what is given.
+    /// Starts both; see [`HotProbe::start`] for the arguments.
     ///
     /// # Errors
-    /// The sampler cannot be loaded or started, or there is no thread.
+    /// The sampler cannot be loaded or started, or no thread can be created.
     pub fn start(
         sampling: Sampling,
         records: &OwnedFd,
@@ -39,8 +39,7 @@ impl Hot {
         })
     }
 
-    /// Samples since the call before. Waits up to `patience` for names; those that take longer come with
-    /// a later call.
+    /// Samples since the previous call. Waits up to `patience` for names; slower ones come with a later call.
     ///
     /// # Errors
     /// The ring could not be read.
@@ -76,7 +75,7 @@ impl Hot {
         self.probe.fd()
     }
 
-    /// Says whether tasks without a record are out of scope from now on.
+    /// Sets whether tasks without a record are out of scope from now on.
     pub fn set_scoped(&mut self, scoped: bool) {
         self.probe.set_scoped(scoped);
     }

@@ -76,7 +76,7 @@ pub struct LiveOptions {
     pub host_name: Option<String>,
     /// Root of the host's files, if not our own.
     pub host_root: Option<PathBuf>,
-    /// Counters to read at context switches; those that do not work here are left out with a reason.
+    /// Counters to read at context switches; unsupported ones are left out with a reason.
     pub events: Choice,
     /// Length of the turns that the groups of `events` have; `None`: all are open at once.
     pub event_turn: Option<Duration>,
@@ -85,7 +85,7 @@ pub struct LiveOptions {
     pub sets: Vec<(&'static str, Choice)>,
     /// The way stacks are sampled while hot spots are shown.
     pub sampling: Sampling,
-    /// Count pages by node also where there is only one.
+    /// Count pages by node even with a single node.
     pub count_pages: bool,
     /// Page allocations that are counted one by one; beyond it, some of them stand for all.
     pub page_budget: PageBudget,
@@ -130,7 +130,7 @@ pub struct LiveSource {
     /// Names of users that /etc/passwd does not have; `None` where the users are those of another root.
     getent: Option<Getent>,
     visible: VisibleNames,
-    /// The scope was changed while running: who leaves it with the next walk is not reported.
+    /// The scope was changed while running: tasks that leave it with the next walk are not reported.
     forget: bool,
     online: Vec<CpuId>,
     /// CPUs that no sample interrupts.
@@ -139,10 +139,10 @@ pub struct LiveSource {
     turns: Turns,
     /// Facilities of files and probes that had failed when reasons were last given.
     lacking: usize,
-    /// Reads of counters that had failed on each CPU when we looked last.
+    /// Failed reads of counters on each CPU at the last look.
     failed_reads: BTreeMap<CpuId, u64>,
     notes: Vec<String>,
-    /// CPUs are up to date for the next sample, and that took so long.
+    /// CPUs are up to date for the next sample, and that took this time.
     prepared: Option<Duration>,
     page_size: u64,
     /// Root of files about the whole machine.

@@ -21,8 +21,8 @@ const NAMES_KEPT: usize = 100_000;
 /// The name of the loss of samples of stacks that were too many to be carried along.
 const STACKS_NOT_SHOWN: &str = "stacks_not_shown";
 
-/// Makes one interval of several. Counters only go up, so that the difference over the longer interval is right by
-/// itself; ends of processes and notes are in one sample only.
+/// Makes one interval of several. Counters only go up, so the difference over the longer interval is right by
+/// itself. Ends of processes and notes are in one sample only.
 #[derive(Debug, Default)]
 pub struct Merger {
     /// Ends of processes that no sample has, since the beginning.
@@ -96,7 +96,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Stacks that were seen so often, one of each process.
+    /// Stacks with this number of samples, one of each process.
     pub(crate) fn news(pids: std::ops::Range<u32>, samples: u64) -> StackBatch {
         let comm = Comm::new("x");
         let stack = |pid| Stack { process: (pid, 1), tid: pid, cgroup_id: 0, comm, samples, frames: vec![] };
@@ -117,7 +117,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_process_that_is_reported_again_counts_once() {
-        // 3 ends a second time, with what a last thread did; 4 left the scope and is back.
+        // 3 ends a second time, with the counts of a last thread; 4 left the scope and is back.
         let mut later = sample(&[4], &[3], &[]);
         Merger::default().merge(sample(&[], &[2, 3, 4], &[]), &mut later);
         assert_eq!(pids(&later.exited), [2, 3]);

@@ -16,8 +16,8 @@ use crate::model::stacks::StackBatch;
 use crate::program::overhead::Statistics;
 use crate::record::recorder::{Progress, Recorder};
 
-/// Functions are looked up for so long at most before an interval is recorded, and for half of an interval if that is
-/// less; names that take longer are in the next one.
+/// Maximum time for looking up functions before an interval is recorded, or half of an interval if that is
+/// less. Slower names are in the next one.
 const NAMES_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Hands on the samples of `source` as they are. Words about the recording are added to
@@ -28,7 +28,7 @@ pub struct Recorded<S> {
     /// Set from outside (SIGUSR1) when the next sample is to go into a new file.
     rotate: Arc<AtomicBool>,
     book: FrameNames,
-    /// The stacks until the last sample, as the source told them.
+    /// The stacks up to the last sample, from the source.
     news: Option<StackBatch>,
     /// When the last sample was asked for.
     last: Instant,

@@ -26,7 +26,7 @@ pub enum Outlook {
     More,
     /// Something happened to the file, and more may come all the same.
     Perhaps(String),
-    /// No more can come, for this reason.
+    /// The end, for this reason.
     Nothing(String),
 }
 
@@ -38,7 +38,7 @@ struct LeftOut {
 }
 
 impl LeftOut {
-    /// Files whose reasons are told.
+    /// Maximum files whose reasons are reported.
     const TOLD: usize = 3;
 
     fn add(&mut self, error: &anyhow::Error) {
@@ -59,8 +59,8 @@ impl LeftOut {
     }
 }
 
-/// A recording that is read from front to back, from any time on. Damaged parts are left out, and the next
-/// sample says so in its notes; so it does of pauses of the recorder.
+/// A recording that is read from front to back, from any time on. Damaged parts and pauses of the recorder
+/// are left out, and the notes of the next sample report them.
 pub struct Recording {
     path: PathBuf,
     files: Vec<PathBuf>,
@@ -86,10 +86,10 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// A file with those that it was rotated to, or a directory with all its recordings.
+    /// A file with its rotated files, or a directory with all its recordings.
     ///
     /// # Errors
-    /// There is none, or the first of them cannot be used.
+    /// No recording is there, or the first of them cannot be used.
     pub fn open(path: &Path) -> Result<Recording> {
         Recording::begin(path, files_of(path)?, false)
     }
@@ -145,7 +145,7 @@ impl Recording {
         &self.path
     }
 
-    /// True when samples are missing before the last one: the recorder paused, began anew, or frames are
+    /// True if samples are missing before the last one: the recorder paused or restarted, or frames are
     /// damaged.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted
@@ -171,7 +171,7 @@ impl Recording {
     /// A file cannot be read.
     pub fn seek(&mut self, wall_ns: i64) -> Result<()> {
         let mut found: Option<(usize, Frame)> = None;
-        // Files begin one after the other: the last that begins in time has it.
+        // Files begin one after the other: the last file that begins early enough contains it.
         let later = self.files.partition_point(|file| begins(file).is_none_or(|begins| begins <= wall_ns));
         for at in (0..later.max(1)).rev() {
             if let Ok(reader) = Reader::open(&self.files[at])
@@ -242,7 +242,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Opens the next file that can be used. False when there is none, or none yet.
+    /// Opens the next usable file. False if there is none, or none yet.
     fn next_file(&mut self) -> Result<bool> {
         let known = self.files[self.current].clone();
         if !self.only_these {
@@ -299,7 +299,7 @@ impl Recording {
         }
     }
 
-    /// Counts what was missed before this frame. False when it is the second copy of one that was whole.
+    /// Counts the samples missed before this frame. False if it is the second copy of an intact one.
     fn count(&mut self, frame: Frame) -> bool {
         let seq = frame.head.seq;
         match self.last_seq {
@@ -479,7 +479,7 @@ fn turn(file: &Path) -> Option<(String, u32)> {
     Some(turn)
 }
 
-/// A single file and those that the recorder has rotated it to: `file`, `file.1`, `file.2`, …
+/// A single file and the files that the recorder has rotated it to: `file`, `file.1`, `file.2`, …
 fn rotated(path: &Path) -> Vec<PathBuf> {
     let numbered = |number: u32| {
         let mut name = path.to_owned().into_os_string();

@@ -1,8 +1,8 @@
-//! A made-up machine: samples that follow from what made-up threads do, the same every time.
+//! A made-up machine: samples that follow from the work of made-up threads, the same every time.
 //!
-//! All numbers of a sample come from the same [`Actor`]s, so that they agree: the time of a node is that of the threads
-//! on it, and remote accesses follow from where a thread ran and where its memory is. Time is that of the machine; no
-//! clock is read.
+//! All numbers of a sample come from the same [`Actor`]s, so that they agree. The time of a node is that of
+//! the threads on it, and remote accesses follow from where a thread ran and where its memory is. Time is
+//! that of the machine; no clock is read.
 
 mod actor;
 mod containers;
@@ -61,7 +61,7 @@ pub struct Machine {
     pub busy: f64,
     /// Clock rate of every CPU.
     pub ghz: f64,
-    /// Keep counters by node and by what SMT siblings do, too.
+    /// Keep counters by node and by the state of SMT siblings, too.
     pub by_node: bool,
     /// Names of users and cgroups.
     pub names: Arc<Names>,
@@ -251,7 +251,7 @@ impl Machine {
         senders.into_iter().map(|(sender, traffic)| (sender, Arc::new(traffic))).collect()
     }
 
-    /// The node with the kinds of its pages of files, unless a plan has said them.
+    /// The node with the kinds of its pages of files, unless a plan has set them.
     fn with_file_pages(&self, node: &NodeRaw) -> NodeRaw {
         let shared = |actor: &Actor| {
             let all: u32 = actor.memory.iter().sum();
@@ -260,14 +260,7 @@ impl Machine {
         };
         let leaders = self.actors.iter().filter(|actor| actor.pid == actor.tid);
         let shmem_bytes = leaders.map(shared).sum::<u64>().min(node.mem_file_bytes);
-        let of_files = node.mem_file_bytes - shmem_bytes;
-        let inactive_bytes = of_files / 3 * 2;
-        let pages = FilePages {
-            active_bytes: of_files - inactive_bytes,
-            inactive_bytes,
-            shmem_bytes,
-            dirty_bytes: inactive_bytes / 100,
-        };
+        let pages = file_pages(node.mem_file_bytes - shmem_bytes, shmem_bytes);
         NodeRaw { file_pages: Some(node.file_pages.unwrap_or(pages)), ..node.clone() }
     }
 
@@ -365,6 +358,13 @@ impl Machine {
         };
         self.placement.iter().map(|(pid, raw)| (*pid, Arc::clone(raw))).chain(leaders.map(look)).collect()
     }
+}
+
+/// The kinds of a node's pages of files: `of_files` bytes, and shared memory. Most have not been used lately.
+fn file_pages(of_files: u64, shmem_bytes: u64) -> FilePages {
+    let inactive_bytes = of_files / 3 * 2;
+    let active_bytes = of_files - inactive_bytes;
+    FilePages { active_bytes, inactive_bytes, shmem_bytes, dirty_bytes: inactive_bytes / 100 }
 }
 
 /// The tier of DRAM, and a slower one for memory without CPUs.

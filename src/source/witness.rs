@@ -1,4 +1,4 @@
-//! Readings of what keeps a thread from being in time: stops, other tasks, a suspended machine.
+//! Readings of the causes that make a thread late: stops, other tasks, a suspended machine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use crate::host::clock::clock;
 use crate::program::pace::Witness;
 use crate::program::signals;
 
-/// The handler of SIGCONT may run on another thread, a moment after this one goes on.
+/// The handler of SIGCONT may run on another thread, a moment after this one continues.
 const A_MOMENT: Duration = Duration::from_millis(2);
 const MOMENTS: u32 = 10;
 
@@ -21,7 +21,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches the thread that calls. Without schedstat (CONFIG_SCHED_INFO) time without a CPU is not told.
+    /// Watches the calling thread. Without schedstat (CONFIG_SCHED_INFO), time without a CPU is unknown.
     pub fn new() -> Watch {
         Watch { schedstat: File::open("/proc/thread-self/schedstat").ok() }
     }

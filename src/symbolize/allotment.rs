@@ -1,5 +1,5 @@
-//! The bytes that the names of each user may take: a process can have as many names as it likes, each of them as long
-//! as a name may be.
+//! The bytes that the names of each user may take. A process can have any number of names, each of the
+//! maximum length.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) const ALL_MAX: usize = 16 << 20;
 /// The module of a place whose name is beyond them.
 const TOO_MANY: &str = "[too many names]";
 
-/// The names that were found since places were last asked for anew. Places of one function share its name.
+/// The names found since places were last asked for again. Places of one function share its name.
 pub(super) struct Allotment {
     by_owner: HashMap<u32, Owned>,
     bytes: usize,

@@ -1,4 +1,5 @@
-//! The symbolizer: a process of its own that looks for functions in files it is handed, and can do nothing else.
+//! The symbolizer: a separate process that looks for functions in files it is handed, and can do nothing
+//! else.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -24,7 +25,7 @@ pub const NAME: &str = "numatop-ng-symbols";
 /// A module that was loaded is looked for in a listing of the kernel that is this old.
 const KERNEL_AGE: Duration = Duration::from_secs(10);
 
-/// Answers questions about files until no more can come.
+/// Answers questions about files until the input ends.
 pub fn main() -> ExitCode {
     let mut symbolizer = Symbolizer::default();
     let _ = rustix::thread::set_name(c"nng-symbols");

@@ -1,4 +1,4 @@
-//! The symbolizer as it is asked: which files it does not answer for.
+//! The client of the symbolizer, and the files that the symbolizer does not answer for.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,12 +10,13 @@ use super::child;
 use super::wire::{Answer, Question};
 use crate::program::helper::{Failure, HelperProcess};
 
-/// An answer that takes longer has none: a file of half a gigabyte takes a tenth of it, unless it comes from a slow disk.
+/// The time limit of an answer: a file of half a gigabyte takes a tenth of this, unless it comes from a slow
+/// disk.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// Failures after which a file is not looked at any more.
+/// Failures after which a file is not read again.
 const FAILURES_MAX: u32 = 3;
-/// Times that files of one device took too long, after which no other of it is looked at.
+/// Files of one device that may take too long; after that none of its files is read.
 const OF_A_DEVICE_MAX: u32 = 2;
 /// Symbolizers that wait for files, after which none is asked about files that others serve; and after which none is asked.
 const LEFT_SERVED_MAX: usize = 8;
@@ -26,7 +27,7 @@ const FILES_MAX: usize = 65_536;
 /// The symbolizer, started when it is first asked. Dropped, it is ended.
 pub(super) struct Client {
     process: HelperProcess,
-    /// Files that had no answer, by device and inode, and how often.
+    /// Files without an answer, by device and inode, and how often.
     failures: HashMap<(u64, u64), u32>,
     /// Times that files of a device took too long.
     slow: HashMap<u64, u32>,
@@ -42,7 +43,7 @@ impl Client {
     /// Asks about `file`, and waits for the answer. `served`: its filesystem answers when a server does.
     ///
     /// # Errors
-    /// There is no answer. The symbolizer begins anew with the next question.
+    /// No answer. The symbolizer is restarted with the next question.
     pub(super) fn ask(&mut self, question: &Question, file: &File, served: bool) -> Result<Answer, Failure> {
         let meta = file.metadata().map_err(|_| Failure::Died)?;
         let key = (meta.dev(), meta.ino());

@@ -42,7 +42,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// Gives up all that is not needed to answer questions, for good. The process must have one thread.
+/// Gives up all rights that answering questions does not need, for good. The process must have one thread.
 ///
 /// # Errors
 /// The kernel refused one of the walls: nothing hostile may be looked at then.

@@ -6,21 +6,21 @@ use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
 use super::NAME_MAX;
 
-/// Calls of the parser within each other for a C++ name: about ten templates in each other. Names that need more are shown
-/// as they are. The parser's time for a wrong name doubles with each of the last calls: of 147 letters that a fuzzer
-/// made it takes 0.5 s at 96, and 24 us at 80.
+/// Calls of the parser within each other for a C++ name: about ten templates in each other. Names that need
+/// more stay mangled. The parser's time for an invalid name doubles with each of the last calls. A fuzzer's
+/// name of 147 letters takes 0.5 s at 96, and 24 us at 80.
 const DEPTH_MAX: u32 = 80;
 /// Bytes that are written of a name: as many as the characters that are shown can have. Types may stand for others twice
 /// and more, so that forty letters can mean gigabytes.
 const WRITTEN_MAX: usize = 4 * NAME_MAX;
 
-/// The name of a Rust or C++ function from the one that the linker knows; other names stay as they are. Of long names
-/// only the beginning is there.
+/// The demangled name of a Rust or C++ function; other names stay unchanged. Long names are cut to their
+/// beginning.
 pub fn demangle(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     let mut out = Beginning(String::new());
     if let Ok(rust) = rustc_demangle::try_demangle(&text) {
-        // Without the hash. It fails only where there is enough.
+        // Without the hash. It fails only when the text is long enough.
         let _ = write!(out, "{rust:#}");
         return out.0;
     }
@@ -36,7 +36,7 @@ pub fn demangle(name: &[u8]) -> String {
     text.into_owned()
 }
 
-/// Takes in text until there is enough of it, and then fails.
+/// Accepts text until it is long enough, and then fails.
 struct Beginning(String);
 
 impl Beginning {
@@ -82,8 +82,8 @@ mod tests {
         assert_eq!(demangle(b"\xff\xfe"), "\u{fffd}\u{fffd}");
     }
 
-    /// Each part of it can be read in several ways before its end shows that it is none: at a depth of 96 that takes 12 s in
-    /// a debug build. A fuzzer found it.
+    /// Each part can be parsed in several ways before its end makes it invalid: at a depth of 96 that takes
+    /// 12 s in a debug build. A fuzzer found it.
     #[test]
     fn a_wrong_name_is_not_read_in_a_million_ways() {
         let name = "_ZN6St3mjessISsEISsiSt4lessISsLSaISt4sLScIISsisEISsiSt4lessISsLSaISt4sLScIISsiSt4lessIsaSt4less\

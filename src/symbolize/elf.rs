@@ -1,7 +1,7 @@
 //! The headers of an ELF file: its build id, and where its parts are in memory.
 //!
-//! The file may be anybody's and change while it is read. So it is read piece by piece into buffers of a bounded size,
-//! never through a mapping, and no number in it sizes an allocation.
+//! The file may belong to any user and change while it is read. So it is read piece by piece into buffers of
+//! a bounded size, never through a mapping, and no number in it sizes an allocation.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -68,7 +68,7 @@ impl Elf {
         Some(elf)
     }
 
-    /// The address, as the file's symbols have it, of what lies at `offset` in the file.
+    /// The address, in terms of the file's symbols, of the byte at `offset` in the file.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         let load = self
             .loads

@@ -1,14 +1,14 @@
-//! The time that looking for names may take for each user: one whose files are slow to read waits, and no other. A user
-//! whose files do not answer at all comes last, and after a second time has no more names.
+//! The time that looking for names may take for each user: one whose files are slow to read waits, and no
+//! other. A user whose files do not answer at all comes last, and after a second time gets no names.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Time that a user's names may take at once: a large program with all its libraries takes half of it.
+/// Time that a user's names may take at once: a large program with all its libraries takes half of this.
 const CREDIT: Duration = Duration::from_secs(2);
-/// Share of a CPU, as one in so many, that they may take from then on.
+/// Share of a CPU that they may take from then on, as a divisor.
 const SHARE: u32 = 10;
-/// A file that ends the symbolizer counts so much: all that it knew has to be read again.
+/// A file that ends the symbolizer costs this much: everything known has to be read again.
 pub(super) const DEATH: Duration = Duration::from_millis(500);
 
 /// Files of a user that did not answer, after which no other of that user is opened. Each leaves a process behind for as
@@ -55,7 +55,7 @@ impl Ledger {
         self.hangs.contains_key(&user)
     }
 
-    /// Whether no file of this user is opened any more.
+    /// Whether files of this user have been given up.
     pub(super) fn is_given_up(&self, user: u32) -> bool {
         self.hangs.get(&user).is_some_and(|hangs| *hangs >= HANGS_MAX)
     }
@@ -68,18 +68,19 @@ impl Ledger {
         *self.served.entry(user).or_default() += 1;
     }
 
-    /// Devices of which no file is opened any more, for anybody.
+    /// Devices whose files are never opened again, for any user.
     pub(super) fn refused(&self) -> Vec<String> {
         let refused = self.devices.iter().filter(|(_, hangs)| **hangs >= HANGS_MAX);
         refused.map(|(device, _)| device.clone()).collect()
     }
 
-    /// Whether files that others serve are opened for this user. Root runs files of anybody, and is not to blame.
+    /// Whether files on served filesystems are opened for this user. Root runs files of any user, and is not
+    /// to blame.
     pub(super) fn may_have_served(&self, user: u32) -> bool {
         user == 0 || self.served.get(&user).is_none_or(|hangs| *hangs < SERVED_MAX)
     }
 
-    /// Notes that it took so long.
+    /// Notes that it took this time.
     pub(super) fn charge(&mut self, user: u32, took: Duration, now: Instant) {
         // A file that takes longer was given up, and is not tried again.
         let debt = self.debt(user, now) + took.min(CREDIT);

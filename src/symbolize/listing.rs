@@ -11,12 +11,12 @@ pub const PERF_MAP_MAX: u64 = 16 << 20;
 const KALLSYMS_MAX: u64 = 128 << 20;
 /// Bytes that those functions take.
 pub const KALLSYMS_ROOM: usize = 16 << 20;
-/// Bytes of a line; what is longer is cut.
+/// Maximum bytes of a line; longer lines are cut.
 const LINE_MAX: usize = 4096;
 /// Bytes that a function of the kernel is taken to have at most, where the next one is farther away.
 const KERNEL_FUNCTION_MAX: u32 = 64 << 10;
 
-/// Calls `line` with each line of `file`, until it returns false or so many bytes were read.
+/// Calls `line` with each line of `file`, until it returns false or `most` bytes were read.
 fn lines(file: &File, most: u64, mut line: impl FnMut(&[u8]) -> bool) {
     let mut buffer = vec![0; 64 << 10];
     let mut begun: Vec<u8> = Vec::new();
@@ -42,7 +42,7 @@ fn lines(file: &File, most: u64, mut line: impl FnMut(&[u8]) -> bool) {
     // A line that was cut, here or by its writer, could have a wrong name.
 }
 
-/// The words of a line up to the last one, which is the rest of it.
+/// The first words of a line; the last one is the rest of the line.
 fn words<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
     let mut words = line.splitn(N, |byte| matches!(byte, b' ' | b'\t'));
     let mut found = [&b""[..]; N];

@@ -40,11 +40,11 @@ pub(super) fn functions(file: &File, room: usize) -> Table {
         .map_or_else(Table::default, |bytes| functions_of(&bytes, room.saturating_sub(bytes.capacity())))
 }
 
-/// The file in the section of `file`, if there is one of this machine's kind.
+/// The file in the section of `file`, if it has one of this machine's kind.
 fn unpacked(file: &File) -> Option<Vec<u8>> {
     let (section, most) = section(file)?;
     let packed = Part { file, at: section.offset, left: section.size };
-    // All of it at once: a vector that grows takes up to twice as much for a moment.
+    // All at once: a growing vector takes up to twice as much for a moment.
     let mut bytes = Vec::with_capacity(most);
     XzReader::new_mem_limit(packed, false, MEMORY_KIB).take(most as u64 - 1).read_to_end(&mut bytes).ok()?;
     let native = if cfg!(target_endian = "little") { 1 } else { 2 };
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// `xz` of what `objcopy --strip-all --keep-symbol=packed_function` leaves of a program's debug file.
+    /// `xz` of the output of `objcopy --strip-all --keep-symbol=packed_function` for a program's debug file.
     const PACKED: &[u8] = include_bytes!("../../tests/fixtures/symbols.xz");
 
     /// The names in a file that has this section.

@@ -13,10 +13,10 @@ use crate::program::helper::{self, OWN_PROGRAM};
 /// The name under which the tool starts itself to look for names.
 pub const NAME: &str = "numatop-ng-names";
 
-/// Answers batches of places until no more come.
+/// Answers batches of places until the input ends.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-names");
-    // Not before the first question: what was inherited is closed until then.
+    // Not before the first question: inherited files are closed first.
     let mut names: Option<Names> = None;
     helper::serve_many(
         NAME,

@@ -1,4 +1,4 @@
-//! Names of places: which file says them, and the questions to the symbolizer.
+//! Names of places: the choice of their file, and the questions to the symbolizer.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,9 +26,9 @@ const VDSO_MAX: u64 = 1 << 20;
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Answers {
     pub names: Vec<(Place, Function)>,
-    /// Places that are worth asking for once more.
+    /// Places that are worth another question.
     pub again: Vec<Place>,
-    /// Places in files that others serve: they come after all that nobody serves.
+    /// Places in files on served filesystems: they come after all local ones.
     pub later: Vec<Place>,
     /// Whether a file made the symbolizer end.
     pub died: bool,
@@ -47,11 +47,11 @@ pub(super) enum Said {
 /// The way to say it.
 pub(super) type Say<'a> = &'a dyn Fn(&Said);
 
-/// Functions of places that lie together, or what is there and why it says nothing.
+/// Functions of neighbouring places, or the module and why it has no names.
 type Told = Result<Vec<Function>, (String, Option<Failure>)>;
 
 impl Answers {
-    /// Answers for places about which there is nothing to be had for this reason.
+    /// Answers for places without names, all for this reason.
     pub(super) fn without(places: &[Place], module: &str, failure: Failure) -> Answers {
         let mut answers = Answers::default();
         answers.add(places, Err((module.into(), Some(failure))));
@@ -111,7 +111,7 @@ impl Names {
         Answers { names: addresses.iter().map(one).collect(), ..Answers::default() }
     }
 
-    /// Names of places that were seen in one process.
+    /// Names of places that were sampled in one process.
     pub(super) fn in_process(
         &mut self,
         id: ProcessId,
@@ -142,8 +142,8 @@ impl Names {
         answers
     }
 
-    /// Functions at offsets into the file with this build id. Else the name of the file, and why it says nothing. `None`: it
-    /// may be one that others serve, which this reach leaves out.
+    /// Functions at offsets into the file with this build id. Otherwise the name of the file, and why it has
+    /// no names. `None`: the file may be on a served filesystem, which this reach excludes.
     fn in_file(
         &mut self,
         id: BuildId,
@@ -180,7 +180,7 @@ impl Names {
         Some(Ok(found.into_iter().map(function).collect()))
     }
 
-    /// Compiled as it runs, the vDSO, or files without a build id: only while the process is there.
+    /// Code compiled at run time, the vDSO, or files without a build id: only while the process exists.
     fn at_addresses(
         &mut self,
         id: ProcessId,
@@ -206,7 +206,7 @@ impl Names {
                 answers.later.extend(places(&within));
                 continue;
             };
-            // Had the id changed hands meanwhile, the names would be another's.
+            // If the id was reused meanwhile, the names would belong to another process.
             answers.add(&places(&within), if process.is_there() { told } else { gone() });
         }
         answers.add(&places(&addresses), Err(("[unknown]".into(), None)));
@@ -270,7 +270,7 @@ impl Names {
             ("[jit]".into(), ask(client, addresses, Question::PerfMap, &map, true))
         };
         let mut found = found.map_err(|failure| (module.clone(), Some(failure)))?;
-        // Code that is compiled at run time may be in a file, as that of .NET in one of memory: its names are in the map.
+        // Code compiled at run time may be in a file (.NET uses one in memory): its names are in the map.
         let mut compiled = vec![false; found.len()];
         if mapping.is_file() && found.iter().any(|found| found.name.is_none()) {
             let map =
@@ -320,7 +320,7 @@ pub(super) fn by_path<T>(
     opened
 }
 
-/// Functions at offsets into a file: by its own symbols, or by those that were split from it.
+/// Functions at offsets into a file: by its own symbols, or by separate debug symbols.
 fn in_object(client: &mut Client, object: &Object, offsets: &[u64]) -> Result<Vec<Found>, Failure> {
     let mut found = ask(client, offsets, Question::Offsets, &object.file, object.served)?;
     if let Some(debug) = &object.debug {

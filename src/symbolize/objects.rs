@@ -1,5 +1,5 @@
-//! Files with code by build id. They are those that processes have mapped, held open so that a name can be looked up
-//! when the process, its container or the file are gone.
+//! Files with code by build id. Processes have them mapped. They are held open, so that names can be looked
+//! up after the process, its container or the file is gone.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -20,7 +20,8 @@ use crate::text;
 
 /// Descriptors that files are held open with at most; then those of the user who has most are closed.
 const DESCRIPTORS_MAX: usize = 512;
-/// They are no more than one of so many that the tool may have (`ulimit -n`): it needs others.
+/// Their largest share, as a divisor, of the files that the tool may open (`ulimit -n`), since it needs
+/// others.
 const SHARE: usize = 4;
 /// Files of one process that are looked at.
 const MAPPINGS_MAX: usize = 2048;
@@ -79,12 +80,12 @@ impl Default for Objects {
 }
 
 impl Objects {
-    /// The file with this build id that was seen before.
+    /// The file with this build id, if known.
     pub(super) fn known(&self, id: BuildId) -> Option<&Object> {
         self.known.get(&id)
     }
 
-    /// Whether this build id is worth looking for once more.
+    /// Whether this build id is worth another search.
     pub(super) fn may_try(&self, id: BuildId) -> bool {
         self.tried.get(&id).is_none_or(|tries| *tries < TRIES)
     }
@@ -167,8 +168,8 @@ impl Objects {
     }
 }
 
-/// The split symbols of the file with this build id at `path` below the first of `roots`: there, or below another. They
-/// have to have the same build id, which says more than the checksum of the link.
+/// The separate debug symbols of the file with this build id at `path`, below the first of `roots` or another
+/// one. They must have the same build id, which is a stronger check than the checksum of the link.
 fn find_split(
     client: &mut Client,
     id: BuildId,

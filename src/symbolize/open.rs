@@ -1,7 +1,7 @@
 //! Opening files that other users choose: regular files of real filesystems only, with no effect on anything else.
 //!
-//! A path of a process may be a link to a device or a pipe of the host, and opening one of those is an action. So each
-//! file is found without being opened (`O_PATH`), looked at, and that very file is opened then.
+//! A path of a process may be a link to a device or a pipe of the host, and opening one of those has effects.
+//! So each file is found without being opened (`O_PATH`) and checked. Then that very file is opened.
 
 use std::fs::File;
 use std::io;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, FsWord, Mode, OFlags, ResolveFlags, open, openat2};
 
-/// Filesystems whose files are made by code that runs when they are read (statfs(2), linux/magic.h): procfs, sysfs,
-/// debugfs, tracefs, securityfs, cgroup v1 and v2, bpf, pstore, efivarfs, configfs, selinuxfs, binfmt_misc, nsfs. Their
-/// files say that they are regular.
+/// Filesystems whose files are made by code that runs when they are read (statfs(2), linux/magic.h): procfs,
+/// sysfs, debugfs, tracefs, securityfs, cgroup v1 and v2, bpf, pstore, efivarfs, configfs, selinuxfs,
+/// binfmt_misc, nsfs. Their files appear as regular files.
 const MADE_BY_CODE: [FsWord; 14] = [
     0x9fa0,
     0x6265_6572,
@@ -41,7 +41,7 @@ pub(super) enum LastLink {
 /// to what a process has open are not.
 ///
 /// # Errors
-/// There is no such file, or it is not regular; `ENOSYS` before Linux 5.6.
+/// The file does not exist or is not regular; `ENOSYS` before Linux 5.6.
 pub(super) fn below(root: BorrowedFd<'_>, path: &Path, last: LastLink) -> io::Result<File> {
     let no_follow = if last == LastLink::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
@@ -49,10 +49,10 @@ pub(super) fn below(root: BorrowedFd<'_>, path: &Path, last: LastLink) -> io::Re
     regular(found)
 }
 
-/// Opens the file that a link in `/proc/PID/map_files` stands for.
+/// Opens the file that a link in `/proc/PID/map_files` points to.
 ///
 /// # Errors
-/// There is no such link, it may not be followed, or its file is not regular.
+/// The link does not exist, may not be followed, or its file is not regular.
 pub(super) fn mapped(link: &Path) -> io::Result<File> {
     regular(open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -60,7 +60,7 @@ pub(super) fn mapped(link: &Path) -> io::Result<File> {
 /// A directory to find files below.
 ///
 /// # Errors
-/// There is none, or it may not be looked at.
+/// It does not exist, or access is denied.
 pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -88,7 +88,7 @@ fn regular(found: OwnedFd) -> io::Result<File> {
     Ok(File::from(rustix::fs::openat(CWD, held(&found), flags, Mode::empty())?))
 }
 
-/// A path to what `fd` stands for, whatever has its name now.
+/// A path to the file behind `fd`, even if its name is reused.
 pub(super) fn held(fd: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }

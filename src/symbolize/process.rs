@@ -103,7 +103,7 @@ pub struct Mapping<'a> {
     /// Where it begins in its file.
     pub offset: u64,
     pub inode: (&'a str, &'a str),
-    /// Empty for memory without a name; a word in brackets for what the kernel put there.
+    /// Empty for memory without a name; a word in brackets for mappings of the kernel.
     pub path: &'a str,
 }
 

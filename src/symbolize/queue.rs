@@ -21,7 +21,7 @@ const BATCH: usize = 32;
 /// The kernel's places are looked up for root.
 const ROOT: u32 = 0;
 
-/// Whether there is something to do.
+/// The next step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Empty,

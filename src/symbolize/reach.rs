@@ -28,7 +28,8 @@ impl Reach {
     }
 }
 
-/// Devices of filesystems that the system has mounted and that nobody serves, as `/proc/PID/maps` writes them.
+/// Devices of filesystems that the system has mounted and that no other program serves, in the form of
+/// `/proc/PID/maps`.
 #[derive(Default)]
 pub(super) struct Mounts {
     own: HashSet<String>,
@@ -36,7 +37,7 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// Whether a file on this device is served by nobody.
+    /// Whether the filesystem of this device needs no other program.
     pub(super) fn has(&mut self, device: &str) -> bool {
         if !self.own.contains(device) && self.read.is_none_or(|read| read.elapsed() >= AGE) {
             (self.own, self.read) = (own_devices(&served::own_mounts()), Some(Instant::now()));

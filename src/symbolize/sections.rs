@@ -1,7 +1,7 @@
 //! The sections of an ELF file: its functions, and the name of the file with its split symbols.
 //!
-//! As in `elf.rs`, nothing is taken on trust: buffers are of a bounded size, and a file that changes meanwhile has wrong
-//! names at worst.
+//! As in `elf.rs`, nothing is trusted: buffers are of a bounded size, and a file that changes meanwhile has
+//! wrong names at worst.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use super::elf::{u16_at, u32_at, u64_at};
 use super::table::{Symbol, Table};
 
-/// Section headers, bytes of their names, and bytes of a link that are looked at; real files have some forty, some
-/// hundred, and less than a hundred.
+/// Limits for section headers, bytes of their names, and bytes of a link. Real files have about forty, about
+/// a hundred, and less than a hundred.
 const SECTIONS_MAX: usize = 1024;
 const NAMES_MAX: u64 = 64 << 10;
 const LINK_MAX: u64 = 1024;
@@ -20,7 +20,8 @@ const LINK_MAX: u64 = 1024;
 const SYMBOLS_MAX: u64 = 4 << 20;
 /// Bytes of a mangled name; longer ones are no name.
 const MANGLED_MAX: usize = 4096;
-/// Bytes that are searched for the ends of names in memory. The names of an honest file are a part of it.
+/// Bytes that are searched for the ends of names in memory. The names of a valid file take only a part of
+/// this.
 const SCANNED_MAX: usize = 16 << 20;
 
 /// Bytes of the file header, of one section header and of one symbol (elf(5), 64 bit).
@@ -37,7 +38,7 @@ const LINK: &[u8] = b".gnu_debuglink";
 
 /// Bytes that can be read anywhere: a file, or a part of one that was unpacked.
 pub(super) trait Bytes {
-    /// Fills `buffer` with what begins at `at`.
+    /// Fills `buffer` with the bytes from `at` on.
     ///
     /// # Errors
     /// There are fewer bytes, or they cannot be read.

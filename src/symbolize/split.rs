@@ -1,5 +1,5 @@
-//! Places for symbols that were split from a file: by its build id, and by the name that the file itself has for them
-//! (GDB manual, "Separate Debug Files").
+//! Places of separate debug symbols of a file: by its build id, and by the name in the file itself (GDB
+//! manual, "Separate Debug Files").
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub(super) fn places(id: BuildId, path: &str, link: Option<&str>) -> Vec<PathBuf
     places.dedup();
     let program = Path::new(path.trim_start_matches('/'));
     if let (Some(link), Some(dir)) = (link, program.parent()) {
-        // A program may be linked to a file of its own name, in another directory.
+        // A program may be linked to a file with the same name, in another directory.
         places.extend([dir.join(link), dir.join(".debug").join(link), debug.join(dir).join(link)]);
         places.retain(|place| place != program);
     }

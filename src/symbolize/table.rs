@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Bytes that the tables of one symbolizer may take together, with what is needed to make one: the process stays below 32 MiB.
+/// Bytes that the tables of one symbolizer may take together, including those needed to make one: the process
+/// stays below 32 MiB.
 pub const BYTES_MAX: usize = 22 << 20;
 /// Bytes that one table may take: a million functions of an ELF file. Further functions have no name.
 pub const TABLE_BYTES_MAX: usize = 20 << 20;
@@ -56,8 +57,8 @@ impl Table {
         self.is_cut = true;
     }
 
-    /// Takes in a function; false when there is no room for it. Of two with the same start the one whose name lies
-    /// behind that of the other hides it.
+    /// Adds a function; false if it does not fit. Of two with the same start, the one whose name comes later
+    /// hides the other.
     pub fn add(&mut self, start: u64, size: u64, name: u32) -> bool {
         if size == 0 {
             return true;
@@ -69,7 +70,7 @@ impl Table {
         true
     }
 
-    /// Takes in a function with its name; false when there is no room for it.
+    /// Adds a function with its name; false if it does not fit.
     pub fn add_named(&mut self, start: u64, size: u64, name: &[u8]) -> bool {
         let at = self.names.len();
         if size == 0 {
@@ -91,8 +92,8 @@ impl Table {
         true
     }
 
-    /// Grows by a quarter instead of twofold: memory that is bounded should not be half empty. False when there is no
-    /// room.
+    /// Grows by a quarter instead of doubling: memory with a limit should not be half empty. False if it does
+    /// not fit.
     fn grow(&mut self) -> bool {
         let left = self.most.saturating_sub(self.bytes()) / size_of::<Symbol>();
         let more = (self.symbols.len() / 4).max(1024).min(left);
@@ -149,7 +150,7 @@ impl Table {
     }
 }
 
-/// Tables by what they were made from. The one used longest ago is forgotten when there is no room.
+/// Tables by their source. When room runs out, the least recently used one is forgotten.
 #[derive(Debug)]
 pub struct Tables<K> {
     tables: HashMap<K, (Table, u64)>,
@@ -240,7 +241,7 @@ mod tests {
     fn tables_without_end_take_no_more_than_there_is() {
         let mut tables = Tables::default();
         for key in 0..6 {
-            // 12 MiB of symbols, which take 8, and all that one may have.
+            // 12 MiB of symbols, which take 8, and the maximum of one.
             let wanted = if key % 2 == 0 { 8 << 20 } else { usize::MAX };
             let table = tables.get(
                 key,

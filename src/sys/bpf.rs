@@ -22,7 +22,7 @@ pub fn read_variable<T: Copy>(variable: &T) -> T {
     unsafe { ptr::read_volatile(variable) }
 }
 
-/// Switches on the kernel's statistics of BPF programs until what is returned is closed.
+/// Switches on the kernel's statistics of BPF programs until the returned descriptor is closed.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN.
@@ -46,8 +46,9 @@ pub fn bpf_program_info(program: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_inf
     Ok(info)
 }
 
-/// Attaches an `iter/task` or `iter/task_vma` program to one thread: an iterator of the link calls the program for it, or for each
-/// mapping of its process, and once more without one. `tid` is an id of our pid namespace, looked up when an iterator is made.
+/// Attaches an `iter/task` or `iter/task_vma` program to one thread. An iterator of the link calls the
+/// program for it, or for each mapping of its process, and a last time without one. `tid` is an id of our pid
+/// namespace, looked up when an iterator is made.
 ///
 /// # Errors
 /// EINVAL before Linux 6.1, which iterates over all tasks only.

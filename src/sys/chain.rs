@@ -1,6 +1,6 @@
 //! Dependent loads that no compiler and no processor can shorten.
 
-/// Places each of which names the one that comes after it.
+/// Places that each name the next one.
 pub struct Chain {
     next: Vec<u64>,
     /// The place that comes next.
@@ -14,11 +14,12 @@ impl Chain {
         (length > 0 && next.iter().all(|place| *place < length)).then_some(Chain { next, at: 0 })
     }
 
-    /// The loop of the self-check of clock samples: takes `steps` steps along the chain, at least one, from where the call
-    /// before ended: the same ones again would be in the nearest cache. Each is a load that
-    /// depends on the one before it, and additions that do not depend on it. The first of them stands before the load:
-    /// emulators interrupt at targets of jumps, and the load must be none. Returns the addresses of the load and of
-    /// the instruction behind it; `None` on other CPUs than x86-64 and arm64.
+    /// The loop of the self-check of clock samples: takes `steps` steps along the chain, at least one. It
+    /// starts where the previous call ended: the same places again would be in the nearest cache. Each step
+    /// is a load that depends on the previous one, and additions that do not depend on it. The first addition
+    /// comes before the load, because emulators interrupt at targets of jumps, and the load must not be one.
+    /// Returns the addresses of the load and of the instruction after it; `None` on CPUs other than x86-64
+    /// and arm64.
     pub fn run(&mut self, steps: u64) -> Option<(u64, u64)> {
         chase(&self.next, &mut self.at, steps.max(1))
     }
@@ -27,8 +28,8 @@ impl Chain {
 #[cfg(target_arch = "x86_64")]
 fn chase(next: &[u64], at: &mut u64, steps: u64) -> Option<(u64, u64)> {
     let (load, behind): (u64, u64);
-    // SAFETY: the first place and every one that is loaded are below the length of the slice, as [`Chain::new`] has checked,
-    // so that each load is inside of it. Registers that change are named; the stack is not touched.
+    // SAFETY: the first place and all loaded ones are below the length of the slice, as [`Chain::new`] has
+    // checked, so each load is in bounds. Changed registers are named; the stack is not touched.
     unsafe {
         std::arch::asm!(
             "lea {load}, [rip + 4f]",

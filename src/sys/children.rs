@@ -39,10 +39,11 @@ pub fn own_cpu_times() -> CpuTimes {
     CpuTimes::of(&usage)
 }
 
-/// Waits for the end of a child, and returns its status and the CPU times of it and of all descendants that were waited for.
+/// Waits for the end of a child. Returns its status, and the CPU times of it and of all descendants that were
+/// waited for.
 ///
 /// # Errors
-/// ECHILD where there is no such child, or it was waited for.
+/// ECHILD if the child does not exist, or was waited for.
 pub fn wait_for(pid: u32) -> io::Result<(ExitStatus, CpuTimes)> {
     let mut status: c_int = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -83,7 +84,7 @@ pub fn is_ignored(signal: c_int) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Has this process, and all that it makes, take memory from these nodes only (MPOL_BIND of set_mempolicy(2)).
+/// Makes this process and its children take memory from these nodes only (MPOL_BIND of set_mempolicy(2)).
 ///
 /// # Errors
 /// EINVAL where none of them is online and in the cpuset, ENOSYS without CONFIG_NUMA.
@@ -97,7 +98,8 @@ pub fn allocate_on(nodes: &[u32]) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, mask.as_ptr(), bits) }).map(drop)
 }
 
-/// Makes this process one of another user for good, with the groups of that user. Only where there is no other thread.
+/// Makes this process one of another user for good, with the groups of that user. It must have only one
+/// thread.
 ///
 /// # Errors
 /// EPERM without CAP_SETUID and CAP_SETGID.

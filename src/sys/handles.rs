@@ -19,11 +19,11 @@ struct Handle {
 /// The directory of the cgroup with this id, in the hierarchy that `mount` is a directory of.
 ///
 /// # Errors
-/// The errno of open_by_handle_at(2): ESTALE where there is no such cgroup, EPERM without CAP_DAC_READ_SEARCH.
+/// The errno of open_by_handle_at(2): ESTALE for an unknown cgroup, EPERM without CAP_DAC_READ_SEARCH.
 pub fn open_cgroup(mount: impl AsFd, id: u64) -> io::Result<OwnedFd> {
     let mut handle = Handle { bytes: 8, kind: KERNFS, id: id.to_ne_bytes() };
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    // SAFETY: the handle has the length that it says, and outlives the call.
+    // SAFETY: the handle has the length in its header, and outlives the call.
     let fd = checked(unsafe {
         libc::syscall(libc::SYS_open_by_handle_at, mount.as_fd().as_raw_fd(), &raw mut handle, flags)
     })?;

@@ -1,7 +1,8 @@
-//! The heap of the C library: one for all threads, and giving free parts of it back.
+//! The heap of the C library: one for all threads, with free memory given back.
 
-/// Has all threads share one heap. With one for each, as glibc has it, those that do little keep 2 MB that nothing uses; and
-/// the free end of any but the first is never given back by malloc_trim(3), where a burst of tasks leaves most of it.
+/// Makes all threads share one heap. By default glibc gives each thread one; threads with little work keep 2
+/// MB unused. Also, malloc_trim(3) gives back the free end of the first heap only, while a burst of tasks
+/// leaves most free memory in the others.
 pub fn share_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes the lock of the heap, and any number.
@@ -10,8 +11,9 @@ pub fn share_heap() {
     }
 }
 
-/// Has each block of a quarter of a megabyte or more be a mapping, which is given back when it is freed and grows without a copy.
-/// By itself glibc stops that with the first such block that is freed (mallopt(3), `M_MMAP_THRESHOLD`).
+/// Makes each block of a quarter of a megabyte or more a mapping, which is given back when it is freed and
+/// grows without a copy. By default glibc stops doing so after the first such block is freed (mallopt(3),
+/// `M_MMAP_THRESHOLD`).
 pub fn map_large_blocks() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes the lock of the heap, and any number.
@@ -35,8 +37,8 @@ mod tests {
 
     /// Bytes that are allocated, blocks with a mapping of their own included.
     fn heap_in_use() -> u64 {
-        // The fields of mallinfo2 are wider, but glibc has it from 2.33 on only.
-        // SAFETY: mallinfo takes the lock of each heap, and fills the structure that it returns.
+        // The fields of mallinfo2 are wider, but it needs glibc 2.33. SAFETY: mallinfo takes the lock of each
+        // heap, and fills the structure that it returns.
         let found = unsafe { libc::mallinfo() };
         let bytes = |field: libc::c_int| u64::from(field.cast_unsigned());
         bytes(found.uordblks) + bytes(found.hblkhd)

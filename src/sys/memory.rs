@@ -20,7 +20,7 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of what is behind `fd`, in whole pages.
+    /// Maps the first `len` bytes of the file behind `fd`, in whole pages.
     ///
     /// # Errors
     /// The errno of mmap(2).
@@ -48,24 +48,24 @@ impl Mapping {
         for (place, word) in
             (at..).step_by(WORD).zip(bytemuck::bytes_of_mut(&mut value).chunks_exact_mut(WORD))
         {
-            // SAFETY: the word is inside of the mapping, which begins with a page, so that it is aligned; nothing in this
-            // process writes to it, and it is read with one load.
+            // SAFETY: the word is inside the mapping, which begins with a page, so the word is aligned.
+            // Nothing in this process writes to it, and it is read with one load.
             let read = unsafe { self.at.as_ptr().cast::<u8>().add(place).cast::<u64>().read_volatile() };
             word.copy_from_slice(&read.to_ne_bytes());
         }
         Some(value)
     }
 
-    /// Replaces `bytes` by a copy of `len` bytes from byte `at` on, which nothing writes to meanwhile. Nothing is copied
-    /// of what is beyond the end.
+    /// Replaces `bytes` by a copy of `len` bytes from byte `at` on, which must not be written to meanwhile.
+    /// Bytes beyond the end are left out.
     pub fn copy_to(&self, bytes: &mut Vec<u8>, at: usize, len: usize) {
         bytes.clear();
         if at.checked_add(len).is_none_or(|end| end > self.len) {
             return;
         }
         bytes.reserve(len);
-        // SAFETY: the source is inside of the mapping, the place has room for it, and they are apart; the caller knows that
-        // the kernel is done with it.
+        // SAFETY: the source is inside the mapping, the destination has room for it, and they do not overlap.
+        // The caller knows that the kernel has finished with it.
         unsafe {
             ptr::copy_nonoverlapping(self.at.as_ptr().cast::<u8>().add(at), bytes.as_mut_ptr(), len);
             bytes.set_len(len);
@@ -87,12 +87,12 @@ pub enum PageAdvice {
     Huge,
     /// Small pages only (MADV_NOHUGEPAGE).
     Small,
-    /// Huge pages in place of the small ones that are there, now (MADV_COLLAPSE, Linux 6.1).
+    /// Replaces present small pages by huge pages now (MADV_COLLAPSE, Linux 6.1).
     Collapse,
 }
 
-/// Anonymous memory of this process, aligned to huge pages of 2 MiB. It reads as 0 until it is written to, and has no
-/// pages until then.
+/// Anonymous memory of this process, aligned to huge pages of 2 MiB. It has no pages and reads as 0 until it
+/// is written to.
 pub struct Region {
     mapped: NonNull<c_void>,
     mapped_len: usize,
@@ -145,7 +145,7 @@ impl Region {
 
     /// Its words. Reading one that was never written gives it the kernel's page of zeros.
     pub fn words(&self) -> &[u64] {
-        // SAFETY: so many words are mapped and readable as long as `self` lives, and any bits are a u64.
+        // SAFETY: this many words are mapped and readable as long as `self` lives, and any bits are a u64.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
     }
 
@@ -188,8 +188,8 @@ impl Region {
         let node = node as usize;
         let mut mask = vec![0u64; node / BITS + 1];
         mask[node / BITS] = 1 << (node % BITS);
-        // SAFETY: the range is a mapping of ours; the mask has the bits that are passed (the kernel takes one less, see
-        // mbind(2)), and outlives the call.
+        // SAFETY: the range is a mapping of this process. The mask has the bits that are passed (the kernel
+        // takes one less, see mbind(2)), and outlives the call.
         checked(unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -229,7 +229,7 @@ pub struct Mirror {
 unsafe impl Send for Mirror {}
 
 impl Mirror {
-    /// So many views of new memory, one after the other.
+    /// `views` views of new memory, one after the other.
     ///
     /// # Errors
     /// The errno of memfd_create(2) or mmap(2): ENOMEM beyond vm.max_map_count.
@@ -249,7 +249,7 @@ impl Mirror {
         };
         let mirror = Mirror { mapped, len };
         for view in 0..views {
-            // SAFETY: the view lies within the mapping that is ours, and takes the place of a part of it.
+            // SAFETY: the view is within our own mapping, and replaces a part of it.
             let made = unsafe {
                 libc::mmap(
                     mapped.as_ptr().byte_add(view * Region::ALIGN),
@@ -280,7 +280,7 @@ impl Mirror {
         if at >= self.len / WORD {
             return false;
         }
-        // SAFETY: the word lies within the mapping, which is writable, and no reference to it exists.
+        // SAFETY: the word is within the mapping, which is writable, and no reference to it exists.
         unsafe { self.mapped.as_ptr().cast::<u64>().add(at).write_volatile(word) };
         true
     }
@@ -293,7 +293,7 @@ impl Drop for Mirror {
     }
 }
 
-/// Memory of instructions: written once, then executable, and not writable any more. In small pages.
+/// Memory of instructions, in small pages: written once, then executable and read-only.
 pub struct Code {
     mapped: NonNull<u8>,
     len: usize,
@@ -324,7 +324,8 @@ impl Code {
         // SAFETY: the mapping is ours. A kernel without huge pages refuses, and needs no advice.
         unsafe { libc::madvise(mapped.as_ptr().cast(), len, libc::MADV_NOHUGEPAGE) };
         for at in places {
-            // SAFETY: place and length lie within the mapping, as was looked at above, which is writable and not shared yet.
+            // SAFETY: place and length are within the mapping, as checked above, which is writable and not
+            // shared yet.
             unsafe {
                 ptr::copy_nonoverlapping(instruction.as_ptr(), mapped.as_ptr().add(*at), instruction.len());
             }
@@ -339,7 +340,7 @@ impl Code {
 
     /// The address of a place, in bytes from the beginning; `None` outside.
     pub fn address(&self, at: usize) -> Option<*const u8> {
-        // SAFETY: it lies within the mapping.
+        // SAFETY: it is within the mapping.
         (at < self.len).then(|| unsafe { self.mapped.as_ptr().add(at).cast_const() })
     }
 }

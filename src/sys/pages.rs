@@ -1,4 +1,4 @@
-//! Pages of processes: their nodes, their content, and what the page table says of them.
+//! Pages of processes: their nodes, their content, and their entries in the page table.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -12,7 +12,7 @@ use super::checked;
 /// # Errors
 /// The errno of move_pages(2).
 pub fn nodes_of_pages(pid: u32, addresses: &[u64]) -> io::Result<Vec<i32>> {
-    // Should the kernel leave one as it is, it counts as not there.
+    // An entry that the kernel does not fill counts as absent.
     let mut status = vec![-libc::ENOENT; addresses.len()];
     // SAFETY: both arrays have the length that is passed, and outlive the call; without nodes nothing is moved.
     checked(unsafe {
@@ -37,8 +37,8 @@ pub fn nodes_of_pages(pid: u32, addresses: &[u64]) -> io::Result<Vec<i32>> {
 pub fn read_memory(pid: u32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: address as usize as *mut c_void, iov_len: bytes.len() };
-    // SAFETY: both vectors outlive the call, and the local one names bytes that are ours to write; the kernel checks the
-    // other one in the address space of that process.
+    // SAFETY: both vectors outlive the call, and the local one names bytes that this process may write. The
+    // kernel checks the other one in the address space of that process.
     let got = checked(unsafe {
         libc::process_vm_readv(pid as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0)
             as libc::c_long

@@ -32,8 +32,8 @@ pub fn perf_event_open(
     Ok(unsafe { owned(fd as c_int) })
 }
 
-/// Has an event count or sample from now on, or stop. An event that stops has all told of its AUX area that was written
-/// (`perf_aux_output_end` of kernel/events/ring_buffer.c).
+/// Starts or stops counting or sampling of an event. When an event stops, the ring gets records of everything
+/// written to its AUX area (`perf_aux_output_end` of kernel/events/ring_buffer.c).
 ///
 /// # Errors
 /// The errno of ioctl(2).
@@ -73,8 +73,8 @@ enum RingWord {
 }
 
 impl AuxRing {
-    /// Maps the ring of the event behind `fd`, with an AUX area of so many pages, or without one, and has the event begin.
-    /// Both numbers of pages are powers of two.
+    /// Maps the ring of the event behind `fd`, with an AUX area of `aux_pages` pages or without one, and
+    /// starts the event. Both numbers of pages are powers of two.
     ///
     /// # Errors
     /// The errno of mmap(2) or ioctl(2).
@@ -113,7 +113,7 @@ impl AuxRing {
     pub fn take(&mut self) -> Vec<u8> {
         let head = self.word(RingWord::DataHead).load(Ordering::Acquire);
         let tail = self.word(RingWord::DataTail).load(Ordering::Relaxed);
-        // SAFETY: the ring lies behind the first page, and the kernel writes nothing between tail and head.
+        // SAFETY: the ring is behind the first page, and the kernel writes nothing between tail and head.
         let bytes = unsafe {
             let ring = self.head.add(rustix::param::page_size());
             copied(ring, self.ring_bytes, tail, head.wrapping_sub(tail))
@@ -122,7 +122,7 @@ impl AuxRing {
         bytes
     }
 
-    /// A copy of the stretch of the AUX area that begins at `offset`, of which a record of the ring told.
+    /// A copy of the stretch of the AUX area that begins at `offset`, as given by a record of the ring.
     pub fn aux(&self, offset: u64, bytes: u64) -> Vec<u8> {
         let Some(aux) = self.aux else { return Vec::new() };
         // SAFETY: the area is mapped with this length as long as this lives; the CPU writes to no stretch before it is
@@ -141,7 +141,7 @@ impl AuxRing {
     }
 }
 
-/// A copy of `bytes` bytes from `offset` on of a ring of `len` bytes, no more than all of it.
+/// A copy of `bytes` bytes from `offset` on of a ring of `len` bytes, at most the whole ring.
 ///
 /// # Safety
 /// The ring is mapped, and not written to meanwhile where it is copied.
@@ -193,7 +193,7 @@ mod tests {
         let mut ring = AuxRing::new(&fd, 1, 0).unwrap();
         let page = rustix::param::page_size();
         let mut bytes = Vec::new();
-        // Often enough for the ring to begin anew: a record of 16 bytes for each fault.
+        // Enough for the ring to wrap around: a record of 16 bytes for each fault.
         for _ in 0..12 {
             let mut region = Region::new(1).unwrap();
             region.advise(PageAdvice::Small).unwrap();

@@ -71,7 +71,7 @@ pub fn ignore_signal(signal: c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// From now on `signal` does what it does to a program that has said nothing about it.
+/// Restores the default action of `signal`.
 pub fn default_signal(signal: c_int) {
     // SAFETY: no function is handed over; a signal without another action is refused.
     unsafe { libc::signal(signal, libc::SIG_DFL) };

@@ -15,8 +15,8 @@ pub fn set_fs_ids(uid: u32, gid: u32) -> (u32, u32) {
     (before.1 as u32, before.0 as u32)
 }
 
-/// Closes all descriptors but the standard streams in whatever program this process executes next. Before Linux 5.11
-/// there is no such call, and those that were inherited stay open.
+/// Closes all descriptors except the standard streams in the next program that this process executes. Linux
+/// before 5.11 lacks this call, and inherited ones stay open there.
 pub fn close_on_exec() {
     // SAFETY: a flag of descriptors changes, and none is closed as long as this program runs.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
@@ -60,7 +60,7 @@ fn events_of(whose: c_int) -> ThreadEvents {
 /// CPU time of a process, ended threads included, ns (clock_getcpuclockid(3)).
 ///
 /// # Errors
-/// ESRCH where there is no such process, EINVAL where it has been reaped meanwhile.
+/// ESRCH if the process does not exist, EINVAL where it has been reaped meanwhile.
 pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     let mut clock = 0;
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
@@ -90,8 +90,8 @@ pub fn run_on(cpus: &[u32]) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, words * WORD, mask.as_ptr()) }).map(drop)
 }
 
-/// Gives the calling thread, and those that it makes, the least weight of all: nice 19, SCHED_BATCH. A kernel that refuses
-/// leaves it as it was.
+/// Gives the calling thread, and the threads it makes, the least weight of all: nice 19, SCHED_BATCH. If the
+/// kernel refuses, nothing changes.
 pub fn stand_back() {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure outlives the call, and both calls change this thread only.

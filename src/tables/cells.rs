@@ -1,7 +1,8 @@
 //! Rows of a table while they are collected, column by column.
 //!
-//! A file of columns is written by groups of a hundred thousand rows, and the rows of all tables wait for that at once: numbers
-//! are kept as differences from the row before, in as few bytes as they need, and a text that stands in many rows once.
+//! A file of columns is written in groups of a hundred thousand rows, and the rows of all tables wait for
+//! that at once. So numbers are kept as differences from the previous row, in as few bytes as they need, and
+//! a text of many rows once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +13,11 @@ use crate::record::varint::{self, Bytes};
 /// Rows of a group: engines read one at a time, and skip those whose least and most values do not fit.
 pub const ROWS: usize = 131_072;
 
-/// Bytes that the rows of a group take while they are collected, at most but for one interval: for rows with texts that are all
-/// different.
+/// Maximum bytes of the rows of a group while they are collected, except for one interval: for rows with
+/// texts that are all different.
 pub const BYTES: usize = 24 << 20;
 
-/// Numbers, some of which are missing.
+/// Numbers; some may be missing.
 #[derive(Debug, Default)]
 pub struct Ints {
     present: Vec<bool>,
@@ -33,7 +34,7 @@ impl Ints {
         }
     }
 
-    /// Whether there is a value, by row.
+    /// Whether a row has a value.
     pub fn present(&self) -> &[bool] {
         &self.present
     }
@@ -52,7 +53,7 @@ impl Ints {
     }
 }
 
-/// Values of a fixed size, some of which are missing.
+/// Values of a fixed size; some may be missing.
 #[derive(Debug)]
 pub struct Fixed<T> {
     present: Vec<bool>,
@@ -69,7 +70,7 @@ impl<T: Copy> Fixed<T> {
         self.values.extend(value);
     }
 
-    /// Whether there is a value, by row.
+    /// Whether a row has a value.
     pub fn present(&self) -> &[bool] {
         &self.present
     }
@@ -102,7 +103,7 @@ impl Names {
     }
 }
 
-/// Texts, some of which are missing.
+/// Texts; some may be missing.
 #[derive(Debug, Default)]
 pub struct Texts {
     names: Names,

@@ -70,7 +70,7 @@ impl Fold {
         tables.iter().any(|table| with.contains(table))
     }
 
-    /// Notes the first sample of a run, which ends no interval, and the gap in front of it.
+    /// Notes the first sample of a run, which ends no interval, and the gap before it.
     pub fn begin(&mut self, host: &Arc<HostFacts>, wall_ns: i64, gap: Option<Gap>) {
         self.see(host, wall_ns);
         if let Some(engine) = &mut self.engine {
@@ -79,8 +79,8 @@ impl Fold {
         self.gap(host, (wall_ns, None), gap);
     }
 
-    /// Takes the next interval: its rows as they are wanted, its processes where those are others, its losses by cause, the gap in
-    /// it, and its stacks.
+    /// Takes the next interval: its wanted rows, its processes if those are different rows, its losses by
+    /// cause, its gap, and its stacks.
     pub fn take(
         &mut self,
         snapshot: Snapshot,
@@ -149,7 +149,7 @@ impl Fold {
     }
 }
 
-/// The time of an episode: its end as far as it is in the file, and how long it held.
+/// The time of an episode: the part of its end that is in the file, and its duration.
 fn of_finding(host: &HostFacts, finding: &Finding, last_wall_ns: i64) -> super::Stamp {
     stamp(host, finding.until_wall_ns.unwrap_or(last_wall_ns), Some(finding.held_ns))
 }

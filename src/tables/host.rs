@@ -64,7 +64,7 @@ columns! {
 pub(super) struct FindingRow(pub Finding);
 
 impl FindingRow {
-    /// The subject in words, with what tells it from others of its kind.
+    /// The subject in words, with its distinguishing part.
     fn subject(&self) -> String {
         match (&self.0.key.subject, self.0.identity.label.as_str()) {
             (Subject::Host | Subject::Device(_), _) | (_, "") => self.0.key.subject.to_string(),

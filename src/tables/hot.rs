@@ -9,7 +9,7 @@ use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place, Stack, StackBatch};
 use crate::text::{clean, clean_str};
 
-/// A stack of a process, and how often it was seen in the interval.
+/// A stack of a process, and its number of samples in the interval.
 pub(super) struct HotRow {
     process: ProcessId,
     comm: String,

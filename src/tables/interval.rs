@@ -1,4 +1,4 @@
-//! An interval as rows of tables see it: the snapshot, and what is found once for all rows.
+//! An interval for the rows of tables: the snapshot, and values computed once for all rows.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::text::clean_str;
 #[derive(Clone, Debug, Default)]
 pub struct Losses(BTreeMap<String, u64>);
 
-/// The cause of CPU time that is in no row, as JSON has it; its count is nanoseconds.
+/// The cause of CPU time that is in no row, named as in JSON; its count is nanoseconds.
 const NOT_ITEMISED: &str = "exits_not_itemised_cpu_ns";
 
 impl Losses {
@@ -49,7 +49,7 @@ pub struct Gap {
     pub ns: u64,
 }
 
-/// A snapshot with what is found once for all its rows.
+/// A snapshot with values computed once for all its rows.
 pub struct Interval {
     pub(super) snapshot: Snapshot,
     pub(super) stamp: Stamp,

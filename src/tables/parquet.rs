@@ -43,7 +43,7 @@ impl<W: Write + Send> File<W> {
         Ok(File { writer: SerializedFileWriter::new(out, schema, Arc::new(properties))? })
     }
 
-    /// Writes a group of rows; none if there are none.
+    /// Writes a group of rows, unless it is empty.
     ///
     /// # Errors
     /// Errors of writing.
@@ -101,7 +101,7 @@ fn put<T: DataType>(column: &mut SerializedColumnWriter<'_>, values: &[T::T], le
     Ok(())
 }
 
-/// Definition levels: 1 where there is a value.
+/// Definition levels: 1 for a value.
 fn levels(present: &[bool]) -> Vec<i16> {
     present.iter().map(|present| i16::from(*present)).collect()
 }

@@ -1,4 +1,4 @@
-//! Names of files: a recording always has the same ones, so that what is there already need not be made again. Pure.
+//! Names of files. A recording always has the same ones, so that existing files need not be made again. Pure.
 
 use std::path::PathBuf;
 
@@ -22,8 +22,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// The begin of the time that a moment is in; times of one length begin at multiples of it since 1970, which hours and days in
-    /// UTC do.
+    /// The begin of the period that contains a moment. Periods of one length begin at its multiples since
+    /// 1970, as hours and days in UTC do.
     pub fn begin(wall_ns: i64, period_ns: i64) -> i64 {
         wall_ns.saturating_sub(wall_ns.rem_euclid(period_ns))
     }
@@ -63,8 +63,8 @@ fn second(wall_ns: i64) -> String {
     moment(wall_ns).strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// A value in the name of a folder, as Hive writes it: characters with a meaning in paths become `%` and two digits, and no text
-/// at all has a name of its own.
+/// A value in the name of a folder, as Hive writes it. Characters with a meaning in paths become `%` and two
+/// digits, and an empty text has a special name.
 fn escaped(value: &str) -> String {
     const SPECIAL: &str = "\"#%'*/:=?\\{}[]^";
     if value.is_empty() {

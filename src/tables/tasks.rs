@@ -274,7 +274,7 @@ struct Split<'a> {
     parts: &'a [NodeCounts],
     of: fn(&NodeCounts) -> u64,
     sum: f64,
-    /// All of it is of the node that it ran on.
+    /// All of its time is on one node.
     only_one: bool,
 }
 
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn parts_of_a_count_add_up_to_it() {
         let counts = [(10, 5), (30, 0)].map(|(cycles, instructions)| NodeCounts { cycles, instructions });
-        // Counters took turns: the count is twice what was counted.
+        // Counters took turns: the estimate is twice the count.
         let cycles = Split::new(Some(80.0), &counts, |counts| counts.cycles, 2);
         assert_eq!((cycles.on(0, 7), cycles.on(1, 7), cycles.on(2, 7)), (Some(20.0), Some(60.0), None));
         assert_eq!(cycles.on(0, 0), Some(0.0), "it did not run there");

@@ -1,10 +1,10 @@
-//! "Did you mean": the known names that are most like what was typed.
+//! "Did you mean": the known names that are most like the typed one.
 
 #![warn(missing_docs)]
 
-/// Names are offered at most so many at a time.
+/// Maximum names offered at a time.
 const MOST: usize = 3;
-/// Names less alike than this are none that was meant; 1 is the same name.
+/// Names less alike than this are not offered; 1 is the same name.
 const ALIKE: f64 = 0.75;
 
 /// The names that are most like `typed`, in any case of letters, the nearest first; three at most.

@@ -44,7 +44,7 @@ impl Shade {
     }
 }
 
-/// The sequence of a terminal that a mark stands for.
+/// The terminal sequence of a mark.
 pub fn sequence(mark: char) -> Option<&'static str> {
     if mark == END {
         return Some("\x1b[0m");

@@ -1,4 +1,4 @@
-//! Programs and containers with the most CPU time of a stretch: those that have tracks of their own.
+//! Programs and containers with the most CPU time of a stretch: the ones with separate tracks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use crate::entity::program_of;
 use crate::model::group::Kind;
 use crate::snapshot::{Container, Snapshot};
 
-/// Rows of one kind that are told apart at most: names come from strangers.
+/// Maximum separate rows of one kind: anyone can choose names.
 const ROWS_MAX: usize = 100_000;
 
 /// Rows that are kept where there are more: those with the most time so far.
@@ -52,7 +52,7 @@ impl Busiest {
         }
     }
 
-    /// So many programs whose name `comm` matches, and so many containers.
+    /// The first programs whose name `comm` matches, and the first containers, this many of each.
     pub fn choose(self, programs: usize, containers: usize, comm: Option<&Regex>) -> Chosen {
         let mut matching = self.programs;
         matching.retain(|(_, name), _| comm.is_none_or(|comm| comm.is_match(name)));

@@ -1,8 +1,9 @@
 //! A trace for Perfetto: counters of nodes, containers and programs, slices of findings and gaps, and notes.
 //!
-//! The value of an interval stands at its beginning, because a line is drawn from there to the next value, and the last value of
-//! a stretch stands at its end again. Written as it comes: packets of any number of intervals take no memory. Fields and their
-//! numbers are those of protos/perfetto/trace in github.com/google/perfetto.
+//! The value of an interval is written at its beginning, because a line is drawn from there to the next
+//! value. The last value of a stretch is repeated at its end. Values are written at once: packets of any
+//! number of intervals take no memory. Fields and their numbers are those of protos/perfetto/trace in
+//! github.com/google/perfetto.
 
 mod fields;
 
@@ -31,7 +32,7 @@ pub struct Trace<W> {
     /// Lines with a value in the last interval, by the number of their track.
     lines: BTreeMap<u64, Drawn>,
     engine: Engine,
-    /// Findings that go on, and where they begin.
+    /// Open findings, and their beginnings.
     open: BTreeMap<Key, (u64, u64)>,
     /// Ends of slices, by track: those of one track do not overlap.
     ended: HashMap<u64, u64>,
@@ -140,7 +141,7 @@ impl<W: Write> Trace<W> {
         self.notes(snapshot, is_interrupted)
     }
 
-    /// Ends all lines and slices, and says how much was written.
+    /// Ends all lines and slices, and returns the amount written.
     ///
     /// # Errors
     /// The errno of the output.
@@ -184,7 +185,7 @@ impl<W: Write> Trace<W> {
         Ok(())
     }
 
-    /// Ends all that goes on, at the end of the last interval.
+    /// Ends everything still open, at the end of the last interval.
     fn close(&mut self) -> io::Result<()> {
         for (track, drawn) in std::mem::take(&mut self.lines) {
             self.value(track, self.now_ns, drawn.value)?;
@@ -316,7 +317,7 @@ fn gist(note: &str) -> String {
     note.split(';').next().unwrap_or_default().to_owned()
 }
 
-/// A track. Descriptions of those that are known were written.
+/// A track. Descriptions of known ones were written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Track {
     Group(Group),
@@ -331,8 +332,9 @@ enum Slices {
     Finding(Key),
 }
 
-/// Numbers of tracks, and of the sequence of packets. They follow from the recording, so that traces of several can be put one
-/// behind the other, beside those of other programs; they are small, because each value has both.
+/// Numbers of tracks, and of the sequence of packets. They follow from the recording, so that traces of
+/// several can be concatenated, and joined with those of other programs. They are small, because each value
+/// has both.
 #[derive(Default)]
 struct Tracks {
     first: u64,
@@ -351,7 +353,7 @@ impl Tracks {
     fn number(&mut self, host: &HostFacts, wall_ns: i64) {
         let words = [host.hostname.as_bytes(), host.boot_id.as_bytes(), &wall_ns.to_le_bytes()].concat();
         let hash = u64::from(crc32fast::hash(&words));
-        // The upper half of the numbers, and of it half for those that follow.
+        // The upper half of the numbers, half of which is for later ones.
         let (tracks, sequences) = (1 << (TRACK_BITS - 1), 1 << (SEQUENCE_BITS - 1));
         self.first = tracks + hash % (tracks / 2);
         self.sequence = sequences + hash % sequences;
@@ -364,8 +366,8 @@ impl Tracks {
     }
 }
 
-/// The way from times of samples to those of the trace: CLOCK_BOOTTIME of the first boot, which goes on by the wall clock in
-/// later boots. It never goes back.
+/// The mapping from times of samples to those of the trace: CLOCK_BOOTTIME of the first boot, continued by
+/// the wall clock in later boots. It never goes back.
 struct Time {
     boot_id: String,
     /// The boot of the last sample.

@@ -1,7 +1,8 @@
 //! A profile of pprof: profile.proto of github.com/google/pprof, compressed as its readers want it.
 //!
-//! Locations are offsets into files with a build id, each file in a range of made-up addresses, so that a reader that has the
-//! files can look lines up. Addresses of the kernel and of processes stay out: they would tell where each is loaded.
+//! Locations are offsets into files with a build id, each file in a range of made-up addresses. A reader that
+//! has the files can look up lines. Addresses of the kernel and of processes are left out: they would reveal
+//! where each is loaded.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -108,7 +109,7 @@ fn sample(tables: &mut Tables, stacks: &Stacks, counted: &Counted<'_>) -> Messag
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Home {
     File(BuildId),
-    /// The kernel, a module of it, or memory without a file: by its name.
+    /// The kernel, one of its modules, or memory without a file: by its name.
     Named(String),
 }
 
@@ -125,7 +126,7 @@ struct Mapping {
 /// A location: the place of its mapping in the list, its offset into the file, and its function.
 type Location = (Option<usize>, Option<u64>, u64);
 
-/// Tables that samples refer to. Numbers of text begin with 0, which is none; all others with 1.
+/// Tables that samples refer to. Numbers of text begin with 0, the empty text; all others with 1.
 #[derive(Debug)]
 struct Tables {
     texts: HashMap<String, u64>,

@@ -1,4 +1,5 @@
-//! Stacks of a recording, added up in bounded memory: who was sampled, where, how often, and the CPU time that this stands for.
+//! Stacks of a recording, added up in bounded memory: process, place, number of samples, and the CPU time
+//! that they represent.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -9,7 +10,7 @@ use crate::model::sample::{Comm, Names};
 use crate::model::stacks::{Function, Place, Stack, StackBatch};
 use crate::text::clean;
 
-/// Bounds of the memory that stacks take. Samples beyond them are counted, and less is said of them.
+/// Bounds of the memory that stacks take. Samples beyond them are counted, with less detail.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Processes; all beyond are one.
@@ -191,7 +192,7 @@ impl Stacks {
                 self.count(subject, stack, count);
             }
         }
-        // Names come with the stacks or later, and are told again.
+        // Names come with the stacks or later, and may be repeated.
         for (place, function) in &batch.names {
             self.name(place, function);
         }
@@ -217,7 +218,7 @@ impl Stacks {
         self.frames += (self.counts.len() - known) * frames;
     }
 
-    /// Whether a stack is there already, or can be.
+    /// Whether a stack is known, or can be added.
     fn has_room(&self, key: &(u32, Box<[u32]>)) -> bool {
         let has_room =
             self.counts.len() < self.limits.stacks && self.frames + key.1.len() <= self.limits.frames;

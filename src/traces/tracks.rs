@@ -113,7 +113,7 @@ pub fn rows(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
     rows
 }
 
-/// Whether all that ran has a row: a recording may have left rows out, and what is not there may have run.
+/// Whether all running tasks have a row: a recording may have left rows out, and missing ones may have run.
 pub fn has_all_rows(snapshot: &Snapshot) -> bool {
     snapshot.tasks.iter().all(|task| task.raw.pid != OTHERS_PID)
 }
@@ -189,7 +189,7 @@ struct Sums {
     ipc: Quotient,
 }
 
-/// Processes of one name in one container, added up: a quotient of sums, as their container has it.
+/// Processes of one name in one container, added up: a quotient of sums, as for their container.
 fn programs(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
     let mut sums: HashMap<Program, Sums> = HashMap::new();
     for task in &snapshot.tasks {

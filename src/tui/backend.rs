@@ -12,7 +12,7 @@ const USUAL: Size = Size { width: 80, height: 24 };
 /// The largest screen that is drawn: a wall of displays with a small font has less.
 const LARGEST: Size = Size { width: 1000, height: 400 };
 
-/// The size to draw for a terminal that says it has `told`, with the values of `COLUMNS` and `LINES`.
+/// The size to draw for a terminal that reports the size `told`, with the values of `COLUMNS` and `LINES`.
 pub(super) fn drawn(told: Size, columns: Option<&str>, lines: Option<&str>) -> Size {
     let of = |told: u16, variable: Option<&str>, usual: u16, largest: u16| {
         let wanted = variable.and_then(|text| text.parse().ok()).filter(|number: &u16| *number > 0);

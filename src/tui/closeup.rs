@@ -33,7 +33,7 @@ impl Closeup {
         Ok(Closeup(asks))
     }
 
-    /// Has this asked after what was asked before.
+    /// Queues this question after the earlier ones.
     pub(super) fn ask(&self, asked: Asked) {
         // It ends before us only when the screen is gone.
         let _ = self.0.send(asked);
@@ -57,7 +57,7 @@ fn answer(asked: &Receiver<Asked>, mail: &Mail) {
     }
 }
 
-/// Of each kind the last: what was asked before it is not shown any more.
+/// The last one of each kind: earlier requests are not on the screen.
 fn newest(asked: impl Iterator<Item = Asked>) -> impl Iterator<Item = Asked> {
     let (mut inspect, mut map) = (None, None);
     for one in asked {

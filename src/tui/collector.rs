@@ -22,7 +22,7 @@ use crate::source::{Focus, Source};
 /// The second sample comes after this, so that rates appear soon.
 const SOON: Duration = Duration::from_millis(250);
 
-/// Names of functions are waited for so long with each sample; later ones come with the next.
+/// Names of functions are waited for at most this time with each sample; later ones come with the next.
 const NAMES_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Requests of the screen.
@@ -84,7 +84,7 @@ impl Collector {
                 // The panic hook has printed where.
                 Err(_) => anyhow!("the collector panicked; this is a bug"),
             };
-            // Nobody listens any more when the screen is being closed.
+            // The receiver is gone while the screen is being closed.
             let _ = mail.send(Message::Failed(failed));
         };
         let thread =
@@ -99,12 +99,12 @@ impl Collector {
         }
     }
 
-    /// Tells the thread to end; what it does now is done before that.
+    /// Asks the thread to end, after its current work.
     pub(super) fn quit(&mut self) {
         self.send(Command::Quit);
     }
 
-    /// Waits until the thread has ended and its source is closed, but for no longer than `patience`.
+    /// Waits until the thread has ended and its source is closed, at most for `patience`.
     pub(super) fn stop(mut self, patience: Duration) {
         self.quit();
         let ended = self.done.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected);
@@ -114,7 +114,7 @@ impl Collector {
     }
 }
 
-/// Takes a sample at each interval, and does what it is told meanwhile. Never waits for the screen.
+/// Takes a sample at each interval, and executes commands meanwhile. Never waits for the screen.
 ///
 /// # Errors
 /// The source cannot start or go on.
@@ -138,7 +138,7 @@ pub(super) fn collect(
 
 /// Why the collector ends.
 enum Stop {
-    /// The screen told it to, or is gone.
+    /// The screen ended it, or is gone.
     Told,
     Failed(anyhow::Error),
 }
@@ -161,7 +161,7 @@ struct AtWork<'a> {
     mail: &'a Mail,
     pacing: Pacing,
     watch: Watch,
-    /// The source has no more samples.
+    /// The source has reached its end.
     ended: bool,
     closeup: Option<Closeup>,
 }

@@ -23,8 +23,8 @@ pub(super) struct Deriver {
 }
 
 impl Deriver {
-    /// Starts the thread: samples that are sent to it become intervals on their way to `screen`, other messages go there
-    /// as they are and in the same order. It ends when all senders are gone, or the screen is.
+    /// Starts the thread: samples sent to it become intervals on their way to `screen`. Other messages pass
+    /// unchanged and in the same order. It ends when all senders are gone, or the screen is.
     ///
     /// # Errors
     /// No thread could be made.
@@ -94,7 +94,7 @@ fn show(history: &mut History, screen: &Mail) -> Result<(), Closed> {
     }
 }
 
-/// Has a thread of its own write a report of what is kept, so that intervals do not wait for it.
+/// Starts a thread that writes a report of the kept samples, so that intervals do not wait for it.
 fn write_page(history: &History, name: String, screen: Mail) {
     let kept = history.kept();
     // A screen that is gone needs no page.

@@ -1,4 +1,4 @@
-//! The whole screen: the header, the view on top, and what lies over it.
+//! The whole screen: the header, the view on top, and the layers over it.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

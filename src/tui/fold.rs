@@ -1,5 +1,5 @@
-//! The thread that goes through the minutes before a moment of a recording, so that findings at that moment are those
-//! that were shown at the time.
+//! The thread that goes through the minutes before a moment of a recording. So findings at that moment are
+//! the same as in the live view.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel};
@@ -23,7 +23,7 @@ type Moment = (i64, u64);
 pub(super) struct Folder(Sender<Moment>);
 
 impl Folder {
-    /// Starts the thread. It ends with this, or when nobody listens any more.
+    /// Starts the thread. It ends with this, or when the receiver is gone.
     ///
     /// # Errors
     /// The recording cannot be opened, or no thread could be started.
@@ -41,7 +41,7 @@ impl Folder {
                         next = asked.recv().ok();
                     }
                     Folded::Asked(another) => next = Some(another),
-                    // The screen says so when it goes there itself.
+                    // The screen reports this when it goes there itself.
                     Folded::Unreadable => next = asked.recv().ok(),
                     Folded::Over => return,
                 }
@@ -73,7 +73,7 @@ fn fold(recording: &mut Recording, (wall_ns, mono_ns): Moment, asked: &Receiver<
     }
     loop {
         match asked.try_recv() {
-            // The last of those that came is what is on the screen.
+            // The last of the queued ones is on the screen.
             Ok(another) => return Folded::Asked(asked.try_iter().last().unwrap_or(another)),
             Err(TryRecvError::Disconnected) => return Folded::Over,
             Err(TryRecvError::Empty) => {}

@@ -1,4 +1,4 @@
-//! The thread that goes through a recording once, from front to back, for what is worth a look in it.
+//! The thread that goes through a recording once, from front to back, and marks moments worth a look.
 
 use std::sync::mpsc::SyncSender;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::source::recording::Recording;
 /// Marks found so far are reported this often.
 const TELL_EVERY: Duration = Duration::from_millis(300);
 
-/// Starts the thread. It ends with the recording, or when nobody listens any more.
+/// Starts the thread. It ends with the recording, or when the receiver is gone.
 ///
 /// # Errors
 /// No thread could be started.
@@ -30,7 +30,7 @@ pub(super) fn spawn(
         let mut finder = Finder::default();
         let mut episodes = Episodes::default();
         let mut told = Instant::now();
-        // Where it cannot be read, the screen will say so when somebody goes there.
+        // If it cannot be read, the screen reports this when the user goes there.
         while let Ok(Some(sample)) = recording.next() {
             let wall_ns = sample.wall_ns;
             let (host, continues) = (recording.host(), recording.continues());

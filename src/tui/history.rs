@@ -77,12 +77,12 @@ impl Kept {
     }
 }
 
-/// An interval as it is shown. Until the screen takes it, a later one takes its place.
+/// An interval for the screen. Until the screen takes it, a later one replaces it.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// The request that this answers.
     pub want: Want,
-    /// Number of the sample that ends the interval: the oldest where the wanted one is not kept any more.
+    /// Number of the sample that ends the interval; the oldest if the wanted one has been dropped.
     pub number: u64,
     pub snapshot: Arc<Snapshot>,
     pub process: Option<Arc<ProcessSnapshot>>,
@@ -119,7 +119,7 @@ pub struct KeptSamples {
     pub samples: Samples,
 }
 
-/// The samples, and what is wanted of them.
+/// The samples, and the wanted view of them.
 pub struct History {
     ring: Ring,
     host: Option<Arc<HostFacts>>,
@@ -186,7 +186,7 @@ impl History {
             self.note = Some(text::clean_str(note));
         }
         self.taken += taken;
-        // Of samples that come at once only the last one is shown: the others need no rows of threads.
+        // Of samples that come together only the last one is shown: the others need no rows of threads.
         self.conclude_pending(false);
         self.ring.push(sample);
         if let (Some(process), Some(newest)) = (&mut self.process, self.ring.newest()) {
@@ -203,7 +203,7 @@ impl History {
         }
     }
 
-    /// Has the engine take the interval that ends with this sample. Its rows are most often those that are shown, too, or
+    /// Gives the engine the interval that ends with this sample. Its rows are usually those on the screen, or
     /// are derived together with them.
     fn conclude(&mut self, number: u64, is_shown: bool) {
         let (Some(host), Some((previous, current))) = (&self.host, self.ring.pair(number)) else { return };
@@ -230,8 +230,8 @@ impl History {
         }
     }
 
-    /// Goes on from an engine that has seen what came before the kept sample of this time (CLOCK_MONOTONIC, ns), and that.
-    /// False when that sample is not kept any more.
+    /// Continues from an engine that has processed everything up to the kept sample of this time
+    /// (CLOCK_MONOTONIC, ns), inclusive. False if that sample has been dropped.
     pub fn concluded(&mut self, engine: Engine, mono_ns: u64) -> bool {
         self.conclude_pending(false);
         let (Some(oldest), Some(newest)) = (self.ring.oldest(), self.ring.newest()) else { return false };

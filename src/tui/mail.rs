@@ -1,6 +1,6 @@
-//! Messages on their way from the collector to the deriver, and from there to the screen. Putting one there never
-//! waits, and they do not pile up: a sample that was not taken becomes one with those after it, and a later interval
-//! takes the place of an earlier one.
+//! Messages on their way from the collector to the deriver, and from there to the screen. Sending never
+//! waits, and messages do not pile up. A waiting sample is merged with the ones after it, and a later
+//! interval replaces an earlier one.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -59,7 +59,7 @@ impl Mail {
 pub(super) struct Inbox(Arc<Mutex<Waiting>>);
 
 impl Inbox {
-    /// All there is, in the order it came.
+    /// All messages, in the order of their arrival.
     pub(super) fn take(&self) -> VecDeque<Message> {
         let mut waiting = lock(&self.0);
         waiting.samples = 0;
@@ -133,13 +133,13 @@ impl Waiting {
                     _ => messages.push_back(message),
                 }
             }
-            // Answers to what was asked, and the end: each comes once.
+            // Answers to questions, and the end: each comes once.
             _ => messages.push_back(message),
         }
     }
 }
 
-/// Says how many samples are one interval.
+/// Adds a note on the number of samples in one interval.
 fn note(notes: &mut Vec<String>, samples: u64) {
     const WORDS: &str = "an interval is longer than asked: the terminal was behind";
     notes.retain(|note| !note.starts_with(WORDS));
@@ -188,7 +188,7 @@ pub(super) mod tests {
         (Mail::new(wake), woken)
     }
 
-    /// A screen that takes nothing for `intervals`, in each of which the process of that number ends.
+    /// A screen that takes nothing for `intervals`; in each, the process of that number ends.
     fn unread(mail: &Mail, intervals: u32) {
         let host = host();
         for at in 1..=intervals {

@@ -1,5 +1,5 @@
-//! The way out to the terminal: a thread that writes, because a terminal may take nothing for hours and nothing else is
-//! to wait for it.
+//! The output to the terminal: a separate thread writes, because a terminal may block for hours and must
+//! delay nothing else.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::sys;
 
-/// A frame may wait behind the one that is being written, if this is all that waits before it.
+/// A frame may wait behind the one being written, if at most this is queued before it.
 const LITTLE: usize = 1 << 10;
 
 /// So much is written at a time: a terminal that was emptied has room for it (the kernel keeps 8 KiB for it).
@@ -27,7 +27,7 @@ struct State {
     /// The current write is to be left where it is.
     discarded: bool,
     failed: Option<(io::ErrorKind, String)>,
-    /// A frame was left out: to be told when there is room.
+    /// A frame was left out: `tell` must be called when there is room.
     left_out: bool,
     tell: Option<Tell>,
 }
@@ -47,8 +47,8 @@ impl Shared {
     }
 }
 
-/// Takes bytes and never waits. Flushed, it hands them to the thread, but for while it is held. Clones write to the same
-/// place.
+/// Takes bytes and never waits. On a flush it hands them to the thread, except while it is held. Clones write
+/// to the same place.
 #[derive(Clone)]
 pub(super) struct Outlet {
     shared: Arc<Shared>,
@@ -69,12 +69,12 @@ impl Outlet {
         Ok(Outlet { shared, gathered: Vec::new(), held: Arc::default() })
     }
 
-    /// Keeps what all clones gather, flushed or not, so that a frame wakes the thread once; or does so no longer.
+    /// Turns on or off keeping what all clones gather, flushed or not, so that a frame wakes the thread once.
     pub(super) fn hold(&self, held: bool) {
         self.held.store(held, Ordering::SeqCst);
     }
 
-    /// Hands what was gathered to the thread.
+    /// Hands the gathered bytes to the thread.
     pub(super) fn hand_over(&mut self) {
         let mut state = self.shared.lock();
         if state.failed.is_none() && !self.gathered.is_empty() {
@@ -89,7 +89,8 @@ impl Outlet {
         self.gathered.clear();
     }
 
-    /// Leaves out what waits, and the rest of what is being written. `empty` has to make room for [`CHUNK`] bytes.
+    /// Discards waiting bytes, and the rest of the current write. `empty` has to make room for [`CHUNK`]
+    /// bytes.
     pub(super) fn discard(&self, empty: impl FnOnce()) {
         {
             let mut state = self.shared.lock();
@@ -97,19 +98,20 @@ impl Outlet {
             state.discarded = state.writing;
         }
         empty();
-        // A write that waits does not look again by itself (n_tty_write): a signal that has a handler has it do so.
+        // A blocked write does not check again by itself (n_tty_write): a signal with a handler makes it
+        // check.
         if let Some(tid) = self.shared.tid.get() {
             sys::signal_thread(*tid, libc::SIGCONT);
         }
     }
 
-    /// Has `tell` called when a frame was left out and there is room for one again, and when writing fails. It must not
-    /// wait, and must not call the outlet.
+    /// Sets the function to call when a frame was left out and there is room again, and when writing fails.
+    /// It must not wait, and must not call the outlet.
     pub(super) fn on_change(&self, tell: impl Fn() + Send + 'static) {
         self.shared.lock().tell = Some(Box::new(tell));
     }
 
-    /// Whether a frame would be taken soon. If not, it is told when one is.
+    /// Whether a frame would be accepted soon. If not, `tell` is called once it would.
     pub(super) fn has_room(&self) -> bool {
         let mut state = self.shared.lock();
         let room = state.waiting.len() <= LITTLE;
@@ -189,7 +191,7 @@ fn write(mut out: File, shared: &Shared) {
     }
 }
 
-/// Writes all of it, unless it is discarded meanwhile.
+/// Writes all bytes, unless they are discarded meanwhile.
 fn write_chunks(out: &mut File, bytes: &[u8], shared: &Shared) -> io::Result<()> {
     for chunk in bytes.chunks(CHUNK) {
         out.write_all(chunk)?;
@@ -235,7 +237,7 @@ mod tests {
         });
         outlet.write_all(&vec![b'x'; MUCH]).unwrap();
         outlet.flush().unwrap();
-        // Until the thread has it, and waits for room in the pipe.
+        // Until the thread has taken it and waits for room in the pipe.
         while !outlet.has_room() {
             thread::yield_now();
         }

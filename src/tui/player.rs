@@ -1,4 +1,4 @@
-//! The thread that owns a recording: takes the screen to any sample of it, and plays it.
+//! The thread that owns a recording: takes the screen to any of its samples, and plays it.
 
 use std::io::{PipeReader, Read};
 use std::os::fd::AsFd;
@@ -23,14 +23,14 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Time between two looks for more in a recording that is being written, while it is followed.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
-/// Said when hot spots are asked for where there are none.
+/// The message when hot spots are requested and the recording has none.
 const NO_STACKS: &str = "no stacks were recorded here: numatop-ng record --hot keeps them";
 
 /// Whether the recording moves by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Motion {
     Still,
-    /// At so many times the speed of the recording.
+    /// At this many times the speed of the recording.
     Playing(u32),
     /// At the end, where more may come.
     Following,
@@ -51,7 +51,7 @@ struct Player {
     messages: SyncSender<Message>,
 }
 
-/// Shows the sample at `at`, then does what it is told until it is told to quit.
+/// Shows the sample at `at`, then executes commands until the one to quit.
 ///
 /// # Errors
 /// The recording cannot be read.
@@ -192,7 +192,7 @@ impl Player {
         }
     }
 
-    /// Goes on to the next sample. Gives the time that it was taken later, or `None` at the end.
+    /// Moves to the next sample. Returns the time between the two, or `None` at the end.
     fn forward(&mut self, say_end: bool) -> Result<Option<Duration>> {
         let Some(mut sample) = self.recording.next()? else {
             if say_end {
@@ -213,7 +213,7 @@ impl Player {
         Ok(Some(passed))
     }
 
-    /// Says what became of the file that is followed, once. False when nothing more can come of it.
+    /// Reports trouble with the followed file, once. False when no more of it can come.
     fn look_ahead(&mut self) -> bool {
         let (what, more) = match self.recording.outlook() {
             Outlook::More => (None, true),
@@ -227,7 +227,7 @@ impl Player {
         more
     }
 
-    /// Nobody listens any more when the screen is being closed; a command to quit comes then.
+    /// The receiver is gone while the screen is being closed; a command to quit follows.
     fn tell(&self, message: Message) {
         let _ = self.messages.send(message);
     }

@@ -1,7 +1,7 @@
 //! A bounded ring of recent samples, from which any recent interval can be shown again.
 //!
-//! The newest samples stay as they came, and older ones are packed: a machine with a thousand busy threads has minutes to go back to,
-//! and not seconds.
+//! The newest samples stay unpacked, and older ones are packed. So a machine with a thousand busy threads has
+//! minutes of history, not seconds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -23,10 +23,11 @@ const PACKED_AT_ONCE: usize = 4;
 /// Tasks of a sample that is packed, at most: a keyframe of more takes tens of milliseconds.
 const MAX_PACKED_TASKS: usize = 32_768;
 
-/// Samples of a pack at most. Where most tasks rest a keyframe takes as long as hundreds of samples; but samples are dropped by packs,
-/// and a paused view jumps by as many.
+/// Maximum samples of a pack. Where most tasks are idle, a keyframe takes as long as hundreds of samples. But
+/// samples are dropped by packs, and a paused view jumps by as many.
 const FULL_LEN: usize = 64;
-/// Bytes beside its keyframe from which on a pack is full, with what others keep for its samples.
+/// Bytes beside its keyframe from which on a pack is full, including bytes that other parts keep for its
+/// samples.
 const FULL_BYTES: usize = 512 << 10;
 /// Bytes of its keyframe that no other sample has, from which on a pack is full.
 const FULL_HELD: usize = 2 << 20;
@@ -67,7 +68,7 @@ impl Stretch {
     }
 }
 
-/// The times of a sample, and the bytes that others keep as long as it is kept.
+/// The times of a sample, and the bytes that other parts keep as long as the sample is kept.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     wall_ns: i64,
@@ -90,7 +91,7 @@ pub struct Ring {
     held: usize,
     /// Number of the last sample that could not be packed.
     refused: Option<u64>,
-    /// The samples after those that are packed.
+    /// The unpacked samples, after the packed ones.
     loose: VecDeque<Loose>,
     /// Bytes of all of these.
     loose_bytes: usize,
@@ -99,7 +100,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Adds the newest sample. Rows of it do not count: the source has them, too.
+    /// Adds the newest sample. Its rows do not count: the source holds them, too.
     pub fn push(&mut self, sample: Sample) {
         if let Some(before) = self.loose.back_mut() {
             let more = last_of(&before.sample, &sample) + not_packed(&before.sample, &sample);
@@ -119,7 +120,7 @@ impl Ring {
         }
     }
 
-    /// Counts bytes that others keep as long as this sample is kept, in place of those that were counted for it before.
+    /// Counts bytes that other parts keep as long as this sample is kept, replacing its earlier number.
     pub fn keep_beside(&mut self, number: u64, bytes: usize) {
         let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
         if let Some(entry) = at.and_then(|at| self.entries.get_mut(at)) {
@@ -156,8 +157,8 @@ impl Ring {
         }
     }
 
-    /// Packs the oldest samples that are not, as far as they take too much, and drops those that there is no room for. It is for
-    /// after the newest interval is on its way to the screen.
+    /// Packs the oldest unpacked samples while they take too much, and drops samples that do not fit. To be
+    /// called after the newest interval is on its way to the screen.
     pub fn tidy(&mut self) {
         let mut packed = 0;
         while packed < PACKED_AT_ONCE || self.bytes() > MAX_BYTES {
@@ -212,18 +213,18 @@ impl Ring {
         (self.packer, self.held) = (None, 0);
     }
 
-    /// Drops all samples; the numbers of those that follow go on.
+    /// Drops all samples; numbering continues.
     pub fn clear(&mut self) {
         let first = self.first + self.entries.len() as u64;
         *self = Ring { first, ..Ring::default() };
     }
 
-    /// Number of the newest sample, if there is one.
+    /// Number of the newest sample, if any.
     pub fn newest(&self) -> Option<u64> {
         (!self.entries.is_empty()).then(|| self.first + self.entries.len() as u64 - 1)
     }
 
-    /// Number of the oldest sample that ends an interval still known; of the only sample when there is one.
+    /// Number of the oldest sample that ends a known interval; of the only sample if there is just one.
     pub fn oldest(&self) -> Option<u64> {
         self.newest().map(|newest| (self.first + 1).min(newest))
     }
@@ -271,7 +272,7 @@ impl Ring {
     }
 }
 
-/// Samples in their order, of which one at a time is unpacked. They end early where there is no memory for that.
+/// Samples in their order, one unpacked at a time. They end early when memory runs out.
 pub struct Samples {
     rows: Rows,
     next: u64,
@@ -279,7 +280,7 @@ pub struct Samples {
     loose: VecDeque<Arc<Sample>>,
     /// Of the first of `packed`.
     opened: Option<Unpacker>,
-    /// Rows of the sample before, once one was unpacked.
+    /// Rows of the previous sample, once one was unpacked.
     last: Option<TaskRows>,
 }
 
@@ -337,8 +338,8 @@ fn of_its_own(sample: &Sample) -> usize {
         + (sample.groups.len() + sample.lost.len()) * PER_ENTRY
 }
 
-/// Bytes that are in `sample` and not in the one `after` it any more: dropping `sample` gives them back, because what is
-/// shared with samples before it went with those. Lists of tasks are sorted by serial.
+/// Bytes that are in `sample` but not in the one `after` it. Dropping `sample` frees them, because parts
+/// shared with earlier samples went with those. Lists of tasks are sorted by serial.
 fn last_of(sample: &Sample, after: &Sample) -> usize {
     let mut rows = 0;
     let mut new = after.tasks.iter().peekable();
@@ -454,7 +455,7 @@ mod tests {
         assert_eq!(ring.entries.len(), 108, "and yet the burst can be gone back to");
     }
 
-    /// Rows with a number that nothing tells.
+    /// Rows with an unpredictable number.
     fn random_rows(random: &mut u64, count: u64) -> Vec<Arc<TaskRaw>> {
         let row = |serial| {
             *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -540,7 +541,7 @@ mod tests {
         assert!(is_there_in(&ring, oldest) && !is_there_in(&ring, oldest - 1));
         assert!(ring.pair(oldest - 1).is_some() && ring.pair(oldest - 2).is_none());
         assert!(ring.pair(499).is_some() && ring.pair(500).is_none());
-        // One that is larger than all is kept as long as it is one of the newest two.
+        // A sample larger than the limit is kept as long as it is one of the newest two.
         push(&mut ring, sample_of_random_rows(100_000));
         push(&mut ring, sample_of_random_rows(100_000));
         assert!(ring.loose_bytes > MAX_BYTES && is_there_in(&ring, 501));

@@ -1,4 +1,4 @@
-//! All views, in one list. A view knows no other one: it says what is selected, and what that opens.
+//! All views, in one list. Views do not know each other: each returns its selection, and what that opens.
 
 pub mod containers;
 pub mod detail;
@@ -38,7 +38,7 @@ pub enum Subject {
 
 /// The answer of a view to an action.
 pub enum Answer {
-    /// The action is not one of its own.
+    /// The action belongs to another part.
     Ignored,
     Done,
     Effect(Option<Effect>),
@@ -57,10 +57,10 @@ pub trait Screen {
         context::TIMELINE
     }
 
-    /// Draws what is in `area`, from the interval on the screen.
+    /// Draws `area`, from the interval on the screen.
     fn draw(&self, state: &State, area: Rect, buf: &mut Buffer);
 
-    /// Whether it can be drawn: until then the view below is.
+    /// Whether it can be drawn: otherwise the view below is.
     fn is_ready(&self, _state: &State) -> bool {
         true
     }
@@ -81,7 +81,7 @@ pub trait Screen {
     /// Puts rows in order and keeps selections in place, for a new interval or after a choice changed.
     fn arrange(&mut self, _state: &State, _height: usize) {}
 
-    /// Puts it on the screen, about what is selected below it.
+    /// Puts it on the screen, about the selection below it.
     ///
     /// # Errors
     /// Why it cannot be shown.
@@ -94,7 +94,7 @@ pub trait Screen {
         None
     }
 
-    /// Closes what is open within the view. False when nothing is.
+    /// Closes the open part within the view. False without one.
     fn step_out(&mut self) -> bool {
         false
     }
@@ -117,7 +117,7 @@ pub trait Screen {
         None
     }
 
-    /// Said with each new interval.
+    /// Called with each new interval.
     fn at_interval(&self) -> Option<Effect> {
         None
     }
@@ -151,14 +151,14 @@ pub trait Screen {
         Answer::Ignored
     }
 
-    /// Takes what is typed, each time it changes.
+    /// Takes the typed text, each time it changes.
     fn typed(&mut self, _purpose: Purpose, _text: &str, _height: usize, _state: &mut State) {}
 
-    /// Takes what was chosen from a list of its own.
+    /// Takes the choice from a list of this screen.
     fn picked(&mut self, _what: Pickable) {}
 }
 
-/// Whether a cgroup is `top` or lies below it.
+/// Whether a cgroup is `top` or below it.
 pub fn is_below(cgroup: u64, top: u64, snapshot: &Snapshot) -> bool {
     let mut next = Some(cgroup);
     for _ in 0..DEPTH_MAX {

@@ -1,4 +1,4 @@
-//! State that all screens share: the interval on the screen, where in time it is, and what has to be said.
+//! State that all screens share: the interval on the screen, its place in time, and messages.
 
 mod replay;
 pub mod time;
@@ -30,7 +30,7 @@ use crate::text;
 
 pub struct State {
     pub theme: Theme,
-    /// In which times of day are shown.
+    /// The zone of times on screen.
     pub zone: TimeZone,
     pub interval: Duration,
     /// The whole screen.
@@ -62,7 +62,7 @@ pub struct State {
     pub(super) kept_looked: f64,
     /// Cgroup id of the container that was made the scope here.
     pub scope: Option<u64>,
-    /// Said once, until the next key.
+    /// Shown once, until the next key.
     pub message: Option<String>,
     /// The last event worth a word, until Esc.
     pub note: Option<String>,
@@ -70,9 +70,9 @@ pub struct State {
     pub warnings: Vec<String>,
     /// Sets of events that can be chosen, and what each counts here; none for a recording.
     pub sets: Vec<(&'static str, Choice)>,
-    /// Progress of the recording of what is measured here; `None` when nothing is recorded.
+    /// Progress of the recording of this view; `None` without one.
     pub recording: Option<Progress>,
-    /// The machine is made up: the header says so.
+    /// The machine is made up: the header shows it.
     pub demo: bool,
     /// Memory use is sampled whatever is on the screen (`--access`).
     pub access: bool,
@@ -130,8 +130,8 @@ impl State {
         self.process.as_ref().map_or(&[], |process| &process.history)
     }
 
-    /// Takes an interval, unless it was derived for something else than `want`, before a key: the answer to what the key
-    /// asked for is on its way. True when it is another interval than before.
+    /// Takes an interval, unless it was derived before a key for something other than `want`: the answer to
+    /// that key is on its way. True if the interval has changed.
     pub(super) fn show(&mut self, shown: Shown, want: Want) -> bool {
         if let Some(note) = shown.note {
             self.note = Some(note);
@@ -147,7 +147,7 @@ impl State {
         if !self.snapshot().is_some_and(|known| Arc::ptr_eq(&known.host, host)) {
             self.warnings = host.topology.warnings().iter().map(|text| text::clean_str(text)).collect();
         }
-        // The wanted interval may not be kept any more.
+        // The wanted interval may have been dropped.
         self.paused_at = self.paused_at.map(|_| shown.number);
         self.has_containers = shown.want.containers;
         self.snapshot = Some(shown.snapshot);

@@ -28,17 +28,17 @@ use super::update::App;
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
 const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
 
-/// A terminal that takes nothing for so long when it is given back loses the frame that it has not taken yet, to make
-/// room for what gives it back.
+/// When a terminal that accepted nothing for this long is given back, the pending frame is dropped, to make
+/// room for the closing sequences.
 const PATIENCE: Duration = Duration::from_millis(600);
 
 /// Room was made: what fits is taken in far less, but on a busy machine the thread that writes may wait for a CPU.
 const A_MOMENT: Duration = Duration::from_millis(800);
 
-/// Whether the terminal is ours now. Global, because a panic anywhere must give it back.
+/// Whether the view holds the terminal now. Global, because a panic anywhere must give it back.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// The way to the terminal, for those that give it back.
+/// The output to the terminal, for the code that gives it back.
 static OUTLET: Mutex<Option<Outlet>> = Mutex::new(None);
 
 /// The terminal while it shows our screen. Dropped, it gives the terminal back.
@@ -71,7 +71,7 @@ impl Tty {
         Ok(tty)
     }
 
-    /// Takes the terminal, again or anew, and forgets what was on it.
+    /// Takes the terminal, the first time or again, and forgets its content.
     ///
     /// # Errors
     /// The terminal cannot be written to.
@@ -134,7 +134,7 @@ impl Tty {
         execute!(self.terminal.backend_mut().0, copy).context("writing to the terminal")
     }
 
-    /// Stops the process as Ctrl-Z does, and takes the terminal again when it goes on.
+    /// Stops the process as Ctrl-Z does, and takes the terminal again when it continues.
     ///
     /// # Errors
     /// The terminal cannot be written to.
@@ -179,8 +179,8 @@ fn give_back(outlet: &mut Outlet) {
     outlet.hand_over();
 }
 
-/// Waits until the terminal is closed: its window, or the connection to it. Returns at once where standard output is no
-/// terminal any more, and never while it is.
+/// Waits until the terminal is closed: its window, or the connection to it. Returns at once if standard
+/// output is not a terminal, and never while it is one.
 pub(super) fn until_closed() {
     let _ = rustix::io::retry_on_intr(|| poll_hang_up(None));
 }

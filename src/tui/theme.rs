@@ -13,8 +13,8 @@ pub enum ColourChoice {
 }
 
 impl ColourChoice {
-    /// Whether there is colour on a terminal with these variables in its environment. `NO_COLOR` counts when it is not empty
-    /// (no-color.org).
+    /// Whether a terminal with these variables in its environment has colour. `NO_COLOR` counts if it is not
+    /// empty (no-color.org).
     pub fn holds(self, env: impl Fn(&str) -> Option<String>) -> bool {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_default();
@@ -31,15 +31,16 @@ impl ColourChoice {
 pub enum Palette {
     /// The terminal's own blue, yellow and cyan, which suit its background.
     Terminal,
-    /// Sky blue, vermilion, orange and bluish green of M. Okabe and K. Ito, "Color Universal Design" (2008), which people with
-    /// any kind of colour blindness tell apart, by their nearest of the 256 colours: the same on every terminal.
+    /// Sky blue, vermilion, orange and bluish green of M. Okabe and K. Ito, "Color Universal Design" (2008),
+    /// distinct for people with any kind of colour blindness. Shown as their nearest of the 256 colours, so
+    /// the same on every terminal.
     OkabeIto,
     /// The terminal's brightest, nothing grey: for projectors and bad eyes.
     Contrast,
 }
 
 impl Palette {
-    /// The colours of local, remote, cache, warnings, names and what is less important.
+    /// The colours of local, remote, cache, warnings, names and less important text.
     fn hues(self) -> [Color; 6] {
         match self {
             Palette::Terminal => {
@@ -59,10 +60,10 @@ impl Palette {
     }
 }
 
-/// Numbers from which a share stands out, or below which it recedes.
+/// Numbers from which on a share is emphasised, or below which it is dimmed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Remote share that stands out, percent.
+    /// Remote share that is emphasised, percent.
     pub remote_from_pct: f64,
     /// Resident memory below which a remote share is dim, bytes.
     pub dim_below_bytes: u64,

@@ -1,4 +1,4 @@
-//! The screens and what lies on top of what; actions and answers change it. Needs no terminal.
+//! The screens and their stack; actions and answers change it. Needs no terminal.
 
 mod actions;
 mod answers;
@@ -46,7 +46,7 @@ pub struct Settings {
     pub filter: RowFilter,
     /// Sets of events that can be chosen, and what each counts here; none for a recording.
     pub sets: Vec<(&'static str, Choice)>,
-    /// The machine is made up: the header says so.
+    /// The machine is made up: the header shows it.
     pub demo: bool,
     /// Memory use is sampled from the start to the end.
     pub access: bool,
@@ -79,7 +79,7 @@ impl Default for Settings {
 pub struct App {
     pub state: State,
     pub screens: Screens,
-    /// A table, and what was opened on top of it.
+    /// A table, and the views opened on top of it.
     base: ScreenId,
     on_top: Vec<ScreenId>,
     pub picker: Option<Picker>,
@@ -115,7 +115,7 @@ impl App {
         }
     }
 
-    /// The table on the screen, or below what is.
+    /// The table on the screen, or below the open views.
     pub fn base(&self) -> ScreenId {
         self.base
     }
@@ -208,7 +208,7 @@ impl App {
         }
     }
 
-    /// The parts of the screen as it is now.
+    /// The current parts of the screen.
     pub fn parts(&self) -> Parts {
         let topology = self.state.snapshot().map(|snapshot| &snapshot.host.topology);
         let wanted = Wanted {
@@ -244,7 +244,7 @@ impl App {
         }
     }
 
-    /// Whether this source has what an action is for: a recording only has what was measured then.
+    /// Whether this source supports an action: a recording has only the data measured at its time.
     pub fn offers(&self, action: Action) -> bool {
         let (is_recording, is_made_up) = (self.state.replay.is_some(), self.state.demo);
         match action {
@@ -258,7 +258,8 @@ impl App {
         }
     }
 
-    /// Puts rows in order and keeps selections in place: of the tasks, whose rows the header counts, and of what is open.
+    /// Puts rows in order and keeps selections in place: of the tasks, whose rows the header counts, and of
+    /// the open view.
     fn arrange(&mut self) {
         let height = self.list_height();
         self.screens.tasks.arrange(&self.state, height);

@@ -68,7 +68,7 @@ pub fn all_rows() -> Selection {
     }
 }
 
-/// A snapshot as the line of JSON that has all of it.
+/// A snapshot as its complete line of JSON.
 pub fn json(snapshot: &Snapshot) -> serde_json::Value {
     let mut out = Vec::new();
     JsonLines::new(all_rows()).write(&mut out, snapshot).unwrap();
@@ -349,7 +349,7 @@ fn background(machine: &mut Machine, second: u64) {
     machine.vm.hints.get_or_insert_default().faults += 40 * machine.cpus.len() as u64;
 }
 
-/// A process whose pages were looked at so many seconds ago: pages found on two nodes, of 1,024 asked for.
+/// A process whose pages were read `seconds` seconds ago: pages found on two nodes, of 1,024 drawn.
 fn memory(pid: u32, seconds: u64, space_bytes: u64, by_node: [u32; 2]) -> Arc<PlacementRaw> {
     let found = PagesFound { space_bytes, asked: 1024, by_node: by_node.to_vec(), error_hundredths: 310 };
     let start_ns = u64::from(pid) * MS;
@@ -386,8 +386,8 @@ pub fn app(world: &mut Machine, ticks: usize, size: (u16, u16), theme: Theme) ->
     app
 }
 
-/// The state behind the screen, with the part of the deriver played at once: what a key asks of it is there when the key
-/// has been pressed.
+/// The state behind the screen, with the part of the deriver played at once: data requested by a key is
+/// available when the key has been pressed.
 pub struct App {
     inner: update::App,
     history: History,

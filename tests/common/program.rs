@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-/// Path of the program: `NUMATOP_NG` names the one that users start; without it, the build beside the tests.
+/// Path of the program: `NUMATOP_NG` names the one for users; by default it is the build beside the tests.
 pub fn path() -> &'static str {
     static PATH: LazyLock<String> = LazyLock::new(|| {
         std::env::var("NUMATOP_NG").unwrap_or_else(|_| env!("CARGO_BIN_EXE_numatop-ng").into())

@@ -1,4 +1,4 @@
-//! A screen as text: what is in each cell, and how it looks.
+//! A screen as text: the content and the look of each cell.
 
 use std::fmt::Write;
 
@@ -17,8 +17,8 @@ pub fn draw(app: &App, width: u16, height: u16) -> Buffer {
     buf
 }
 
-/// The rows of `buf`; below each row that is not plain a line that starts with `~` and has a letter for
-/// the look of each cell; at the end what the letters mean.
+/// The rows of `buf`. Below each row that is not plain, a line that starts with `~` has a letter for the look
+/// of each cell. The meaning of the letters is at the end.
 pub fn dump(buf: &Buffer) -> String {
     let mut looks: Vec<String> = Vec::new();
     let mut out = String::new();

@@ -14,7 +14,7 @@ use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, SlaveP
 
 use crate::program;
 
-/// A limit for what hangs.
+/// A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Dropping it ends the program.
@@ -55,7 +55,7 @@ impl Terminal {
     ) -> Result<(Terminal, Box<dyn SlavePty + Send>)> {
         let mut command = CommandBuilder::new(program::path());
         command.args(words);
-        // Settings of the user who runs the tests are none of theirs.
+        // Settings of the user who runs the tests must not apply.
         command.env("NUMATOP_NG_CONFIG", "/nonexistent/config.toml");
         Terminal::run(command, rows, cols)
     }
@@ -86,8 +86,8 @@ impl Terminal {
         Ok((Terminal { master: pty.master, child, keys, output, screen, raw: Vec::new() }, pty.slave))
     }
 
-    /// Takes in what comes next, for which it waits so long. False when nothing more can come: the program and its
-    /// terminal are gone.
+    /// Reads the next output, for which it waits this time. False at the end: the program and its terminal
+    /// are gone.
     pub fn take_in(&mut self, wait: Duration) -> bool {
         let got = self.output.recv_timeout(wait);
         if let Ok(bytes) = &got {
@@ -119,7 +119,7 @@ impl Terminal {
         (0..rows.get()).rfind(is_reverse).map(|row| screen.contents_between(row, 0, row, cols.get()))
     }
 
-    /// Presses a key until the selected row is a wanted one, and gives up where the selection does not move any more.
+    /// Presses a key until the selected row is a wanted one, and gives up when the selection stops moving.
     pub fn select(&mut self, key: &str, wanted: impl Fn(&str) -> bool) -> Result<bool> {
         loop {
             let before = self.selected();
@@ -161,7 +161,7 @@ impl Terminal {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its end, and takes in all that it wrote until then.
+    /// Waits for its end, and collects all of its output up to it.
     pub fn ended(&mut self) -> Result<ExitStatus> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {

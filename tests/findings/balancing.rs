@@ -15,7 +15,8 @@ pub mod balancing_ping_pong {
 
     const ID: &str = "balancing-ping-pong";
 
-    /// A process of 4 GiB of which balancing moves so many pages a second from node 0 to node 1, and so many back.
+    /// A process of 4 GiB; balancing moves `there` of its pages a second from node 0 to node 1, and `back`
+    /// pages back.
     pub fn world(there: u64, back: u64) -> Machine {
         let per_second = Counts::default().with([
             (Counter::BalancedPages, there + back),
@@ -51,7 +52,7 @@ pub mod balancing_ping_pong {
         assert_eq!(found(world, 100, ID).len(), 1);
     }
 
-    /// Moves of one second in ten, as a scan makes them: so many of two bursts go back.
+    /// Moves of one second in ten, as a scan makes them: `back` pages of two bursts go back.
     fn in_bursts(pages: u64, back: u64) -> Machine {
         let mut world = world(0, 0);
         each_second(&mut world, move |machine, second| {
@@ -96,7 +97,7 @@ pub mod balancing_ping_pong {
     #[test]
     fn not_churn() {
         let mut world = world(2000, 2000);
-        // A page that is moved is faulted twice: by the hint, and once more.
+        // A moved page is faulted twice: by the hint, and again afterwards.
         world.actors[0].per_second[Counter::HintFaults] = 4000;
         world.actors[0].per_second[Counter::MinFlt] = 8100;
         assert_eq!(found(world, 100, ID).len(), 1);
@@ -133,7 +134,7 @@ mod balancing_off {
 
     const ID: &str = "balancing-off";
 
-    /// So many processes on node 0 with most of their memory on node 1, on a machine with this switch.
+    /// `count` processes on node 0 with most of their memory on node 1, on a machine with this setting.
     fn world(count: u32, mode: Option<u32>) -> Machine {
         let actor = |n: u32| {
             let actor = Actor { rss: 4 * GIB, memory: pages(88), ..Actor::new(800 + n, "postgres") };

@@ -98,7 +98,7 @@ mod sibling_contention {
     fn an_affinity_with_both_threads_of_a_core_contradicts_itself() {
         let found = with_affinity("0,16", 2);
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
-        // One of its own cores, and one of those that are idle.
+        // One of its cores, and one of the idle ones.
         assert_eq!(commands(&found[0]), ["taskset -acp 0-1 700"]);
         assert_eq!(found[0].advice.undo[0].line.as_ref().unwrap().to_string(), "taskset -acp 0,16 700");
         let details = format!("{:?}", numatop_ng::finding::details::details(&found[0]));

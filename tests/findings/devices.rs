@@ -15,8 +15,8 @@ mod interrupts_off_node {
 
     const ID: &str = "interrupts-off-node";
 
-    /// A network card on node 0 whose interrupts go to these nodes, and node 1 in interrupts for so many ms of each second; nothing
-    /// counts single interrupts, as in older recordings.
+    /// A network card on node 0 whose interrupts go to these nodes, and node 1 in interrupts for `irq_ms` ms
+    /// of each second. Nothing counts single interrupts, as in older recordings.
     fn world(irq_nodes: &[u32], irq_ms: u64) -> Machine {
         let mut world = machine(TWO, vec![Actor::new(500, "work").runs(&[(0, 100.0)])]);
         Arc::make_mut(&mut world.host).topology.nodes[0].devices.push(device(

@@ -1,5 +1,6 @@
-//! The cases of the field: each world has the finding that its engineers looked for with several tools, within the time of its
-//! rule and 5 s, and no other cause. The table in README.md beside this file is made of them.
+//! The cases of the field. Each world has the finding that its engineers looked for with several tools,
+//! within the time of its rule plus 5 s, and no other cause. The table in README.md beside this file is
+//! generated from them.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::world::{Machine, fold, lines, read_about, samples};
 /// Set to rewrite the table instead of comparing with it.
 const ACCEPT: &str = "NUMATOP_ACCEPT_GOLDENS";
 
-/// A case: its number, its machine, the rule that says it, and infos that may stand beside it.
+/// A case: its number, its machine, its rule, and other infos that are allowed.
 struct Case {
     number: &'static str,
     story: &'static str,
@@ -179,7 +180,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Samples of a case; what is read on demand is there for processes that need it.
+/// Samples of a case; data read on demand is available for processes that need it.
 fn watched(case: &Case, seconds: u64) -> (Arc<HostFacts>, Vec<Sample>) {
     let (host, mut samples) = samples((case.world)(), seconds, 1000);
     if case.number == "13" {

@@ -1,5 +1,5 @@
-//! Healthy machines: nothing above an info may be said of them in five minutes. The numbers are those of the table of the
-//! false-alarm budget.
+//! Healthy machines: nothing above an info may be found in five minutes. The numbers are those of the table
+//! of the false-alarm budget.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn quiet(name: &str, world: impl Fn() -> Machine, infos: &[&str]) {
     quiet_for(name, world, infos, 300, &[500, 1000, 10_000]);
 }
 
-/// The same for so many seconds, at intervals of so many milliseconds.
+/// The same for `seconds` seconds, at intervals of this many milliseconds.
 pub fn quiet_for(name: &str, world: impl Fn() -> Machine, infos: &[&str], seconds: u64, intervals: &[u64]) {
     for ms in intervals.iter().copied() {
         let (host, samples) = samples(world(), seconds, ms);
@@ -312,7 +312,7 @@ fn h30_backends_share_a_buffer() {
 
 #[test]
 fn h32_a_gap_and_a_suspend() {
-    // Sick for a moment before, and for one after an hour.
+    // Sick for a moment at first, and for another one after an hour.
     let (host, mut samples) = samples(sick(), 12, 1000);
     for sample in &mut samples[8..] {
         sample.wall_ns += 3_600_000_000_000;

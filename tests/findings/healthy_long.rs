@@ -42,7 +42,7 @@ fn h01_an_idle_machine() {
     }
 }
 
-/// Processes that begin in each second, and end after so many.
+/// Processes that begin in each second, and end after `lives` seconds.
 fn storm(shape: Shape, each: u32, lives: u64, pct: f64) -> Machine {
     let mut world = machine(shape, vec![Actor::new(500, "make")]);
     each_second(&mut world, move |machine, second| {
@@ -159,7 +159,7 @@ fn h18_isolated_cpus_idle_and_the_rest_is_busy() {
             cgroup: DOCKER,
             ..Actor::new(pid, "spin").runs(&[(node, pct)])
         };
-        // Node 1 is isolated but for one core, which is busy as well.
+        // Node 1 is isolated except for one core, which is busy as well.
         let mut world = machine(TWO, vec![spin(500, 0, 1500.0), spin(501, 0, 60.0)]);
         Arc::make_mut(&mut world.host).isolated_cpus = (8..16).chain(24..32).collect();
         world.groups = [(DOCKER, Arc::new(files("0-7,16-23", "0-1")))].into();
@@ -251,7 +251,7 @@ fn h23_loops_with_their_counters() {
 #[test]
 fn h24_a_hot_loop_in_the_cache_beside_memory_elsewhere() {
     for (pinned, infos) in [(true, &["remote-after-pin"][..]), (false, &["memory-on-other-node"])] {
-        // The scan of a process that faults seldom is slow, so that it says nothing in half a minute.
+        // The scan of a process that rarely faults is slow, so half a minute of it shows nothing.
         let world = || {
             let faults = [(Counter::HintFaults, 3), (Counter::HintRemote, 0)];
             let actor = unused(30_000, pinned);
@@ -375,7 +375,8 @@ fn h17_as_many_cpus_as_its_quota() {
 
 #[test]
 fn h25_balancing_works_for_a_minute_and_is_done() {
-    // It has run for long when its memory is to be moved: the other node has it, and balancing brings all of it.
+    // It has run for long when its memory is to be moved: all of it is on the other node, and balancing
+    // brings it back.
     let world = || {
         let cart = Actor {
             rss: 8 * GIB,

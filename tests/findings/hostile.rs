@@ -153,7 +153,7 @@ fn a_command_is_not_made_of_what_it_cannot_name() {
         let all = lines_at(path);
         assert!(all.iter().all(|line| !line.contains("cgroup")), "{path:?}: {all:?}");
     }
-    // The manager of the machine does not know units of a user, and would be asked for one of its own.
+    // The manager of the machine does not know units of a user, and would be asked for one of its units.
     let all = lines_at("/user.slice/user-1000.slice/user@1000.service/app.slice/mysql.service");
     assert!(all.iter().all(|line| !line.contains("set-property") || line.contains("--user")), "{all:?}");
     // The kubelet and its engine write these files.
@@ -303,7 +303,7 @@ fn a_gain_that_becomes_small_ends_the_finding() {
     let pinned =
         Actor { rss: 20 * GIB, memory: pages(42), cpu_nodes: Some(0b01), ..Actor::new(900_001, "mysqld") };
     let mut world = machine(TWO, vec![pinned.runs(&[(0, 100.0)])]);
-    // Its threads wait for memory no longer: what a better placement wins is next to nothing.
+    // Its threads stop waiting for memory: a better placement then gains next to nothing.
     each_second(&mut world, |machine, second| {
         if second > 60 {
             machine.actors[0].memory = vec![1024 * 91 / 100, 1024 * 9 / 100];

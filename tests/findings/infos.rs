@@ -28,7 +28,7 @@ mod memory_on_other_node {
         let mut world = world(88);
         let topology = &mut Arc::make_mut(&mut world.host).topology;
         topology.nodes[1].cpus.clear();
-        // The kernel tells no socket of a CPU that is offline.
+        // The kernel reports no socket of an offline CPU.
         topology.sockets = 1;
         for cpu in topology.cpus.iter_mut().filter(|cpu| cpu.node == Some(NodeId(1))) {
             cpu.online = false;
@@ -130,7 +130,7 @@ mod memory_on_other_node {
         assert_eq!((counted(1.0), counted(400.0)), (1, 0));
     }
 
-    /// The severity where so much of its memory has a policy of its own.
+    /// The severity if this share of its memory has a separate policy.
     fn severity(own_policy_pct: Option<u8>, balancing: u32, hints: u64) -> Severity {
         let mut world = world(88);
         world.state.numa_balancing = Some(balancing);
@@ -290,7 +290,7 @@ mod spread_over_nodes {
     #[test]
     fn a_list_of_cpus_on_four_nodes_becomes_one_of_free_cores() {
         let mut world = backends("0,8,16,24", true);
-        // One process with memory of its own: its container is the subject, because the list is.
+        // One process with private memory: its container is the subject, because the list belongs to that.
         world.actors.truncate(1);
         let actor = &mut world.actors[0];
         (actor.shmem, actor.runs) = (0, vec![(0, 80.0), (1, 80.0), (2, 80.0), (3, 80.0)]);

@@ -14,7 +14,8 @@ pub mod larger_than_node {
 
     const ID: &str = "larger-than-node";
 
-    /// A database of so many GiB on node 0 of 64, with this share of its memory on node 1. No more than 1 GiB may come to node 0.
+    /// A database of `gib` GiB on node 0 of 64, with this share of its memory on node 1. At most 1 GiB may
+    /// come to node 0.
     fn database(gib: u64, remote: u32) -> Actor {
         let actor = Actor {
             rss: gib * GIB,
@@ -57,7 +58,7 @@ pub mod larger_than_node {
             found[0].advice.sentence,
             "mysqld has 54.0 GiB of the 64.0 GiB of node 0, which has no room left."
         );
-        // No command: what is moved now comes back with the next page.
+        // No command: moved pages come back with the next page.
         assert!(commands(&found[0]).is_empty());
         let words: Vec<&str> =
             found[0].advice.commands.iter().map(|command| command.words.as_str()).collect();

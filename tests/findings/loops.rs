@@ -1,5 +1,5 @@
-//! Closed loops of made-up machines: the printed command is carried out in the world, the check comes true in its time, the finding
-//! ends by itself, and what undoes the command brings it back. Real kernels are the matter of the guests.
+//! Closed loops of made-up machines. The printed command is carried out in the world, the check comes true in
+//! time, the finding ends by itself, and the undo command brings it back. Guests test real kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Loop {
         Loop { machine, engine: Engine::new(Options::default()), last, snapshot: None }
     }
 
-    /// Watches for so many seconds.
+    /// Watches for `seconds` seconds.
     fn watch(&mut self, seconds: u64) {
         for _ in 0..seconds {
             let sample = self.machine.tick();
@@ -57,8 +57,8 @@ impl Loop {
     }
 }
 
-/// Carries out a command line on the machine as the kernel and the engines of containers would: memory moves and CPUs change, whatever
-/// else the line says.
+/// Carries out a command line on the machine as the kernel and container engines would: memory moves and CPUs
+/// change, whatever else the line contains.
 fn carry_out(machine: &mut Machine, line: &str) {
     let words: Vec<&str> = line.split(' ').collect();
     let list = |text: &str| parse_cpulist(text).unwrap();
@@ -96,7 +96,7 @@ fn carry_out(machine: &mut Machine, line: &str) {
             let pids: BTreeSet<u32> =
                 machine.actors.iter().filter(|actor| actor.cgroup == cgroup).map(|actor| actor.pid).collect();
             bind(machine, &list(cpus), |pid| pids.contains(&pid));
-            // cpuset.mems of cgroup v2 moves what is elsewhere.
+            // cpuset.mems of cgroup v2 moves the memory on other nodes.
             let mems = list(mems);
             for actor in machine.actors.iter_mut().filter(|actor| pids.contains(&actor.pid)) {
                 let away: u32 =
@@ -117,7 +117,7 @@ fn carry_out(machine: &mut Machine, line: &str) {
             let us = |word: &str| word.trim_matches('"').parse::<f64>().unwrap();
             set_quota(machine, cgroup, us(quota) * 1000.0 / us(period));
         }
-        // Keeps what is there.
+        // Saves the current state.
         ["grep", ".", "/proc/irq/*/smp_affinity_list", ">", _] => {}
         [
             "for",
@@ -179,7 +179,7 @@ fn set_quota(machine: &mut Machine, cgroup: u64, milli: f64) {
     Arc::make_mut(machine.groups.get_mut(&cgroup).unwrap()).cpu_quota_milli = Ok(Some(milli as u64));
 }
 
-/// Binds threads to CPUs: those that are bound one by one take one CPU each, others the nodes of the CPUs.
+/// Binds threads to CPUs: threads bound one by one take one CPU each, others the nodes of the CPUs.
 fn bind(machine: &mut Machine, cpus: &[u32], is_one: impl Fn(u32) -> bool) {
     let cores = machine.host.topology.cores;
     let nodes: BTreeSet<u32> =
@@ -210,7 +210,7 @@ fn command_lines(commands: &[numatop_ng::finding::Command]) -> Vec<String> {
     now.filter_map(|command| Some(command.line.as_ref()?.to_string())).collect()
 }
 
-/// Carries out what a finding says, in this order of its lines; sees its checks come true and the finding end.
+/// Carries out the lines of a finding in this order; its checks come true and the finding ends.
 fn closes(id: &str, world: Machine, seconds: u64) -> (Loop, Finding) {
     let mut closed = Loop::new(world);
     closed.watch(seconds);
@@ -239,7 +239,7 @@ fn closes(id: &str, world: Machine, seconds: u64) -> (Loop, Finding) {
     // Nor does a cure make a finding, in this minute or the next.
     closed.watch(60);
     assert_eq!(grave(&closed.engine), before, "{id}: what its cure makes");
-    // The stop condition, which says to go back, has not come true.
+    // The stop condition, which asks for the undo, has not come true.
     for stop in &finding.advice.stop {
         let gone = !closed.snapshot.as_ref().unwrap().tasks.is_empty() && closed.is_true(stop);
         assert!(!gone, "{id}: {stop:?} says to undo it");
@@ -259,7 +259,7 @@ fn closes_and_opens(id: &str, world: Machine, seconds: u64) {
 
 #[test]
 fn remote_after_pin() {
-    // A part of its memory was on node 0 before: no line could tell it from what came.
+    // A part of its memory was on node 0 from the start: no line could separate it from the moved part.
     let (_, finding) = closes("remote-after-pin", worlds::pinned_late(), 40);
     assert!(command_lines(&finding.advice.undo).is_empty() && !finding.advice.undo.is_empty());
 }
@@ -347,7 +347,7 @@ fn balancing_ping_pong() {
 #[test]
 fn sibling_contention() {
     let mut world = worlds::siblings(0.9);
-    // The synthetic machine says what a sibling costs in its two states; here its speed follows, too.
+    // The synthetic machine gives the cost of a sibling in its two states; here its speed follows, too.
     each_second(&mut world, |machine, _| {
         for actor in &mut machine.actors {
             actor.ipc = if actor.smt_busy > Some(0.5) { 1.0 } else { 1.6 };

@@ -74,7 +74,8 @@ mod zone_reclaim {
 mod balancing_cost {
     use super::*;
 
-    /// A process of which balancing takes this share, with this much of its memory on the other node at each second.
+    /// A process that spends this share of its time in balancing, with this much of its memory on the other
+    /// node at each second.
     fn world(pct: f64, cpus: f64, remote: impl Fn(u64) -> u32 + Send + 'static) -> Machine {
         let per_second = Counts::default().with([(Counter::BalancingNs, (pct * cpus * 1e7) as u64)]);
         let actor = Actor { rss: 8 * GIB, memory: pages(50), per_second, ..Actor::new(900_000, "mysqld") };
@@ -136,7 +137,8 @@ mod balancing_cost {
 mod quota_throttled {
     use super::*;
 
-    /// A container that uses so many CPUs of its quota and is stopped for so many ms of each second.
+    /// A container that uses this much of its quota in CPUs and is stopped for `throttled_ms` ms of each
+    /// second.
     fn world(cpus: f64, quota_milli: u64, throttled_ms: u64) -> Machine {
         let actor = Actor { cgroup: DOCKER, ..Actor::new(600, "ads") };
         let mut world = machine(TWO, vec![actor.runs(&[(0, cpus * 100.0)])]);
@@ -167,8 +169,8 @@ mod quota_throttled {
         assert!((found[0].advice.gain.at_most.unwrap() - 0.6).abs() < 0.01);
     }
 
-    /// Its quota is raised from 0.75 to 4 CPUs in second 70, as it is printed: the throttled time of before, over the quota of now,
-    /// would be bursts.
+    /// Its quota is raised from 0.75 to 4 CPUs in second 70, by the printed command. The earlier throttled
+    /// time over the new quota would look like bursts.
     #[test]
     fn a_quota_that_was_raised_makes_no_bursts() {
         let mut world = world(0.75, 750, 900);

@@ -11,7 +11,7 @@ use crate::world::{
     pages, watch, with_tier,
 };
 
-/// Page cache of a node whose memory is that of processes: less than a fortieth of it.
+/// Page cache of a node filled by memory of processes: less than a fortieth.
 const LITTLE_CACHE: FilePages =
     FilePages { active_bytes: GIB / 2, inactive_bytes: GIB, shmem_bytes: 0, dirty_bytes: 0 };
 
@@ -40,7 +40,7 @@ fn reclaims(world: &mut Machine, direct: u64, swapped_out: u64) {
     });
 }
 
-/// Node 1 is a hundredth of it above its low watermark.
+/// Node 1 is a hundredth of its memory above its low watermark.
 fn near_the_watermark(world: &mut Machine) {
     let node = &mut world.nodes[1];
     node.mem_free_bytes = node.low_watermark_bytes + node.managed_bytes / 100;
@@ -140,7 +140,7 @@ mod node_short_of_memory {
         let mut quiet = cached();
         reclaims(&mut quiet, 1000, 0);
         assert!(found(quiet, 26, "node-short-of-memory").is_empty());
-        // Swapping says that it is more than that.
+        // Swapping proves that it is more than that.
         let mut swaps = cached();
         reclaims(&mut swaps, 1000, 500);
         assert_eq!(found(swaps, 26, "node-short-of-memory").len(), 1);
@@ -201,7 +201,7 @@ mod swap_while_memory_free {
         assert!(found(world, 26, "swap-while-memory-free").is_empty());
     }
 
-    /// As a guest was seen to do it: no look finds less than the low watermark.
+    /// As a guest did: no look finds less than the low watermark.
     #[test]
     fn held_at_the_watermark_by_kswapd_it_fires() {
         let mut world = world();
@@ -227,7 +227,7 @@ mod swap_while_memory_free {
         assert!(found(world, 26, "swap-while-memory-free").is_empty());
     }
 
-    /// The third node is memory only: what is seldom used is sent there until it is full.
+    /// The third node is memory only: rarely used memory is sent there until it is full.
     #[test]
     fn not_memory_only() {
         for (full, fires) in [(2, false), (1, true)] {
@@ -405,7 +405,7 @@ mod bound_to_full_node {
         assert_eq!(one(&found).severity, Severity::Info);
     }
 
-    /// The machine swaps for another reason: no page of it is there.
+    /// The machine swaps for another reason: no page of the process is in swap.
     #[test]
     fn not_swapped() {
         let mut world = world();

@@ -181,7 +181,7 @@ mod noisy_neighbour {
     #[test]
     fn not_explained() {
         let mut world = world();
-        // Memory of another node is a reason of its own.
+        // Memory of another node is a separate reason.
         world.actors[0].memory = pages(60);
         world.actors[1].memory = pages(60);
         assert!(found(world, 70, ID).is_empty());

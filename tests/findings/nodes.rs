@@ -1,4 +1,5 @@
-//! Rules about nodes against each other: where work is bound, where memory is turned over, what the firmware says of them.
+//! Rules about nodes against each other: where work is bound, where memory is turned over, and the firmware's
+//! distances.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -177,7 +178,7 @@ mod interleaved_on_one_node {
         assert_eq!(commands(&found[0]), ["migratepages 900 1 0"]);
     }
 
-    /// The same on a machine that counts accesses, so many per thousand instructions.
+    /// The same on a machine that counts accesses, this many per thousand instructions.
     fn counted(accesses: f64) -> Machine {
         use numatop_ng::model::event::{Event, Role};
         let mut world = world();
@@ -368,7 +369,7 @@ mod distances_wrong {
 
     #[test]
     fn latencies_that_were_measured_contradict_it() {
-        // A socket of an FT-2500: it says 10 times, and 3.3 times are measured.
+        // A socket of an FT-2500: the firmware has 10 times, the measurement 3.3 times.
         let far = |a, b| if right(a, b) == 20 { 100 } else { right(a, b) };
         let truth = |a: u32, b: u32| match right(a, b) {
             10 => 1.0,
@@ -412,7 +413,7 @@ mod distances_wrong {
     #[test]
     fn not_same_order() {
         assert!(found(world(right), 3, ID).is_empty());
-        // Large numbers in the right order are no contradiction: an FT-2500 says up to 100.
+        // Large numbers in the right order are not a contradiction: an FT-2500 has up to 100.
         assert!(found(world(|a, b| right(a, b) * if a == b { 1 } else { 5 }), 3, ID).is_empty());
         // Latencies that are near enough to it.
         let near = |a, b| f64::from(right(a, b)) / 10.0 * if right(a, b) == 20 { 1.49 } else { 1.0 };
@@ -449,7 +450,8 @@ mod interrupts_on_busy_node {
 
     const ID: &str = "interrupts-on-busy-node";
 
-    /// A process on node 0, whose CPUs are in interrupts for so many ms of each second each; those of node 1 for others.
+    /// A process on node 0, whose CPUs are in interrupts for `here_ms` ms of each second; those of node 1 for
+    /// another number.
     fn world(here_ms: u64, there_ms: u64) -> Machine {
         let actor = Actor::new(4242, "mysqld").runs(&[(0, 800.0)]);
         let mut world = machine(TWO, vec![actor]);

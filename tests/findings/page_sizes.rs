@@ -14,8 +14,8 @@ mod tlb_misses {
 
     const ID: &str = "tlb-misses";
 
-    /// A virtual machine of Java that misses the TLB for data so many times in a second, at 2 * 10⁹ instructions and 4 * 10⁹
-    /// cycles.
+    /// A virtual machine of Java with this many TLB misses for data in a second, at 2 * 10⁹ instructions and
+    /// 4 * 10⁹ cycles.
     fn world(misses: u64) -> Machine {
         let actor = Actor { rss: 20 * GIB, memory: pages(0), ipc: 0.5, ..Actor::new(900, "java") };
         let mut world = machine(TWO, vec![actor.runs(&[(0, 200.0)])]);

@@ -81,7 +81,7 @@ mod remote_after_pin {
         );
     }
 
-    /// Backends of a container on node 0 that share a buffer, this share of which is on node 1.
+    /// Backends of a container on node 0 that share a buffer with this share on node 1.
     fn backends(remote: u32) -> Machine {
         let backend = |pid| Actor {
             cgroup: DOCKER,
@@ -117,7 +117,7 @@ mod remote_after_pin {
         );
         assert!(commands(&found[0])[0].starts_with("docker update --cpuset-cpus 0-7 --cpuset-mems 0 "));
         assert_eq!(found[0].identity.cpus.as_deref(), Some("0-7"));
-        // 42 % of what is charged to the container, not of what its processes say together.
+        // 42 % of the container's charge, not of the sum of its processes.
         assert!((found[0].evidence[2].limit.unwrap() / GIB as f64 - 10.08).abs() < 0.1);
     }
 
@@ -482,7 +482,7 @@ mod page_cache_fills_node {
     fn the_group_that_owns_it_is_named_and_reclaimed() {
         let found = owned(&[(SERVICE, GIB, 0), (PLAIN, 20 * GIB, 20 * GIB)], Some(GroupReclaim::Swappiness));
         assert!(found.advice.sentence.contains("page cache (59 % jobs), so"), "{}", found.advice.sentence);
-        // Half of what it loses is on node 1.
+        // Half of the lost part is on node 1.
         assert_eq!(commands(&found)[0], "echo \"19408M swappiness=0\" > /sys/fs/cgroup/jobs/memory.reclaim");
         assert!(found.advice.commands[0].words.contains("9704 MiB of it on other nodes than 0"));
         let owner = found.evidence.last().unwrap();

@@ -1,5 +1,5 @@
-//! Promises of the engine: the same findings whatever the interval and the order of rows is, live and in replay; nothing from
-//! values that are missing; commands that a shell can read.
+//! Promises of the engine. Findings are the same for all intervals and orders of rows, live and in replay.
+//! Missing values give none. A shell can read the commands.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::world::{
     watch,
 };
 
-/// A machine with most of what can be wrong.
+/// A machine with most of the possible problems.
 pub fn sick() -> Machine {
     sick_at(1000)
 }
 
-/// The same in steps of so many milliseconds.
+/// The same in steps of `step_ms` milliseconds.
 pub fn sick_at(step_ms: u64) -> Machine {
     let pinned = Actor {
         cgroup: SERVICE,
@@ -143,7 +143,7 @@ pub fn check_less(after: &[String], before: &[String], without: &str) {
         Severity::ALL.iter().position(|severity| severity.name() == word)
     };
     for line in after {
-        // Severity rises from what is explained: a cause without its symptom has its own.
+        // A cause takes over the severity of its symptoms: without its symptom it has its own.
         let same = before.iter().find(|other| key(other) == key(line));
         let same = same.unwrap_or_else(|| panic!("without {without} there is {line}: {before:#?}"));
         assert!(grave(line) <= grave(same), "without {without}: {line}, not {same}");

@@ -77,7 +77,7 @@ fn what_ended_before_the_end_is_not_no_finding() {
     assert!(!text.contains("No finding in"), "{text}");
     assert!(text.contains("No finding at the end of 3 min 20 s. 1 finding ended before."), "{text}");
     assert!(text.contains("  WARNING  zone-reclaim  host  held "), "{text}");
-    // It was found: an exit code says so.
+    // The exit code shows that it was found.
     assert!(
         diagnosis::is_found(&engine, Severity::Warning) && !diagnosis::is_found(&engine, Severity::Critical)
     );

@@ -17,8 +17,8 @@ mod bound_to_busy_cpus {
 
     const ID: &str = "bound-to-busy-cpus";
 
-    /// Four threads of one process on CPU 3, the only one that they may use. They wait for it, so long at a time, in us; the
-    /// 31 other CPUs idle.
+    /// Four threads of one process on CPU 3, the only allowed one. They wait for it, this long at a time, in
+    /// us; the 31 other CPUs idle.
     fn world(each_us: u64) -> Machine {
         let thread = |tid| Actor {
             tid,
@@ -142,7 +142,7 @@ mod idle_elsewhere {
 
     const ID: &str = "idle-elsewhere";
 
-    /// A container on node 0, which is full; it waits for a CPU for so long at a time, in us. Node 1 idles.
+    /// A container on node 0, which is full; it waits for a CPU for this long at a time, in us. Node 1 idles.
     fn world(cpus: f64, wait_pct: f64, each_us: u64) -> Machine {
         let actor = Actor {
             cgroup: DOCKER,
@@ -313,7 +313,7 @@ mod cores_exhausted {
         );
     }
 
-    /// Case 1 with quotas of so many CPUs for each of 16 containers.
+    /// Case 1 with quotas of this many CPUs for each of 16 containers.
     fn promised(milli: u64) -> Vec<numatop_ng::finding::Finding> {
         let mut world = crate::sick_worlds::full_of_containers();
         for raw in world.groups.values_mut() {

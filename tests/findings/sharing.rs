@@ -1,4 +1,4 @@
-//! Large and shared memory: severity by what is known of policies, and processes that share memory as one subject.
+//! Large and shared memory: severity by the known policies, and processes that share memory as one subject.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::world::{
 const ID: &str = "memory-on-other-node";
 const SPREAD: &str = "spread-over-nodes";
 
-/// Its pages by policy: all that are found, and those that are meant to be where they are.
+/// Its pages by policy: all found pages, and the intended ones.
 pub fn policies(memory: &[u32], meant: &[u32]) -> Option<PagesByPolicy> {
     let (by_node, explicit, meant) = (memory.to_vec(), meant.to_vec(), meant.to_vec());
     Some(PagesByPolicy { mappings: 90, by_node, explicit, meant, ..PagesByPolicy::default() })
 }
 
-/// A database of so many GiB that runs on node 0, with this share of its memory on node 1.
+/// A database of `gib` GiB that runs on node 0, with this share of its memory on node 1.
 fn database(gib: u64, elsewhere: u32, meant: &[u32]) -> Actor {
     let memory = pages(elsewhere);
     let by_policy = policies(&memory, meant);
@@ -159,7 +159,8 @@ mod severity {
     }
 }
 
-/// A segment of so many GiB with this share of it on node 1, and processes on node 0 that share it. Each has one GiB of its own.
+/// A segment of `gib` GiB with this share on node 1, and processes on node 0 that share it. Each has one GiB
+/// of private memory.
 pub fn sharing(gib: u64, elsewhere: u32, pids: std::ops::Range<u32>) -> Vec<Actor> {
     let count = pids.len() as u32;
     // Of 1,024 pages these are the segment's.
@@ -317,7 +318,8 @@ mod groups {
         assert_eq!(finding.severity, Severity::Warning);
     }
 
-    /// The finding where so many pages of the segment were drawn on each node, and so many of them are meant.
+    /// The finding if these numbers of pages of the segment were drawn on each node, and `meant` of them are
+    /// intended.
     fn drawn(by_node: [u32; 2], meant: u32, error_hundredths: u32) -> Option<Finding> {
         let mut world = world_of(sharing(24, 96, 900..904));
         let nodes = ObjectNodes {

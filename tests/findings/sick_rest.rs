@@ -1,5 +1,5 @@
-//! One machine for each rule beside those of the field cases: its finding within the time of the rule and 5 s, and no other cause; and
-//! machines with two things wrong at once.
+//! One machine for each rule not in the field cases: its finding within the time of the rule plus 5 s, and no
+//! other cause. Also machines with two problems at once.
 
 use std::sync::Arc;
 

@@ -95,7 +95,7 @@ pub fn page_cache() -> Machine {
 /// The container whose files fill node 0 in [`owned_page_cache`].
 pub const BACKUP: u64 = DOCKER;
 
-/// The same where a container has read the files that fill the node, and the process has a few of its own.
+/// The same with a container that has read the files that fill the node, while the process has read a few.
 pub fn owned_page_cache() -> Machine {
     let mut world = page_cache();
     let host = Arc::make_mut(&mut world.host);
@@ -268,7 +268,7 @@ pub fn loops() -> Machine {
     machine(TWO, (0..).zip(of).map(|(at, (comm, ipc))| spin(900 + at, comm, at * 3 % 16, ipc)).collect())
 }
 
-/// Case 13: a virtual machine of Java that misses the TLB; what is read on demand is not in it.
+/// Case 13: a virtual machine of Java that misses the TLB, without the data that is read on demand.
 pub fn page_walks() -> Machine {
     let actor = Actor { rss: 20 * GIB, memory: pages(0), ipc: 0.5, ..Actor::new(900, "java") };
     let mut world = machine(TWO, vec![actor.runs(&[(0, 200.0)])]);
@@ -297,7 +297,7 @@ pub fn many_events() -> Machine {
     world
 }
 
-/// Case 15: pinned after its start, with the memory that it had before.
+/// Case 15: pinned after its start, with the memory from before that.
 pub fn pinned_late() -> Machine {
     let actor = Actor {
         cgroup: SERVICE,

@@ -1,4 +1,5 @@
-//! Never a false all-clear: what was watched for too short a time is not decided, what holds so far is suspected.
+//! Never a false all-clear: a rule watched for too short a time is undecided, a condition that holds so far
+//! is suspected.
 
 use numatop_ng::finding::verdict::{Verdict, Why};
 use numatop_ng::finding::{Engine, Options, Severity, diagnosis};

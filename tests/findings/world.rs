@@ -1,4 +1,4 @@
-//! Made-up machines for findings, and what an engine says of them.
+//! Made-up machines for findings, and the results of an engine for them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ const CGROUPS: [(u64, &str); 7] = [
     (15, "/docker"),
 ];
 
-/// Nodes of equal size, each of so many cores with so many threads.
+/// Nodes of equal size, each with this many cores of this many threads.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub nodes: u32,
@@ -127,7 +127,7 @@ pub fn machine(shape: Shape, actors: Vec<Actor>) -> Machine {
     Machine::new(host, names, actors)
 }
 
-/// Changes `machine` before each second of it.
+/// Changes `machine` before each of its seconds.
 pub fn each_second(machine: &mut Machine, plan: impl FnMut(&mut Machine, u64) + Send + 'static) {
     machine.plan = Some(Box::new(plan));
 }
@@ -153,7 +153,7 @@ pub fn samples(mut machine: Machine, seconds: u64, step_ms: u64) -> (Arc<HostFac
     (Arc::clone(&machine.host), samples)
 }
 
-/// The engine after these samples, and all that changed.
+/// The engine after these samples, and all changes.
 pub fn fold(host: &Arc<HostFacts>, samples: &[Sample]) -> (Engine, Vec<Change>) {
     let mut engine = Engine::new(Options::default());
     let mut changes = Vec::new();
@@ -210,7 +210,7 @@ pub fn value_of(check: &Check, snapshot: &Snapshot) -> Option<Reading<Value>> {
     })
 }
 
-/// The engine after so many seconds of a machine.
+/// The engine after `seconds` seconds of a machine.
 pub fn watch(machine: Machine, seconds: u64) -> Engine {
     let (host, samples) = samples(machine, seconds, 1000);
     fold(&host, &samples).0
@@ -224,7 +224,7 @@ pub fn lines(engine: &Engine) -> Vec<String> {
     engine.findings().iter().map(line).collect()
 }
 
-/// Findings of one rule after so many seconds.
+/// Findings of one rule after `seconds` seconds.
 pub fn found(machine: Machine, seconds: u64, id: &str) -> Vec<Finding> {
     let engine = watch(machine, seconds);
     engine.findings().iter().filter(|finding| finding.key.id == id).cloned().collect()
@@ -291,8 +291,8 @@ pub fn read_about(samples: &mut [Sample], pid: u32, cpus: &str, huge_pct: f64) {
     }
 }
 
-/// Samples of the use of memory of a process, in user mode: how many in all, those at memory of node 0 and of node 1 while it ran
-/// on node 0, and those at memory without an address.
+/// Samples of the use of memory of a process, in user mode: the total number; those at memory of node 0 and
+/// of node 1 while it ran on node 0; and those at memory without an address.
 pub fn sample_use(samples: &mut [Sample], pid: u32, all: u64, [here, there, gone]: [u64; 3]) {
     let on = |node: u32, count: u64| ((Some(NodeId(node)), Some(NodeId(0))), count as f64);
     let rest = RestUse { by_node: [on(0, here), on(1, there)].into(), ..RestUse::default() };
@@ -319,7 +319,7 @@ pub fn found_in(host: &Arc<HostFacts>, samples: &[Sample], id: &str) -> Vec<Find
     fold(host, samples).0.findings().iter().filter(|finding| finding.key.id == id).cloned().collect()
 }
 
-/// A machine of three nodes, the last of which has memory and no CPUs.
+/// A machine of three nodes; the last one has memory and no CPUs.
 pub fn with_tier(actors: Vec<Actor>) -> Machine {
     let mut world = machine(Shape { nodes: 3, sockets: 1, ..TWO }, actors);
     let mut host = HostFacts::clone(&world.host);
@@ -330,7 +330,7 @@ pub fn with_tier(actors: Vec<Actor>) -> Machine {
     world
 }
 
-/// Adds counters of these roles behind those that are there; returns the slot of the first.
+/// Adds counters of these roles after the existing ones; returns the slot of the first.
 pub fn count_also(machine: &mut Machine, roles: &[Role]) -> usize {
     let host = Arc::make_mut(&mut machine.host);
     let first = host.events.len();
@@ -342,7 +342,7 @@ pub fn count_also(machine: &mut Machine, roles: &[Role]) -> usize {
     first
 }
 
-/// Cgroups of so many containers of docker beside the others; their ids.
+/// Cgroups of `count` more containers of docker; their ids.
 pub fn more_containers(machine: &mut Machine, count: u64) -> Vec<u64> {
     let mut cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
     let ids: Vec<u64> = (100..100 + count).collect();

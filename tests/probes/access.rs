@@ -24,7 +24,7 @@ use crate::command::{intervals, numatop};
 use crate::until::until;
 use crate::workload::Workload;
 
-/// Samples a second: the error of a share is that of so many.
+/// Samples a second: the error of a share depends on this number.
 const HZ: u32 = 997;
 /// Samples in the two regions that a comparison needs.
 const SAMPLES: usize = 1500;
@@ -47,7 +47,7 @@ struct Shares {
     samples: usize,
 }
 
-/// A sampler that is not attached yet, and what its self-check said.
+/// A sampler that is not attached yet, and the result of its self-check.
 fn sampler() -> Result<(AccessProbe, Result<Verdict, String>)> {
     let store = records::create(Layout::new(1, false, &[]))?;
     let probe = AccessProbe::load(&store, HZ, 1)?;
@@ -150,7 +150,7 @@ struct Followed {
     counted: f64,
 }
 
-/// Follows samples of a workload with two regions, of which the first gets so many tenths of the accesses.
+/// Follows samples of a workload with two regions; the first gets this many tenths of the accesses.
 fn followed(kind: &str, tenths: u32) -> Result<Option<Followed>> {
     let (probe, verdict) = sampler()?;
     match verdict {
@@ -257,9 +257,9 @@ pub fn stores_have_the_share_of_their_count() -> Result<()> {
     shares_by_count_are_right("memory-mixed-stores", 3).map(drop)
 }
 
-/// A function is called with the first region and with the second one by turns, from two places: the address to return to
-/// is on the stack, and another one soon. Where it is read later than the sample was taken, half of the ways go wrong. The
-/// self-check does not matter: a way is right wherever it begins.
+/// A function is called with the first region and with the second one by turns, from two places. The return
+/// address is on the stack, and soon replaced by another one. If it is read later than the sample was taken,
+/// half of the ways go wrong. The self-check does not matter: a way is right wherever it begins.
 pub fn returns_go_where_they_went_at_the_sample() -> Result<()> {
     if is_emulated() {
         println!(
@@ -382,7 +382,7 @@ pub fn json_has_the_mapping_that_is_used() -> Result<()> {
     let why = access["missing"]["by_count"].as_str().context("phases are by time")?;
     ensure!(access["by"] == "time" && (why.starts_with("correlated") || why.starts_with("too few")), "{why}");
     ensure!(access["followed"]["resolved"].as_u64() > Some(0), "{access}");
-    // A busy machine gives the workload little time; then the reason stands in place of mappings.
+    // A busy machine gives the workload little time; then the reason replaces mappings.
     let Some(mappings) = access["mappings"].as_array() else {
         let why = access["missing"]["mappings"].as_str().context("neither mappings nor a reason")?;
         ensure!(why.contains("shares need"), "{why}");
@@ -402,7 +402,7 @@ pub fn no_memory_use_is_sampled_unless_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// Memory of its own mapping, all of it touched.
+/// Memory of a separate mapping, with every page touched.
 fn region(advice: libc::c_int) -> *mut u64 {
     // SAFETY: a new mapping, which is written within its length.
     unsafe {
@@ -471,8 +471,8 @@ macro_rules! random_loop {
     }};
 }
 
-/// As [`random_loop`], with the region chosen anew before each access: the first one in so many tenths. Gives the state
-/// of the random numbers and the accesses to the first region.
+/// As [`random_loop`], with the region chosen again before each access: the first one in this many tenths.
+/// Returns the state of the random numbers and the accesses to the first region.
 #[cfg(target_arch = "x86_64")]
 macro_rules! mixed_loop {
     ($regions:expr, $tenths:expr, $seed:expr, $access:literal, $then:literal) => {{
@@ -549,7 +549,7 @@ fn turns(regions: [*mut u64; 2], seed: u64) -> (u64, u64) {
     (state, PHASE / 2)
 }
 
-/// Runs as the workload of this kind; false where it is none of these.
+/// Runs as the workload of this kind; false for an unknown kind.
 #[cfg(target_arch = "x86_64")]
 pub fn run(kind: &str) -> bool {
     match kind {
@@ -589,7 +589,7 @@ pub fn run(_: &str) -> bool {
     false
 }
 
-/// Waits until it is told to go on, and sets this when it is told again.
+/// Waits for a line, and sets `done` at the next one.
 #[cfg(target_arch = "x86_64")]
 fn begin(done: &'static AtomicBool) {
     let _ = std::io::stdin().read_line(&mut String::new());
@@ -599,8 +599,9 @@ fn begin(done: &'static AtomicBool) {
     });
 }
 
-/// Two regions in phases, the first one in so many tenths of them: says where they are, begins when told to go on, and
-/// says, when told again, how long each was accessed. Pages of the first are small ones, so that it is slower.
+/// Two regions in phases, the first one in this many tenths of them. Prints where they are, begins at a line
+/// of input, and at the next line prints how long each was accessed. Pages of the first are small ones, so
+/// that it is slower.
 #[cfg(target_arch = "x86_64")]
 fn phases(access: impl Fn(*mut u64, u64) -> u64) {
     static DONE: AtomicBool = AtomicBool::new(false);
@@ -627,8 +628,8 @@ fn phases(access: impl Fn(*mut u64, u64) -> u64) {
     std::thread::sleep(Duration::from_secs(1));
 }
 
-/// Two regions, chosen anew before each access: says where they are, begins when told to go on, and says, when told
-/// again, how often each was accessed. Pages of the first are small ones, so that it is slower.
+/// Two regions, chosen again before each access. Prints where they are, begins at a line of input, and at the
+/// next line prints how often each was accessed. Pages of the first are small ones, so that it is slower.
 #[cfg(target_arch = "x86_64")]
 fn mixed(access: impl Fn([*mut u64; 2], u64, u64) -> (u64, u64)) {
     static DONE: AtomicBool = AtomicBool::new(false);

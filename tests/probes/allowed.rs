@@ -1,4 +1,4 @@
-//! Nodes that tasks may use, and resident memory by kind: against what /proc says of the same tasks.
+//! Allowed nodes of tasks, and resident memory by kind: compared with /proc for the same tasks.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ pub fn nodes_that_a_task_may_use_are_those_of_its_masks() -> Result<()> {
 
 pub fn resident_memory_is_told_by_kind() -> Result<()> {
     let topology = Topology::read("/".as_ref())?;
-    // Counters are per CPU: what is not folded yet is told by status and not by the walk.
+    // Counters are per CPU: pending parts are included in status and not in the walk.
     let slack = u64::from(topology.possible_cpus) * 32 * 4096;
     let mut probe = ByHand::start(&topology, vec![])?;
     let workload = Workload::start("sleepers")?;

@@ -64,13 +64,13 @@ impl Drop for Attacker {
     }
 }
 
-/// The output of the tool until it was told to end or had nothing more to write, and its peak memory in KiB.
+/// The output of the tool until it was stopped or finished writing, and its peak memory in KiB.
 struct Run {
     lines: Vec<Value>,
     rss_kib: u64,
 }
 
-/// The most memory that the process of this id, or one that came from it, has had since it was started.
+/// The peak memory since its start of the process of this id, or of one of its descendants.
 fn peak_kib(pid: u32) -> u64 {
     let number = |status: &str, field: &str| -> Option<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
@@ -237,7 +237,7 @@ pub fn a_link_to_a_pipe_or_a_device_is_not_opened() -> Result<()> {
     Ok(())
 }
 
-/// A limit on memory below what the symbolizer asks for, and descriptors that whoever started the tool left open.
+/// A limit on memory below the need of the symbolizer, and descriptors that the parent of the tool left open.
 pub fn names_are_found_under_low_limits_and_beside_inherited_descriptors() -> Result<()> {
     let innocent = Workload::start("shares")?;
     let pid = innocent.pid().to_string();

@@ -1,7 +1,7 @@
-//! Two bounds of the count in a sample, when the truth goes on while the sample is taken.
+//! Two bounds of the count in a sample, while the truth changes during the sample.
 //!
-//! The truth is read before and after each of two samples. However long a sample has to wait for its turn, what it
-//! counts lies between the shortest and the longest way from one reading to another.
+//! The truth is read before and after each of two samples. However long a sample has to wait, its count is
+//! between the shortest and the longest span between readings.
 
 use anyhow::{Result, ensure};
 
@@ -43,7 +43,7 @@ impl Bounds {
         Bounds { least: truth, most: truth }
     }
 
-    /// `got` is within the bounds, give or take a part of what is true and `floor`.
+    /// `got` is within the bounds, plus or minus a part of the truth and `floor`.
     pub fn hold(self, what: &str, got: u64, tolerance: f64, floor: u64) -> Result<()> {
         let Bounds { least, most } = self;
         let allowed = (most as f64 * tolerance) as u64 + floor;

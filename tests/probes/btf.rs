@@ -50,7 +50,7 @@ pub fn every_relocated_field_is_in_this_kernel() -> Result<()> {
     let kernel = Btf::from_vmlinux().context("reading the kernel's BTF")?;
     for (name, fields) in ours.iter().filter(|(name, _)| !is_flavour(name)) {
         let Some(known) = kernel.type_by_name::<Struct<'_>>(name) else {
-            // rss_stat of 6.1 is a struct of its own, which later kernels do not have.
+            // rss_stat of 6.1 is a struct that later kernels lack.
             ensure!(name == "mm_rss_stat", "the kernel has no struct {name}");
             continue;
         };

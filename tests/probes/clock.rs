@@ -28,7 +28,7 @@ const PROMPT: Duration = Duration::from_secs(5);
 /// Samples of the recording that must come while nothing takes the output: more than ever waited for a screen.
 const MANY: u64 = 45;
 
-/// Samples in a recording; none while there is no file.
+/// Samples in a recording; 0 without a file.
 fn samples(path: &Path) -> u64 {
     verify(path).map_or(0, |report| report.samples)
 }
@@ -39,14 +39,14 @@ fn unexplained(length: Duration, asked: Duration, notes: &str) -> bool {
     length.abs_diff(asked) > slack && !notes.contains("an interval")
 }
 
-/// The recording was ended, and each of its intervals is as long as was asked or says why not.
+/// The recording was ended, and each of its intervals has the requested length or a reason.
 fn is_on_time(path: &Path, asked: Duration) -> Result<()> {
     let report = verify(path)?;
     ensure!(report.is_intact() && report.end == Some(End::Stopped) && report.gaps.is_empty(), "{report}");
     is_without_gaps(path, asked)
 }
 
-/// Each interval of a recording, which may be a ring, is as long as was asked or says why not.
+/// Each interval of a recording, which may be a ring, has the requested length or a reason.
 fn is_without_gaps(path: &Path, asked: Duration) -> Result<()> {
     let mut recording = Recording::open(path)?;
     let mut last = recording.next()?.context("no sample")?.mono_ns;
@@ -251,7 +251,7 @@ pub fn a_stopped_process_says_so_and_no_interval_is_short() -> Result<()> {
     child.signal(libc::SIGSTOP)?;
     let stat = format!("/proc/{}/stat", child.0.id());
     until("it is stopped", || Ok(fs::read_to_string(&stat)?.contains(") T ")))?;
-    // Only the length of the stop is told: nothing else is waited for.
+    // Only the length of the stop matters: nothing else is waited for.
     std::thread::sleep(ASKED * 2 + ASKED / 4);
     child.signal(libc::SIGCONT)?;
     for interval in intervals {
@@ -292,7 +292,7 @@ pub fn a_recording_has_the_samples_that_were_asked_for_while_its_notes_are_not_r
     is_on_time(&path, Duration::from_millis(200))
 }
 
-/// numatop-ng that may write files of so many bytes.
+/// numatop-ng that may write files of up to `bytes` bytes.
 fn limited(words: &[&str], bytes: u64) -> Result<Ours> {
     let mut command = Command::new(program::path());
     command.args(words).stdin(Stdio::null()).stderr(Stdio::piped());

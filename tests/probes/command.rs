@@ -197,7 +197,7 @@ impl Drop for Ours {
     }
 }
 
-/// A run that has written its first line, of which nothing more is read.
+/// A run that has written its first line; the rest is not read.
 fn running(words: &[&str]) -> Result<Ours> {
     let child =
         Command::new(program::path()).args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;

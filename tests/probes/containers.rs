@@ -1,4 +1,4 @@
-//! Scopes made of cgroups, beside what the kernel charges to those cgroups itself.
+//! Scopes made of cgroups, compared with the kernel's own charges to those cgroups.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -285,7 +285,7 @@ pub fn totals_of_a_task_that_leaves_and_comes_back_never_fall() -> Result<()> {
         ensure!(look(&watch.step()?)?, "round {round}: it is in the cgroup and not listed");
         leave()?;
         ensure!(look(&watch.step()?)?, "round {round}: that it left is not said");
-        // It may have had to be seen on its CPU before.
+        // It may first have to be seen on its CPU.
         look(&watch.step()?)?;
         until_it_ran(pid, Duration::from_millis(20))?;
         ensure!(!look(&watch.step()?)?, "round {round}: it is outside and listed");
@@ -426,7 +426,7 @@ pub fn cgroups_whose_names_are_no_text_stay_apart() -> Result<()> {
     all.sort();
     let found = rows(OsStr::new(&format!("/{parent}")))?;
     ensure!(found == all, "{found:?} instead of {all:?}");
-    // As it is, below the root of the hierarchy and in the file system, and as it is shown.
+    // The raw path, below the root of the hierarchy and in the file system, and the form on screen.
     let path = |at: usize| [b"/", parent.as_bytes(), b"/", names[at]].concat();
     let escaped = |name: &str| format!("/{parent}/{name}").into_bytes();
     for (typed, at) in [
@@ -445,7 +445,7 @@ pub fn cgroups_whose_names_are_no_text_stay_apart() -> Result<()> {
 }
 
 const V1_MEMORY: &str = "/sys/fs/cgroup/memory";
-/// Memory of the kernel that is more than what comes and goes while the test below looks.
+/// Kernel memory in excess of normal fluctuation while the test below looks.
 const ENOUGH_KERNEL: u64 = 16 << 20;
 
 fn v1_memory(file: &str) -> Result<u64> {

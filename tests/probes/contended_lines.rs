@@ -1,5 +1,6 @@
-//! Contended lines from samples that carry addresses: page faults of two functions at one line. The faults, their addresses
-//! and code are real; that another core had the line is injected, because no event here says so.
+//! Contended lines from samples that carry addresses: page faults of two functions at one line. The faults,
+//! their addresses and code are real. The transfer from another core is injected, because no event here
+//! reports it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,7 +87,7 @@ pub fn both_sides_of_a_line_have_their_function() -> Result<()> {
         ensure!(offset == LOADED || offset == STORED, "byte {offset} was not accessed");
         let is_load = offset == LOADED;
         (loads, stores) = (loads + u64::from(is_load), stores + u64::from(!is_load));
-        // Injected: as a PMU would say of a load whose line another core had.
+        // Injected: the report of a PMU for a load whose line another core held.
         let transfer = is_load.then_some(Transfer::Far);
         let cpu_node = topology.cpu(sample.cpu).and_then(|cpu| cpu.node);
         samples.push(LineSample { address, code: event.code, cpu_node, page_node: None, transfer });

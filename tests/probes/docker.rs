@@ -21,7 +21,7 @@ pub fn obstacle() -> Option<&'static str> {
     no_busybox()
 }
 
-/// A daemon with folders of its own, without a network; ended and cleaned up when dropped.
+/// A daemon with separate folders, without a network; ended and cleaned up when dropped.
 struct Daemon {
     dir: PathBuf,
     process: Child,

@@ -14,7 +14,7 @@ use crate::terminal::Terminal;
 use crate::until::until;
 
 const IMAGE: &str = "localhost/numatop-ng-test";
-/// Flags with which podman runs where there is no systemd, no network and no right to raise limits.
+/// Flags with which podman runs without systemd, network and permission to raise limits.
 const RUN: [&str; 6] = [
     "--cgroup-manager=cgroupfs",
     "--runtime=runc",
@@ -60,7 +60,7 @@ pub fn no_busybox() -> Option<&'static str> {
         .then_some("there is no /bin/busybox (package busybox-static) to make an image of")
 }
 
-/// Whether a program is there and runs.
+/// Whether a program exists and runs.
 pub fn works(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
@@ -152,7 +152,7 @@ impl Stream {
         Ok(Stream { process, lines })
     }
 
-    /// Waits until the row of a container, by its full id, is what is expected.
+    /// Waits until the row of a container, by its full id, is as expected.
     pub fn until(&mut self, what: &str, id: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
         until(what, || {
             let line: Value = serde_json::from_str(&self.lines.next().context("it ended")??)?;

@@ -1,4 +1,5 @@
-//! Memory in use by the code that touched it first: a program with three regions, of which one was touched before.
+//! Memory in use by the code that touched it first: a program with three regions; one of them was touched
+//! early.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -14,16 +15,17 @@ use crate::workload::Workload;
 
 /// The workload of this test.
 pub const NAME: &str = "first-touches";
-/// Bytes of a region: more than a cache holds, and so many that what is touched behind the last sample is little.
+/// Bytes of a region: more than a cache holds, and enough that pages touched after the last sample are few.
 const REGION: usize = 192 << 20;
 const PAGE: usize = 4096;
 /// Tenths of the loads that go to each region.
 const TENTHS: [u64; 3] = [2, 5, 3];
-/// Shares of an object and of its mapping are of the same samples: they differ by pages at the ends of a region, which lie
-/// beyond the first and the last sampled touch, percentage points. Where pages are huge ones there are some twenty of these.
+/// Shares of an object and of its mapping are of the same samples. They differ, in percentage points, by
+/// pages at the ends of a region, beyond the first and the last sampled touch. With huge pages a region has
+/// about twenty.
 const CLOSE: f64 = 5.0;
 
-/// A region with a page behind it that cannot be touched, so that it is a mapping of its own.
+/// A region followed by an inaccessible page, so that it is a separate mapping.
 fn region() -> *mut u8 {
     // SAFETY: the kernel chooses a place where nothing is mapped; the part that is made accessible is within it.
     unsafe {
@@ -53,7 +55,7 @@ fn touched_by_memset(at: *mut u8) {
     std::hint::black_box(at);
 }
 
-/// Runs as the workload: says where the regions are, touches two when it is told to go on, and uses all three.
+/// Runs as the workload: prints where the regions are, touches two at a line of input, and uses all three.
 pub fn run() {
     let regions = [region(), region(), region()];
     touched_by_a_loop(regions[0]);
@@ -73,7 +75,7 @@ pub fn run() {
         let tenth = (state >> 40) % 10;
         let which = usize::from(tenth >= TENTHS[0]) + usize::from(tenth >= TENTHS[0] + TENTHS[1]);
         let place = (state >> 8) as usize % (REGION / 8) * 8;
-        // SAFETY: within the region, and a multiple of eight as it is.
+        // SAFETY: within the region, and a multiple of eight.
         std::hint::black_box(unsafe { std::ptr::read_volatile(regions[which].add(place).cast::<u64>()) });
     }
 }
@@ -103,7 +105,7 @@ fn judge(workload: &mut Workload, starts: &[&str], out: impl std::io::Read) -> R
             println!("not compared: {why}");
             return Ok(());
         }
-        // The sampler is there with the first interval.
+        // The sampler is loaded with the first interval.
         if !std::mem::replace(&mut told, true) {
             workload.go()?;
         }
@@ -138,7 +140,7 @@ fn judge(workload: &mut Workload, starts: &[&str], out: impl std::io::Read) -> R
         println!("{function}: {its} of {all} %");
         ensure!(its <= all + 0.1 && its >= all - CLOSE, "{function}: {its} % and {all} % of its mapping");
     }
-    // The first was touched by the same function before anybody looked.
+    // The same function touched the first region before sampling began.
     let old = of_mapping(starts[0])?;
     let known: f64 = objects.iter().filter_map(share).sum();
     if old < 5.0 || known > 101.0 - old {

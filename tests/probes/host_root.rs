@@ -71,13 +71,14 @@ pub fn the_topology_is_that_of_the_files_below_the_host_root() -> Result<()> {
     Ok(())
 }
 
-/// In a pid namespace with a /proc of its own, files of processes come from a live /proc of the machine, by its ids, and from no copy.
+/// In a pid namespace with a separate /proc, files of processes come from a live /proc of the machine, by its
+/// ids, and not from a copy.
 pub fn files_of_processes_come_from_the_proc_of_the_host() -> Result<()> {
     let host = Host::make()?;
     let proc = host.0.join("proc");
     fs::create_dir(&proc)?;
     let root = host.0.to_str().context("a temporary directory in UTF-8")?;
-    // A process of the namespace whose id there is another than the machine's, and which the machine's row has.
+    // A process of the namespace whose id there differs from the machine's, which is in the machine's row.
     let script = r#"test "$2" = live && { mount --bind /proc "$1/proc" || exit 9; }
         exec unshare --pid --fork --kill-child --mount-proc sh -c '
             shift 2
@@ -108,7 +109,8 @@ pub fn files_of_processes_come_from_the_proc_of_the_host() -> Result<()> {
     Ok(())
 }
 
-/// A folder with some files of a host, removed when dropped. In the container of [`Host::inside`] its cgroups are there, too.
+/// A folder with some files of a host, removed when dropped. In the container of [`Host::inside`] it includes
+/// its cgroups.
 struct Host(PathBuf);
 
 impl Host {
@@ -122,7 +124,7 @@ impl Host {
         Ok(Host(root))
     }
 
-    /// Docker's file about a container, on a disk of its own that a link of the host leads to.
+    /// Docker's file about a container, on a separate disk that a link of the host leads to.
     fn docker(&self, id: &str, name: &str) -> Result<()> {
         let folder = self.0.join("data/docker/containers").join(id);
         fs::create_dir_all(&folder)?;
@@ -196,13 +198,13 @@ pub fn names_users_and_cgroups_are_those_of_the_host_below_its_root() -> Result<
         ensure!(tasks.len() == 1 && tasks[0]["pid"] == pid, "{words:?}: {} rows", tasks.len());
     }
 
-    // Without the flag none of that is known, so that the above says something.
+    // Without the flag none of that is known, so the above is meaningful.
     let blind = host.inside(&[])?;
     let task = of_hog(&blind)?;
     ensure!(task["user"] != "user-of-host" && task["container"] != "shop-of-host", "{task}");
     ensure!(blind["host"]["hostname"] != "name-of-host");
 
-    // A folder in which no cgroups are mounted is said to be one.
+    // A folder without mounted cgroups is reported as such.
     let notes = host.inside(&["--host-root", "/var"])?["notes"].to_string();
     ensure!(notes.contains("no cgroup file system below /var"), "{notes}");
     drop(hog);

@@ -1,5 +1,5 @@
-//! Programs of an ordinary user that attack the tool of root: what they map, write and link is made to hurt whoever
-//! looks functions up in it.
+//! Programs of an ordinary user that attack the tool of root: their mappings, files and links are made to
+//! harm a tool that looks up functions in them.
 //!
 //! Each burns CPU all the while, so that it is sampled.
 
@@ -55,7 +55,7 @@ fn burn_here_and_there() -> usize {
         let began = Instant::now();
         loop {
             let place = began.elapsed().as_millis() as usize / 10 % PLACES;
-            // SAFETY: there is a function that takes and returns nothing.
+            // SAFETY: a function that takes and returns nothing is at this address.
             let run: extern "C" fn() = unsafe { std::mem::transmute(first + place * PAGE) };
             run();
         }
@@ -82,7 +82,7 @@ fn burn_in_random_stacks() {
     let map: String = (0..NAMES).map(name).collect();
     fs::write(own_map(), &map[..map.len().min((16 << 20) - PAGE)]).unwrap();
     thread::spawn(move || {
-        // A frame: the place of the next one, and where it goes on.
+        // A frame: the place of the next one, and its return address.
         let mut frames = vec![[0_usize; 2]; FRAMES];
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = move |most: usize| {
@@ -121,8 +121,8 @@ fn burn_in_random_stacks() {
 /// Where the symbols of [`library`] begin.
 const SYMBOLS_AT: u64 = 2 * PAGE as u64;
 
-/// Writes a library whose code is one endless loop, with a build id, and with a symbol table at its end that says it has
-/// `symbols` bytes. Of these one symbol is written, "victim", which is the loop; the rest is a hole.
+/// Writes a library whose code is one endless loop, with a build id, and with a symbol table at its end that
+/// claims `symbols` bytes. One symbol is written, "victim", which is the loop; the rest is a hole.
 pub fn library(path: &Path, symbols: u64) {
     let put =
         |bytes: &mut Vec<u8>, at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -219,10 +219,10 @@ fn map_code(file: Option<&File>, pages: usize) -> usize {
     at as usize
 }
 
-/// Runs the endless loop at `code` on a thread of its own.
+/// Runs the endless loop at `code` on a separate thread.
 fn burn_at(code: usize) {
     thread::spawn(move || {
-        // SAFETY: there is an instruction that jumps to itself.
+        // SAFETY: an instruction that jumps to itself is at this address.
         let run: extern "C" fn() = unsafe { std::mem::transmute(code) };
         run();
     });
@@ -232,7 +232,7 @@ fn own_map() -> PathBuf {
     PathBuf::from(format!("/tmp/perf-{}.map", std::process::id()))
 }
 
-/// Removes the perf map when the test says that it is over.
+/// Removes the perf map when the test has ended.
 fn until_told() {
     println!("ready");
     let mut line = String::new();
@@ -241,7 +241,7 @@ fn until_told() {
     std::process::exit(0);
 }
 
-/// Runs as the hostile program called `name`; false when there is none.
+/// Runs as the hostile program called `name`; false if it is unknown.
 pub fn run(name: &str) -> bool {
     match name {
         // Runs code of a library whose symbols it takes away and puts back.
@@ -258,7 +258,7 @@ pub fn run(name: &str) -> bool {
                 }
             });
         }
-        // Runs code of a library that says it has 40 thousand million symbols.
+        // Runs code of a library that claims 40 thousand million symbols.
         "hostile-giant" => {
             let path = dir().join("giant.so");
             library(&path, 960_000_000_000);

@@ -1,4 +1,4 @@
-//! Hot spots beside what a program is known to do: in which functions it spends which part of its time.
+//! Hot spots compared with the known shares of time that a program spends in its functions.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -63,7 +63,7 @@ fn shares_are_right(hot: &Value, pid: u32) -> Result<()> {
         let share = found["own_pct"].as_f64().context("own_pct")?;
         let error = found["own_error_pct"].as_f64().context("own_error_pct")?;
         println!("{name}: {share:.1} % ± {error:.1}, truth {truth} %");
-        // On a busy machine the workload is given little time, and there are few samples of it.
+        // On a busy machine the workload gets little time, and few samples.
         let allowed = TOLERANCE.max(1.6 * error);
         ensure!((share - truth).abs() <= allowed, "{name} has {share:.1} %, truth {truth} %: {functions:#?}");
         ensure!(found["kernel"] == false);
@@ -107,7 +107,7 @@ pub fn kernel_functions_are_named() -> Result<()> {
     Ok(())
 }
 
-/// A directory that a program runs in as if it were all there is: the program and its libraries.
+/// A directory that a program runs in as its root: the program and its libraries.
 struct Root {
     dir: PathBuf,
 }

@@ -21,7 +21,7 @@ pub fn obstacle() -> Option<String> {
     Pool::grow().err().map(|error| format!("{error:#}"))
 }
 
-/// Pages that are in the pool beside those that were there.
+/// Pages added to the pool.
 struct Pool {
     before: usize,
 }
@@ -54,7 +54,7 @@ fn huge_size() -> Result<usize> {
 pub fn pages_of_hugetlbfs_are_found_and_weigh_what_they_hold() -> Result<()> {
     let _pool = Pool::grow()?;
     let bytes = PAGES * huge_size()?;
-    // SAFETY: a new mapping, nobody else's; it is unmapped below.
+    // SAFETY: a new, unowned mapping; it is unmapped below.
     let start = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
         libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
@@ -69,7 +69,7 @@ pub fn pages_of_hugetlbfs_are_found_and_weigh_what_they_hold() -> Result<()> {
     let own = (process::id(), start_ns(process::id()).context("our own start")?);
     let sampled = mappings::sampled(Path::new("/"), own, 64 << 20, page_size());
     let counted = mappings::exact(Path::new("/"), own);
-    // SAFETY: the mapping is ours and nobody refers to it any more.
+    // SAFETY: the mapping is ours and no references to it remain.
     unsafe { libc::munmap(start, bytes) };
 
     let resident = |found: mappings::Mappings| -> Option<f64> {

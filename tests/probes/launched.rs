@@ -1,4 +1,5 @@
-//! Commands that `run` starts, and trees of processes: all of it is seen, and the command does not notice.
+//! Commands that `run` starts, and trees of processes: everything is counted, and the command is not
+//! affected.
 
 use std::fs;
 use std::io::Write;
@@ -108,7 +109,7 @@ pub fn a_signal_to_the_tool_is_handed_on_to_the_command() -> Result<()> {
 /// The workload: makes many children that end at once, and prints its page faults and switches with theirs.
 pub fn make_children() {
     for _ in 0..CHILDREN {
-        // SAFETY: there is one thread, and the child calls _exit(2) only.
+        // SAFETY: this process has one thread, and the child calls _exit(2) only.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: ends the child.
@@ -233,7 +234,7 @@ fn processes(sample: &Sample) -> Vec<(u32, String)> {
 }
 
 pub fn a_tree_is_what_it_has_and_what_is_to_come() -> Result<()> {
-    // A child that is there, and later one whose parent ends at once.
+    // An existing child, and later one whose parent ends at once.
     let script = "sleep 30 & old=$!; echo; read go; (setsid sleep 5 &); read go; kill $old";
     let mut tree =
         Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

@@ -17,7 +17,7 @@ use crate::screen::send;
 use crate::terminal::Terminal;
 use crate::until::until;
 
-/// Ids of what a process has in the kernel.
+/// Ids of a process's objects in the kernel.
 #[derive(Debug, Default)]
 struct Held {
     programs: BTreeSet<u32>,
@@ -49,7 +49,7 @@ impl Held {
         Ok(held)
     }
 
-    /// The part of it that the kernel still has.
+    /// The part that the kernel still has.
     fn left(&self) -> Held {
         Held {
             programs: ProgInfoIter::default()

@@ -20,7 +20,7 @@ use crate::until::until;
 use crate::workload::Workload;
 
 const INTERVAL_S: f64 = 0.5;
-/// No interval is longer than this times what was asked for.
+/// No interval is longer than this many times the requested length.
 const LONGEST: f64 = 1.6;
 const WORDS: [&str; 7] = ["-b", "-d", "0.5", "--format", "json", "--columns", "pid,cmdline,huge_pct"];
 
@@ -137,8 +137,8 @@ pub fn memory_of_others_is_placed_beside_locked_processes() -> Result<()> {
     all.push((other, 0));
     let mut reader = MmReader::new(PathBuf::from(program::path()));
     let (mut found, mut reasons) = (0, Vec::new());
-    // Once one of them is known to be locked, others do not wait for the rest: each turn has a number for them, and
-    // only then the next one that hangs.
+    // Once one of them is known to be locked, others do not wait for the rest. Each turn has a number for
+    // them, and only then the next one that hangs.
     until("all have a reason, and the other process numbers between", || {
         std::thread::sleep(Duration::from_millis(100));
         let came = turn(&mut reader, &all)?;

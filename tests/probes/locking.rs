@@ -1,8 +1,8 @@
 //! A program of an ordinary user that keeps the address space of one of its processes locked for as long as it likes.
 //!
-//! Mapping a file for which its filesystem asks to bypass the cache (FOPEN_DIRECT_IO) writes back the pages of it that
-//! are dirty, under the lock of the address space (fuse_file_mmap and fuse_launder_folio of fs/fuse/file.c). The
-//! filesystem is our own, and does not answer. Readers of /proc/PID/cmdline, /proc/PID/smaps_rollup and callers of
+//! Mapping a file whose filesystem asks to bypass the cache (FOPEN_DIRECT_IO) writes back its dirty pages,
+//! under the lock of the address space (fuse_file_mmap and fuse_launder_folio of fs/fuse/file.c). The test's
+//! filesystem does not answer. Readers of /proc/PID/cmdline, /proc/PID/smaps_rollup and callers of
 //! move_pages(2) wait behind that lock.
 
 use std::ffi::CString;
@@ -55,7 +55,7 @@ pub fn obstacle() -> Option<String> {
     }
 }
 
-/// Processes of an ordinary user whose address spaces are locked, until this is told otherwise or dropped.
+/// Processes of an ordinary user whose address spaces are locked, until this is released or dropped.
 pub struct Locked {
     workload: Workload,
     dir: PathBuf,
@@ -221,7 +221,7 @@ fn lock(path: &Path) -> Result<()> {
     }
 }
 
-/// Answers everything but what has to be written, and says so when it comes.
+/// Answers everything except the write, and reports when that comes.
 fn serve(mut device: &File, say: &mut impl Write) -> Result<()> {
     let mut bytes = vec![0; 1 << 20];
     loop {

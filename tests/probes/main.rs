@@ -1,5 +1,5 @@
-//! The probes load and count right on *this* kernel, and the built binary shows it. Needs root;
-//! compared with what the kernel says itself.
+//! The probes load and count right on *this* kernel, and the built binary shows it. Needs root; compared with
+//! the kernel's own numbers.
 #![expect(unsafe_code, reason = "calls C")]
 
 mod access;
@@ -85,8 +85,8 @@ const RACES: &[(&str, &str)] = &[
 /// Three shares, each allowed 1.6 times the half width of its interval of 95 %: 3.1 standard errors, 1 in 500.
 const DRAWN: &str = "shares of samples are estimates: in one of 170 runs one of three is too far off";
 
-/// The truth is a time that the workload measures. A host that stops a virtual CPU makes the phase of 2 ms that it falls
-/// in longer, and the stop has no samples: 130 ms are 8 points in a run of 1.6 s.
+/// The truth is a time that the workload measures. A host that stops a virtual CPU lengthens the current
+/// phase of 2 ms, and the stop has no samples: 130 ms are 8 points in a run of 1.6 s.
 const STALLED: &str = "a stop of the virtual CPU is time of the phase that it falls in, and has no samples";
 
 /// A process waits less only where the CPU that it is freed to has time for it.

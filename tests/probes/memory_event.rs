@@ -27,13 +27,13 @@ const HZ: u32 = 20_000;
 /// Samples that a comparison needs.
 const SAMPLES: usize = 200;
 
-/// Faults that needed no disk, after which the page is there (`PERF_COUNT_SW_PAGE_FAULTS_MIN`).
+/// Faults that needed no disk, after which the page is present (`PERF_COUNT_SW_PAGE_FAULTS_MIN`).
 fn page_faults() -> Result<MemoryEvent> {
     let event = Event::named("minor-faults")?;
     Ok(MemoryEvent { source: AccessSource::Pebs, event, leader: None, precise: 0, threshold: None })
 }
 
-/// Memory with a page of its own for each 4096 bytes, none of it touched.
+/// Memory with a separate page for each 4096 bytes, none of them touched.
 fn untouched() -> *mut u8 {
     // SAFETY: a new mapping.
     unsafe {

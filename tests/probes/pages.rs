@@ -24,7 +24,7 @@ use crate::until::until;
 const PAGES: usize = 16 * 1024;
 /// The most that are touched to have something to move: 1 GiB.
 const MOST: usize = 16 * PAGES;
-/// Moved pages after which no more are touched.
+/// Number of moved pages that is enough.
 const ENOUGH: u64 = 500;
 /// Writing here moves pages together to make room for large ones (Documentation/admin-guide/sysctl/vm.rst).
 const COMPACT: &str = "/proc/sys/vm/compact_memory";
@@ -75,10 +75,10 @@ impl Touched {
         Ok(Touched { at, pages, page })
     }
 
-    /// Gives back every second page, so that there is something to move together.
+    /// Gives back every second page, so that compaction has something to move.
     fn thin_out(&self) {
         for at in (0..self.pages).step_by(2) {
-            // SAFETY: a page of our mapping, which nobody reads.
+            // SAFETY: a page of our mapping, which is not read.
             unsafe { libc::madvise(self.at.add(at * self.page), self.page, libc::MADV_DONTNEED) };
         }
     }
@@ -107,7 +107,8 @@ pub fn pages_that_are_touched_are_counted_on_their_node() -> Result<()> {
 }
 
 pub fn pages_beyond_the_budget_are_sampled_and_add_up() -> Result<()> {
-    // A tenth to a hundredth of what a CPU can touch. The first look learns the rate, and says so.
+    // A tenth to a hundredth of the rate that a CPU can touch. The first look learns the rate, and reports
+    // this.
     let mut source = watch_within(PageBudget(10_000))?;
     sample(&mut source)?;
     until("a CPU allocates more than the budget", || {
@@ -122,8 +123,8 @@ pub fn pages_beyond_the_budget_are_sampled_and_add_up() -> Result<()> {
     }
     let (after, _) = own_pages(&sample(&mut source)?);
     let (touched, counted) = ((rounds * PAGES) as f64, (after - before) as f64);
-    // Each interval is sampled by the rate of the one before it: one in 256 is that of 2.5 million a second. Five standard
-    // errors of a sum of so many that are chosen, which one run in a million exceeds.
+    // Each interval is sampled by the rate of the previous one: one in 256 is for 2.5 million a second. Five
+    // standard errors of a sum of chosen pages; one run in a million exceeds this.
     let allowed = 5.0 * (touched * 256.0).sqrt();
     println!("{touched} pages touched, {counted} counted, {allowed:.0} allowed");
     ensure!((counted - touched).abs() <= allowed, "{touched} pages were touched and {counted} counted");
@@ -170,9 +171,9 @@ pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
     let truth = || Ok(vec![moved_by_vmstat()?]);
     let (first, begin) = around(truth, || sample(&mut source))?;
     let start = moved_by_vmstat()?;
-    // The number of moved pages depends on where the kernel finds room, and on the first large folio that it
-    // finds none for:
-    // there it gives up. More each time, until it is enough; every page that was moved is worth a comparison.
+    // The number of moved pages depends on free memory, and on the first large folio that does not fit: there
+    // the kernel gives up. Each attempt uses more pages, until enough were moved. Every moved page is worth a
+    // comparison.
     let mut pages = PAGES;
     while moved_by_vmstat()? - start < ENOUGH && pages <= MOST {
         let memory = Touched::new(pages)?;

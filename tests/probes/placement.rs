@@ -26,7 +26,7 @@ struct Memory {
 
 impl Memory {
     fn map(len: usize) -> Result<Memory> {
-        // SAFETY: a new mapping, nobody else's.
+        // SAFETY: a new, unowned mapping.
         let start = unsafe {
             let (all, private) =
                 (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -52,12 +52,12 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nobody refers to it any more.
+        // SAFETY: the mapping is ours and no references to it remain.
         unsafe { libc::munmap(self.start.cast(), self.len) };
     }
 }
 
-/// Id and start of a process, as the kernel's account has it in ticks.
+/// Id and start of a process, in ticks from the kernel's account.
 fn process(pid: u32) -> Result<ProcessId> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let rest = stat.rsplit(')').next().context("no name in stat")?;
@@ -96,7 +96,7 @@ fn truth(pid: u32) -> Result<BTreeMap<usize, f64>> {
     Ok(bytes)
 }
 
-/// Resident memory by the sample is that of numa_maps, within `share` of it; so are the shares.
+/// Resident memory by the sample differs from numa_maps by at most `share`; so do the shares.
 fn agrees(process: ProcessId, share: f64) -> Result<Found> {
     let found = sample(process, 11).map_err(|missing| anyhow::anyhow!("no placement: {missing}"))?;
     let truth = truth(process.0)?;

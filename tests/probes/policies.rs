@@ -1,4 +1,4 @@
-//! Policies of mappings as the BPF iterator tells them, beside /proc/PID/numa_maps.
+//! Policies of mappings from the BPF iterator, compared with /proc/PID/numa_maps.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -30,7 +30,7 @@ use crate::workload::Workload;
 
 const PAGES: usize = 32;
 
-/// Why the iterator cannot be had here.
+/// The reason why the iterator is unavailable here.
 pub fn obstacle() -> Option<String> {
     with_probe(|_| Ok(())).err().map(|error| format!("{error:#}"))
 }
@@ -53,7 +53,7 @@ fn map(flags: i32, file: Option<&OwnedFd>) -> Result<usize> {
         Some(file) => (flags, file.as_raw_fd()),
         None => (flags | libc::MAP_ANONYMOUS, -1),
     };
-    // SAFETY: a new mapping, nobody else's.
+    // SAFETY: a new, unowned mapping.
     let at =
         unsafe { libc::mmap(null_mut(), PAGES * 4096, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
     ensure!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
@@ -78,7 +78,7 @@ fn bind(at: usize, pages: usize, mode: i32) -> Result<()> {
 }
 
 fn segment() -> Result<usize> {
-    // SAFETY: a new segment, which goes when it is no longer attached.
+    // SAFETY: a new segment, which is removed when it is detached.
     let at = unsafe {
         let id = libc::shmget(libc::IPC_PRIVATE, PAGES * 4096, 0o600);
         ensure!(id >= 0, "shmget: {}", std::io::Error::last_os_error());
@@ -92,7 +92,7 @@ fn segment() -> Result<usize> {
 }
 
 fn memory_file() -> Result<OwnedFd> {
-    // SAFETY: a new descriptor, nobody else's.
+    // SAFETY: a new, unowned descriptor.
     let fd = unsafe { libc::memfd_create(c"numatop-ng-test".as_ptr(), libc::MFD_CLOEXEC) };
     ensure!(fd >= 0, "memfd_create: {}", std::io::Error::last_os_error());
     // SAFETY: as above.
@@ -244,11 +244,11 @@ pub fn iterators_can_be_made_again_and_again() -> Result<()> {
     })
 }
 
-/// A file in memory of 64 MiB, of which the last quarter is a hole, with its mapping. No page of it is in a page table. Its seal
-/// makes the kernel hide how often it is mapped, so that it counts as shared.
+/// A file in memory of 64 MiB whose last quarter is a hole, with its mapping. None of its pages is in a page
+/// table. Its seal makes the kernel hide its number of mappings, so that it counts as shared.
 fn untouched_file() -> Result<(OwnedFd, usize)> {
     const BYTES: usize = 64 << 20;
-    // SAFETY: a new descriptor, nobody else's.
+    // SAFETY: a new, unowned descriptor.
     let fd = unsafe {
         libc::memfd_create(c"numatop-ng-test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
     };
@@ -261,7 +261,7 @@ fn untouched_file() -> Result<(OwnedFd, usize)> {
     // SAFETY: takes numbers only.
     let sealed = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
     ensure!(sealed == 0, "F_SEAL_WRITE: {}", std::io::Error::last_os_error());
-    // SAFETY: a new mapping, nobody else's.
+    // SAFETY: a new, unowned mapping.
     let at = unsafe { libc::mmap(null_mut(), BYTES, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
     ensure!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
     Ok((fd, at as usize))
@@ -273,7 +273,7 @@ pub fn nodes_of_shared_memory_are_found_that_no_process_has_touched() -> Result<
     bind(at, 8 << 20 >> 12, libc::MPOL_BIND)?;
     let addresses: Vec<usize> = (0..1024).map(|page| at + page * 4096).collect();
     let mut status = [0i32; 1024];
-    // SAFETY: both arrays have as many entries as is said; without nodes nothing moves.
+    // SAFETY: both arrays have the given number of entries; without nodes nothing moves.
     let asked = unsafe {
         libc::syscall(libc::SYS_move_pages, 0, 1024, addresses.as_ptr(), null_mut::<i32>(), &mut status, 0)
     };

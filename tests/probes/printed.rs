@@ -22,7 +22,7 @@ use crate::workload::Workload;
 /// A fraction of a CPU, so that what undoes the command must name one. Less than a container gets on a busy machine: there
 /// it is its quota that stops it, too.
 const QUOTA: &str = "0.3";
-/// Two loops, each of which would use a CPU.
+/// Two loops; each would use a CPU.
 const LOOPS: [&str; 3] = ["sh", "-c", "while :; do :; done & while :; do :; done"];
 /// Conditions hold for a twentieth of their time here; a busy host needs a while until they do.
 const SCALE: f64 = 0.05;
@@ -84,8 +84,8 @@ impl Container {
     }
 }
 
-/// Live samples with an engine for which nothing else runs on this machine: tests run beside each other's builds, and a
-/// quota on a busy machine is none of its concern.
+/// Live samples with an engine that sees no other task of this machine: tests run beside builds, and a quota
+/// on a busy machine is not its concern.
 struct Watch {
     source: LiveSource,
     last: Sample,
@@ -147,7 +147,7 @@ impl Watch {
     }
 }
 
-/// The id of the cgroup of a container, as it is in samples.
+/// The id of the cgroup of a container, from samples.
 fn cgroup_of(snapshot: &Snapshot, id: &str) -> Option<u64> {
     snapshot.names.groups.iter().find(|(_, group)| group.id.as_deref() == Some(id)).map(|(cgroup, _)| *cgroup)
 }
@@ -158,7 +158,7 @@ fn lines(commands: &[finding::Command]) -> Vec<String> {
     now.filter_map(|command| Some(command.line.as_ref()?.to_string())).collect()
 }
 
-/// Types the one line of these commands into a shell, as it is printed.
+/// Types the one line of these commands into a shell, exactly as printed.
 fn type_line(commands: &[finding::Command]) -> Result<String> {
     let all = lines(commands);
     let [line] = all.as_slice() else { anyhow::bail!("one line was expected: {all:?}") };
@@ -198,7 +198,7 @@ pub fn podman_does_what_is_printed_about_a_quota() -> Result<()> {
     Ok(())
 }
 
-/// Four loops may use CPU 0 alone. One of them is freed as it is printed, and bound again.
+/// Four loops may use CPU 0 alone. One of them is freed by the printed command, and bound again.
 pub fn a_bound_process_is_freed_as_it_is_printed() -> Result<()> {
     let loops: Vec<Workload> = (0..4).map(|_| Workload::start("hog")).collect::<Result<_>>()?;
     let bind = |pid: u32| -> Result<()> {
@@ -225,7 +225,8 @@ pub fn a_bound_process_is_freed_as_it_is_printed() -> Result<()> {
     Ok(())
 }
 
-/// The rules that bind a container need several nodes, or CPUs that only it has: the line is made for this container as they make it.
+/// The rules that bind a container need several nodes, or CPUs that only it has. The test makes the line for
+/// this container in the same way.
 pub fn podman_does_what_is_printed_about_lists() -> Result<()> {
     let engine = engine::Engine::start()?;
     let container = Container::of(&engine.run("lists", &["--cpuset-cpus=0", "--cpuset-mems=0"], &LOOPS)?)?;

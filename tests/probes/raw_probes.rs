@@ -39,7 +39,8 @@ impl ByHand {
         ByHand::start_after(topology, events, |_, _| Ok(()))
     }
 
-    /// As [`ByHand::start`], after `meanwhile` was done with a probe that runs and was not told where its CPUs are.
+    /// As [`ByHand::start`], after `meanwhile` was done with a running probe that does not know the places of
+    /// its CPUs.
     pub fn start_after(
         topology: &Topology,
         events: Vec<Event>,
@@ -71,7 +72,7 @@ impl ByHand {
         Ok(counts)
     }
 
-    /// The task of this id as it is now; `None` when it has no row.
+    /// The current row of the task of this id; `None` if it has none.
     pub fn task(&mut self, tid: u32) -> Result<Option<TaskRaw>> {
         self.look(&[])?;
         Ok(self.seen.get(&tid).cloned())
@@ -81,7 +82,8 @@ impl ByHand {
         for cpu in &self.online {
             self.sched.flush(*cpu)?;
         }
-        // A task that did nothing since the last look has no row, and one that did nothing at all never had.
+        // A task that did nothing since the last look has no row, and one that did nothing at all never had
+        // one.
         let seen = &mut self.seen;
         self.tasks.walk(&Round::unknown(false), |row| {
             let task = parse(&row, 4096).task;

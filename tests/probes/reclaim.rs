@@ -14,10 +14,10 @@ use numatop_ng::source::live::{LiveOptions, LiveSource};
 /// Writing a size here reclaims as much (Documentation/ABI/stable/sysfs-devices-node, Linux 6.17).
 const ASK: &str = "/sys/devices/system/node/node0/reclaim";
 const ASKED: &str = "32M";
-/// A quarter of what is asked for, in pages of 4 KiB: the kernel may find less.
+/// A quarter of the requested amount, in pages of 4 KiB: the kernel may find less.
 const ENOUGH: u64 = 2048;
 
-/// Why there is nothing to ask for reclaim here.
+/// The reason why reclaim cannot be triggered here.
 pub fn obstacle() -> Option<&'static str> {
     (!Path::new(ASK).exists()).then_some("the kernel cannot be asked for reclaim (before 6.17)")
 }

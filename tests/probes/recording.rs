@@ -1,4 +1,4 @@
-//! Recording this machine: what is replayed is what was shown, and a full disk is survived.
+//! Recording this machine: a replay shows the same as the live view, and a full disk is survived.
 
 use std::ffi::CString;
 use std::fs;
@@ -120,7 +120,7 @@ pub fn a_full_disk_pauses_the_recording() -> Result<()> {
     let (mut recorded, mut paused, mut after) = (Vec::new(), 0u64, 0);
     let (mut words, mut ended) = (Vec::new(), Vec::new());
     while after < 5 {
-        // All that is left of the disk goes to somebody else; the last page of the file is its own.
+        // Another file takes the rest of the disk; the last page of the recording stays.
         if recorded.len() == 10 && paused == 0 {
             let _ = fs::write(&filler, vec![1; 4 << 20]);
         }
@@ -138,7 +138,7 @@ pub fn a_full_disk_pauses_the_recording() -> Result<()> {
             ended.append(&mut sample.exited);
         } else {
             ensure!(paused == 0 || after > 0 || !ended.is_empty(), "no process ended during the pause");
-            // Tasks that ended during the pause are told after it.
+            // Tasks that ended during the pause are reported after it.
             sample.exited.splice(0..0, ended.drain(..));
             recorded.push(sample);
             after += u32::from(paused > 0);
@@ -198,7 +198,7 @@ pub fn the_documented_service_records_until_it_is_stopped() -> Result<()> {
     let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key));
     let flags = value("Environment=\"RECORD_FLAGS=").context("no RECORD_FLAGS")?.trim_end_matches('"');
     ensure!(flags.starts_with(EVERY), "{flags} does not begin with {EVERY}");
-    // A tenth of a second in place of five: the rest as it is installed.
+    // A tenth of a second instead of five; the rest as installed.
     let flags = flags.replacen(EVERY, "-d 0.1 ", 1);
     let line = value("ExecStart=").context("no ExecStart")?.replace("$RECORD_FLAGS", &flags);
     let mut words = line.split(' ');

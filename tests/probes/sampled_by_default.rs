@@ -1,4 +1,5 @@
-//! Sampling of accesses in the live view without a flag: the processes that are chosen, what is loaded for them, and when.
+//! Sampling of accesses in the live view without a flag: the chosen processes, the loaded programs, and the
+//! times of both.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -102,7 +103,7 @@ pub fn a_focus_has_its_processes_sampled_and_no_others() -> Result<()> {
             let sample = next(last.take())?;
             let uses = sample.memory_use.context("the sampler is not loaded")?;
             let samples = |process| uses.processes.get(&process).map_or(0, |found| found.samples);
-            // The window still has samples of the one before, and gets no more of them.
+            // The window still has earlier samples, and gets no new ones.
             let rest: u64 =
                 uses.processes.keys().filter(|one| **one != wanted).map(|one| samples(*one)).sum();
             ensure!(before.is_none_or(|before| rest <= before + 1), "{rest} samples of others");
@@ -154,7 +155,7 @@ fn memory() -> Result<Workload> {
     Ok(workload)
 }
 
-/// Waits until what is loaded is as `wanted`, while the screen goes on.
+/// Waits until the loaded programs are as `wanted`, while the screen continues.
 fn until_loaded(terminal: &mut Terminal, what: &str, wanted: impl Fn((usize, usize)) -> bool) -> Result<()> {
     let (pid, end) = (terminal.pid()?, Instant::now() + PATIENCE);
     while !wanted(loaded(pid)?) {

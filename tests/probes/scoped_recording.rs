@@ -21,7 +21,7 @@ use crate::workload::Workload;
 const TASK: &str = "it-is-ours";
 const NEIGHBOUR: &str = "it-is-another's";
 
-/// A hog that goes by `comm`, in a cgroup of its own.
+/// A hog with the name `comm`, in a separate cgroup.
 struct Tenant {
     // Declared before the cgroup, so that it is gone before that is removed.
     hog: Workload,

@@ -70,7 +70,7 @@ pub fn a_signal_leaves_a_sane_terminal() -> Result<()> {
 pub fn stopped_and_continued_it_draws_again() -> Result<()> {
     let mut terminal = Terminal::start(&["-d", "0.3"], 24, 80)?;
     terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
-    // In raw mode Ctrl-Z is a key. Nobody is there to continue us but this test.
+    // In raw mode Ctrl-Z is a key. Only this test can continue the program.
     terminal.press("\u{1a}")?;
     let stat = format!("/proc/{}/stat", terminal.pid()?);
     let end = Instant::now() + PATIENCE;

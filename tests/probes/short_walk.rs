@@ -42,7 +42,7 @@ impl Drop for Crowd {
     }
 }
 
-/// A thread that computes when it is told to.
+/// A thread that computes on request.
 struct Burner {
     tid: u32,
     go: Sender<Duration>,
@@ -70,7 +70,7 @@ impl Burner {
         Ok(Burner { tid: tid.recv()?, go, done })
     }
 
-    /// Has it compute for that long, and waits until it rests. Returns its CPU time.
+    /// Makes it compute for that long, and waits until it sleeps. Returns its CPU time.
     fn burn(&self, time: Duration) -> Result<Duration> {
         self.go.send(time)?;
         let used = self.done.recv()?;
@@ -135,7 +135,8 @@ pub fn a_thread_that_ran_is_in_the_next_sample() -> Result<()> {
         short += u32::from(is_short);
         let told = burner.row(&sample)?.counts.cpu_ns();
         let (told_ns, used_ns) = (told - told_before, (used - used_before).as_nanos() as u64);
-        // Between its look at the clock and its rest there is a moment, which belongs to this sample or was in the one before.
+        // A moment between its reading of the clock and its sleep belongs to this sample or to the previous
+        // one.
         let off_ns = told_ns.abs_diff(used_ns);
         ensure!(
             off_ns < A_MOMENT.as_nanos() as u64 / 10,

@@ -12,7 +12,7 @@ use numatop_ng::model::units::CpuId;
 use crate::raw_probes::{ByHand, in_role};
 use crate::workload::{Workload, allowed_cpus};
 
-/// Time on CPU beside which the stretch that began before anybody looked is short.
+/// Time on CPU compared with which the stretch from before the start is short.
 const ENOUGH_NS: u64 = 500_000_000;
 
 /// This machine, with cores of another make.
@@ -41,7 +41,7 @@ pub fn beside_an_idle_sibling_all_counts_are_idle() -> Result<()> {
 
     let [idle, busy] = counts.by_sibling;
     ensure!((busy.cycles, busy.instructions, counts[Counter::SmtBusyNs]) == (0, 0, 0), "{counts:?}");
-    // The first stretch of each CPU began before anybody looked.
+    // The first stretch of each CPU began before the probe started.
     ensure!(idle.cycles <= counts.slots[0].count, "{counts:?}");
     ensure!(idle.cycles * 100 >= counts.slots[0].count * 90, "{counts:?}");
     Ok(())
@@ -52,7 +52,7 @@ pub fn obstacle() -> Option<&'static str> {
     (allowed_cpus().len() < 2).then_some("there is one CPU, or we may use no other")
 }
 
-/// A CPU that was busy before anybody said where it is.
+/// A CPU that was busy before its place was set.
 pub fn a_cpu_that_was_not_placed_yet_is_on_no_core() -> Result<()> {
     let topology = machine(cores_of_one)?;
     let hogs = allowed_cpus().into_iter().take(2).map(pinned).collect::<Result<Vec<_>>>()?;
@@ -73,7 +73,7 @@ fn pinned(cpu: usize) -> Result<Workload> {
     Workload::start_with("pinned", |command| _ = command.env("NUMATOP_NG_TEST_CPU", cpu.to_string()))
 }
 
-/// Two CPUs are threads of one core here, whatever they are: the probe believes what it is told.
+/// Two CPUs count as threads of one core here, whatever they are: the probe uses the places it is given.
 pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
     let cpus = allowed_cpus();
     let topology = machine(|topology| {
@@ -94,7 +94,7 @@ pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
         let ([idle, busy], whole) = (counts.by_sibling, counts.slots[0].count);
         println!("idle {}, busy {}, of {whole}", idle.cycles, busy.cycles);
         ensure!(idle.cycles + busy.cycles <= whole, "the parts are more than the whole");
-        // The other one always runs, but for the moments in which its CPU was somebody else's.
+        // The other one always runs, except for the moments in which its CPU ran another task.
         ensure!(busy.cycles * 10 > whole * 9 && idle.cycles * 20 < whole, "{idle:?} {busy:?} of {whole}");
         ensure!(busy.instructions.abs_diff(busy.cycles) * 20 < whole, "two clocks differ: {busy:?}");
     }

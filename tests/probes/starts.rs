@@ -18,7 +18,7 @@ fn limited(resource: libc::__rlimit_resource_t, limit: u64) -> Result<Output> {
     let mut command = Command::new(program::path());
     command.args(["-b", "-n", "1", "-d", "0.1"]).stdin(Stdio::null()).stdout(Stdio::null());
     let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-    // SAFETY: setrlimit is async-signal-safe, and the struct is a copy of its own.
+    // SAFETY: setrlimit is async-signal-safe, and the struct is a private copy.
     unsafe {
         command.pre_exec(move || match libc::setrlimit(resource, &limit) {
             0 => Ok(()),

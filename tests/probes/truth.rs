@@ -75,10 +75,10 @@ fn proc_stat(columns: &[usize]) -> Result<u64> {
     Ok(columns.iter().map(|column| fields[*column]).sum::<u64>() * tick)
 }
 
-/// Time in which CPUs were idle or waited for a disk, and the same with what the hypervisor took.
+/// Time in which CPUs were idle or waited for a disk, and the same plus the time that the hypervisor took.
 ///
-/// Time that was taken from an idle CPU can be in both of its columns, and time that was taken from a task can be charged to it:
-/// the truth lies between the two.
+/// Time taken from an idle CPU can be in both of its columns, and time taken from a task can be charged to
+/// it: the truth is between the two.
 fn idle_ns() -> Result<[u64; 2]> {
     Ok([proc_stat(&[3, 4])?, proc_stat(&[3, 4, 7])?])
 }
@@ -100,8 +100,8 @@ pub fn alternating_tasks_are_not_billed_for_each_other() -> Result<()> {
     cpu_time_is_schedstat(&[Workload::start("alternator")?, Workload::start("alternator")?])
 }
 
-/// Waits until a process has been on CPU for so much longer: on a busy machine that takes its time, and what is
-/// compared must be more than what may be wrong with it.
+/// Waits until a process has been on CPU for this much longer. On a busy machine that takes time, and the
+/// compared amount must exceed the possible error.
 pub fn until_it_ran(pid: u32, time: Duration) -> Result<()> {
     let enough = schedstat(pid)? + time.as_nanos() as u64;
     until("the workload runs", || Ok(schedstat(pid)? >= enough))
@@ -136,7 +136,7 @@ pub fn rows_add_up_to_the_busy_time_of_the_machine() -> Result<()> {
     let since = (Instant::now(), idle_ns()?);
     let truth = || Ok(busy_ns(since)?.to_vec());
     let (from, begin) = around(truth, || sample(&mut source))?;
-    // Two ticks are little beside what two CPUs do in three seconds.
+    // Two ticks are little compared with three seconds of two CPUs.
     let enough = busy_ns(since)?[0] + 6_000_000_000;
     until("the CPUs are busy", || Ok(busy_ns(since)?[0] >= enough))?;
     let (to, end) = around(truth, || sample(&mut source))?;
@@ -202,8 +202,8 @@ pub fn a_fork_storm_is_accounted_for() -> Result<()> {
     ensure!(left.is_none(), "all children have ended, and this one is still listed: {left:?}");
     let (forks, truth) = truth.context("the storm ended")?;
     ensure!(ended == forks, "{ended} ended children were reported, {forks} were forked");
-    // Children are added to their parent's usage when they are reaped, before their last moments on CPU;
-    // the parent's own usage is read before it says so.
+    // Children are added to their parent's usage when they are reaped, before their last moments on CPU. The
+    // parent's own usage is read before it reports.
     Bounds::exactly(truth).hold("CPU time of the storm", rows, 0.005, TICK_NS)
 }
 
@@ -291,9 +291,9 @@ pub fn exec_by_a_thread_keeps_the_process() -> Result<()> {
     Ok(())
 }
 
-/// Runs workload `name` once to warm up and once between two samples; returns slot 0 of it, its row and
-/// its own count. Some kernels hide switches, and what counters counted across one is nobody's: tries
-/// again until there was none.
+/// Runs workload `name` once to warm up and once between two samples. Returns slot 0 of it, its row and its
+/// own count. Some kernels hide switches, and counts across one are charged to no task: repeats until there
+/// was none.
 fn count_once(event: &str, name: &str) -> Result<(u64, Task, u64)> {
     for _ in 0..10 {
         let mut workload = Workload::start(name)?;
@@ -363,7 +363,7 @@ pub fn switches_in_a_slot_are_those_of_getrusage() -> Result<()> {
     ensure!(truth >= 450, "{truth} switches");
     let kernel = task.delta[Counter::Nvcsw] + task.delta[Counter::Nivcsw];
     ensure!(slot.abs_diff(kernel) <= 1, "slot {slot}, nvcsw and nivcsw {kernel}");
-    // Waiting for the words, and whoever takes the CPU meanwhile, are outside the two getrusage calls.
+    // Waiting for the words, and other tasks on the CPU meanwhile, are outside the two getrusage calls.
     ensure!((truth..truth + 50).contains(&slot), "slot {slot}, truth {truth}");
     Ok(())
 }
@@ -381,8 +381,9 @@ pub fn cpu_clock_in_a_slot_is_time_on_cpu() -> Result<()> {
     clock_is_near(task.delta.slots[0].count, task.run_ns(), stolen, &to)
 }
 
-/// A clock in a slot never shows more than the time on CPU, and what interrupts and the hypervisor took of
-/// it. It shows no less either, unless stretches were nobody's: then the loss must have been counted.
+/// A clock in a slot never shows more than the time on CPU, plus the part that interrupts and the hypervisor
+/// took. Nor does it show less, unless stretches were charged to no task: then the loss must have been
+/// counted.
 fn clock_is_near(slot: u64, truth: u64, stolen: u64, sample: &Sample) -> Result<()> {
     let allowed = truth / 100 * 3 + TICK_NS + stolen;
     let lost = sample.lost["counters_of_unseen_switches"];
@@ -435,7 +436,7 @@ pub fn a_scope_of_one_process_is_only_that() -> Result<()> {
         truth.hold("cpu_ns", task.run_ns(), 0.01, TICK_NS)?;
     }
     clock_is_near(task.delta.slots[0].count, task.run_ns(), stolen, &to)?;
-    // The CPUs are busy with what is outside too.
+    // The CPUs are busy with tasks outside, too.
     ensure!(
         snapshot.on_cpus.busy_ns > task.run_ns() * 5 / 4,
         "busy {} ns, inside {} ns",
@@ -467,7 +468,7 @@ pub fn a_full_exit_ring_is_a_counted_loss() -> Result<()> {
     let mut source = watch_everything()?;
     let from = sample(&mut source)?;
     let ring = 1024 * 1024;
-    // Nobody empties the ring in this interval: more ends than it can hold.
+    // The ring is not emptied in this interval: more ends than it can hold.
     let ends = ring / 400;
     let began = Instant::now();
     for _ in 0..ends {
@@ -559,7 +560,7 @@ pub fn events_that_have_turns_are_counted_in_them_and_nowhere_else() -> Result<(
         let why = waits.err().with_context(|| format!("{told:?} in interval {interval}"))?.to_string();
         ensure!(why.contains("not the turn of"), "{why}");
         let counted = has_turn.map_err(|why| anyhow::anyhow!("interval {interval}: {why}"))?;
-        // Some kernels hide switches, and what was counted across one is nobody's.
+        // Some kernels hide switches, and counts across one are charged to no task.
         if !is_whole {
             continue;
         }
@@ -606,7 +607,7 @@ pub fn another_set_of_events_keeps_what_was_counted() -> Result<()> {
     ensure!(host.missing.get("page-faults") == Some(&Missing::FirstInterval), "{:?}", host.missing);
     let closed = host.missing.get("context-switches").context("closed and not missing")?;
     ensure!(closed.to_string().contains("another set"), "{closed}");
-    // Some kernels hide switches, and what was counted across one is nobody's: again until there was none.
+    // Some kernels hide switches, and counts across one are charged to no task: repeats until there was none.
     let (mut from, mut already) = (opened.clone(), 0.0);
     let mut after = opened.clone();
     for attempt in 0.. {

@@ -16,8 +16,8 @@ use crate::{access, first_touches, hostile, launched, locking};
 /// Set in the environment of a workload.
 pub const VARIABLE: &str = "NUMATOP_NG_TEST_WORKLOAD";
 
-/// A copy of a program in a place that every user may go to: a checkout may be in somebody's home.
-/// Removed when dropped.
+/// A copy of a program in a place that every user can reach: a checkout may be in a private home. Removed
+/// when dropped.
 pub struct ForEverybody {
     dir: PathBuf,
     pub program: PathBuf,
@@ -52,12 +52,12 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Starts `name` and waits until it says that it is ready.
+    /// Starts `name` and waits until it reports that it is ready.
     pub fn start(name: &str) -> Result<Workload> {
         Workload::start_with(name, |_| {})
     }
 
-    /// As [`Workload::start`], after `prepare` has had its way with the command.
+    /// As [`Workload::start`], after `prepare` has changed the command.
     pub fn start_with(name: &str, prepare: impl FnOnce(&mut Command)) -> Result<Workload> {
         Workload::start_program(&std::env::current_exe()?, name, prepare)
     }
@@ -87,7 +87,7 @@ impl Workload {
         Ok(line.trim().to_string())
     }
 
-    /// Waits until there is a line to be read, or the workload ended; false when there was none for so long.
+    /// Waits until a line can be read, or the workload ended; false if neither happened in this time.
     pub fn says_something_within(&self, time: Duration) -> Result<bool> {
         let mut poll =
             libc::pollfd { fd: self.lines.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -98,13 +98,13 @@ impl Workload {
         }
     }
 
-    /// Tells the workload to go on.
+    /// Lets the workload continue.
     pub fn go(&mut self) -> Result<()> {
         let stdin = self.stdin.as_mut().context("the workload was told to end already")?;
         stdin.write_all(b"go\n").context("telling the workload to go on")
     }
 
-    /// Stops the workload where it is and waits until it has stopped: what is counted of it stands still.
+    /// Stops the workload and waits until it has stopped: its counts stay constant.
     pub fn pause(&self) -> Result<()> {
         self.signal(libc::SIGSTOP)?;
         let mut status = 0;
@@ -114,7 +114,7 @@ impl Workload {
             pid == self.pid() as libc::pid_t && libc::WIFSTOPPED(status),
             "the workload does not stop"
         );
-        // It says so a moment before it leaves its CPU.
+        // It reports this a moment before it leaves its CPU.
         thread::sleep(Duration::from_millis(20));
         Ok(())
     }
@@ -181,7 +181,7 @@ pub fn allowed_cpus() -> Vec<usize> {
     }
 }
 
-/// Stays on the first CPU that there is for us.
+/// Stays on the first allowed CPU.
 fn pin_to_first() {
     pin(allowed_cpus()[0]);
 }
@@ -190,7 +190,7 @@ fn bind_to_first_node() {
     const MPOL_BIND: libc::c_int = 2;
     const MPOL_F_STATIC_NODES: libc::c_int = 1 << 15;
     let nodes = 1u64;
-    // SAFETY: the mask is a local of as many bits as are said.
+    // SAFETY: the mask is a local with the given number of bits.
     let error = unsafe {
         libc::syscall(libc::SYS_set_mempolicy, MPOL_BIND | MPOL_F_STATIC_NODES, &nodes, u64::BITS as u64)
     };
@@ -270,7 +270,7 @@ pub fn run(name: &str) {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        // In turns with an alternator, and all that it does is to fault.
+        // In turns with an alternator; it only faults.
         "alternating-faulter" => {
             pin_to_first();
             ready();
@@ -297,7 +297,7 @@ pub fn run(name: &str) {
         "headless" => headless(),
         "faults" => faults(),
         "switches" => switches(),
-        // One that ends when it is told to, after some work.
+        // One that ends on request, after some work.
         "brief" => {
             ready();
             word();
@@ -320,8 +320,8 @@ pub fn run(name: &str) {
     }
 }
 
-/// Forks children that exec and exit, as fast as it can for four seconds, and until there were four hundred; then
-/// prints how many there were and the CPU time, in ns, of itself since it was told to and of all of them.
+/// Forks children that exec and exit, as fast as it can for four seconds and at least four hundred times.
+/// Then prints their number and the CPU time, in ns, of itself since the request and of all of them.
 fn storm() {
     ready();
     word();
@@ -356,7 +356,7 @@ fn cpu_ns(who: libc::c_int) -> u64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-/// Three threads burn 100 ms each and end; the process lives on until told.
+/// Three threads burn 100 ms each and end; the process lives on until a request.
 fn threads() {
     ready();
     word();
@@ -382,7 +382,7 @@ fn exec_by_thread() {
     let _ = thread.join();
 }
 
-/// A worker that computes; the first thread ends alone when it is told to.
+/// A worker that computes; the first thread ends alone on request.
 fn headless() {
     let worker = thread::Builder::new().name("worker".to_owned()).spawn(|| {
         loop {
@@ -392,11 +392,11 @@ fn headless() {
     worker.expect("a thread can be started");
     ready();
     word();
-    // SAFETY: nothing of this thread is used by the other, and no destructor of it matters.
+    // SAFETY: the other thread uses nothing of this one, and none of its destructors matters.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
-/// Touches 4,096 fresh pages each time it is told to, and prints its minor faults before and after.
+/// Touches 4,096 fresh pages at each request, and prints its minor faults before and after.
 fn faults() {
     ready();
     while word() {
@@ -406,7 +406,7 @@ fn faults() {
     }
 }
 
-/// Touches so many fresh pages.
+/// Touches `pages` fresh pages.
 fn touch_pages(pages: usize) {
     let len = pages * 4096;
     // SAFETY: a private anonymous mapping of our own, touched within its length and unmapped again.
@@ -434,9 +434,9 @@ fn shares() {
     }
 }
 
-// Each has a loop of its own and looks at the clock once in many steps: the time would be that of what is called. With
-// 20,000 steps, 5 us on a CPU of 4 GHz, a tenth of it was. They differ in what they start from, so that no compiler makes one
-// of them.
+// Each has a separate loop and reads the clock once in many steps: otherwise the called functions would take
+// the time. With 20,000 steps, 5 us on a CPU of 4 GHz, a tenth of the time was theirs. The loops differ in
+// their start values, so that no compiler merges them.
 macro_rules! burner {
     ($name:ident, $seed:literal) => {
         #[inline(never)]
@@ -458,15 +458,15 @@ burner!(sixty, 60);
 burner!(thirty, 30);
 burner!(ten, 10);
 
-/// Runs machine code in memory that is no file, after it said where that is: address and length in hex.
+/// Runs machine code in memory that is not a file, after it printed its address and length in hex.
 fn jit(in_memfd: bool) {
     let code = hostile::endless();
     ready();
-    // SAFETY: a private mapping of our own that holds one instruction, which is what is called.
+    // SAFETY: a private mapping that holds one instruction, which is the function called.
     unsafe {
         let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         let (kind, file) = if in_memfd {
-            // As .NET has it, whose file of memory has this name.
+            // As in .NET, whose memory file has this name.
             let file = libc::memfd_create(c"doublemapper".as_ptr(), 0);
             assert!(file >= 0 && libc::ftruncate(file, 4096) == 0);
             (libc::MAP_SHARED, file)
@@ -482,7 +482,7 @@ fn jit(in_memfd: bool) {
     }
 }
 
-/// Sleeps 500 times, then prints its voluntary and involuntary switches since it was told to.
+/// Sleeps 500 times, then prints its voluntary and involuntary switches since the request.
 fn switches() {
     ready();
     while word() {

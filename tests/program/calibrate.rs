@@ -48,7 +48,7 @@ impl Drop for Folder {
     }
 }
 
-/// The command with a folder of its own for what it stores.
+/// The command with a separate folder for stored profiles.
 fn command(state: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(program::path());
     command.args(words).env("STATE_DIRECTORY", state).stdin(Stdio::null());
@@ -245,7 +245,7 @@ fn a_self_test_waits_for_no_calibration_and_does_not_disturb_one() {
 /// A calibration that has begun to measure.
 fn begun(state: &Path, words: &[&str]) -> (Child, BufReader<std::process::ChildStderr>) {
     let mut command = command(state, words);
-    // A group of its own, as a shell makes one.
+    // A separate process group, as a shell makes one.
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
@@ -350,7 +350,7 @@ fn the_process_that_measures_ends_by_itself_when_its_time_is_up() {
         command.arg0(KNOWN_LOAD).arg("limit=0.5").stdin(Stdio::piped()).stdout(Stdio::null());
         let begin = Instant::now();
         let mut child = command.spawn().unwrap();
-        // It is asked no more, and its input stays open.
+        // It gets no further question, and its input stays open.
         let mut input = child.stdin.take().unwrap();
         if let Some(job) = job {
             writeln!(input, "{}", serde_json::to_string(&job).unwrap()).unwrap();
@@ -365,7 +365,8 @@ fn the_process_that_measures_ends_by_itself_when_its_time_is_up() {
 fn the_process_that_measures_is_killed_with_its_parent_in_the_middle_of_a_job() {
     let folder = Folder::new("orphan");
     std::os::unix::fs::symlink(program::path(), folder.0.join(KNOWN_LOAD)).unwrap();
-    // A shell is the parent. The input comes from here and stays open, so that its end tells the process nothing.
+    // A shell is the parent. The input comes from here and stays open, so that the process cannot notice its
+    // end.
     let script = format!("exec 3<&0; {KNOWN_LOAD} limit=600 <&3 3<&- & echo $!; wait");
     let mut command = Command::new("/bin/sh");
     command.args(["-c", &script]).env("PATH", &folder.0).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -444,7 +445,7 @@ fn events_are_counted_also_where_the_tool_may_not_watch() {
     let folder = Folder::new("unwatched");
     let mut command = command(&folder.0, &["selftest", "--no-save", "--format", "json"]);
     if rustix::process::geteuid().is_root() {
-        // "nobody" on all distributions.
+        // The user "nobody" on all distributions.
         command.uid(65534).gid(65534);
     }
     let output = command.output().unwrap();

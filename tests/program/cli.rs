@@ -141,7 +141,7 @@ fn a_small_stack_is_enough() {
     assert_eq!(status.code(), Some(0), "{status}");
 }
 
-/// `record` has flags of its own that the live view has beside `--record`: a release build once refused them.
+/// `record` has flags that the live view has only beside `--record`; a release build once refused them.
 #[test]
 fn record_takes_the_limits_of_a_recording() {
     for words in [
@@ -150,7 +150,7 @@ fn record_takes_the_limits_of_a_recording() {
         &["--record-min-cpu", "1"],
     ] {
         let output = numatop(&[&["record", "/no/such/folder/ring/"], words].concat());
-        // The flags were taken when the path is what is wrong, or the privilege.
+        // If the error is about the path or the privilege, the flags were accepted.
         assert_ne!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
         assert!(!stderr(&output).contains("--record"), "{words:?}: {}", stderr(&output));
     }
@@ -173,7 +173,7 @@ fn limits_of_a_directory_are_refused_for_one_file() {
     }
 }
 
-/// The released build is without Parquet, the build beside the tests has it.
+/// The released build is without Parquet, the build beside the tests has Parquet.
 #[test]
 fn a_build_without_parquet_says_how_to_get_it() {
     let has_parquet = program::path() == program::beside_tests() && cfg!(feature = "parquet");

@@ -1,5 +1,5 @@
-//! Commands of the documents: each one is taken by the program's own command line, and those that need no privilege run as
-//! pasted, on recordings of the demo machine.
+//! Commands of the documents. Each one is parsed by the program's own command line. Commands that need no
+//! privilege run as pasted, on recordings of the demo machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -162,7 +162,7 @@ fn each_command_in_a_sentence_is_one() {
     assert!(looked_at > 15, "{looked_at} commands");
 }
 
-/// Whether a command ends by itself without a privilege, on what is recorded here.
+/// Whether a command ends by itself without a privilege, on the recordings made here.
 fn runs(words: &[String]) -> bool {
     let has = |flag: &str| words.iter().any(|word| word == flag);
     let path = words.get(2).is_some_and(|word| !word.starts_with('-'));
@@ -190,7 +190,7 @@ fn record(path: &Path, flags: &[&str]) {
     assert!(made.success(), "{}", path.display());
 }
 
-/// Recordings of the demo machine, in place of those that documents name.
+/// Recordings of the demo machine, in place of the ones named in documents.
 struct Recorded {
     /// A ring of a day and two hours, as stretches like @-26h need.
     day: PathBuf,
@@ -200,7 +200,7 @@ struct Recorded {
     file: PathBuf,
 }
 
-/// Runs a command as it is typed, but for the places of recordings.
+/// Runs a command exactly as typed, except for the places of recordings.
 fn run(words: &[String], recorded: &Recorded) {
     let here = Scratch::new();
     let at_times = words.iter().any(|word| word == "--at" || word.contains("/@"));

@@ -17,7 +17,7 @@ use std::time::Duration;
 use numatop_ng::collect::mappings::Mapping;
 use numatop_ng::metric::Value;
 use numatop_ng::model::counters::Counter;
-use numatop_ng::model::sample::{Counts, Flow, Sample};
+use numatop_ng::model::sample::{Counts, Flow, Sample, TaskRaw};
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::synthetic::demo::Demo;
@@ -111,6 +111,36 @@ fn memory_of_nodes_is_that_of_processes_and_the_kernel() {
     }
 }
 
+/// Bytes that processes have to themselves, and the largest shared memory of one: they all share the same.
+fn memory_of(sample: &Sample, wanted: impl Fn(&TaskRaw) -> bool) -> [u64; 2] {
+    let mut sums = [0, 0];
+    for task in sample.tasks.iter().filter(|task| task.pid == task.tid && wanted(task)) {
+        let resident = task.resident.unwrap();
+        sums[0] += resident.anon_bytes + resident.file_bytes;
+        sums[1] = resident.shmem_bytes.max(sums[1]);
+    }
+    sums
+}
+
+#[test]
+fn shared_memory_counts_once_in_containers_and_nodes() {
+    let is_near = |found: u64, wanted: u64| found.abs_diff(wanted) <= wanted / 50 + (1 << 20);
+    for sample in samples(&mut demo_machine()) {
+        // The memory of a compiler that ends now is still charged.
+        let lasts = |id: &u64| sample.exited.iter().all(|task| task.cgroup_id != *id);
+        for (id, group) in sample.groups.iter().filter(|(id, _)| lasts(id)) {
+            let found = *group.mem_bytes.as_ref().unwrap();
+            let [own, shared] = memory_of(&sample, |task| task.cgroup_id == *id);
+            assert!(is_near(found, own + shared), "cgroup {id}: {found} instead of {}", own + shared);
+        }
+        let shared: u64 = sample.nodes.iter().map(|node| node.file_pages.unwrap().shmem_bytes).sum();
+        let [own, wanted] = memory_of(&sample, |_| true);
+        assert!(is_near(shared, wanted), "{shared} instead of {wanted} shared");
+        let used: u64 = sample.nodes.iter().map(|node| node.mem_anon_bytes).sum();
+        assert!(used < own && own < used + used / 8, "{used} is not anonymous of {own}");
+    }
+}
+
 #[test]
 fn accesses_are_as_remote_as_memory_is() {
     let mut machine = demo_machine();
@@ -200,7 +230,7 @@ fn everybody_may_run_it() {
     let mut command = Command::new(program::path());
     command.args(["--demo", "-b", "-n", "2"]).stdin(Stdio::null());
     if rustix::process::geteuid().is_root() {
-        // "nobody" on all distributions.
+        // The user "nobody" on all distributions.
         command.uid(65534).gid(65534);
     }
     let output = command.output().unwrap();

@@ -30,7 +30,8 @@ fn comparisons(object: &Json) -> &Vec<Json> {
     object["comparisons"].as_array().unwrap()
 }
 
-/// Two recordings: `postgres` gets more done in the second, `sshd` is gone, and a wide interval says little.
+/// Two recordings: `postgres` gets more done in the second, `sshd` is gone, and a wide interval makes its
+/// change uncertain.
 fn before_and_after(scratch: &Scratch) -> (PathBuf, PathBuf) {
     let (before, after) = (scratch.join("before.nrec"), scratch.join("after.nrec"));
     record(&before, &seconds(&mut demo_machine(), 300));
@@ -64,7 +65,7 @@ fn row(page: &str, at: usize) -> (String, String, Vec<String>) {
     (class, title, std::iter::once(name).chain(cells).collect())
 }
 
-/// A change in per cent as the page has it.
+/// A change in percent, in the form of the page.
 fn signed(pct: f64) -> String {
     match pct {
         _ if pct >= 900.0 => "× ".into(),

@@ -18,12 +18,12 @@ use crate::pages;
 use crate::scratch::Scratch;
 use pages::{record, seconds};
 
-/// Recordings of one load, of which each is compared with all others, and of the load with more work.
+/// Recordings of one load, each compared with all others, and of the load with more work.
 const SAME: u64 = 40;
 const MORE: u64 = 20;
 /// Intervals of a recording.
 const INTERVALS: usize = 240;
-/// The load and its work with more of it, in percent of a CPU.
+/// The load in percent of a CPU, and the factor for more work.
 const LOAD: f64 = 40.0;
 const FACTOR: f64 = 1.2;
 
@@ -54,7 +54,7 @@ fn load(pct: f64, seed: u64) -> Machine {
     machine
 }
 
-/// The series of its CPU time, as diff has it from a recording.
+/// The series of its CPU time, as diff computes it from a recording.
 fn recorded(scratch: &Scratch, pct: f64, seed: u64) -> Vec<Part> {
     let path = scratch.join(&format!("load-{seed}.nrec"));
     record(&path, &seconds(&mut load(pct, seed), INTERVALS + 1));

@@ -96,7 +96,7 @@ fn the_man_page_has_every_flag_of_every_command() {
     assert!(head.contains("User Commands"), "{head}");
 }
 
-/// Answers of the bash completion for words of which the last is incomplete.
+/// Answers of the bash completion for words, the last of them incomplete.
 fn complete_in_bash(script: &str, words: &[&str]) -> Vec<String> {
     let (last, before) = (words[words.len() - 1], words[words.len() - 2]);
     let asked = format!(

@@ -9,7 +9,7 @@ use terminal::Terminal;
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/recordings/format-1.nrec");
 
-/// A copy of the recording in a directory of its own.
+/// A copy of the recording in a separate directory.
 struct Copy(PathBuf);
 
 impl Copy {

@@ -1,5 +1,5 @@
-//! Output that users and other programs rely on, byte for byte: each file of tests/goldens is the standard output of a
-//! command, and `wrong_usage.txt` holds messages and exit codes.
+//! Output that users and other programs rely on, byte for byte. Each file of tests/goldens is the standard
+//! output of a command, and `wrong_usage.txt` holds messages and exit codes.
 //!
 //! A change of output that is meant is accepted with `NUMATOP_ACCEPT_GOLDENS=1 cargo test --test program goldens`, and read in
 //! `git diff` before it is committed.
@@ -24,8 +24,9 @@ use machine::{Cpu, Machine};
 /// Set to rewrite the goldens instead of comparing with them.
 const ACCEPT: &str = "NUMATOP_ACCEPT_GOLDENS";
 
-/// Recordings of format 1 in tests/fixtures/recordings, all made by numatop-ng 0.1.0: two processes, containers with
-/// short-lived processes, stacks, two rows with all others as one, and the demo machine with four nodes.
+/// Recordings of format 1 in tests/fixtures/recordings, all made by numatop-ng 0.1.0. They have two
+/// processes, containers with short-lived processes, stacks, two rows with all others as one, and the demo
+/// machine with four nodes.
 const RECORDINGS: [&str; 5] = ["plain", "containers", "hot", "top", "demo"];
 
 /// Output made of each recording: the golden's suffix, and the flags of `replay -b`.
@@ -179,7 +180,7 @@ fn manifest() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs numatop-ng among the recordings, with nothing of our environment but what says where and when it is.
+/// Runs numatop-ng among the recordings. Of our environment it gets only the variables for place and time.
 fn numatop(words: &[&str]) -> Output {
     Command::new(program::path())
         .args(words)
@@ -199,7 +200,7 @@ fn stdout(words: &[&str]) -> Vec<u8> {
     stdout
 }
 
-/// Compares with the golden `name`, or makes it anew. Returns what differs.
+/// Compares with the golden `name`, or writes it. Returns the difference.
 fn compare(name: &str, actual: &[u8]) -> Option<String> {
     let path = manifest().join("tests/goldens").join(name);
     if std::env::var_os(ACCEPT).is_some() {
@@ -211,7 +212,7 @@ fn compare(name: &str, actual: &[u8]) -> Option<String> {
     (golden != actual).then(|| format!("tests/program/goldens/{name}: {}", first_difference(&golden, actual)))
 }
 
-/// The first line that is not the same, cut to what is around the difference.
+/// The first different line, cut to the surroundings of the difference.
 fn first_difference(golden: &[u8], actual: &[u8]) -> String {
     let same = golden.iter().zip(actual).take_while(|(a, b)| a == b).count();
     let line = golden[..same].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -223,7 +224,7 @@ fn first_difference(golden: &[u8], actual: &[u8]) -> String {
     format!("line {line}\n  golden: {}\n  now:    {}", around(golden), around(actual))
 }
 
-/// Fails with what differs and how to accept it.
+/// Fails with the difference and how to accept it.
 fn check(differences: Vec<String>) {
     assert!(
         differences.is_empty(),
@@ -232,7 +233,7 @@ fn check(differences: Vec<String>) {
     );
 }
 
-/// A command as it is typed.
+/// A command as on the command line.
 fn typed(words: &[&str]) -> String {
     let quote = |word: &&str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./".contains(c);
@@ -281,7 +282,7 @@ fn commands_print_what_they_printed() {
     check(COMMANDS.iter().filter_map(output).collect());
 }
 
-/// Made-up machines on which every event of the table works: the one that runs the test does not matter.
+/// Made-up machines on which every event of the table works: the machine that runs the test does not matter.
 #[test]
 fn events_are_listed_as_they_were() {
     fn works(_: &Event) -> Reading<()> {
@@ -338,7 +339,7 @@ fn every_golden_is_compared() {
             }
         }
     }
-    // While goldens are made anew, those of other tests may not be there yet.
+    // While goldens are written, those of other tests may still be missing.
     if std::env::var_os(ACCEPT).is_none() {
         assert_eq!(found, known, "remove the goldens of no test, accept those that are missing");
     }

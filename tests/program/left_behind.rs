@@ -1,6 +1,6 @@
 //! A process that looks for names and hangs is left behind, and the next one finds them.
 //!
-//! In a file of its own: it stops all such processes that this test has started.
+//! In a separate file, because it stops all such processes that this test has started.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The program from outside: command line, output, pages, signals. `NUMATOP_NG` names another build of it.
+//! The program from outside: command line, output, pages, signals. `NUMATOP_NG` names another build.
 
 mod calibrate;
 mod cli;

@@ -1,5 +1,5 @@
-//! Parts of pkg that are neither units nor manifests: the command of kubectl, against a kubectl that says what it was asked for,
-//! and the list of files of the crate.
+//! Parts of pkg that are neither units nor manifests: the command of kubectl, against a kubectl that prints
+//! its arguments, and the list of files of the crate.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -48,7 +48,7 @@ fn run(words: &[&str]) -> (Output, Vec<String>) {
     (output, asked.lines().map(str::to_owned).collect())
 }
 
-/// The words before and after "--", of which those after it are a command line of numatop-ng.
+/// The words before and after "--"; the latter are a command line of numatop-ng.
 fn debugged(words: &[&str]) -> (Vec<String>, Cli) {
     let (output, asked) = run(words);
     assert_eq!(output.status.code(), Some(5), "its own exit code is that of numatop-ng: {output:?}");

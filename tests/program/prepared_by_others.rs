@@ -19,7 +19,7 @@ use crate::terminal::Terminal;
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/recordings/format-1.nrec");
 
-/// A limit for what hangs.
+/// A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn until(what: &str, mut is: impl FnMut() -> bool) {
@@ -58,7 +58,7 @@ fn ran(words: &[&str]) -> Output {
     Command::new(program::path()).args(words).stdin(Stdio::null()).output().unwrap()
 }
 
-/// The address that an exporter says it serves.
+/// The address that an exporter reports.
 fn address(run: &mut Run) -> SocketAddr {
     let mut said = String::new();
     let stderr = run.0.stderr.as_mut().unwrap();
@@ -240,7 +240,7 @@ fn a_file_without_a_setting_of_ours_is_left_as_it_is() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "# ALL: PARANOID\n");
 }
 
-/// A terabyte that was never written is skipped, and a signal ends the search through what was.
+/// A terabyte that was never written is skipped, and a signal ends the search through written parts.
 #[test]
 fn a_file_without_frames_is_searched_no_longer_than_asked() {
     let root = Scratch::new();

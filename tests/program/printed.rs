@@ -1,5 +1,5 @@
-//! Text from outside that is more than text to a terminal: in recordings, names of files, arguments, event tables. None of
-//! it may leave the process as it is, in any mode.
+//! Text from outside that is more than text to a terminal: in recordings, names of files, arguments, event
+//! tables. None of it may leave the process unescaped, in any mode.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -106,7 +106,7 @@ fn recording(path: &Path) {
     recorder.finish().unwrap();
 }
 
-/// The same with a word in its head that no program knows: the error of the JSON library has it.
+/// The same with a word in its head that no program knows: the error of the JSON library quotes it.
 fn with_an_unknown_word(good: &Path, path: &Path) {
     let bytes = fs::read(good).unwrap();
     let head = FrameHead::from_bytes(&bytes).unwrap();
@@ -131,7 +131,7 @@ fn os(text: &str) -> &OsStr {
     OsStr::new(text)
 }
 
-/// Both outputs of a run, with what it was asked.
+/// Both outputs of a run, with its arguments.
 struct Ran {
     words: Vec<OsString>,
     out: Vec<u8>,
@@ -173,7 +173,7 @@ fn a_recording_is_text_in_every_mode_and_format() {
             all.extend([os("--format"), os(format), file.as_os_str()]);
             let ran = run(&all);
             let text = String::from_utf8_lossy(&ran.out);
-            // It is there, and escaped.
+            // It appears, escaped.
             assert!(
                 text.contains("P") && text.contains("2J") || format == "csv",
                 "{words:?} {format}: {text}"
@@ -332,7 +332,7 @@ fn arguments_come_back_as_text() {
     }
 }
 
-/// clap leaves escape sequences out where there is no terminal, and hands them to one where there is.
+/// clap removes escape sequences without a terminal, and passes them on to a terminal.
 #[test]
 fn arguments_come_back_as_text_to_a_terminal() {
     for words in
@@ -377,7 +377,7 @@ fn a_message_that_cannot_be_written_is_dropped() {
     }
 }
 
-/// There is one place for output: `src/program/say.rs` cleans what passes it. The screen has a terminal of its own.
+/// All output goes through one place: `src/program/say.rs` cleans it. The screen has a separate terminal.
 #[test]
 fn nothing_else_writes_to_the_standard_streams() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -170,7 +170,7 @@ fn few_points_and_few_rows_have_the_same_sums() {
     let few = report(&path, &["--points", "100", "--top", "12"]);
     assert!(few["buckets"]["count"].as_u64().unwrap() <= 100);
     compare(&few, &sums(&path, &[]));
-    // One program has a row of its own, and all others are one.
+    // One program has a separate row, and all others are one row.
     let one = report(&path, &["--comm", "^postgres$"]);
     let rows = one["programs"]["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["name"] == "postgres") && !rows.is_empty());
@@ -186,7 +186,7 @@ fn accesses_by_pair_of_nodes_are_not_called_counted() {
     let scratch = Scratch::new();
     let path = demo(&scratch);
     let found = report(&path, &[]);
-    // Counters say which accesses are remote, but not of which node the memory is.
+    // Counters show which accesses are remote, but not the node of the memory.
     assert_eq!(
         (&found["lanes"][1]["id"], &found["lanes"][1]["source"]),
         (&"remote".into(), &"counted".into())
@@ -217,7 +217,7 @@ fn programs_without_rows_have_their_part_of_the_remote_accesses() {
         let lede = lede(flags);
         assert!(lede.contains("left their node") && !lede.contains("of them:"), "{flags:?}: {lede}");
     }
-    // Without the small ones it is all of it.
+    // Without the small ones it has the total.
     machine.actors.retain(|actor| actor.pid == 100);
     let path = scratch.join("alone.nrec");
     record(&path, &seconds(&mut machine, 20));
@@ -241,7 +241,7 @@ fn paused(path: &Path, reason: &str) {
     with_pauses(path, &mut demo_machine(), &lengths, reason);
 }
 
-/// A recording of intervals of these lengths in ns, of which those that are longer than a second are pauses for this reason.
+/// A recording of intervals of these lengths in ns; those longer than a second are pauses for this reason.
 fn with_pauses(path: &Path, machine: &mut Machine, lengths: &[u64], reason: &str) {
     let samples: Vec<Sample> = lengths.iter().map(|length| machine.step(*length)).collect();
     let mut writer = Writer::new(File::create_new(path).unwrap(), 7).unwrap();
@@ -273,7 +273,7 @@ fn a_pause_is_a_hole_with_its_reason() {
     assert_eq!(runs.len(), 1, "{runs:?}");
     let length = runs[0][1].as_u64().unwrap() - runs[0][0].as_u64().unwrap() + 1;
     assert!((58..=61).contains(&length), "{length}");
-    // Counters went on: what was done meanwhile is in the sums.
+    // Counters continued: counts during the pause are in the sums.
     compare(&found, &sums(&path, &[]));
     let page = page(&path, &[]);
     assert!(page.contains("no space left on device") && page.contains("class=\"hole\""));
@@ -352,7 +352,7 @@ fn damage_is_said_where_it_is() {
     let torn = scratch.join("torn.nrec");
     std::fs::write(&torn, &std::fs::read(&path).unwrap()[..middle]).unwrap();
     assert!(number(&report(&torn, &[])["missing"], "torn_bytes") > 0.0);
-    // Every byte may be wrong: it ends, and says what it could.
+    // Every byte may be wrong: the report ends, with everything that could be read.
     for seed in 0..5u64 {
         let mut bytes = std::fs::read(&path).unwrap();
         for at in 0..20u64 {
@@ -637,7 +637,7 @@ fn measured_latencies_stand_beside_the_word_of_the_firmware() {
     }
 }
 
-/// A machine of so many nodes of two CPUs, and a process that runs and has memory on all of them.
+/// A machine of `nodes` nodes of two CPUs, and a process that runs and has memory on all of them.
 fn wide(nodes: u32) -> Machine {
     let base = demo_machine();
     let mut host = HostFacts::clone(&base.host);

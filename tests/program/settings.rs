@@ -56,7 +56,7 @@ fn what_is_kept_holds_at_the_next_start_unless_a_flag_is_typed() {
     let file = fs::read_to_string(place.file()).unwrap();
     assert!(file.contains("columns = [\"pid\", \"comm\", \"cpu_pct\"]\n"), "{file}");
     assert!(file.contains("sort = \"rss_bytes\"\n") && !file.contains("delay"), "{file}");
-    // A flag that no key changes is none that was chosen in the view.
+    // A flag that no key changes was not chosen in the view.
     assert!(!file.contains("ascii"), "{file}");
 
     let second = place.start(&[]);

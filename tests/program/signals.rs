@@ -15,7 +15,7 @@ use terminal::Terminal;
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/recordings/format-1.nrec");
 
-/// A limit for what hangs.
+/// A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// From the signal to the end: documented are two seconds, and a machine with other work takes longer.
@@ -215,7 +215,7 @@ fn each_signal_ends_batch_output_on_a_terminal_that_is_no_longer_read() {
         let mut reader = pty.master.try_clone_reader().unwrap();
         reader.read_exact(&mut [0; 10_000]).unwrap();
         let master = pty.master.as_raw_fd().unwrap();
-        // The kernel keeps more behind what it has ready to be read.
+        // The kernel keeps more data than is ready to be read.
         let (mut ready, mut since) = (0, Instant::now());
         until("nothing more fits into the terminal", || {
             let now = unread(master);

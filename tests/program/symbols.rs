@@ -18,7 +18,7 @@ use numatop_ng::symbolize::{Namer, child, namer};
 
 use crate::program;
 
-/// Names are there long before, unless the machine is very busy.
+/// Names are available long before this, unless the machine is very busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn me() -> ProcessId {
@@ -51,7 +51,8 @@ fn a_function_of_this_process_has_its_name() {
     assert!(namer.answers(Duration::ZERO).is_empty());
 }
 
-/// A function whose name stands for gigabytes: each type has nine of the one before in it. It does nothing else.
+/// A function whose demangled name has gigabytes: each type contains the previous one nine times. It does
+/// nothing else.
 #[expect(unsafe_code, reason = "a name of its own")]
 #[unsafe(export_name = "_Z1fSt5tupleIiE\
      S_IS0_S0_S0_S0_S0_S0_S0_S0_S0_ES_IS1_S1_S1_S1_S1_S1_S1_S1_S1_E\
@@ -100,7 +101,7 @@ fn without_a_symbolizer_names_are_missing_with_the_reason() {
     assert!(answers[0].1.module.contains("no symbolizer could be started"), "{answers:?}");
 }
 
-/// Processes of this name that one of these started, with what /proc says of them.
+/// Processes of this name that one of these started, with their lines in /proc.
 fn started_by(parents: &[u32], name: &str) -> Vec<(u32, String)> {
     let number = |status: &str, field: &str| -> Option<u32> {
         status.lines().find_map(|line| line.strip_prefix(field))?.trim().parse().ok()
@@ -141,7 +142,7 @@ fn started_by_hand_both_processes_say_what_they_are() {
     }
 }
 
-/// An ELF file with a table of so many functions.
+/// An ELF file with a table of `count` functions.
 fn file_of_functions(count: usize) -> File {
     const EHDR: usize = 64;
     const PHDR: usize = 56;
@@ -205,7 +206,7 @@ fn symbol_tables_of_twelve_megabytes_take_no_more_memory_than_one() {
             let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
             line.trim().trim_end_matches(" kB").parse().unwrap()
         };
-        // The text of a debug build is not a part of it.
+        // The text of a debug build is not included.
         let peak = anon("VmHWM:") - anon("RssFile:");
         assert!(peak < 32 << 10, "{peak} KiB: {status}");
     }

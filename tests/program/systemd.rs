@@ -12,7 +12,7 @@ use crate::scratch;
 use rustix::process::{Pid, Signal, kill_process};
 use scratch::Scratch;
 
-/// A limit for what hangs.
+/// A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Gives descriptors 0 and 1 away as 3 and 4, as a service manager does.
@@ -94,7 +94,7 @@ fn the_page_is_served_at_sockets_that_were_handed_over_and_they_stay() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains(&format!("serving http://{address}/metrics")), "{said}");
     assert!(!said.contains("anyone who can connect"), "{said}");
-    // The manager listens on: both are there, and queue readers for the next start.
+    // The manager listens on: both exist, and queue readers for the next start.
     assert!(path.exists());
     TcpStream::connect(address).unwrap();
     UnixStream::connect(&path).unwrap();

@@ -89,7 +89,7 @@ fn the_program_takes_the_flags_of_the_units_and_of_the_file_of_flags() {
         assert!(start.contains(&format!("${variable}")), "{service}: {start}");
         let words = start.replace(&format!("${variable}"), value);
         Cli::from_words(words.split_whitespace()).unwrap_or_else(|error| panic!("{service}: {error}"));
-        // The file of flags says what holds without it.
+        // The file of flags shows the defaults.
         assert!(flags.contains(&format!("#{variable}=\"{value}\"")), "{variable} in numatop-ng.default");
     }
 }

@@ -263,7 +263,7 @@ fn interrupts() -> impl Strategy<Value = Interrupts> {
     btree_map("[0-9a-f:.]{0,12}", device.prop_map(Arc::new), 0..3)
 }
 
-/// No counter gets to the last number that there is.
+/// No counter reaches the greatest number.
 fn hints() -> impl Strategy<Value = Hints> {
     (0..u64::MAX, any::<u64>()).prop_map(|(faults, remote)| Hints { faults, remote })
 }
@@ -283,7 +283,7 @@ fn vm() -> impl Strategy<Value = VmStat> {
 
 fn names() -> impl Strategy<Value = Names> {
     (btree_map(0..5u32, ".{0,9}", 0..4), btree_map(0..5u64, ".{0,9}", 0..4)).prop_map(|(users, cgroups)| {
-        // Facts that a path tells are not recorded, but told again.
+        // Facts that follow from a path are not recorded, but derived again.
         let groups =
             describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent")));
         Names { users, cgroups, groups }

@@ -93,7 +93,7 @@ fn a_ring_of_files_that_cannot_be_used_is_told_in_short() {
     assert!(notes.len() == 4 && notes[3] == "left out: and 997 more", "{notes:?}");
 }
 
-/// A program that follows a recording, and has shown all that is in it.
+/// A program that follows a recording, and has shown all of its samples.
 struct Follower {
     child: Child,
     out: Lines<BufReader<ChildStdout>>,
@@ -114,7 +114,7 @@ impl Follower {
         self.errors.next().expect("it says something").unwrap()
     }
 
-    /// Its exit code, and what it said until then.
+    /// Its exit code, and its output up to that point.
     fn end(mut self) -> (Option<i32>, Vec<String>) {
         let rest: Vec<String> = self.errors.by_ref().map(Result::unwrap).collect();
         assert_eq!(self.out.next().map(Result::unwrap), None);

@@ -10,7 +10,7 @@ use crate::machine::{self, Machine};
 use crate::recorder::options;
 use crate::scratch::Scratch;
 
-/// A running task goes on running; one task in two hundred is replaced in each interval.
+/// A running task keeps running; one task in two hundred is replaced in each interval.
 fn busy(tasks: usize) -> Machine {
     let mut machine = Machine::new(tasks);
     machine.churn = 5;

@@ -130,7 +130,7 @@ fn shapes() -> Vec<(&'static str, Machine, usize)> {
     ]
 }
 
-/// Overwrites `range` with zeros, counts the samples that are lost to it, and puts back what was there.
+/// Overwrites `range` with zeros, counts the lost samples, and restores the bytes.
 fn without(file: &File, path: &Path, range: Range<u64>, samples: &[Sample]) -> usize {
     let end = range.end.min(file.metadata().unwrap().len());
     let mut bytes = vec![0; (end - range.start) as usize];
@@ -145,7 +145,7 @@ fn open(path: &Path) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-/// Zeros sectors of recordings one by one: each of them, or so many of each recording.
+/// Zeros sectors of recordings one by one: all of them, or this many of each recording.
 fn zero_sectors(most: usize) {
     let scratch = Scratch::new();
     for (name, mut machine, count) in shapes() {
@@ -188,7 +188,7 @@ fn any_sector_of_zeros_costs_at_most_eight_samples() {
     zero_sectors(usize::MAX);
 }
 
-/// Takes four frames in a row out of recordings, everywhere or at so many places of each.
+/// Takes four frames in a row out of recordings, everywhere or at this many places of each.
 fn lose_four_frames(most: usize) {
     let scratch = Scratch::new();
     // The last shape takes a second for each.
@@ -210,7 +210,7 @@ fn lose_four_frames(most: usize) {
             let range = four[0].at..four[3].end();
             let cost = without(&open(&path), &path, range.clone(), &samples);
             assert!(cost <= LOSS as usize, "{name}: frames from {range:?} on cost {cost} samples");
-            // Cut out, so that all that follow are at another place than they say.
+            // Cut out, so that all later frames are at another place than their heads claim.
             let [before, after] = [&bytes[..range.start as usize], &bytes[range.end as usize..]];
             std::fs::write(&cut, [before, after].concat()).unwrap();
             let cost = missing(&samples, &readable(&cut));

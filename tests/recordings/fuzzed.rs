@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::roundtrip::write;
 use crate::scratch::Scratch;
 
-// `fuzz/` is a workspace of its own, which no other test builds.
+// `fuzz/` is a separate workspace, which no other test builds.
 #[path = "../../fuzz/src/lib.rs"]
 #[expect(unsafe_code, reason = "calls C")]
 #[allow(dead_code, reason = "the other targets are run by tests/worlds/fuzzed.rs")]

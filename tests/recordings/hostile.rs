@@ -17,15 +17,15 @@ use crate::machine;
 use crate::program;
 use crate::scratch::Scratch;
 
-/// Memory that a reader may take for a file of some kilobytes, the program itself included, and time of a CPU: of a build
-/// without optimisation.
+/// Memory that a reader may take for a file of some kilobytes, including the program itself, and CPU time.
+/// Both for a build without optimisation.
 const MEMORY_KB: u32 = 100 << 10;
 const TIME: Duration = Duration::from_secs(10);
 
 /// A recording that no recorder wrote.
 pub struct Forged {
     pub bytes: Vec<u8>,
-    /// The clock of what follows; `None`: a second for each frame.
+    /// The clock of the next frames; `None`: a second for each frame.
     pub wall_ns: Option<i64>,
     seq: u64,
 }
@@ -42,12 +42,12 @@ impl Forged {
         forged
     }
 
-    /// Appends a frame that says it depends on the one at `base`, as small as it can be. Returns where it is.
+    /// Appends a frame that claims to depend on the one at `base`, as small as possible. Returns its place.
     pub fn frame(&mut self, kind: Kind, base: u64, payload: &[u8]) -> u64 {
         self.frame_with_room(kind, base, payload, 0)
     }
 
-    /// As [`Forged::frame`], with so many bytes behind the payload that decoders skip.
+    /// As [`Forged::frame`], with this many bytes behind the payload, which decoders skip.
     fn frame_with_room(&mut self, kind: Kind, base: u64, payload: &[u8], room: usize) -> u64 {
         let at = self.bytes.len() as u64;
         let mut stored = zstd::bulk::compress(payload, 19).unwrap();
@@ -78,7 +78,7 @@ impl Forged {
     }
 }
 
-/// A sample of which nothing is said.
+/// A sample with default values only.
 #[derive(Default)]
 pub struct Payload {
     /// Rows of tasks, of ended processes and of CPUs, all of them zero.
@@ -135,7 +135,7 @@ impl Payload {
         bytes
     }
 
-    /// The columns of so many rows: each as long as nothing, but for how many nodes there are.
+    /// The columns of `rows` rows: each is empty, except the number of nodes.
     fn columns(&self, out: &mut Vec<u8>, rows: u64) {
         for column in describe(columns::task()) {
             if column.name == "serial" && rows > 0 && !self.came.is_empty() {
@@ -161,11 +161,11 @@ fn numbers(numbers: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Has every command read `bytes`, with no more memory than it may take. Returns how many samples are in it.
+/// Makes every command read `bytes`, within the memory limit. Returns the number of samples in it.
 fn read_by_all(scratch: &Scratch, name: &str, bytes: &[u8]) -> u64 {
     let path = scratch.join(name);
     std::fs::write(&path, bytes).unwrap();
-    // Of few rows: what is written of a row takes longer than reading it.
+    // Of few rows: writing a row takes longer than reading it.
     for args in
         [&["verify"][..], &["replay", "-b", "--top", "3"], &["export", "--format", "json", "--top", "3"]]
     {
@@ -281,7 +281,7 @@ fn deltas_do_not_add_up_to_more_tasks_than_can_be() {
     assert!(format!("{error:#}").contains("damaged"), "{error:#}");
 }
 
-/// A frame that is long because of bytes that are skipped has no more in it than any other.
+/// A frame that is long because of skipped bytes may hold only as much as any other.
 #[test]
 fn room_behind_a_payload_is_no_room_for_rows_without_end() {
     let scratch = Scratch::new();
@@ -305,7 +305,7 @@ fn many_frames_that_are_as_large_as_they_may_be_take_their_time() {
     while forged.bytes.len() < 22_000 {
         let at = forged.frame(Kind::Key, 0, &key);
         for tick in 1..20 {
-            // It names somebody, so that all names of the keyframe are taken over.
+            // It names a user, so that all names of the keyframe are taken over.
             let payload = Payload { rows: [0, 700, 0], tick: Some(tick), users: 1, ..Payload::default() };
             forged.frame(Kind::Delta, at, &payload.bytes());
         }

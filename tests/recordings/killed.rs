@@ -1,4 +1,4 @@
-//! A recorder that is killed at any moment loses nothing that it had acknowledged.
+//! A recorder killed at any moment loses nothing that it has acknowledged.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ const VARIABLE: &str = "NUMATOP_RECORD_UNTIL_KILLED";
 /// The seed of the moments, when they are to be those of a run before.
 const SEED: &str = "NUMATOP_KILL_SEED";
 
-/// A recorder is killed so many microseconds after its first sample at most: time for up to some hundred more.
+/// The latest time of the kill after the first sample, µs: enough for about a hundred more samples.
 const LATEST_US: u64 = 50_000;
 
 #[test]
@@ -47,7 +47,7 @@ fn nothing_acknowledged_is_lost_at_two_hundred_moments() {
     kill(200);
 }
 
-/// Kills so many recorders, each at a moment of its own.
+/// Kills `rounds` recorders, each at a different moment.
 fn kill(rounds: usize) {
     let given = std::env::var(SEED).ok().map(|seed| seed.parse().expect("the seed is a number"));
     let seed =

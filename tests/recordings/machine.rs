@@ -119,7 +119,7 @@ impl Machine {
     pub fn tick(&mut self) -> Sample {
         self.second += 1;
         for at in 0..self.machine.actors.len() {
-            // A running task goes on running, mostly.
+            // A running task keeps running, mostly.
             if self.random(20) == 0 {
                 let asleep = self.random(100) >= self.active;
                 self.machine.actors[at].asleep = asleep;

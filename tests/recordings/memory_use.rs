@@ -1,4 +1,4 @@
-//! Memory in use in recordings: what was said live is said in a replay.
+//! Memory in use in recordings: a replay shows the same as the live view.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::machine::{self, Machine};
 use crate::roundtrip::write;
 use crate::scratch::Scratch;
 
-/// Loads from memory, of which a quarter is remote and takes twice as long.
+/// Loads from memory; a quarter is remote and takes twice as long.
 fn answers(loads: u64) -> Answers {
     let mut answers = Answers::default();
     for load in 0..loads {

@@ -158,7 +158,7 @@ fn rows_that_do_not_change_are_shared_over_keyframes_and_files() {
     assert!(shared > 3000, "{shared}");
 }
 
-/// Names that a rotated file could have, taken by somebody else: recording pauses until one is free.
+/// Names that a rotated file could have, already in use: recording pauses until one is free.
 fn take_names(path: &Path) -> Vec<PathBuf> {
     let name = |number| PathBuf::from(format!("{}.{number}", path.display()));
     let names: Vec<PathBuf> = (1..1000).map(name).collect();
@@ -256,7 +256,7 @@ fn an_old_file_of_a_ring_is_removed_behind_a_younger_one() {
         recorder.finish().unwrap();
     }
     let names = files(&dir);
-    // The first was copied just now; the second is as old as it says.
+    // The first was copied just now; the second has the age in its head.
     let old = std::fs::File::options().append(true).open(dir.join(&names[1])).unwrap();
     old.set_modified(std::time::SystemTime::now() - Duration::from_secs(7200)).unwrap();
     let mut now = machine.tick();

@@ -1,4 +1,4 @@
-//! A recording shows what was shown live, at any time of it, while it grows and where it is damaged.
+//! A recording shows the same as the live view, at any of its times, while it grows and where it is damaged.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -42,7 +42,7 @@ impl Export for Kept {
     }
 }
 
-/// Nobody reads any more.
+/// The reader is gone.
 struct Closed;
 
 impl Export for Closed {

@@ -78,7 +78,7 @@ proptest! {
         }
     }
 
-    // Sums of what a recording says overflowed: a fuzzer's finding.
+    // Sums of numbers from a recording overflowed: a fuzzer's finding.
     #[test]
     fn any_samples_can_be_jumped_to(samples in vec(any::sample(true), 6..14)) {
         let scratch = Scratch::new();

@@ -32,7 +32,7 @@ use crate::scratch::Scratch;
 /// Repeats the recordings of a run before.
 const SEED: &str = "NUMATOP_TORTURE_SEED";
 
-/// A recording and what is in it.
+/// A recording and its content.
 struct Intact {
     samples: Vec<Sample>,
     bytes: Vec<u8>,
@@ -57,7 +57,7 @@ fn intact(scratch: &Scratch) -> Vec<Intact> {
 /// Damage done to a recording.
 struct Damaged {
     bytes: Vec<u8>,
-    /// True where all that can be read of it was written so: no checksum was made to fit.
+    /// True if everything readable was really written: no checksum was adjusted.
     honest: bool,
 }
 
@@ -162,8 +162,8 @@ fn reseal(random: &mut Random, bytes: &mut Vec<u8>) {
     bytes.splice(at..end, frame);
 }
 
-/// The output of all commands for a file, of one in so many samples; panics where a terminal should not see it.
-/// Returns how many samples there are.
+/// The output of all commands for a file, for one in `every` samples; panics on output that is harmful to a
+/// terminal. Returns the number of samples.
 fn shown(path: &Path, every: usize) -> usize {
     let all = || Selection {
         filter: RowFilter::default(),
@@ -213,7 +213,7 @@ fn check_text(out: &[u8]) {
     }
 }
 
-/// Damages so many recordings, and shows one in so many samples of each.
+/// Damages `count` recordings, and shows one in `every` samples of each.
 fn torture(count: usize, every: usize) {
     let given = std::env::var(SEED).ok().map(|seed| seed.parse().expect("the seed is a number"));
     let seed = given.unwrap_or(17);
@@ -268,7 +268,7 @@ fn ten_thousand_damaged_recordings_show_nothing_wrong() {
     torture(10_000, 1);
 }
 
-/// Places are of no use where a stretch is there twice: only the keyframe itself says whose it is.
+/// Places cannot identify a stretch that appears twice: only the keyframe itself can.
 #[test]
 fn a_delta_is_never_read_on_top_of_another_keyframe() {
     let scratch = Scratch::new();

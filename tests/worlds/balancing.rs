@@ -26,7 +26,7 @@ fn of_node(snapshot: &Snapshot, at: usize, id: &str) -> Reading<Value> {
 #[test]
 fn a_node_has_the_faults_of_its_cpus() {
     let snapshot = interval(|_| ());
-    // 40 on each CPU, of which a quarter is remote on node 1.
+    // 40 on each CPU; a quarter is remote on node 1.
     let faults = 40.0 * f64::from(snapshot.nodes[1].cpus);
 
     assert_eq!(of_node(&snapshot, 1, "hint_faults_per_s"), Ok(Value::F64(faults)));

@@ -44,7 +44,7 @@ impl Source for Asked {
     }
 }
 
-/// A reader that takes nothing before so many samples were taken after the first line reached it.
+/// A reader that takes nothing until this many samples were taken after the first line reached it.
 struct Slow<'a> {
     taken: &'a AtomicU32,
     until: Option<u32>,
@@ -143,7 +143,7 @@ fn a_slow_reader_delays_no_sample_and_loses_nothing() {
     assert!(longest > 10, "the longest of the intervals has {longest} samples");
 }
 
-/// A reader that goes on when so many samples were taken, or when the deadline of the test is over.
+/// A reader that continues when this many samples were taken, or when the deadline of the test is over.
 struct Stuck<'a> {
     taken: &'a AtomicU32,
     until: u32,
@@ -183,7 +183,7 @@ fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reade
         progress: false,
     };
     run(&mut source, &mut JsonLines::new(all_rows()), &mut out, pace, never.as_fd()).unwrap();
-    // An interval lies between two samples.
+    // An interval needs two samples.
     assert_eq!(taken.load(Ordering::SeqCst), ASKED + 1);
 }
 

@@ -1,5 +1,5 @@
-//! The container, pod, unit and user that a cgroup path belongs to: one row for each way in which engines
-//! and systemd lay out their trees, with the place that the pattern is known from.
+//! The container, pod, unit and user that a cgroup path belongs to. One row for each layout of engines and
+//! systemd, with the source of the pattern.
 
 use numatop_ng::container::patterns::identify;
 use numatop_ng::model::group::Engine;

@@ -86,7 +86,7 @@ fn siblings_in_another_container_are_counted() {
     let snapshot = snapshot();
     assert_eq!(number(&snapshot, 13, "smt_shared_cpus"), 8.0);
     assert_eq!(number(&snapshot, 14, "smt_shared_cpus"), 8.0);
-    // A service that may use every CPU is not said to share.
+    // A service that may use every CPU does not count as sharing.
     assert!(by_id("smt_shared_cpus").unwrap().read(row(&snapshot, 2), &snapshot).is_err());
 }
 

@@ -46,7 +46,7 @@ impl Bench {
         let world = World::new("intel-e5-2682v4", true, vec![]);
         let mut host = HostFacts::clone(&world.host);
         host.events = counts.iter().map(|(role, _)| event(*role)).collect();
-        // The machine has them, if nobody asked for them in its world.
+        // The machine supports them, even if its world does not request them.
         host.missing.retain(|id, _| !["lma_per_s", "rma_per_s"].contains(&id.as_str()));
         Bench {
             host,
@@ -126,7 +126,7 @@ impl Bench {
     }
 }
 
-/// The value of a metric of the process, and the reason where there is none.
+/// The value of a metric of the process, and the reason for a missing one.
 fn value<'a>(json: &'a Value, id: &str) -> (&'a Value, &'a str) {
     (&json["tasks"][0][id], json["missing"][id].as_str().unwrap_or(""))
 }
@@ -538,7 +538,7 @@ fn a_busy_sibling_has_an_ipc_of_its_own() {
         (&json!(1.8), &json!(0.5))
     );
     assert_eq!((bench.cell("ipc_smt_idle"), bench.cell("ipc_smt_busy")), ("1.80".into(), "0.50".into()));
-    // Instructions had a counter half of the time: twice as many as were counted.
+    // Instructions were on a counter half of the time: the true number is twice the count.
     bench.after[1] = Slot { count: 5_000, enabled_ns: 1_000_000, running_ns: 500_000 };
     assert_eq!(*value(&bench.json(), "ipc_smt_busy").0, json!(1.0));
     bench.by_sibling[1][1] = bench.by_sibling[0][1];

@@ -1,4 +1,4 @@
-//! Addresses of memory operands, compared with what objdump says of the libraries of this machine.
+//! Addresses of memory operands, compared with the output of objdump for the libraries of this machine.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ struct Line {
     text: String,
 }
 
-/// Gives each instruction of `library` to `each`, until that says that it was enough.
+/// Passes each instruction of `library` to `each`, until that has enough.
 fn disassemble(objdump: &str, library: &Path, mut each: impl FnMut(Line) -> bool) {
     let mut child = Command::new(objdump)
         .args(["-d", "-w", "-z", "--section=.text"])
@@ -98,7 +98,7 @@ enum Expected {
     Skip,
 }
 
-/// Why a comparison is left out: a test that says nothing must not look as if it did.
+/// Reports why a comparison is left out: a test that proves nothing must not look as if it did.
 fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
@@ -166,7 +166,7 @@ fn expected_x86(line: &Line, registers: &decode_x86::Registers) -> Expected {
     let open = operands.find('(');
     let absolute = segment.is_some() && open.is_none();
     let Some(at) = open.or(segment.map(|(_, at)| at + 4)) else {
-        // An address without a register, as data that is taken for code has it: `cmpb $0x1d,0x10`.
+        // An address without a register, found in data that is decoded as code: `cmpb $0x1d,0x10`.
         let bare = operands.split(',').find(|operand| operand.starts_with("0x"));
         let goes = ["j", "call", "loop", "xbegin"].iter().any(|jump| name.starts_with(jump));
         return match bare.and_then(number).filter(|_| !goes) {

@@ -61,7 +61,7 @@ struct World {
     draw: fn(&mut Dice, usize) -> Vec<f64>,
 }
 
-/// Series as real ones are: the worlds of which identical pairs must not be called different.
+/// Series like real ones: identical pairs of these worlds must not be called different.
 const WORLDS: [World; 8] = [
     World { name: "independent", intervals: 300, draw: |dice, n| around(dice.autoregressive(n, 0.0)) },
     World { name: "AR 0.5", intervals: 300, draw: |dice, n| around(dice.autoregressive(n, 0.5)) },
@@ -86,7 +86,7 @@ fn parts(values: Vec<f64>, factor: f64) -> Vec<Part> {
     values.into_iter().map(|value| (value * factor, 1.0)).collect()
 }
 
-/// Pairs of a world that are called different at 5 %, and those that are long enough for a word, in per cent.
+/// Pairs of a world called different at 5 %, and pairs long enough for a verdict, in percent.
 fn called_different(world: &World, pairs: usize, factor: f64) -> (f64, f64) {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let (mut different, mut long) = (0, 0);

@@ -92,7 +92,7 @@ fn message_where_a_seccomp_filter_refuses_what_capabilities_allow() {
     let refusal = explain(&eperm(), &host);
     assert_eq!(refusal.exit, Exit::Privilege);
     insta::assert_snapshot!(refusal);
-    // Another errno is none of a filter, and a filter is none where capabilities are missing.
+    // Another errno is not from a filter, and missing capabilities are not a filter.
     let other = anyhow::Error::from(io::Error::from_raw_os_error(libc::ENOMEM));
     assert!(!explain(&other, &host).to_string().contains("seccomp filter is"));
     let lacking = explain(&eperm(), &default_container()).to_string();
@@ -148,12 +148,12 @@ fn the_short_report_has_the_verdict_first_and_fits_a_screen() {
 
 #[test]
 fn what_was_tried_counts_more_than_what_was_expected() {
-    // Rules say no, the kernel says yes: a BPF token, say.
+    // Rules refuse, but the kernel allows it: with a BPF token, for example.
     let report = Report::new(user_with(CapSet::default()), passed());
     assert!(report.live.works && report.exit() == Exit::Ok);
     assert!(report.task_metrics.iter().all(|line| line.available));
 
-    // Rules say yes, the kernel says no: its words are shown, with libbpf's.
+    // Rules allow it, but the kernel refuses: its words are shown, with libbpf's.
     let report = Report::new(bare_metal(), failed(eperm()));
     assert_eq!(report.exit(), Exit::CouldNotMeasure);
     let text = unwrapped(&render_text(&report, 80, true));

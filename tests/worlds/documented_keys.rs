@@ -42,7 +42,7 @@ fn meanings(name: &str) -> Vec<String> {
     (0..KEYS.len()).filter(|at| is_named(*at)).map(meaning).collect()
 }
 
-/// The complaint about a sentence that names a key, if there is one.
+/// The complaint about a sentence that names a key, if any.
 fn complaint(sentence: &str) -> Option<String> {
     let said = words(&sentence.replace(OPEN, " ").replace(CLOSE, " "));
     sentence.split(OPEN).skip(1).filter_map(|rest| rest.split(CLOSE).next()).find_map(|name| {

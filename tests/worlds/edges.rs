@@ -76,7 +76,7 @@ fn differences(place: &str, one: &Value, other: &Value) -> Vec<String> {
     }
 }
 
-/// Fields that are sums since the tool has seen a task, and those that are made of such sums.
+/// Fields that are sums since the task's first sample, and fields derived from such sums.
 const SUMS: &[&str] =
     &["cpu_ns", "cycles_total", "instructions_total", "counters", "home_node", "disk_far_pct"];
 
@@ -99,7 +99,7 @@ fn sums_that_wrap_change_no_rate() {
         assert!(grown.len() >= 10, "{} numbers grew", grown.len());
         for kind in [RowKind::Processes, RowKind::Threads] {
             let wanted = without(plain.json(kind), SUMS);
-            // Each number that grew is the one that has just wrapped once.
+            // Each of the increased numbers has just wrapped once.
             for number in &grown {
                 let wrapped = plain
                     .clone()

@@ -44,7 +44,7 @@ fn sum(series: &Series, family: &str) -> f64 {
         .sum()
 }
 
-/// The pages of so many intervals of the made-up machine, after `change` of each sample.
+/// The pages of `intervals` intervals of the made-up machine, after `change` of each sample.
 fn pages(limits: Limits, intervals: usize, change: impl Fn(usize, &mut Sample)) -> (Vec<Series>, Shared) {
     let mut machine = demo_machine();
     let page = Shared::default();
@@ -154,7 +154,7 @@ fn too_many_series_are_left_out_in_an_order_and_counted() {
         page.keys()
             .any(|name| name.starts_with("numatop_container_cpu_seconds_total{") && name.contains(",node="))
     };
-    // One of the series says how many are left out, and is always there.
+    // One of the series counts the left-out ones, and is always present.
     let first = page(whole.len() - 2);
     let memory = "numatop_container_memory_bytes";
     assert!(sum(&whole, memory) > 0.0 && sum(&first, memory) == 0.0 && by_node(&first));
@@ -192,7 +192,7 @@ fn names_of_strangers_stay_in_their_quotes() {
     assert!(text.ends_with("# EOF\n") && !text.contains('\u{1b}'));
 }
 
-/// A server of a page on a port of its own, until the end is dropped.
+/// A server of a page on a free port, until the end is dropped.
 fn served() -> (SocketAddr, OwnedFd, thread::JoinHandle<()>) {
     let (_, page) = pages(WIDE, 3, |_, _| {});
     let server = Server::listen(&[Address::Net("127.0.0.1:0".parse().unwrap())]).unwrap();
@@ -219,9 +219,9 @@ fn readers_that_say_nothing_or_too_much_do_not_keep_others_waiting() {
     }
     let huge = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
     let mut stream = TcpStream::connect(address).unwrap();
-    // The server hangs up before it has read all of it.
+    // The server hangs up before it has read everything.
     let _ = stream.write_all(huge.as_bytes());
-    // As many as there is room for are thrown out after 5 s, then come the others.
+    // As many as fit are disconnected after 5 s, then come the others.
     let answer = fetched(address, "GET /metrics HTTP/1.1\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{}", &answer[..80.min(answer.len())]);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -1,5 +1,5 @@
-//! Programs that are followed, beside the processor: each is stopped at random, followed in advance, and then executed
-//! step by step. Every value that was said to be known must be right.
+//! Programs that are followed, compared with the processor: each is stopped at random, followed in advance,
+//! and then executed step by step. Every value reported as known must be right.
 
 mod vectors;
 
@@ -34,7 +34,7 @@ struct Traced {
     child: Child,
     /// Its thread that is traced: the last one, which the test harness runs a test in.
     tid: i32,
-    /// It was stopped in a system call, which may begin anew: samples are of user mode only.
+    /// It was stopped in a system call, which may be restarted: samples are of user mode only.
     in_kernel: Cell<bool>,
 }
 
@@ -182,7 +182,7 @@ impl Vectors {
 struct Said {
     ip: u64,
     general: [Option<u64>; 16],
-    /// Numbers of vector registers of which bytes are known.
+    /// Numbers of vector registers with known bytes.
     vectors: Vec<(usize, [Option<u8>; 64])>,
     masks: Vec<(usize, u64)>,
     address: Option<u64>,
@@ -238,7 +238,7 @@ fn follow(traced: &Traced, registers: &Registers, tally: &mut Tally) -> Vec<Said
     said
 }
 
-/// Lets the processor do what was said, and compares. False when the program has ended.
+/// Makes the processor execute the predicted steps, and compares. False if the program has ended.
 fn compare(traced: &Traced, said: &[Said], tally: &mut Tally) -> bool {
     let mut before = String::new();
     for (at, one) in said.iter().enumerate() {
@@ -281,11 +281,11 @@ fn compare(traced: &Traced, said: &[Said], tally: &mut Tally) -> bool {
     true
 }
 
-/// The first byte or mask that was said to be known and is not right.
+/// The first byte or mask that was reported as known and is wrong.
 fn wrong_vector(said: &Said, now: &Vectors, tally: &mut Tally) -> Option<String> {
     let all = Vectors::has_avx512();
     for (number, bytes) in &said.vectors {
-        // Without AVX-512 what is behind 32 bytes is nowhere.
+        // Without AVX-512 there is nothing beyond 32 bytes.
         for (at, byte) in bytes.iter().enumerate().take(if all { 64 } else { 32 }) {
             let Some(byte) = byte else { continue };
             tally.vector_bytes += 1;
@@ -305,7 +305,7 @@ fn wrong_vector(said: &Said, now: &Vectors, tally: &mut Tally) -> Option<String>
     None
 }
 
-/// Programs that are run where they are installed: each goes on for longer than it is looked at.
+/// Programs that are run where they are installed: each runs for longer than the test follows it.
 const PROGRAMS: &[(&str, &[&str])] = &[
     (
         "perl",

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use numatop_ng::model::topology::Topology;
 
-// `fuzz/` is a workspace of its own, which no other test builds.
+// `fuzz/` is a separate workspace, which no other test builds.
 #[path = "../../fuzz/src/lib.rs"]
 #[expect(unsafe_code, reason = "calls C")]
 #[allow(dead_code, reason = "the target for recordings is run by tests/recordings/fuzzed.rs")]
@@ -58,7 +58,7 @@ fn records_of_a_pmu_of_the_corpus_do_no_harm() {
     assert!(corpus("spe", target::spe::read) > 0, "it has a load");
 }
 
-/// Any registers and code, of which most are no program.
+/// Any registers and code, most of them not a program.
 #[test]
 fn made_up_memory_samples_do_no_harm() {
     let mut state: u64 = 88_172_645_463_325_252;
@@ -78,8 +78,8 @@ fn made_up_memory_samples_do_no_harm() {
     assert!(found > 1000, "{found} addresses");
 }
 
-/// Gives inputs of a corpus, with a few bytes changed, taken out or doubled, to a target for two seconds, or for as many as
-/// the environment says. Returns how many there were.
+/// Passes inputs of a corpus, with a few bytes changed, removed or doubled, to a target. Does so for two
+/// seconds, or for the number in the environment. Returns the number of inputs.
 fn mutated(name: &str, read: fn(&[u8]) -> usize) -> usize {
     let seconds = std::env::var("NUMATOP_NG_TEST_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
     let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(2));
@@ -105,7 +105,7 @@ fn mutated(name: &str, read: fn(&[u8]) -> usize) -> usize {
             }
             input.truncate(8000);
         }
-        // A failure has its input in front of it.
+        // A failure has its input before it.
         let name = std::env::temp_dir().join(format!("numatop-fuzzed-{name}"));
         if std::env::var_os("NUMATOP_NG_TEST_FUZZ_SECONDS").is_some() {
             fs::write(name, &input).unwrap();

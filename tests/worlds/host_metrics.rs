@@ -1,4 +1,4 @@
-//! Whether what is one for the whole machine has its value or its reason, in JSON and on the screen.
+//! Whether each metric of the whole machine has its value or its reason, in JSON and on the screen.
 
 use std::sync::Arc;
 

@@ -96,7 +96,7 @@ fn intel_e5_2682v4_devices() {
         ]
     );
     assert_eq!(topology.nodes[0].devices[1].pci.as_deref(), Some("0000:02:00.1"));
-    // Two queues of eth0 are handled on the other node, eth1 has no interrupts of its own.
+    // Two queues of eth0 are handled on the other node; eth1 has no interrupts itself.
     assert_eq!(topology.nodes[0].devices[0].irq_nodes, [NodeId(0), NodeId(1)]);
     assert_eq!(topology.nodes[0].devices[1].irq_nodes, []);
     // numa_node is -1: under no node rather than under node 0.

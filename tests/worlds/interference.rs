@@ -90,7 +90,7 @@ fn a_task_that_moved_has_the_interrupts_of_its_nodes() {
 fn a_wait_counts_as_far_as_another_node_was_idle() {
     let mut world = one(&[(0, 100.0)]);
     let mut samples = pair(&mut world, |_| {});
-    // The CPUs of node 1 are busy for three quarters of the second, one of them for half of it.
+    // The CPUs of node 1 are busy for three quarters of the second, one of them for half a second.
     for cpu in samples.1.cpus.iter_mut().filter(|cpu| cpu.node == 1) {
         let before = samples.0.cpus.iter().find(|old| old.id == cpu.id).unwrap();
         cpu.busy_ns = before.busy_ns + if cpu.id == 20 { 500_000_000 } else { 750_000_000 };
@@ -134,7 +134,7 @@ fn the_sibling_has_a_name() {
     let found = beside(&world.host.topology, &first, &second, (7, 7_000_000));
     let pids: Vec<u32> = found.iter().map(|beside| beside.process.0).collect();
     assert_eq!(pids, [8, 9]);
-    // They ran at 70 % of their strength in that second, whoever else did.
+    // They ran at 70 % of their strength in that second, regardless of other tasks.
     assert!((found[0].pct - 42.0).abs() < 1e-6 && (found[1].pct - 21.0).abs() < 1e-6, "{found:?}");
     assert_eq!(beside(&world.host.topology, &first, &second, (10, 10_000_000)), []);
 }

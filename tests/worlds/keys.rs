@@ -54,7 +54,7 @@ fn pids(app: &App) -> Vec<u32> {
     app.screens.tasks.list.rows().iter().map(|row| snapshot.tasks[row.at].raw.pid).collect()
 }
 
-/// An app in which the bindings of `bit` hold, and in which there is something for each to do.
+/// An app in which the bindings of `bit` hold and each can do something.
 fn placed(bit: u16) -> App {
     // Enough nodes to move among.
     let world = if bit == context::NODES { World::ft_2500 } else { World::intel };
@@ -692,7 +692,7 @@ fn the_wheel_scrolls_without_selecting() {
     assert_eq!((app.screens.tasks.list.cursor.offset(), selected_pid(&app)), (3, before));
 }
 
-/// A machine with so many busy tasks, each in its own way.
+/// A machine with `tasks` busy tasks, each in a different way.
 fn busy_world(tasks: u32) -> World {
     let share = |pid: u32| f64::from(pid.wrapping_mul(2_654_435_761) >> 12) / f64::from(1 << 24);
     let busy = (1..tasks + 1).map(|pid| Actor::new(pid, "worker").runs(&[(0, share(pid))]));

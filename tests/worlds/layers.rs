@@ -21,8 +21,8 @@ const LAYERS: &[&[&str]] = &[
     &["run"],
 ];
 
-/// Modules of the live view from the bottom to the top: what is shown, and above it the threads behind it. A module uses
-/// those in lines above its own only.
+/// Modules of the live view from the bottom to the top: the views, and above them the threads. A module uses
+/// only modules in lines above its own.
 const TUI_LAYERS: &[&[&str]] = &[
     &["backend", "input", "outlet", "ring", "theme"],
     &["history"],
@@ -222,8 +222,8 @@ fn files_are_opened_in_few_rooms() {
     assert!(wrong.is_empty(), "files are opened in:\n{}", wrong.join("\n"));
 }
 
-/// Rooms with ways of their own to open what they read: files of the kernel, files of users in a helper process or with more care
-/// still, and the guard itself.
+/// Rooms with their own ways to open files: files of the kernel, files of users in a helper process or with
+/// even more care, and the guard itself.
 const OPENS: &[&str] = &[
     "calibrate/child",
     "calibrate/machine",

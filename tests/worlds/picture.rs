@@ -1,5 +1,5 @@
-//! The pictures of screens in the README and in docs/tour.md, drawn by the code that draws the screen, and the page of a report in
-//! docs/: all of the demo machine.
+//! The pictures of screens in the README and in docs/tour.md, drawn by the code that draws the screen. Also
+//! the page of a report in docs/. All are of the demo machine.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -114,7 +114,7 @@ fn svg(buf: &Buffer) -> String {
     out
 }
 
-/// Compares a file in docs/ with what is made now, or rewrites it.
+/// Compares a file in docs/ with the current output, or rewrites it.
 fn compare(file: &str, made: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os(ACCEPT).is_some() {

@@ -1,5 +1,6 @@
-//! The sampled share of each node is within its own error of the truth. Hundreds of draws from made-up address spaces:
-//! how much is on the other node, in which pattern and page size, in how much memory, in how many mappings.
+//! The sampled share of each node is within its own error of the truth. Hundreds of draws from made-up
+//! address spaces vary the part on the other node, pattern, page size, amount of memory, and number of
+//! mappings.
 
 use std::fmt;
 
@@ -20,7 +21,7 @@ enum Pattern {
     Random,
 }
 
-/// A process of which everything is known.
+/// A process that is known completely.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     remote_pct: u64,

@@ -215,7 +215,7 @@ fn each_cloud_has_its_own_way_to_counters() {
     }
 }
 
-/// A virtual machine of `platform` with a PMU that lacks what lies outside of the core.
+/// A virtual machine of `platform` whose PMU lacks everything outside the core.
 fn with_a_small_pmu(platform: &str) -> HostCheck {
     set(|host| {
         host.pmu.platform = Fact::Known(platform.into());

@@ -108,7 +108,7 @@ fn total<'a>(tasks: impl Iterator<Item = &'a Arc<TaskRaw>>) -> Counts {
     sum
 }
 
-/// The same, as a row has it that may have none of it.
+/// The same, in the length of a row's list, which may be empty.
 fn padded(counts: &Counts) -> Counts {
     let mut sum = Counts { run_ns: vec![0, 0], ..Counts::default() };
     sum += counts;
@@ -166,7 +166,7 @@ proptest! {
             let inside: Vec<_> = after.tasks.iter().filter(|task| below(row.id).contains(&task.cgroup_id)).collect();
             prop_assert_eq!(padded(&row.sum.total), total(inside.iter().copied()), "container {}", row.id);
             prop_assert_eq!(row.sum.threads as usize, inside.iter().filter(|task| task.tid != 0).count());
-            // A process counts once in each row that has a thread of it.
+            // A process counts once in each row that has one of its threads.
             let rows = |cgroup: u64| if cgroup == 5 { 4 } else { cgroup };
             let threads = inside.iter().filter(|task| task.tid != 0);
             let pairs: BTreeSet<(u64, u32)> = threads.map(|task| (rows(task.cgroup_id), task.pid)).collect();
@@ -220,7 +220,8 @@ fn an_interval_of_the_past_is_what_it_was() {
     }
 }
 
-/// The demo machine in the live view, some samples of it at once; rows of each interval that is shown, and its findings.
+/// The demo machine in the live view, several samples at once; rows of each interval on the screen, and its
+/// findings.
 fn shown(want: Want) -> Vec<(u64, String, String)> {
     let mut machine = demo_machine();
     let mut history = History::new(want);

@@ -1,10 +1,29 @@
-//! Comments and module documents begin with their subject: the first word of a sentence is none of a few that make a
-//! reader parse it twice.
+//! Comments and module documents begin with their subject: no sentence begins with one of a few words that
+//! force a second reading. Phrases for which English has common words stay rare.
 
 use std::path::{Path, PathBuf};
 
 /// Words with which no sentence of a comment begins.
 const FIRST: [&str; 6] = ["What", "Who", "Whoever", "Those", "Which", "How"];
+
+/// Phrases that are seldom the common words for something, and how many a thousand words of comments may have.
+const ODD: [&str; 14] = [
+    "nobody",
+    "somebody",
+    "whoever",
+    "told",
+    "said",
+    "that which",
+    "of which",
+    "of its own",
+    "as it is",
+    "no more",
+    "goes on",
+    "so many",
+    "once more",
+    "anew",
+];
+const ODD_IN_THOUSAND: usize = 1;
 
 /// Folders whose sources are read, from the root of the repository.
 const FOLDERS: [&str; 7] = ["bpf", "src", "tests", "benches", "vmtests", "fuzz", "build"];
@@ -76,6 +95,38 @@ fn a_question_is_no_module_document() {
         }
     }
     assert!(wrong.is_empty(), "a document is a noun phrase (CONTRIBUTING.md):\n{}", wrong.join("\n"));
+}
+
+/// Occurrences of odd phrases as whole words.
+fn odd(text: &str) -> usize {
+    let words = text.split(|one: char| !one.is_alphanumeric()).filter(|word| !word.is_empty());
+    let text = format!(" {} ", words.collect::<Vec<_>>().join(" "));
+    ODD.iter().map(|phrase| text.matches(&format!(" {phrase} ")).count()).sum()
+}
+
+#[test]
+fn odd_phrases_are_rare_in_comments() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in FOLDERS {
+        let mut found = Vec::new();
+        sources(&root.join(folder), &mut found);
+        let (mut words, mut lines) = (0, Vec::new());
+        for path in found {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for comment in text.lines().filter_map(comment) {
+                words += comment.split_whitespace().count();
+                lines.extend(vec![format!("{}: {comment}", path.display()); odd(comment)]);
+            }
+        }
+        let most = (words * ODD_IN_THOUSAND / 1000).max(1);
+        assert!(lines.len() <= most, "{} of {most} in {folder}/:\n{}", lines.len(), lines.join("\n"));
+    }
+}
+
+#[test]
+fn odd_phrases_are_whole_words() {
+    assert_eq!(odd("It goes on, once more."), 2);
+    assert_eq!(odd("Renewed; nobodys."), 0);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Names that a runtime gives over its socket: one that answers, and those that hang, lie or never stop.
+//! Names that a runtime gives over its socket: one that answers, and others that hang, misbehave or never
+//! stop.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 
 const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
 
-/// Far longer than anybody waits for an answer, on a busy machine too.
+/// Far longer than any wait for an answer, on a busy machine too.
 const FOREVER: Duration = Duration::from_secs(60);
 
 /// Where a runtime listens; removed with the test.
@@ -103,7 +104,7 @@ fn a_runtime_that_hangs_is_left_alone() {
     for _ in 0..5 {
         assert_eq!(book.container(Engine::Docker, ID, None), None);
     }
-    // Each time that it is waited for in vain is said.
+    // Each timeout is reported.
     let said = book.take_troubles();
     let limit = format!("no answer within {} s", DEADLINE.as_secs());
     assert!(said.len() == 1 && said[0].contains("hang") && said[0].contains(&limit), "{said:?}");

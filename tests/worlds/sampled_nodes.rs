@@ -1,5 +1,5 @@
-//! Injected samples on a machine of four nodes, all the way from addresses to metrics, the matrix and the details: each sample
-//! is on the node of its page, and views agree.
+//! Injected samples on a machine of four nodes, all the way from addresses to metrics, the matrix and the
+//! details. Each sample is on the node of its page, and views agree.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -52,7 +52,8 @@ fn address(of_node: usize, random: &mut u64) -> u64 {
     ((FIRST + *random % 256 * 4 + of_node as u64) << SHIFT) + *random % 4096 / 8 * 8
 }
 
-/// Samples of a clock and of a PMU: next runs of an instruction go to the same shares of nodes, and do not know of each other.
+/// Samples of a clock and of a PMU: next runs of an instruction go to the same shares of nodes, independently
+/// of each other.
 fn tally(random: &mut u64) -> Tally {
     let mut tally = Tally::default();
     for (cpu, pages) in SAMPLES.iter().enumerate() {
@@ -220,7 +221,7 @@ fn each_process_has_its_best_source_by_name() {
 fn the_matrix_is_that_of_the_samples() {
     let mut world = world();
     let (before, mut after) = interval(&mut world);
-    // The one by its memory alone stands aside: the matrix has those that were sampled.
+    // The task known by its memory alone is excluded: the matrix has the sampled ones.
     after.tasks.retain(|task| task.pid != PLACED);
     let snapshot = derive(&world.host, Some(&before), &after, RowKind::Processes);
     near(snapshot.accesses.sampled_pct().unwrap(), 100.0);

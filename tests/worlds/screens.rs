@@ -1,5 +1,4 @@
-//! Whether the screen says the right thing: every view at two sizes, with colour and without colour and
-//! Unicode, cell by cell.
+//! The content of screens: every view at two sizes, with colour and without colour and Unicode, cell by cell.
 
 use std::sync::Arc;
 
@@ -311,7 +310,7 @@ fn detail() {
     });
 }
 
-/// Mappings of the database: memory of its own, a file, huge pages, memory of a device.
+/// Mappings of the database: private memory, a file, huge pages, memory of a device.
 fn mappings() -> Mappings {
     let row = |start, bytes, name: &str, policy: &str, by_node: &[f64]| Mapping {
         start,
@@ -460,7 +459,8 @@ fn mappings_have_the_latencies_of_sampled_loads() {
     }
 }
 
-/// Where the clock says nothing, a PMU and followed samples do: the mappings are in the order of their accesses.
+/// If the clock gives no result, a PMU and followed samples do: the mappings are in the order of their
+/// accesses.
 #[test]
 fn mappings_have_their_accesses_without_the_clock() {
     let shown = |width, change: fn(&mut MemoryUse)| {
@@ -508,11 +508,11 @@ fn mappings_have_their_accesses_without_the_clock() {
     // Most of its pages were not looked up.
     let few = shown(130, |found| (found.samples, found.with_address) = (3000, 3000));
     assert!(few.contains("with address, 29% of these in a known mapping); "), "{few}");
-    // Beside shares of time there is room on a wide screen only.
+    // Beside shares of time they fit on a wide screen only.
     assert!(shown(140, |_| {}).contains("PMU%") && !shown(130, |_| {}).contains("PMU%"));
 }
 
-/// A line that is stored to on node 1 and loaded on node 0, and one of which only loads were sampled.
+/// A line that is stored to on node 1 and loaded on node 0, and one with samples of loads only.
 fn contended() -> ContendedLines {
     let function = |name: &str| {
         Some(Arc::new(Function { name: Some(name.into()), module: "mysqld".into(), kernel: false }))
@@ -737,7 +737,7 @@ fn memory_use_is_sampled_until_the_view_is_closed() {
     assert_eq!(press(&mut live, "u"), Some(Effect::SetAccess(false)));
     press(&mut live, "u");
     assert_eq!(press(&mut live, "Esc"), Some(Effect::SetAccess(false)));
-    // With --access it goes on, and a recording has none.
+    // With --access it continues, and a recording has none.
     live.state.access = true;
     open(&mut live);
     assert_eq!(press(&mut live, "u"), None);

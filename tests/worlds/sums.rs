@@ -116,7 +116,7 @@ fn a_value_is_that_of_its_quotient() {
     assert!(compared.len() >= 15, "only {compared:?}");
 }
 
-/// The sums over the pieces that end at these samples, the first of which is the beginning.
+/// The sums over the pieces that end at these samples; the first of them is the beginning.
 fn sums<R: Rows>(
     machine: &Machine,
     samples: &[Sample],
@@ -135,7 +135,8 @@ where
         let snapshot = derive(&machine.host, Some(&samples[piece[0]]), &to, RowKind::Processes);
         for metric in R::METRICS {
             for (key, row) in R::rows(&snapshot) {
-                // Placement is where memory is at the end of a piece, so it is a sum only while memory stands still.
+                // Placement is the state of memory at the end of a piece, so it is a sum only while memory
+                // does not move.
                 for (node, of) in quotients(metric, row, &snapshot) {
                     sums.entry((metric.id, key.clone(), node)).or_insert_with(Quotient::default).add(of);
                 }
@@ -156,7 +157,7 @@ where
     let whole = sums::<R>(machine, samples, &[0, SECONDS]);
     let pieces = sums::<R>(machine, samples, &ends);
     for (at, of) in &whole {
-        // A task that began or ended in a piece is in the whole with less than all of it.
+        // A task that began or ended in a piece is in the whole with less than its total.
         let Some(found) = pieces.get(at) else { panic!("{at:?} is not in the pieces {ends:?}") };
         assert!(is_near(found.value(), of.value()), "{at:?}: {found:?} and {of:?} with {ends:?}");
     }

@@ -1,8 +1,8 @@
 //! Asks Debian for packages of any suite and architecture, without touching where this machine's apt looks.
 //!
-//! Each (suite, architecture) has an apt root of its own in the cache; apt checks the signatures
-//! with the keyring of the package debian-archive-keyring, and asks the mirror that this machine
-//! is set up for, or the one of `NUMATOP_DEBIAN_MIRROR`.
+//! Each (suite, architecture) has a separate apt root in the cache. apt checks the signatures with the
+//! keyring of the package debian-archive-keyring. It uses the mirror of this machine, or the one in
+//! `NUMATOP_DEBIAN_MIRROR`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ pub struct AptRoot {
 }
 
 impl AptRoot {
-    /// Gets something of a suite. Packages of old lists may have left the mirror when a point release came, and
-    /// what is new is not in them: what fails with them is tried once more with new ones.
+    /// Gets something of a suite. After a point release, packages of old lists may have left the mirror, and
+    /// the lists lack new ones. So anything that fails is tried again with new lists.
     pub fn with<T>(
         suite: &str,
         arch: Arch,
@@ -160,7 +160,7 @@ fn is_deb(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "deb")
 }
 
-/// The mirror that the caller names, or else the one that this machine itself uses.
+/// The mirror that the caller names, or else that of this machine.
 fn mirror() -> Result<String, String> {
     if let Some(named) = std::env::var(MIRROR).ok().filter(|uri| !uri.is_empty()) {
         return Ok(named);

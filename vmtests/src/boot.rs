@@ -32,8 +32,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The rest of the limit that counts now, `elapsed` after the start of a guest that was ready, or began or ended
-    /// a case, after `stepped`; and what the end is when nothing is left.
+    /// The rest of the current limit, `elapsed` after the start of a guest. `stepped` is the time when it
+    /// became ready, or began or ended a case. Also the kind of end when nothing is left.
     fn left(self, stepped: Option<Duration>, elapsed: Duration) -> (Duration, End) {
         match stepped {
             None => (self.boot.saturating_sub(elapsed), End::BootDeadline(self.boot)),
@@ -53,13 +53,13 @@ pub struct Ran {
 
 #[derive(Debug, PartialEq)]
 pub enum End {
-    /// The guest said EXIT and this code.
+    /// The guest reported EXIT and this code.
     Exit(i32),
-    /// QEMU ended and the guest had not said EXIT.
+    /// QEMU ended and the guest had not reported EXIT.
     Died(String),
-    /// It had this long to its ready line.
+    /// It did not get ready in this time.
     BootDeadline(Duration),
-    /// It had this long for one case.
+    /// One case took longer than this.
     Deadline(Duration),
     /// A line on the result channel was not a result.
     Noise(String),
@@ -109,7 +109,7 @@ pub fn run(guest: &Guest, limits: Limits, mut on_event: impl FnMut(Event)) -> Re
                 Err(why) => break End::Noise(why),
             },
             Err(_) if left.is_zero() => break too_late,
-            // No result line for a while, or no more to come: QEMU may have ended.
+            // No result line for a while, or none to come: QEMU may have ended.
             Err(reason) => {
                 let ended = qemu.ended()?;
                 match (ended, exit) {
@@ -208,7 +208,8 @@ impl Scratch {
             let path = std::env::temp_dir().join(format!("numatop-vm.{pid}.{nth}"));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Scratch(path)),
-                // Of a process of this number that is long gone, or somebody else's: not ours.
+                // From a process that ended long ago, or one of another user that reused its number: not
+                // ours.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(format!("creating {}: {error}", path.display())),
             }

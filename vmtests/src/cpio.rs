@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// An archive in the format that `Documentation/driver-api/early-userspace/buffer-format.rst`
-/// of the kernel describes. Directories appear before what is in them, as the kernel wants.
+/// An archive in the format that `Documentation/driver-api/early-userspace/buffer-format.rst` of the kernel
+/// describes. Directories come before their content, as the kernel requires.
 pub struct Archive {
     bytes: Vec<u8>,
     directories: BTreeSet<String>,

@@ -67,7 +67,7 @@ pub fn rust_src(version: &str) -> Result<PathBuf, String> {
         let package = root.version("rust-src", version)?;
         eprintln!("vmtests: getting rust-src {package} ({SUITE})");
         let deb = root.download(&format!("rust-src={package}"))?;
-        // A package that is there is whole: it gets its name when all of it is unpacked.
+        // An existing package is complete: it gets its name when it is fully unpacked.
         let part = keep.with_file_name(format!("{version}.part"));
         let _ = fs::remove_dir_all(&part);
         fs::create_dir_all(&part).map_err(|error| format!("creating {}: {error}", part.display()))?;
@@ -106,7 +106,7 @@ fn file_from_package(
         return Ok(kept);
     }
     let _alone = alone()?;
-    // Another run may have had it first.
+    // Another run may have been faster.
     if let Some(kept) = kept() {
         return Ok(kept);
     }
@@ -118,13 +118,13 @@ fn file_from_package(
     })?;
     let contents = extract(&deb, wanted)?;
     fs::create_dir_all(keep).map_err(|error| format!("creating {}: {error}", keep.display()))?;
-    // A file that is there is whole: it gets its name when all of it is written.
+    // An existing file is complete: it gets its name when it is fully written.
     let part = keep.join(format!("{file}.part"));
     if let Err(error) = fs::write(&part, contents) {
         let _ = fs::remove_file(&part);
         return Err(format!("writing {}: {error}", part.display()));
     }
-    // While it takes the place of an old one, no note says what it is.
+    // While it replaces an old one, no note describes it.
     let _ = fs::remove_file(&note);
     fs::rename(&part, &path).map_err(|error| format!("naming {}: {error}", path.display()))?;
     fs::write(&note, format!("{package} {suite} {pattern}\n"))
@@ -133,7 +133,7 @@ fn file_from_package(
     Ok((path, package))
 }
 
-/// The package that a note names, if it was taken for what is asked for now: KERNELS may have changed since.
+/// The package that a note names, if it was fetched for the current request: KERNELS may have changed since.
 fn cached<'a>(note: &'a str, pattern: &str, suite: &str) -> Option<&'a str> {
     let words: Vec<&str> = note.split_whitespace().collect();
     match *words.as_slice() {

@@ -1,5 +1,5 @@
-//! The subject of a case, in the words of a user who asks whether the tool works on a kernel: the rows of the support
-//! matrix, in their order.
+//! The subject of a case in the words of a user who asks whether the tool works on a kernel. These are the
+//! rows of the support matrix, in their order.
 
 use crate::record::GuestId;
 
@@ -71,8 +71,8 @@ const VARIANTS: &[(&str, &str)] = &[
     ("confidentiality", "lockdown=confidentiality"),
 ];
 
-/// The row that a case in this guest counts for, and where that row stands; a case that is in no list has a row of its
-/// own at the end.
+/// The row for a case in this guest, and its position. A case that is in no list has a separate row at the
+/// end.
 pub fn row(case: &str, guest: &GuestId) -> (usize, String) {
     if let Some(at) = VARIANTS.iter().position(|(variant, _)| *variant == guest.variant) {
         return (FEATURES.len() + at, VARIANTS[at].1.to_owned());

@@ -87,7 +87,7 @@ pub fn newest<'a>(pattern: &str, names: impl IntoIterator<Item = &'a str>) -> Op
     names.into_iter().filter(|name| matches(pattern, name)).max_by(|a, b| by_version(a, b))
 }
 
-/// Whether `name` matches `pattern`, in which `*` stands for any run of characters.
+/// Whether `name` matches `pattern`, in which `*` matches any run of characters.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

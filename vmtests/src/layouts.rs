@@ -1,5 +1,6 @@
-//! `bpf/core_compat.bpf.h`, compiled beside the types of a kernel as `bpftool btf dump … format c` gives them: each
-//! field is there, with the same kind and width. No guest is booted; the types are in the kernel's image.
+//! `bpf/core_compat.bpf.h`, compiled beside the types of a kernel as `bpftool btf dump … format c` gives
+//! them. Each field must exist, with the same kind and width. No guest is booted; the types are in the
+//! kernel's image.
 
 #[path = "../../tests/common/core_compat.rs"]
 mod core_compat;
@@ -41,7 +42,7 @@ const BTF: &[u8] = b"\x9f\xeb\x01\x00";
 /// Bytes of types at least: a kernel has millions, and what happens to begin with the magic has not.
 const TYPES_MIN: usize = 1 << 20;
 
-/// Compares the header with all kernels that are wanted, and says what came of it. Gives the exit status.
+/// Compares the header with all wanted kernels, and prints the results. Returns the exit status.
 pub fn all(kernels: &[Kernel], wanted: &Wanted) -> u8 {
     let named = |kernel: &&Kernel| {
         (wanted.kernels.is_empty() || wanted.kernels.contains(&kernel.name))
@@ -69,7 +70,7 @@ pub fn all(kernels: &[Kernel], wanted: &Wanted) -> u8 {
     status(failed, partial)
 }
 
-/// The exit status of a run: a difference outweighs kernels that could not be had.
+/// The exit status of a run: a difference outweighs kernels that could not be fetched.
 fn status(failed: bool, partial: bool) -> u8 {
     match (failed, partial) {
         (true, _) => 1,
@@ -78,7 +79,7 @@ fn status(failed: bool, partial: bool) -> u8 {
     }
 }
 
-/// Why a kernel was not compared, or what differs.
+/// The reason why a kernel was not compared, or the differences.
 enum Trouble {
     NotCovered(String),
     Differs(String),
@@ -93,7 +94,7 @@ impl From<String> for Trouble {
 /// Compares the header with a kernel. Gives the number of fields that were compared.
 ///
 /// # Errors
-/// The image, its types or a tool are not there, or a field is not as the header has it.
+/// The image, its types or a tool is missing, or a field differs from the header.
 fn check(kernel: &Kernel) -> Result<usize, Trouble> {
     let (image, package) = debian::kernel(kernel, false).map_err(Trouble::NotCovered)?;
     let bytes = fs::read(&image).map_err(|error| format!("reading {}: {error}", image.display()))?;
@@ -191,7 +192,7 @@ fn program(header: &str, types: &str) -> (String, usize) {
     (program, compared)
 }
 
-/// The type information of a kernel image: as it stands there, or in a part that is packed.
+/// The type information of a kernel image: plain, or in a packed part.
 fn types_of(image: &[u8]) -> Option<Vec<u8>> {
     if let Some(types) = find_types(image) {
         return Some(types.to_vec());
@@ -233,7 +234,7 @@ fn unpack(tool: &[&str], packed: &[u8]) -> Result<Vec<u8>, String> {
         .map_err(tell)?;
     let mut input = child.stdin.take().ok_or("no pipe")?;
     thread::scope(|scope| {
-        // It stops to read where what is packed ends.
+        // It stops reading where the packed part ends.
         scope.spawn(move || drop(input.write_all(packed)));
         child.wait_with_output().map(|output| output.stdout).map_err(tell)
     })

@@ -1,4 +1,4 @@
-//! The runner: boots guests, hands each its cases, and says honestly what came of it.
+//! The runner: boots guests, hands each its cases, and reports every result.
 
 mod apt;
 mod boot;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why nothing more is done, and the exit status that says so.
+/// The reason why the run ended, and its exit status.
 struct Trouble {
     status: u8,
     why: String,

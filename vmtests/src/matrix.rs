@@ -1,4 +1,4 @@
-//! The support matrix: what was shown to work where, from a file of results. Markdown.
+//! The support matrix: the features proved to work on each kernel, from a file of results. Markdown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::plan::Job;
 use crate::record::{GuestId, Line, Standing, What};
 use crate::transcript::Tally;
 
-/// Between these it stands in docs/kernels.md.
+/// The matrix is between these lines in docs/kernels.md.
 const BEGIN: &str = "<!-- printed by vmtests/run --matrix -->\n";
 const END: &str = "<!-- end of the matrix -->\n";
 
@@ -31,11 +31,11 @@ struct Cell {
 /// A column: kernel as in KERNELS, then architecture.
 type Column = (Vec<u32>, String, String);
 
-/// A row: where it stands, and its name.
+/// A row: its position, and its name.
 type Row = (usize, String);
 
-/// Renders the matrix as it stands in docs/kernels.md; each kernel and architecture is a column, and what [`features`] calls a
-/// row is one. `planned` is all that could be run: what of it a file of results has not is no yes.
+/// Renders the matrix of docs/kernels.md; each kernel and architecture is a column, and each row comes from
+/// [`features`]. `planned` is everything that could run: a planned case without a result is not a yes.
 pub fn render(lines: &[Line], planned: &[Job]) -> String {
     let planned = cases_of(planned);
     let standing = Standing::of(lines);
@@ -193,7 +193,7 @@ impl Notes {
     }
 }
 
-/// The text in a cell or a note as it is.
+/// The text in a cell or a note, on one line.
 fn one_line(text: &str) -> String {
     text.replace('|', " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }

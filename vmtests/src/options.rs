@@ -29,7 +29,7 @@ A shell takes --kernel, --arch, --topology and --variant, once each.
 Exit status: 0 all that was asked for ran and passed, 1 something failed or was skipped, or nothing passed, 2 wrong usage
 or no such guest, 3 what ran passed, but a kernel or the binaries of an architecture could not be had (\"not covered\").";
 
-/// Guests at a time unless told otherwise: the largest has 2 GiB.
+/// Default number of guests at a time: the largest has 2 GiB.
 const JOBS_MAX: usize = 4;
 
 #[derive(Debug, PartialEq)]
@@ -56,7 +56,7 @@ pub struct Options {
     pub again: bool,
     pub accept: bool,
     pub verbose: bool,
-    /// Only says whether there is what is asked for. Set by `vmtests/run`, before it builds.
+    /// Only check whether the requested things are available. Set by `vmtests/run`, before it builds.
     pub check: bool,
     /// Directory with the static binaries: `DIR/ARCH/{guest,numatop-ng}`. Set by `vmtests/run`.
     pub binaries: PathBuf,

@@ -1,4 +1,4 @@
-//! The guests that a run starts: reads `guests.toml` and applies what was asked on the command line.
+//! The guests that a run starts: reads `guests.toml` and applies the command line.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -98,10 +98,9 @@ impl Words {
 
 /// Never KVM: a nested /dev/kvm opens and then hangs in the first kernel it is given.
 ///
-/// One thread for all virtual CPUs: with a thread each, x86 guests die now and then of a stale
-/// translation while the kernel patches its own text ("Oops: int3"), and an arm64 guest was seen
-/// whose CPUs went on for seconds without a tracepoint that had just been switched on. Icount
-/// wants it in any case.
+/// One thread for all virtual CPUs. With a thread each, x86 guests sometimes die of a stale translation while
+/// the kernel patches its own text ("Oops: int3"). CPUs of an arm64 guest may also ignore a newly enabled
+/// tracepoint for seconds. Icount needs one thread in any case.
 const ACCELERATOR: &str = "tcg,thread=single";
 
 fn board(arch: Arch) -> &'static str {
@@ -175,8 +174,9 @@ fn serial(words: &mut Words, arch: Arch, lines: &Lines) {
     }
 }
 
-/// An NVMe disk, whose driver is in the kernel image: guests have no modules. It begins with zeros, and what is written is kept until the
-/// guest ends: in a file that QEMU makes in its directory for such ones, and unlinks as soon as it has opened it.
+/// An NVMe disk, whose driver is in the kernel image: guests have no modules. It begins with zeros and keeps
+/// its content until the guest ends. QEMU makes a temporary file for it, and unlinks that as soon as it is
+/// open.
 ///
 /// One vector for all of its queues: the kernel manages those of I/O queues that have their own, and refuses other CPUs for them.
 fn disk(words: &mut Words, arch: Arch, node: u32) {
@@ -191,7 +191,8 @@ fn disk(words: &mut Words, arch: Arch, node: u32) {
             words.option("-device", "pcie-root-port,id=far-disk,bus=far,chassis=1");
             "far-disk"
         }
-        // An expander bus is told by ACPI, and this board boots with a device tree: the guest itself sets the node.
+        // ACPI describes an expander bus, and this board boots with a device tree: the guest itself sets the
+        // node.
         Arch::Arm64 => "pcie.0",
     };
     words.option("-device", format!("nvme,bus={bus},drive=disk,serial=1,max_ioqpairs=1,msix_qsize=1"));

@@ -59,7 +59,7 @@ pub struct GuestEnd {
     pub seconds: f64,
     /// Boots that died before their ready line and were tried again.
     pub retries: u32,
-    /// Why there is no verdict: the kernel or the binaries could not be had.
+    /// The reason for a missing verdict: the kernel or the binaries could not be fetched.
     pub not_covered: Option<String>,
     /// Why the guest failed apart from its cases: died, deadline, noise.
     pub failed: Option<String>,
@@ -114,9 +114,9 @@ pub type Place = (GuestId, String);
 pub struct Standing<'a> {
     /// The last end of each case, with its reason.
     pub cases: BTreeMap<Place, (Outcome, Option<&'a str>)>,
-    /// The ends of all guests: one that failed is not made good by another, which may have had other cases.
+    /// The ends of all guests: a failed one is not outweighed by another, which may have run other cases.
     pub guests: Vec<(&'a GuestId, &'a GuestEnd)>,
-    /// Cases that passed after they had not in an earlier run of their guest.
+    /// Cases that passed after failing in an earlier run of their guest.
     pub repeated: BTreeSet<Place>,
 }
 
@@ -146,8 +146,8 @@ impl<'a> Standing<'a> {
         end.is_some_and(|(outcome, _)| *outcome == Outcome::Passed)
     }
 
-    /// Leaves the cases that have not passed yet, with the guests that they run in. `load` runs again where what it saw is not as
-    /// the snapshot says.
+    /// Leaves the cases that have not passed yet, with their guests. `load` runs again if its result differs
+    /// from the snapshot.
     pub fn left_of(&self, jobs: Vec<Job>) -> Vec<Job> {
         let left = jobs.into_iter().map(|mut job| {
             let guest = GuestId::of(&job);

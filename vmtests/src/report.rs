@@ -1,10 +1,10 @@
-//! Standard output, which whoever reads it may close before its end, and which is a person's terminal.
+//! Standard output, which its reader may close early, and which may be a user's terminal.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process;
 
-/// The exit status of a program that SIGPIPE ended, as a shell has it.
+/// The exit status of a program that SIGPIPE ended, as in a shell.
 const PIPE_CLOSED: i32 = 128 + 13;
 
 /// The output of a guest, with nothing in it that a terminal would take for a command.
@@ -12,7 +12,7 @@ pub fn printable(text: &str) -> String {
     text.chars().filter(|&c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
 }
 
-/// Prints `text` in one piece. Ends the program when nobody reads any more (`| head`): guests end with it.
+/// Prints `text` in one piece. Ends the program when the reader is gone (`| head`): guests end with it.
 pub fn print(text: impl Display) {
     if let Err(error) = write!(io::stdout().lock(), "{text}").and_then(|()| io::stdout().flush()) {
         if error.kind() != io::ErrorKind::BrokenPipe {

@@ -45,7 +45,7 @@ pub fn all(jobs: &[Job], options: &Options) -> Result<u8, String> {
         ends.filter_map(Result::err).next()
     });
     let sum = run.sum.into_inner().expect("no worker panicked");
-    // Also when it was broken off: what the guests said until then.
+    // Also after an interruption: the results of the guests so far.
     report::print(sum.text(jobs.len(), started.elapsed()));
     match broken_off {
         Some(why) => Err(why),
@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Takes jobs until there are none left, or until something goes wrong that is not a guest's fault.
+    /// Takes jobs until none is left, or until something fails that is not a guest's fault.
     fn work(&self, several: bool) -> Result<(), String> {
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             if several {
@@ -155,7 +155,7 @@ impl Teller {
         }
     }
 
-    /// Nobody else writes in between: standard output is locked for one call.
+    /// No other output comes in between: standard output is locked for one call.
     fn end(self) {
         if let Some(text) = self.held {
             report::print(text);
@@ -164,7 +164,7 @@ impl Teller {
 }
 
 impl Run<'_> {
-    /// Boots it, once more if it does not come up, and follows what it says.
+    /// Boots it, a second time if it does not come up, and follows its output.
     fn boot(
         &self,
         job: &Job,
@@ -226,8 +226,8 @@ impl Run<'_> {
             }
             let why = story.fault(&ran.end);
             if let Some(why) = why {
-                // Some boots die under TCG through no fault of what is tested; a guest that came
-                // to user space has no such excuse.
+                // Some boots die under TCG, which is not a fault of the code under test; a guest that came to
+                // user space has no such excuse.
                 if !ran.ready && end.retries == 0 && matches!(ran.end, End::Died(_)) {
                     print_console(&ran.console, teller);
                     teller.say(format_args!("  the guest did not come up ({why}); once more"));

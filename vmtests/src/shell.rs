@@ -1,4 +1,4 @@
-//! Puts a person into a guest: the console is their terminal, the tool and busybox are there.
+//! An interactive guest: its console is the user's terminal, with the tool and busybox.
 
 use std::process::{Command, Stdio};
 
@@ -23,7 +23,7 @@ pub struct Choice<'a> {
 /// The kernel that is asked for, or 6.12 on amd64 with two nodes.
 ///
 /// # Errors
-/// There is no such kernel or topology.
+/// The kernel or topology does not exist.
 pub fn choose<'a>(
     kernels: &'a [Kernel],
     topologies: &'a [Topology],

@@ -1,4 +1,4 @@
-//! The reviewed record of what each kernel takes: `snapshots/load-KERNEL-ARCH-VARIANT.txt`.
+//! The reviewed record of the programs that each kernel accepts: `snapshots/load-KERNEL-ARCH-VARIANT.txt`.
 //!
 //! Programs and reasons must be exactly those of the file. Instruction counts of the verifier
 //! change with a point release or another clang, so they may differ by a quarter. The size of the
@@ -19,11 +19,11 @@ const TOLERANCE: f64 = 0.25;
 const HOT: &str = "on_sched_switch";
 const HOT_TOLERANCE: f64 = 0.05;
 
-/// The name of the comparison among the cases, and of the case that sees what is compared.
+/// The name of the comparison among the cases, and of the case that provides the data.
 pub const CASE: &str = "snapshot";
 pub const SEEN_BY: &str = "load";
 
-/// The comparison of a snapshot with what was seen.
+/// The comparison of a snapshot with the result.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
     Same,
@@ -36,8 +36,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The snapshot is a case of its own: what a kernel takes may change only by a reviewed commit. One that was just
-    /// written was compared with nothing.
+    /// The snapshot is a separate case: the set of programs that a kernel accepts may change only by a
+    /// reviewed commit. A new snapshot was compared with nothing.
     pub fn end(&self) -> Option<Event> {
         let reason = match self {
             Verdict::Same => None,
@@ -68,7 +68,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Takes what is its of what the guest says.
+    /// Takes its part of the guest's output.
     pub fn follow(&mut self, event: &Event) {
         match event {
             Event::Data { key, value, .. } if key == "load" => self.data = Some(value.clone()),
@@ -77,8 +77,8 @@ impl Seen {
         }
     }
 
-    /// The comparison with its snapshot, which it becomes with `accept`, if the case passed. None where the case was
-    /// not asked for, or failed before it had seen anything.
+    /// The comparison with its snapshot if the case passed; with `accept`, the result becomes the snapshot.
+    /// None if the case was not requested, or failed before it had a result.
     ///
     /// # Errors
     /// The snapshot cannot be written.

@@ -11,9 +11,9 @@ pub const PARTIAL: u8 = 3;
 /// The results of all guests.
 #[derive(Default)]
 pub struct Sum {
-    /// Guests that were seen to their end, or not covered.
+    /// Guests that were run to their end, or not covered.
     pub ended: usize,
-    /// Guests that died before their ready line and were started once more.
+    /// Guests that died before their ready line and were started a second time.
     pub booted_twice: u32,
     pub tally: Tally,
     /// Guests that failed apart from their cases, and why.
@@ -54,8 +54,8 @@ impl Sum {
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// The exit status. A case that was planned and skipped is a mistake in the plan or in the case, and a run in which
-    /// nothing passed has shown nothing, whatever the reason.
+    /// The exit status. A case that was planned and skipped is a mistake in the plan or in the case. A run in
+    /// which nothing passed proves nothing, whatever the reason.
     pub fn status(&self) -> u8 {
         if self.failed() > 0 || self.tally.skipped > 0 || self.tally.passed == 0 {
             FAILED

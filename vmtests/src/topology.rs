@@ -19,7 +19,7 @@ pub struct Topology {
     /// Further words of the kernel's command line.
     #[serde(default)]
     pub boot: Option<String>,
-    /// The node of an NVMe disk; without it there is none.
+    /// The node of an NVMe disk; `None` for no disk.
     #[serde(default)]
     pub disk_node: Option<u32>,
 }

@@ -48,13 +48,13 @@ pub struct Story {
     pub tally: Tally,
     /// The plan: what does not come to its end is missed.
     cases: Vec<(String, Stage)>,
-    /// The case that has begun and not ended, with what it said so far.
+    /// The running case, with its output so far.
     open: Option<(String, Vec<String>)>,
     checks: u32,
 }
 
 impl Story {
-    /// Of a guest that was told to run `cases`.
+    /// Of a guest that runs `cases`.
     pub fn new(verbose: bool, cases: &[String]) -> Self {
         let cases = cases.iter().map(|case| (case.clone(), Stage::Waiting)).collect();
         Story { verbose, tally: Tally::default(), cases, open: None, checks: 0 }
@@ -113,7 +113,7 @@ impl Story {
                 vec![format!("  ready after {uptime:.1} s: Linux {kernel}")]
             }
             Event::Begin { case, about } => {
-                // One that is still open lost its end; what it said is not lost with it.
+                // A case that is still open lost its end; its output is kept.
                 let mut lines = self.rest();
                 if !lines.is_empty() {
                     lines.insert(0, format!("  the case before {case} has no end; it said:"));

@@ -13,13 +13,13 @@ pub enum Kind {
     Zipf0,
     Zipf09,
     Zipf12,
-    /// 95 % of accesses go to so many per cent of all pages, which are in the first region.
+    /// 95 % of accesses go to this percentage of all pages, which are in the first region.
     Hot1,
     Hot5,
     Hot20,
     Streams,
     Lists,
-    /// Each region has code of its own.
+    /// Each region has separate code.
     OwnCode,
 }
 

@@ -18,10 +18,10 @@ use crate::process::{below, cpu_time};
 use crate::report::{Cell, Report, Table};
 use crate::screen::Screen;
 
-/// The default rate, and one at which a sample can be told from noise.
+/// The default rate, and one that is high enough to separate a sample from noise.
 const RATES: [u32; 2] = [97, 4999];
-/// A window with or without samples, and the pieces of it between which the ring is emptied: a sample that finds it full
-/// costs less than one that is taken.
+/// A window with or without samples, and its pieces between which the ring is emptied. A sample that finds
+/// the ring full costs less than one that is taken.
 const WINDOW: Duration = Duration::from_millis(500);
 const PIECES: u32 = 10;
 const ROUNDS: usize = 60;

@@ -11,7 +11,7 @@ const DRAWS: usize = 100;
 /// Draws of a hundred that hold the truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {
-    /// The share is as near the truth as its own error says.
+    /// The share is as near the truth as its own error claims.
     pub by_error: usize,
     /// The truth is between the bounds, in which samples without an address may be of either region.
     pub by_bounds: usize,

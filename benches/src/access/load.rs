@@ -1,4 +1,4 @@
-//! A program that accesses two regions of its memory in a known way, and says how often and for how long.
+//! A program that accesses two regions of its memory in a known way, and reports how often and for how long.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -32,7 +32,7 @@ const PHASE: usize = 20_000;
 /// Entries of a table of pages, each drawn by the law of the program.
 const TABLE: usize = 1 << 20;
 
-/// Such a program, as the command line has it.
+/// Such a program, from the command line.
 #[derive(Args, Clone, Debug)]
 pub struct Load {
     #[arg(long, value_enum)]
@@ -58,7 +58,7 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// The part of it that came after `before`.
+    /// The part that came after `before`.
     pub fn since(&self, before: &Truth) -> Truth {
         let less = |now: [f64; 2], then: [f64; 2]| [now[0] - then[0], now[1] - then[1]];
         Truth { times: less(self.times, before.times), counts: less(self.counts, before.counts) }
@@ -75,7 +75,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it and waits until its memory is there.
+    /// Starts it and waits until its memory is allocated.
     ///
     /// # Errors
     /// It did not start.
@@ -141,7 +141,7 @@ impl Load {
     /// Runs until its standard input is closed.
     ///
     /// # Errors
-    /// There is no memory.
+    /// No memory is available.
     pub fn run(self) -> Result<()> {
         let huge = |first: bool| match self.pages {
             Pages::Small => false,
@@ -195,7 +195,7 @@ impl Load {
     }
 }
 
-/// A region, all of it touched.
+/// A region with every page touched.
 fn region(backing: Backing, huge: bool) -> Result<usize> {
     let (flags, file) = match backing {
         Backing::Anonymous => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None),

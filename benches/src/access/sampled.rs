@@ -23,11 +23,11 @@ use super::load::{Running, Truth};
 
 /// Samples a second on each CPU.
 pub const HZ: u32 = 997;
-/// A program is sampled for so long at most.
+/// Maximum time for sampling a program.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two looks at the ring.
 const PAUSE: Duration = Duration::from_millis(50);
-/// CPU time for following a batch: all of it, which is more than the product has.
+/// CPU time for following a batch: unlimited in practice, and more than the product has.
 const FOLLOW: Duration = Duration::from_secs(1);
 
 /// The sampler, checked.
@@ -51,7 +51,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Whether enough samples have addresses of their own, as the product has it.
+    /// Whether enough samples have separate addresses, by the rule of the product.
     pub fn has_addresses(&self) -> bool {
         self.gone * 2 < self.at_memory
     }
@@ -69,7 +69,7 @@ impl Samples {
 
 impl Sampler {
     /// # Errors
-    /// The sampler could not be loaded, or says nothing on this CPU.
+    /// The sampler could not be loaded, or does not work on this CPU.
     pub fn start() -> Result<Sampler> {
         let store = records::create(Layout::new(1, false, &[]))?;
         let cpus: Vec<CpuId> = Topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
@@ -83,7 +83,8 @@ impl Sampler {
         self.verdict.pct
     }
 
-    /// Samples a running program until there are so many samples in its regions, and asks it for the truth of that time.
+    /// Samples a running program until `wanted` samples are in its regions, and asks it for the truth of that
+    /// time.
     ///
     /// # Errors
     /// The ring could not be read, or the program has ended.

@@ -1,6 +1,6 @@
-//! The instructions at which programs cannot be followed further: for a branch the one that set its flags, and the last
-//! one that left a register unknown. Ends behind a
-//! return out of the sampled function are told apart: its stack may have changed since the sample.
+//! The instructions at which programs cannot be followed further. For a branch this is the instruction that
+//! set its flags, and the last one that left a register unknown. Ends after a return from the sampled
+//! function are listed separately: its stack may have changed since the sample.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Programs that people run, as shell scripts that say `ready` when they are at work.
 
-/// A program under a load of its own.
+/// A program with its load.
 pub struct Program {
     pub name: &'static str,
     /// Names of its processes begin so; its load generator has another one.

@@ -19,7 +19,7 @@ const WARM_UP: Duration = Duration::from_secs(4);
 /// Where Debian and others put the collector of sar.
 const SADC: [&str; 2] = ["/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc"];
 
-/// Somebody who records what tasks do, once a second where that can be chosen.
+/// Another recorder of tasks, once a second if that can be chosen.
 struct Peer {
     name: &'static str,
     /// The tasks in its recording.
@@ -73,7 +73,7 @@ fn perf_sched(_: &Plan, to: &Path) -> Option<Command> {
     Some(command)
 }
 
-/// Bytes of a file, or of all below a directory; 0 when there is none.
+/// Bytes of a file, or of all below a directory; 0 if it is missing.
 fn bytes(path: &Path) -> u64 {
     let Ok(meta) = path.metadata() else { return 0 };
     if !meta.is_dir() {

@@ -45,7 +45,7 @@ impl Place<'_> {
 pub(super) struct Deed {
     pub name: &'static str,
     pub act: fn(&Place<'_>) -> Result<()>,
-    /// Not every machine has it.
+    /// Not every machine supports it.
     pub may_fail: bool,
 }
 
@@ -86,7 +86,7 @@ fn containers(place: &Place<'_>) -> Result<()> {
 /// Where cpusets of cgroup v1 are: one loses a CPU that goes offline, and does not get it back with the CPU.
 const CPUSETS: &str = "/sys/fs/cgroup/cpuset";
 
-/// Lists of CPUs of cpusets, each after the one that it is in.
+/// Lists of CPUs of cpusets, each after its parent.
 fn cpusets(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     let file = folder.join("cpuset.cpus");
     // Folders may go meanwhile.
@@ -155,7 +155,7 @@ fn full_disk(place: &Place<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A small disk of its own, in memory.
+/// A small separate disk, in memory.
 pub(super) struct Disk {
     scratch: Scratch,
     at: CString,

@@ -17,7 +17,7 @@ const PER_SECOND: u64 = 300;
 /// With thousands of threads a refresh of JSON takes a while.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Intervals until the last exit is told.
+/// Intervals until the last exit is reported.
 const SETTLED: usize = 4;
 
 /// One storm: CPU time by numatop-ng and by the kernel, ns.
@@ -26,7 +26,7 @@ struct Storm {
     kernel_ns: u64,
 }
 
-/// numatop-ng with JSON output, and what it said of storms.
+/// numatop-ng with JSON output, and its totals of storms.
 pub(super) struct Sums {
     tool: Frames<()>,
     storms: Vec<Storm>,
@@ -45,7 +45,7 @@ impl Sums {
         self.tool.process.pid()
     }
 
-    /// Has a family of processes fork for so many seconds, and adds up what is said of it.
+    /// Makes a family of processes fork for `seconds` seconds, and adds up the reported numbers.
     pub(super) fn storm(&mut self, seconds: u64) -> Result<()> {
         let family = Family::start(PER_SECOND, seconds)?;
         let pid = family.pid();
@@ -67,7 +67,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Reads what comes for so long.
+    /// Reads the output for this time.
     pub(super) fn rest(&mut self, time: Duration) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < time {

@@ -1,4 +1,4 @@
-//! A family of processes that fork, execute and exit at a rate, in a cgroup of its own.
+//! A family of processes that fork, execute and exit at a rate, in a separate cgroup.
 
 use std::io::Read;
 use std::process::{ChildStdout, Stdio};
@@ -26,7 +26,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// CPU time of all of it, ns. The last switch of its last task comes a moment after its end.
+    /// CPU time of the whole family, ns. The last switch of its last task comes a moment after its end.
     ///
     /// # Errors
     /// Its cgroup is not readable.

@@ -35,7 +35,7 @@ impl Stat {
         Ok(Stat { at, columns, not_busy: (idle + iowait + steal) / hz })
     }
 
-    /// Busy seconds of all CPUs from `before` to this: the wall-clock time less what was not busy.
+    /// Busy seconds of all CPUs from `before` to this: the wall-clock time minus idle time.
     pub fn busy_since(&self, before: &Stat, cpus: usize) -> f64 {
         (self.at - before.at).as_secs_f64() * cpus as f64 - (self.not_busy - before.not_busy)
     }
@@ -46,14 +46,14 @@ impl Stat {
     }
 }
 
-/// A cgroup of our own. It is removed when this goes away; until then nothing may be left in it.
+/// A new cgroup. Dropping this removes it; it must be empty by then.
 pub struct Cgroup(PathBuf);
 
 impl Cgroup {
     /// Where the kernel sums up CPU time: the cpuacct controller, or any cgroup v2.
     ///
     /// # Errors
-    /// There is neither, or no permission.
+    /// No hierarchy is usable, or permission is denied.
     pub fn create() -> Result<Cgroup> {
         let roots = ["/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"];
         let there = |root: &&&str| {
@@ -71,7 +71,7 @@ impl Cgroup {
         self.0.join("cgroup.procs")
     }
 
-    /// CPU time of all that ever ran in it, ns.
+    /// CPU time of all tasks that ever ran in it, ns.
     ///
     /// # Errors
     /// The file is not there or not readable.

@@ -29,7 +29,7 @@ pub fn run(plan: &Plan, report: &mut Report) -> Result<()> {
         said.hear(&tool.next(PATIENCE)?.line)?;
     }
     let counted = family.ended()?;
-    // One for what is under way, one for the last exits.
+    // One for running intervals, one for the last exits.
     for _ in 0..2 {
         said.hear(&tool.next(PATIENCE)?.line)?;
     }

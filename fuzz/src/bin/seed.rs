@@ -1,5 +1,5 @@
-//! Writes inputs made of a recording: `seed RECORDING DIRECTORY [SAMPLES]`. Each has the head, a keyframe, and so
-//! many of the samples after it.
+//! Writes inputs made of a recording: `seed RECORDING DIRECTORY [SAMPLES]`. Each has the head, a keyframe,
+//! and this number of samples after it.
 
 use std::path::Path;
 

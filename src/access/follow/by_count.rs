@@ -8,11 +8,11 @@ use std::fmt;
 use crate::model::access::MemoryUse;
 use crate::model::access::next_runs::{GaveUp, Pairs};
 
-/// Samples below which nothing is said.
+/// Fewer samples than this give no result.
 pub const SAMPLES_MIN: f64 = 100.0;
 /// Share of followed samples whose next run is known, at least, in per cent.
 pub const RESOLVED_MIN_PCT: u64 = 80;
-/// Pairs below which nothing is said.
+/// Fewer pairs than this give no result.
 pub const PAIRS_MIN: u64 = 100;
 /// Correlation up to which one run of an instruction does not know where the next one goes.
 pub const UNRELATED: f64 = 0.3;
@@ -20,15 +20,15 @@ pub const UNRELATED: f64 = 0.3;
 /// The facts that the rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence {
-    /// Samples whose places are known; those that are not resolved count with their own address.
+    /// Samples whose places are known; unresolved ones count with their own address.
     pub samples: f64,
     /// Samples that were followed.
     pub followed: u64,
-    /// Samples of which the address of the next run is known.
+    /// Samples whose next run has a known address.
     pub resolved: u64,
     /// The reason of most samples without one.
     pub end: Option<GaveUp>,
-    /// Samples of which the places of the next two runs are known.
+    /// Samples whose next two runs have known places.
     pub pairs: u64,
     /// Correlation of the two; `None` where one of them never changes.
     pub correlation: Option<f64>,
@@ -37,13 +37,13 @@ pub struct Evidence {
 /// The reason why shares are by time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ByTime {
-    /// Too few samples, of so many that are needed.
+    /// Too few samples: this many are needed.
     FewSamples(f64),
-    /// So many per cent of the samples are resolved; most of the others end so.
+    /// This percentage of the samples is resolved; most of the others end so.
     Unresolved(f64, Option<GaveUp>),
     /// Too few pairs to correlate.
     FewPairs(u64),
-    /// One place is all that is accessed: nothing to correlate.
+    /// Only one place is accessed: nothing to correlate.
     OnePlace,
     /// The next run goes where this one went, or never does.
     Correlated(f64),
@@ -121,8 +121,8 @@ pub fn by_count(evidence: &Evidence) -> Result<(), ByTime> {
     }
 }
 
-/// Correlation of the two sides of pairs: of two places Pearson's, of more that of their indicators all together.
-/// `None` where one of the sides never changes: it says nothing then.
+/// Correlation of the two sides of pairs: for two places Pearson's, for more that of all their indicators
+/// together. `None` if one of the sides never changes: the correlation is undefined then.
 pub fn correlation<T: Copy + Ord>(pairs: &Pairs<T>) -> Option<f64> {
     let n = pairs.values().sum::<u64>() as f64;
     let mut sides: BTreeMap<T, [f64; 2]> = BTreeMap::new();
@@ -136,7 +136,7 @@ pub fn correlation<T: Copy + Ord>(pairs: &Pairs<T>) -> Option<f64> {
     let sum = |of: fn(&[f64; 2]) -> f64| sides.values().map(of).sum::<f64>();
     let by_chance = sum(|share| share[0] * share[1]);
     let spread = (1.0 - sum(|share| share[0] * share[0])) * (1.0 - sum(|share| share[1] * share[1]));
-    // Shares that add up to one do so but for rounding.
+    // Shares add up to one, except for rounding.
     (n > 0.0 && spread > 1e-12).then(|| (same - by_chance) / spread.sqrt())
 }
 

@@ -18,7 +18,7 @@ impl Bytes {
     pub(super) const UNKNOWN: Bytes = Bytes { bytes: [0; 64], known: 0 };
     pub(super) const ZERO: Bytes = Bytes { bytes: [0; 64], known: u64::MAX };
 
-    /// A word of so many bytes, and zero behind it.
+    /// A word of `size` bytes, followed by zeros.
     pub(super) fn of_word(word: Option<u64>, size: usize) -> Bytes {
         let mut all = Bytes::ZERO;
         all.set_word(0, size, word);

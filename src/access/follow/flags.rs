@@ -27,7 +27,7 @@ impl Flags {
         *self = Flags { df: self.df, ..Flags::default() };
     }
 
-    /// Zero, sign and parity of a result of so many bits.
+    /// Zero, sign and parity of a result of `bits` bits.
     pub(super) fn set_result(&mut self, result: u64, bits: u32) {
         self.zf = Some(result == 0);
         self.sf = Some(result >> (bits - 1) & 1 == 1);

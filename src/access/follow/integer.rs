@@ -14,7 +14,7 @@ struct Run<'a, 'r> {
     read: &'a mut Read<'r>,
 }
 
-/// Executes an instruction; false, with nothing changed, where it is none of these.
+/// Executes an instruction; for any other kind, returns false and changes nothing.
 pub(super) fn execute(
     instruction: &Instruction,
     values: &mut Values,
@@ -119,7 +119,7 @@ fn has_condition(instruction: &Instruction) -> bool {
     instruction.condition_code() != ConditionCode::None
 }
 
-/// A value of so many bytes with its sign in all upper bits.
+/// A value of `bytes` bytes, sign-extended.
 pub(super) fn extended(value: u64, bytes: usize) -> u64 {
     match bytes {
         1 => value as i8 as u64,

@@ -13,7 +13,8 @@ const RCX: usize = 1;
 const RSI: usize = 6;
 const RDI: usize = 7;
 
-/// Executes an instruction; false, with nothing changed, where it is none of these, or its way is not known.
+/// Executes an instruction; for any other kind, or if its direction is unknown, returns false and changes
+/// nothing.
 pub(super) fn execute(
     instruction: &Instruction,
     values: &mut Values,

@@ -10,8 +10,8 @@ use super::strings::BYTES_MAX;
 use crate::access::decode_x86::{RSP, Registers};
 use crate::access::sample::Stack;
 
-/// Bytes on both sides of the stack pointer that change with each call: the value of a later moment says nothing of that of
-/// the sample.
+/// Bytes on both sides of the stack pointer that change with each call: a later value tells nothing about the
+/// time of the sample.
 const STACK_NEAR: u64 = 64 * 1024;
 
 /// Bytes of the smallest page: a read that fails may succeed in part up to its end.
@@ -19,14 +19,14 @@ const PAGE: u64 = 4096;
 
 pub(super) struct Values {
     pub(super) general: [Option<u64>; 16],
-    /// zmm0 to zmm31, of which xmm and ymm are the first bytes. Samples do not have them.
+    /// zmm0 to zmm31; xmm and ymm are their first bytes. Samples do not have them.
     pub(super) vectors: [Bytes; 32],
     /// k0 to k7. Samples do not have them either.
     pub(super) masks: [Option<u64>; 8],
     fs_base: Option<u64>,
     /// Bytes that were stored on the way; `None`: an unknown value. Sizes overlap, so each byte is kept.
     stored: HashMap<u64, Option<u8>>,
-    /// A store went to an unknown address: no byte of memory is known any more, unless it was stored since.
+    /// A store went to an unknown address: no byte of memory is known, unless it was stored since.
     lost: bool,
     /// Bytes that string instructions may still copy.
     copies_left: u64,
@@ -47,7 +47,7 @@ enum Own {
     Elsewhere,
 }
 
-/// The lowest bits of a value of so many bytes.
+/// The lowest `bytes` bytes of a value.
 pub(super) fn clipped(value: u64, bytes: usize) -> u64 {
     if bytes >= 8 { value } else { value & ((1 << (bytes * 8)) - 1) }
 }
@@ -83,7 +83,7 @@ impl Values {
         }
     }
 
-    /// The address of the memory operand; `None` also for those that are no sum of registers.
+    /// The address of the memory operand; `None` also if it is not a sum of registers.
     pub(super) fn operand_address(&self, instruction: &Instruction) -> Option<u64> {
         let address = self.sum_of_operand(instruction)?;
         Some(address.wrapping_add(self.for_address(instruction.memory_segment())?))
@@ -107,7 +107,7 @@ impl Values {
         Some(if short { clipped(address, 4) } else { address })
     }
 
-    /// Bytes of an operand; 0 where it is none of general registers and memory.
+    /// Bytes of an operand; 0 unless it is a general register or memory.
     pub(super) fn size(&self, instruction: &Instruction, at: u32) -> usize {
         match instruction.op_kind(at) {
             OpKind::Register if instruction.op_register(at).is_gpr() => instruction.op_register(at).size(),
@@ -174,12 +174,13 @@ impl Values {
         self.load_bytes(address, ones(size), read).word(0, size)
     }
 
-    /// The bytes at an address of which `wanted` has a bit, as far as they are known; all others are unknown.
+    /// The bytes at an address selected by the bits of `wanted`, as far as they are known; all others are
+    /// unknown.
     pub(super) fn load_bytes(&self, address: Option<u64>, wanted: u64, read: &mut Read<'_>) -> Bytes {
         self.bytes_at(address, wanted, false, read)
     }
 
-    /// The same. Variables of a thread stand behind its stack, and are none of it.
+    /// The same. Thread-local variables are behind the thread's stack, and not part of it.
     fn bytes_at(&self, address: Option<u64>, wanted: u64, is_of_thread: bool, read: &mut Read<'_>) -> Bytes {
         let mut found = Bytes::UNKNOWN;
         let Some(address) = address.filter(|_| wanted != 0) else { return found };
@@ -217,7 +218,7 @@ impl Values {
         found
     }
 
-    /// A byte as far as it is known without reading.
+    /// A byte, as far as it is known without reading.
     fn own(&self, address: u64) -> Own {
         match self.stored.get(&address) {
             Some(Some(stored)) => return Own::Known(*stored),
@@ -234,7 +235,7 @@ impl Values {
         if is_near && !is_behind { Own::OfLater } else { Own::Elsewhere }
     }
 
-    /// The word at an address, where the sample or a store on the way has all of it.
+    /// The word at an address, if the sample or a store on the way has all its bytes.
     fn own_word(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         for (byte, place) in bytes.iter_mut().zip(0..) {
@@ -252,7 +253,7 @@ impl Values {
         }
     }
 
-    /// Stores the bytes of which `wanted` has a bit.
+    /// Stores the bytes selected by the bits of `wanted`.
     pub(super) fn store_bytes(&mut self, address: Option<u64>, bytes: &Bytes, wanted: u64) {
         let Some(address) = address else { return self.lose() };
         for byte in (0..64).filter(|byte| wanted >> byte & 1 == 1) {
@@ -260,7 +261,7 @@ impl Values {
         }
     }
 
-    /// Whether a string instruction may copy so many bytes; they count from now on.
+    /// Whether a string instruction may copy this many bytes; they count from now on.
     pub(super) fn may_copy(&mut self, bytes: u64) -> bool {
         let left = self.copies_left.checked_sub(bytes);
         self.copies_left = left.unwrap_or(self.copies_left);

@@ -24,7 +24,7 @@ struct Run<'a, 'r> {
     read: &'a mut Read<'r>,
 }
 
-/// Executes an instruction; false, with nothing changed, where it is none of these.
+/// Executes an instruction; for any other kind, returns false and changes nothing.
 pub(super) fn execute(
     instruction: &Instruction,
     values: &mut Values,
@@ -138,7 +138,7 @@ impl Run<'_, '_> {
         self.instruction.op_register(at).size().min(64)
     }
 
-    /// A vector, a general register, or memory, of so many bytes and of elements that a mask may exclude.
+    /// A vector, a general register, or memory, of `length` bytes and of elements that a mask may exclude.
     fn get(&mut self, at: u32, length: usize, element: usize) -> Bytes {
         let register = self.instruction.op_register(at);
         match self.instruction.op_kind(at) {
@@ -468,7 +468,7 @@ impl Run<'_, '_> {
     fn broadcast(&mut self, element: usize) {
         let length = self.length(0);
         let from = match self.instruction.op1_kind() {
-            // A mask is of the elements that are written, and not of the one that is read.
+            // A mask selects the elements that are written, not those that are read.
             OpKind::Memory => {
                 let address = self.values.operand_address(self.instruction);
                 self.values.load_bytes(address, ones(element), self.read)

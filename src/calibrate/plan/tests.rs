@@ -4,7 +4,7 @@ use crate::known::quiet::{Room, Usage};
 use crate::model::profile::MachineKey;
 use crate::model::topology::Topology;
 
-/// A host of the fixtures with so many MiB free on each node.
+/// A host of the fixtures with `free_mib` MiB free on each node.
 fn facts(host: &str, free_mib: u64) -> Facts {
     let root = crate::fixture::tree(&format!("hosts/{host}"));
     let topology = Topology::read(&root).unwrap();

@@ -7,7 +7,7 @@ use crate::text::{hanging, words};
 const LATENCY: f64 = 3.0;
 const BANDWIDTH: f64 = 10.0;
 
-/// The differences of `new` from `old` as text. They may be of different machines, which is said.
+/// The differences of `new` from `old` as text. If they are of different machines, the text warns of it.
 pub fn compare(old: &Profile, new: &Profile, width: usize) -> String {
     let mut text = hanging("", words(&format!("measured {} and {}", old.time, new.time)), width);
     if let Some(difference) = old.machine.difference(&new.machine) {

@@ -13,7 +13,7 @@ fn at(matrix: &Matrix, from: usize, to: usize) -> Option<f64> {
     matrix.get(from).and_then(|row| row.get(to)).copied().flatten()
 }
 
-/// The colour of a cell, by what it costs in parts of the nearest: that of the live view.
+/// The colour of a cell, by its cost relative to the nearest, as in the live view.
 fn shade(times: f64, at_home: bool) -> Option<Shade> {
     match times {
         _ if at_home => Some(Shade::Local),
@@ -31,7 +31,7 @@ fn painted(cell: String, shade: Option<Shade>, colour: bool) -> String {
     }
 }
 
-/// The latencies, with the SLIT beside them where there is room.
+/// The latencies, with the SLIT beside them if it fits.
 pub(super) fn latency(profile: &Profile, classes: &[Class], width: usize, colour: bool) -> String {
     if !profile.latency_ns.iter().flatten().any(Option::is_some) {
         return String::new();

@@ -36,13 +36,13 @@ pub struct Job {
     pub cpu_node: Option<NodeId>,
 }
 
-/// A sample that had its turn: `None` in place of its runs where no time was left.
+/// A sample whose turn came: `None` in place of its runs if no time was left.
 pub type Done = (ProcessId, Option<NextRun>);
 
 /// The end of the thread that asks.
 pub struct Followers {
     jobs: SyncSender<(Vec<Job>, Duration)>,
-    /// Samples that had their turn, and the CPU time that they took.
+    /// Samples whose turn came, and the CPU time that they took.
     done: Receiver<(Vec<Done>, Duration)>,
     busy: bool,
     spent: Duration,
@@ -67,8 +67,8 @@ impl Followers {
         Some(Followers { jobs, done, busy: false, spent: Duration::ZERO })
     }
 
-    /// Hands over a batch, for which so much CPU time may be used. Waits for nothing: while the one before is not done,
-    /// all of it is left out.
+    /// Hands over a batch, which may use this much CPU time. Never waits: while the previous batch is not
+    /// done, this one is left out.
     pub fn offer(&mut self, batch: Vec<Job>, budget: Duration) -> Vec<Done> {
         if batch.is_empty() {
             return Vec::new();

@@ -12,7 +12,7 @@ use crate::text;
 
 /// Pages of one process that are asked about at once.
 pub const PAGES_MAX: usize = 1500;
-/// Mappings in one answer; pages of those that come after have none.
+/// Maximum mappings in one answer; pages of further ones have none.
 const MAPPINGS_MAX: usize = 200;
 /// Characters of a name that are kept.
 const NAME_MAX: usize = 160;
@@ -51,7 +51,7 @@ pub fn places(root: &Path, process: ProcessId, pages: &[u64], page_size: u64) ->
     Ok(placed)
 }
 
-/// Bytes of an answer at most, as it is sent: a character may be written as two.
+/// Maximum bytes of an answer on the wire: a character may be written as two.
 pub fn bytes(placed: &PagesPlaced) -> usize {
     let names: usize = placed.mappings.iter().map(|(_, _, name)| name.len() * 2 + 50).sum();
     names + placed.pages.len() * 12 + 300

@@ -1,8 +1,8 @@
 //! Memory of a program that is followed: read with process_vm_readv(2), a page at a time and each page once.
 //!
-//! That never reaches into a device, as /proc/PID/mem may. The entry of pagemap is read before: a page that is not there
-//! is left alone, so that nothing is faulted in, and that read waits for the lock of an address space in a way that the
-//! end of the tool ends.
+//! Unlike /proc/PID/mem, this never reads from a device. The entry of pagemap is read first and absent pages
+//! are skipped, so that nothing is faulted in. While that read waits for the lock of an address space, the
+//! tool can still be killed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -35,12 +35,12 @@ impl Memory {
         Memory { files, page_size, pages: HashMap::new() }
     }
 
-    /// Whether all that was read was its own.
+    /// Whether the process still exists, so that all memory read was its own.
     pub fn is_there(&self) -> bool {
         self.files.as_ref().is_none_or(|(target, _)| target.check().is_ok())
     }
 
-    /// Fills `bytes` from `address` on, where all of it is there and `left` more pages may be kept.
+    /// Fills `bytes` from `address` on, if all of them are present and `left` more pages may be kept.
     pub fn read(&mut self, mut address: u64, bytes: &mut [u8], left: &mut usize) -> bool {
         let mut rest = bytes;
         while !rest.is_empty() {

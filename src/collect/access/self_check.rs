@@ -15,7 +15,7 @@ use crate::sys;
 const HZ: u32 = 4999;
 /// CPU time of the loop: the clock counts on while others have the CPU, and samples do not.
 const LENGTH: Duration = Duration::from_millis(60);
-/// The loop ends after this time on the clock, whatever CPU time it had.
+/// The loop ends after this time on the clock, whatever CPU time it got.
 const PATIENCE: Duration = Duration::from_millis(600);
 /// Places of the chain: one in each cache line of 32 MiB, which is more than a cache of the second level holds. They are
 /// freed after the check.
@@ -25,12 +25,13 @@ const WORDS: usize = 8;
 /// Steps between two looks at the clock.
 const STEPS: u64 = 2000;
 
-/// Said of samples that were taken all the same.
+/// The note for samples that were taken despite a refusal.
 pub const OVERRULED: &str =
     "the self-check refuses, and NUMATOP_NG_ACCESS_CHECK=off overrules it: numbers may be wrong";
 
-/// Whether a refusal is overruled. Samples of an emulator say nothing of time; those of a program that is interrupted behind its
-/// loads, as that of a guest test is, have its addresses. For people that would be a way to get wrong numbers.
+/// Whether a refusal is overruled. Samples of an emulator do not measure time. But samples of a program that
+/// is interrupted after its loads, such as that of a guest test, have its addresses. Users could only get
+/// wrong numbers from this.
 fn is_overruled() -> bool {
     std::env::var_os("NUMATOP_NG_ACCESS_CHECK").is_some_and(|value| value == "off")
 }

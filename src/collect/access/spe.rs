@@ -30,18 +30,18 @@ const PERIOD_MAX: u64 = 1 << 31;
 const TRUNCATED: &str = "spe_truncated";
 /// An operation was chosen while another one was sampled: stretches in which samples are missing.
 const COLLISION: &str = "spe_collision";
-/// Stretches of which nothing was told.
+/// Stretches that the ring did not report.
 const RING_FULL: &str = "spe_ring_full";
 /// Bytes that belong to no packet.
 const BAD_BYTES: &str = "spe_bad_bytes";
-/// Accesses beyond those that are taken at once.
+/// Accesses beyond the number that is taken at once.
 const LEFT_OUT: &str = "spe_left_out";
 /// Time in which CPUs sampled nothing because their area was read: microseconds.
 const PAUSED: &str = "spe_paused_us";
 
 /// The event of one CPU with its ring and AUX area.
 pub trait Area: Send {
-    /// Has the CPU stop. The ring then tells of all that it has written.
+    /// Stops the CPU. The ring then has records of everything it wrote.
     ///
     /// # Errors
     /// The errno of ioctl(2).
@@ -56,7 +56,7 @@ pub trait Area: Send {
     /// Takes the records out of the ring.
     fn take(&mut self) -> Vec<u8>;
 
-    /// A copy of so many bytes of the area from an offset on.
+    /// A copy of `bytes` bytes of the area from an offset on.
     fn copy(&self, offset: u64, bytes: u64) -> Vec<u8>;
 
     /// The offset up to which the CPU has written.
@@ -66,7 +66,7 @@ pub trait Area: Send {
     fn release(&mut self, offset: u64);
 }
 
-/// Opens a PMU on a CPU, with a sample every so many operations.
+/// Opens a PMU on a CPU, with a sampling period in operations.
 pub type Open = dyn FnMut(&SpeEvent, CpuId, u64) -> Result<Box<dyn Area>, Missing> + Send;
 
 /// Order matters: the areas go before their event.
@@ -141,7 +141,7 @@ impl SpeProbe {
         SpeProbe { open, cpus: BTreeMap::new(), period: None, lost: BTreeMap::new() }
     }
 
-    /// Samples on these CPUs, and on those that went offline no longer.
+    /// Samples on these CPUs; stops on CPUs that went offline.
     ///
     /// # Errors
     /// One of them cannot be sampled; the others are.
@@ -164,8 +164,8 @@ impl SpeProbe {
         refused.map_or(Ok(()), Err)
     }
 
-    /// The accesses of programs since the call before, with their CPU. A CPU that cannot be stopped or does not go on is
-    /// closed: the next [`SpeProbe::follow`] opens it again.
+    /// The accesses of programs since the previous call, with their CPU. A CPU that cannot be stopped or
+    /// resumed is closed: the next [`SpeProbe::follow`] reopens it.
     pub fn take(&mut self) -> Vec<(CpuId, SpeAccess)> {
         let (mut found, mut count, mut left_out) = (Vec::new(), 0, 0);
         let lost = &mut self.lost;
@@ -218,8 +218,8 @@ impl SpeProbe {
     }
 }
 
-/// Leaves `most` of all lists together: each has as much room as the others, and the room that one does not need is that of
-/// the others. Returns the number of entries that are gone.
+/// Leaves `most` entries of all lists together. Each list has an equal share, and what one does not need is
+/// shared among the others. Returns the number of dropped entries.
 fn share<T>(lists: &mut [(CpuId, Vec<T>)], most: usize) -> usize {
     let mut lengths: Vec<usize> = lists.iter().map(|(_, list)| list.len()).collect();
     lengths.sort_unstable();
@@ -234,8 +234,8 @@ fn share<T>(lists: &mut [(CpuId, Vec<T>)], most: usize) -> usize {
     0
 }
 
-/// Leaves `most` entries of a list, evenly spread: the first and the last are of one part of an interval alone. Returns the
-/// number of those that are gone.
+/// Leaves `most` entries of a list, evenly spread: the first and the last ones alone would cover only one
+/// part of an interval. Returns the number of dropped ones.
 pub fn thin<T>(list: &mut Vec<T>, most: usize) -> usize {
     let (all, mut at) = (list.len(), 0);
     if all <= most {
@@ -256,11 +256,11 @@ fn end(record: &RingRecord) -> Option<u64> {
     }
 }
 
-/// Records of the ring, each with a copy of its stretch, and whether the CPU goes on.
+/// Records of the ring, each with a copy of its stretch, and whether the CPU resumes.
 ///
-/// The kernel tells of what a CPU has written when half of the area is full, and when the event stops
-/// (`arm_spe_perf_aux_output_end` of drivers/perf/arm_spe_pmu.c): so it stops for each reading. An event whose area was full
-/// is stopped by the kernel, and goes on with that, too.
+/// The kernel reports what a CPU has written when half of the area is full, and when the event stops
+/// (`arm_spe_perf_aux_output_end` of drivers/perf/arm_spe_pmu.c). So each reading stops it. This also resumes
+/// an event that the kernel stopped because its area was full.
 fn read(area: &mut dyn Area, lost: &mut BTreeMap<&'static str, u64>) -> (Vec<(RingRecord, Vec<u8>)>, bool) {
     let began = Instant::now();
     let stopped = area.stop();
@@ -272,7 +272,7 @@ fn read(area: &mut dyn Area, lost: &mut BTreeMap<&'static str, u64>) -> (Vec<(Ri
     let copies: Vec<Vec<u8>> = told.iter().map(copied).collect();
     match told.iter().rev().find_map(end) {
         Some(end) => area.release(end),
-        // Nothing says how far it was written: without this it would stay full.
+        // The written length is unknown: without this it would stay full.
         None if told.iter().any(|record| matches!(record, RingRecord::Lost(_))) => {
             let head = area.head();
             area.release(head);
@@ -284,7 +284,7 @@ fn read(area: &mut dyn Area, lost: &mut BTreeMap<&'static str, u64>) -> (Vec<(Ri
     (told.into_iter().zip(copies).collect(), goes_on)
 }
 
-/// Accesses in the stretches that the ring told of, and losses.
+/// Accesses in the stretches reported by the ring, and losses.
 fn accesses(
     told: &[(RingRecord, Vec<u8>)],
     codes: Option<SourceCodes>,
@@ -320,8 +320,8 @@ mod tests {
     use crate::model::access::lines::Transfer;
     use crate::model::event::Event;
 
-    /// A load of user mode by task 0x1234 that a peer core answered, and a store; written by hand after the manual: context,
-    /// code, operation, events, source, address, latency, end.
+    /// A load of user mode by task 0x1234 that a peer core answered, and a store. Written by hand after the
+    /// manual: context, code, operation, events, source, address, latency, end.
     const LOAD: &[u8] = &[
         0x65, 0x34, 0x12, 0, 0, 0xb0, 0, 0x10, 0x40, 0, 0, 0, 0, 0x80, 0x49, 0, 0x52, 6, 0, 0x43, 9, 0xb2, 8,
         0x20, 0, 0, 0, 0, 0, 0, 0x98, 200, 0, 0x01,
@@ -332,8 +332,8 @@ mod tests {
         RingRecord::Stretch { offset, bytes: bytes as u64, truncated: missing, collision: missing }
     }
 
-    /// A CPU that writes `fresh` to its area, of which the ring tells when it is stopped and not before. Calls go into
-    /// `deeds`.
+    /// A CPU that writes `fresh` to its area; the ring reports it when the CPU is stopped and not earlier.
+    /// Calls go into `deeds`.
     #[derive(Default)]
     struct Written {
         fresh: Vec<u8>,

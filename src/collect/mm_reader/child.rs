@@ -31,7 +31,7 @@ pub const NAME: &str = "numatop-ng-pages";
 /// Bytes of answers that are kept back: one more fits the packet with them.
 const KEPT_MAX: usize = 48 << 10;
 
-/// Answers questions until no more come.
+/// Answers questions until the input ends.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-pages");
     let root = processes::root();
@@ -74,7 +74,7 @@ fn written(file: &File, found: &impl Serialize) -> io::Result<u64> {
     Ok(bytes.len() as u64)
 }
 
-/// Readings below a root, and what is kept between two turns.
+/// Readings below a root, and the state kept between two turns.
 pub struct Reads {
     root: PathBuf,
     page_size: u64,
@@ -163,7 +163,7 @@ impl Reads {
         let iterators: HashMap<ProcessId, File> = processes.zip(iterators).collect();
         let began = Instant::now();
         let deadline = began + turn.budget;
-        // One that is not asked for any more has ended, or is large and was not worth it.
+        // A process that is not requested again has ended, or is large and was not worth it.
         self.walking.take_if(|(process, _)| !turn.jobs.iter().any(|job| job.process == *process));
         for (at, job) in turn.jobs.iter().enumerate() {
             if Instant::now() + DRAW > deadline {
@@ -180,7 +180,7 @@ impl Reads {
 
     fn read_policies(&self, job: &Job, told: &mut Told<'_>) -> io::Result<Duration> {
         let began = Instant::now();
-        // It may take long: what is known by now does not wait.
+        // It may take long: known results do not wait.
         told.flush()?;
         told.begin(job, 0)?;
         let found = policies::read(&self.root, job.process);
@@ -189,7 +189,8 @@ impl Reads {
         Ok(began.elapsed())
     }
 
-    /// Goes on with a process until its placement is known, or the time is over (`None`). Its policies are read from `iterator`.
+    /// Continues with a process until its placement is known, or the time is over (`None`). Its policies are
+    /// read from `iterator`.
     fn look(&mut self, job: &Job, deadline: Instant, iterator: Option<&File>) -> Option<Placed> {
         let nothing = |missing| Placed {
             process: job.process,
@@ -270,7 +271,7 @@ impl Reads {
         Ok([debt, used.saturating_sub(for_others)])
     }
 
-    /// Reads about `jobs` until `budget` is used, of which `debt` was used before; gives what is used now.
+    /// Reads about `jobs` until `budget` is used, `debt` included; returns the time used now.
     fn spend(
         &mut self,
         turn: &AboutTurn,

@@ -1,4 +1,4 @@
-//! One process that a person looks at closely: asked about from a thread of its own, which may wait for an answer.
+//! One process in the detail view: a separate thread asks about it and may wait for an answer.
 
 use std::fs::File;
 use std::io::Read;
@@ -26,10 +26,10 @@ const WALKS: u32 = 4;
 /// A process without an answer from /proc is asked again after this; others are asked with each sample.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Asks a reader of its own, started with the first question. Dropped, the reader is ended.
+/// Asks a separate reader, started with the first question. Dropping this ends the reader.
 pub struct Closer {
     process: HelperProcess,
-    /// The last process that had no answer, why, and since when.
+    /// The last process without an answer, why, and since when.
     locked: Option<(ProcessId, String, Instant)>,
 }
 
@@ -61,7 +61,7 @@ impl Closer {
     /// The mappings of a process with so much memory: from a sample, or `exact` from every page.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub fn map(&mut self, process: ProcessId, rss_bytes: u64, exact: bool) -> Result<Mappings, String> {
         let walk = if exact { Duration::from_nanos(walk_ns(rss_bytes)) * WALKS } else { Duration::ZERO };
         let asked = Question::Map { process, rss_bytes, exact };

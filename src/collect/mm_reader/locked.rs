@@ -15,9 +15,9 @@ const HELD_MAX: usize = 2;
 /// The reason why a reading came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It waited for so long and used no CPU.
+    /// It waited for this time and used no CPU.
     Waited(Duration),
-    /// It was still at work after so long.
+    /// It was still working after this time.
     Slow(Duration),
     /// The reader ended.
     Died,
@@ -36,7 +36,7 @@ pub struct Locked {
 }
 
 impl Locked {
-    /// Remembers a process of a user, and says why it has no value.
+    /// Remembers a process of a user, and returns the reason for its missing value.
     pub fn note(&mut self, process: ProcessId, uid: u32, failure: Failure, now: Instant) -> Missing {
         let entry = self.processes.entry(process).or_insert(Entry { uid, failures: 0, not_before: now });
         let pause = PAUSE.saturating_mul(1 << entry.failures.min(16)).min(PAUSE_MAX);
@@ -54,7 +54,7 @@ impl Locked {
         self.processes.retain(|process, _| is_alive(process));
     }
 
-    /// Whether a process may be read about, of a user whose processes hold so many readers.
+    /// Whether a process may be read, given that `held` readers wait for processes of its user.
     pub fn allows(&self, process: &ProcessId, held: usize, now: Instant) -> bool {
         held < HELD_MAX && self.processes.get(process).is_none_or(|entry| now >= entry.not_before)
     }

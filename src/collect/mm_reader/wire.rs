@@ -20,13 +20,13 @@ pub struct Job {
     #[serde(skip)]
     pub uid: u32,
     pub rss_bytes: u64,
-    /// Another process of its user was locked: all that is known is told before this is touched.
+    /// Another process of its user was locked: all known results are sent before this one is touched.
     pub careful: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Question {
-    /// Readings of many processes, in this order. Answered by [`Answer`]s, the last of which has an end.
+    /// Readings of many processes, in this order. Answered by [`Answer`]s; the last one has an end.
     Turn(Box<Turn>),
     /// All about one process. Answered by its length: the answer itself is written to the file that comes with this.
     Inspect(ProcessId),
@@ -67,8 +67,8 @@ pub struct PagesPlaced {
 pub struct PlacementTurn {
     pub jobs: Vec<Job>,
     pub budget: Duration,
-    /// Processes that come with an iterator over their mappings, and the thread by which it is made: the descriptors of iterators
-    /// follow that of the mark, in this order.
+    /// Processes that come with an iterator over their mappings, and the thread by which it is made. The
+    /// descriptors of iterators follow that of the mark, in this order.
     pub iterators: Vec<(ProcessId, u32)>,
     /// A process whose memory policies are read from numa_maps, too, whatever that takes.
     pub policies: Option<Job>,
@@ -129,7 +129,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Bytes of it in a packet at most.
+    /// Its maximum size in a packet, in bytes.
     pub fn bytes(&self) -> usize {
         let nodes = self.found.as_ref().map_or(0, |found| found.by_node.len());
         let by_policy = self.by_policy.as_ref().and_then(|pages| pages.as_ref().ok());
@@ -145,7 +145,7 @@ pub struct End {
     pub placement_used: Duration,
     /// The cost of reading policies.
     pub policies_used: Duration,
-    /// A process whose mappings are not all read: the next turn goes on with it.
+    /// A process whose mappings are not all read: the next turn continues with it.
     pub walking: Option<ProcessId>,
     /// The answers to [`AboutTurn`], and its new debts.
     pub about: Option<(Asked, [Duration; 2])>,

@@ -1,15 +1,15 @@
-//! From addresses asked at random to shares by node with an error. Pure: whoever calls it asks the kernel.
+//! From randomly drawn addresses to shares by node with an error. Pure: the caller does the system calls.
 //!
-//! The address space that may hold present pages is a list of ranges. Addresses are drawn from it with the same
-//! probability each, and those without a page are thrown away. The rest is a sample in which every present page
-//! (every 4 KiB of a huge page) had the same chance, however the pages lie and however many holes there are: the
-//! share of a node among them is its share of resident memory. There is no window around an address, so there are no
-//! clusters, and a huge page weighs what it holds.
+//! The address space that may hold present pages is a list of ranges. Addresses are drawn from it with equal
+//! probability, and those without a page are discarded. In the remaining sample every present page (every 4
+//! KiB of a huge page) had the same chance, whatever the layout and the number of holes. So the share of a
+//! node in the sample estimates its share of resident memory. No window is placed around an address, so there
+//! are no clusters, and a huge page weighs as much as its content.
 //!
-//! Draws are stratified: the ranges, put one behind the other, are cut into equal pieces, and two addresses are drawn
-//! in each. Mappings get draws in proportion to their size, and memory that was placed in long runs (as first touch
-//! does) has a smaller error than independent draws would have. Two draws in a piece give the variance. With equal
-//! distances instead of random ones inside the pieces, interleaved pages would all be found on one node.
+//! Draws are stratified: the concatenated ranges are cut into equal pieces, and two addresses are drawn in
+//! each. Mappings get draws in proportion to their size. Memory placed in long runs (as by first touch) has a
+//! smaller error than with independent draws. Two draws in a piece give the variance. With equal distances
+//! instead of random ones inside the pieces, interleaved pages would all be found on one node.
 //!
 //! Bias: the number of pages found is random too, so the share is a quotient of two estimates. Its bias is of the
 //! order of 1/n (below 0.1 points at 1,000 pages, and none where there are no holes).
@@ -21,10 +21,10 @@ use crate::model::sample::PagesFound;
 /// Pages that are wanted, and addresses that are asked at most when many of them have none.
 pub const PAGES: usize = 1024;
 const ASKED_MAX: usize = 4 * PAGES;
-/// So few pages are asked one by one: that is no sample any more.
+/// So few pages are all read: a census, not a sample.
 const CENSUS: u64 = 2 * PAGES as u64;
-/// Standard deviations that hold the shares of so many nodes together in 97 of 100 cases (Bonferroni), which leaves
-/// a little for the variance being an estimate too: what is promised is 95. Two shares are one number.
+/// Standard deviations that contain the shares of `nodes` nodes together in 97 of 100 cases (Bonferroni). The
+/// promise is 95, because the variance is an estimate too. Two shares are one number.
 fn deviations(nodes: usize) -> f64 {
     match nodes {
         0..=2 => 2.17,
@@ -61,7 +61,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Adds pages from `start` up to `end`, which lie behind all that was added before.
+    /// Adds pages from `start` up to `end`; all earlier ones must be below them.
     pub fn push(&mut self, start: u64, end: u64) {
         let pages = self.pages();
         if start >= end {
@@ -101,7 +101,7 @@ pub struct Found {
     pub asked: u32,
     /// Pages found by node id; the rest of those asked were holes.
     pub by_node: Vec<u32>,
-    /// All shares together are within so many percentage points of the truth in 95 of 100 samples.
+    /// All shares together are within this many percentage points of the truth in 95 of 100 samples.
     pub error_points: f64,
 }
 
@@ -142,7 +142,7 @@ impl Round {
         let mut left = Vec::with_capacity(want / 2);
         for piece in 0..pieces {
             let (from, to) = (edge(piece), edge(piece + 1));
-            // Two different ones; where there is only one page, all of the piece is known.
+            // Two different ones; if the piece is a single page, it is known completely.
             let first = from + random.below(to - from);
             let second = from + random.below((to - from - 1).max(1));
             let second = if second >= first && to - from > 1 { second + 1 } else { second };
@@ -191,7 +191,7 @@ pub fn draw(
     Ok(found)
 }
 
-/// The number of addresses to ask next, even; 0 when enough are found or no more may be asked.
+/// The number of addresses to draw next, even; 0 when enough are found or the limit is reached.
 fn more(found: u64, asked: usize) -> usize {
     let missing = PAGES.saturating_sub(found as usize);
     if missing <= PAGES / 4 {
@@ -219,7 +219,7 @@ pub(super) fn count(by_node: &mut Vec<u32>, node: u32) {
 }
 
 impl Found {
-    /// Adds what was asked in a round.
+    /// Adds the addresses of a round.
     fn take(&mut self, round: &Round, nodes: &[i32], pairs: &mut Vec<Pair>) {
         self.asked += nodes.len() as u32;
         nodes.iter().for_each(|status| self.count(node(*status)));
@@ -251,8 +251,9 @@ impl Found {
 
 /// Half of the widest interval of a share, in points.
 ///
-/// The variance of a share R = Σy/Σx is that of Σ(y − Rx) over (Σx)², and of that each pair gives (z₁ − z₂)². Wilson's
-/// terms are added, because pages that were all found on one node do not prove that there is none on another.
+/// The variance of a share R = Σy/Σx is that of Σ(y − Rx) over (Σx)², to which each pair contributes (z₁ −
+/// z₂)². Wilson's terms are added, because finding all pages on one node does not prove that other nodes have
+/// none.
 fn error(found: &Found, pairs: &[Pair]) -> f64 {
     let n = found.pages() as f64;
     if n == 0.0 {
@@ -275,8 +276,8 @@ fn error(found: &Found, pairs: &[Pair]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Draws from a space in which `node_of` says where each page is. Returns in how many of 200 draws every share
-    /// was within its own error, and the mean error.
+    /// Draws from a space in which `node_of` gives the node of each page. Returns in how many of 200 draws
+    /// every share was within its own error, and the mean error.
     fn within(pages: u64, node_of: impl Fn(u64) -> i32) -> (u32, f64) {
         let mut ranges = Ranges::default();
         ranges.push(0, pages);

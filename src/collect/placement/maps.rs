@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 
-/// Bytes of one line that are kept: addresses and flags take under a hundred, a path up to 4,096 times four when
-/// its bytes are escaped. A longer one loses its end.
+/// Bytes of one line that are kept. Addresses and flags take under a hundred, a path up to 4,096 times four
+/// when its bytes are escaped. A longer line is cut.
 const LINE_MAX: usize = 16 << 10;
 /// One read of a `seq_file` returns a page at most; more room only saves copies.
 const CHUNK: usize = 16 << 10;
@@ -14,19 +14,19 @@ pub struct Mapping<'a> {
     /// First address, and the first one after it.
     pub start: u64,
     pub end: u64,
-    /// `rwxp` or `rwxs`, with `-` for what is not allowed.
+    /// `rwxp` or `rwxs`, with `-` for a denied access.
     pub perms: [u8; 4],
     /// Path or name as the kernel escapes it; empty for anonymous memory. Anybody may choose it.
     pub name: &'a [u8],
 }
 
 impl Mapping<'_> {
-    /// Pages of the kernel that it shows to every process (vdso, vvar, vsyscall): nobody's memory.
+    /// Pages of the kernel that it shows to every process (vdso, vvar, vsyscall): memory of no process.
     pub fn is_kernels(&self) -> bool {
         self.name.starts_with(b"[v")
     }
 
-    /// Reserved address space: nothing can be touched there until somebody changes that.
+    /// Reserved address space: no access is allowed until its protection changes.
     pub fn is_reserved(&self) -> bool {
         &self.perms[..3] == b"---"
     }
@@ -55,8 +55,8 @@ fn hex(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Lines of a file, one at a time: twenty thousand mappings are never in memory at once, and reading can stop
-/// between any two of them and go on later.
+/// Lines of a file, one at a time. So twenty thousand mappings are never in memory at once, and reading can
+/// stop between any two of them and resume later.
 pub struct Lines<R> {
     file: R,
     chunk: Box<[u8; CHUNK]>,

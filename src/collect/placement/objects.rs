@@ -13,7 +13,7 @@ use crate::model::sample::SharedObject;
 
 /// Objects asked for in a turn at most (`NT_DRAWS_MAX`).
 pub const WANTED_MAX: usize = 8;
-/// An object is asked for once in so long, ns.
+/// The interval between two questions about an object, ns.
 const REST_NS: u64 = 30_000_000_000;
 /// Turns without an answer after which an object rests, too.
 const TRIES_MAX: u32 = 3;
@@ -109,7 +109,8 @@ impl Draws {
         &self.wanted
     }
 
-    /// Takes the answers to these questions. An object without an answer has `None`; all are `None` where the kernel tells no nodes.
+    /// Takes the answers to these questions. An object without an answer has `None`; all are `None` where the
+    /// kernel does not report nodes.
     pub fn end(&mut self, drawn: Option<Vec<Option<Vec<Drawn>>>>, now_ns: u64) {
         let wanted = std::mem::take(&mut self.wanted);
         let Some(drawn) = drawn else {
@@ -135,7 +136,7 @@ impl Draws {
         }
     }
 
-    /// No answer comes any more.
+    /// No answer will come.
     pub fn give_up(&mut self) {
         self.wanted.clear();
     }

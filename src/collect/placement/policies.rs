@@ -1,9 +1,10 @@
 //! Memory policies of mappings and pages of hugetlbfs from /proc/PID/numa_maps: which process is looked at next, and the look.
 //!
-//! The kernel walks all pages for that file: 3.9 to 34 ms for a GiB (docs/performance.md), during which the process can use its
-//! memory but map none. So policies are read from it only where the iterator of [`super::rows`] is missing, and only of processes
-//! whose placement rules may call wrong: one at a time, each once in five minutes, none that is too large, and all looks
-//! together for a hundredth of the time. Of a process with pages of hugetlbfs, the pools of their sizes are read with them.
+//! The kernel walks all pages for that file: 3.9 to 34 ms for a GiB (docs/performance.md), during which the
+//! process can use its memory but map none. So policies are read from it only where the iterator of
+//! [`super::rows`] is missing, and only for processes that placement rules may misjudge. It reads one process
+//! at a time, each once in five minutes, none that is too large, and uses at most a hundredth of the time.
+//! For a process with pages of hugetlbfs, the pools of their sizes are read too.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,17 +19,17 @@ use crate::collect::mm_reader::wire::Job;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HugePages, Missing, PlacementRaw, PolicyBytes, Reading, TaskRaw};
 
-/// An answer is good for so long, ns.
+/// An answer is valid for this time, ns.
 pub const OLD_NS: u64 = 300_000_000_000;
 
 /// The longest walk that is done, ns: half a second, for 16 GiB of small pages on a slow machine.
 const WALK_MAX_NS: u64 = 500_000_000;
 
-/// A look is followed by a rest of so many times its length.
+/// A look is followed by a rest of this many times its length.
 const REST: u32 = 99;
 
-/// The least share of memory outside of the node where a process runs most that rules ask about, in percent, and the least
-/// memory, in bytes.
+/// The least share of memory outside the node where a process runs most that rules consider, in percent, and
+/// the least memory, in bytes.
 const OUTSIDE_PCT: u64 = 20;
 const LEAST_BYTES: u64 = 64 << 20;
 
@@ -45,7 +46,7 @@ impl Rest {
         self.0.is_none_or(|until| now >= until)
     }
 
-    /// Begins after a look that took so long.
+    /// Begins after a look that took this time.
     pub fn begin(&mut self, now: Instant, used: Duration) {
         self.0 = Some(now + used * REST);
     }
@@ -68,9 +69,9 @@ impl Seen<'_> {
     }
 }
 
-/// The process that is looked at next: its policy is the kernel's own, and a fifth of its memory or more is not on the node
-/// where it runs most, or it is nearly as large as that node. The one that ran longest goes first, after those that were never
-/// looked at. `sizes`: memory of each node, bytes.
+/// The process to look at next. Its policy is the kernel's default. A fifth of its memory or more is outside the
+/// node where it runs most, or it is nearly as large as that node. Processes that were never looked at come first,
+/// then those that ran longest. `sizes`: memory of each node, bytes.
 pub fn next(
     tasks: &[Arc<TaskRaw>],
     known: &BTreeMap<u64, Arc<PlacementRaw>>,
@@ -87,7 +88,7 @@ pub fn next(
         }
         let is_due =
             raw.policies.as_ref().is_none_or(|(read_ns, _)| now_ns.saturating_sub(*read_ns) >= OLD_NS);
-        // Where the iterator tells policies, only pages of hugetlbfs are left to ask for.
+        // Where the iterator reports policies, only pages of hugetlbfs remain to be read.
         let is_told = raw.by_policy.as_ref().is_some_and(|pages| pages.huge == 0);
         if !is_due || is_told || !task.mempolicy.is_default() {
             continue;
@@ -166,8 +167,8 @@ pub fn read(root: &Path, process: ProcessId) -> Reading<PolicyBytes> {
     Ok(sum)
 }
 
-/// Adds the pools of this size of all nodes: nodeN/hugepages/hugepages-2048kB below /sys/devices/system/node. A file that is not
-/// there is an empty pool.
+/// Adds the pools of this size of all nodes: nodeN/hugepages/hugepages-2048kB below /sys/devices/system/node.
+/// A missing file is an empty pool.
 fn add_pools(root: &Path, pages: &mut HugePages) {
     let folder = root.join("sys/devices/system/node");
     let name = format!("hugepages/hugepages-{}kB", pages.page_bytes / 1024);
@@ -186,7 +187,8 @@ fn add_pools(root: &Path, pages: &mut HugePages) {
     }
 }
 
-/// A mapping without a policy of its own has that of the task, which is the kernel's own for those that are looked at.
+/// A mapping without a policy uses that of the task, which is the kernel's default for the processes looked
+/// at.
 fn add(sum: &mut PolicyBytes, line: &NumaLine) {
     let bytes = line.by_node.iter().map(|(_, bytes)| *bytes as u64).fold(0u64, u64::saturating_add);
     sum.all_bytes = sum.all_bytes.saturating_add(bytes);

@@ -1,9 +1,9 @@
-//! Parts of an address space that may hold present pages, found without looking at all of it.
+//! Parts of an address space that may hold present pages, found without reading all of it.
 //!
-//! Since Linux 6.7 the ioctl PAGEMAP_SCAN skips what has no page tables and stops after some pages: a terabyte that was
-//! reserved and never touched costs a few calls. Before, only /proc/PID/pagemap tells, eight bytes for each page, there
-//! or not. Either way the ranges that come out contain every page that is present; that some of their pages are not is
-//! for who draws from them to find out.
+//! Since Linux 6.7 the ioctl PAGEMAP_SCAN skips ranges without page tables and stops after some pages: a
+//! terabyte that is reserved and never touched costs a few calls. On older kernels only /proc/PID/pagemap has
+//! this, eight bytes for each page, present or not. Either way the returned ranges contain every present
+//! page. They may contain absent pages too; the caller has to handle these.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ const BLOCKS: u64 = 256;
 const WHOLE_MAX: u64 = 64 << 10;
 /// Pages that a call returns at most before the rest of its block is taken whole.
 const LISTED: usize = 64;
-/// One call looks at this much at first, and at four times as much after it found nothing: the lock of the address
+/// The first call covers this much, and four times as much after it found nothing: the lock of the address
 /// space is held meanwhile.
 const SPAN: u64 = 256 << 20;
 const SPAN_MAX: u64 = 64 << 30;
@@ -56,8 +56,8 @@ impl Finder {
         self.scans
     }
 
-    /// Waits for the lock of the address space as a process that can be killed: move_pages(2) waits for it in a way that
-    /// no signal ends, and an address space that is locked is to be met here.
+    /// Waits for the lock of the address space in a way that lets the process be killed. move_pages(2) waits
+    /// for it uninterruptibly, so a locked address space should be met here.
     ///
     /// # Errors
     /// The errno of the kernel.

@@ -31,7 +31,7 @@ enum Policy {
     Default,
     /// One that names these nodes.
     Names(u64),
-    /// One that cannot be told: its pages count as meant.
+    /// Unknown policy: its pages count as intended.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ struct Span {
     to: u64,
     policy: Policy,
     huge: bool,
-    /// Of shared memory: its place in [`Mappings::objects`], and whether what is written there is seen by others.
+    /// For shared memory: its place in [`Mappings::objects`], and whether others see writes to it.
     object: Option<(u16, bool)>,
 }
 

@@ -31,11 +31,11 @@ pub struct Look {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     pub process: ProcessId,
-    /// A thread of it that lives, its leader if that does; 0: none.
+    /// A living thread of the process, its leader if that lives; 0: none.
     pub tid: u32,
     /// The user it runs as.
     pub uid: u32,
-    /// As it is now.
+    /// Its current state.
     pub look: Look,
     /// The last look, if there was one.
     before: Option<Look>,

@@ -1,4 +1,4 @@
-//! One process as it is asked about its pages: its files in /proc, and move_pages(2).
+//! One process whose pages are read: its files in /proc, and move_pages(2).
 
 use std::fs::File;
 use std::io;
@@ -12,8 +12,8 @@ use crate::host::processes;
 use crate::model::sample::Missing;
 use crate::sys;
 
-/// A process that cannot become another one: its directory in /proc is open, and the id of a process that has ended
-/// opens nothing there any more.
+/// A process that cannot be mistaken for another one: its directory in /proc is open, and after the process
+/// has ended nothing can be opened there.
 pub struct Target {
     /// Its id in our own pid namespace, as system calls take it.
     pub pid: u32,
@@ -62,7 +62,7 @@ fn gone() -> io::Error {
     io::Error::from_raw_os_error(libc::ESRCH)
 }
 
-/// Why there is no placement, from what the kernel said while we were `doing` something.
+/// The reason why its placement is unavailable, from an error while `doing` something.
 pub fn reason(doing: &str, error: &io::Error) -> Missing {
     match error.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => {

@@ -25,15 +25,15 @@ pub(super) fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
         Facility::NodePages => node_pages(&check.topology),
         Facility::NewPages => new_pages(check),
         Facility::Watermarks => topology(&check.topology).map(|_| ()),
-        // move_pages(2) has no feature to ask for: who may ask it about whom is said for each process.
+        // move_pages(2) has no feature to test: permission is decided for each process.
         Facility::Placement => topology(&check.topology).map(|_| ()),
-        // Whether the others are there is seen when they are tried.
+        // The others are found out by trying them.
         _ if features(facility).is_empty() => Ok(()),
         _ => probe(check, facility),
     }
 }
 
-/// The kernel first: nobody should look for privileges on a kernel that cannot do it.
+/// The kernel first: privileges do not help on a kernel that cannot do it.
 fn probe(check: &HostCheck, facility: Facility) -> Verdict {
     if !check.proc_mounted {
         let missing = Missing::Lost("/proc is not mounted here: there is no /proc/self".into());

@@ -28,7 +28,7 @@ const FUNCTIONS: [&str; 2] = ["migrate_misplaced_folio", "migrate_misplaced_page
 /// Differences between kernels.
 struct Place {
     function: &'static str,
-    /// The argument that says which node the page is to be on, from 0.
+    /// The position of the argument with the target node, from 0.
     node_at: u32,
     /// The lowest bit of the node in `page->flags`.
     node_shift: u32,

@@ -1,4 +1,5 @@
-//! Pages that are moved, by task and reason, and by pair of nodes where [`super::misplaced_pages`] says where (`page_migrations.bpf.c`).
+//! Moved pages, by task and reason, and by pair of nodes where [`super::misplaced_pages`] knows them
+//! (`page_migrations.bpf.c`).
 
 use std::os::fd::AsFd;
 

@@ -1,5 +1,5 @@
-//! Pages that kswapd and others freed on each node (`reclaim.bpf.c`), checked against what /proc/vmstat says of the
-//! whole machine.
+//! Pages that kswapd and others freed on each node (`reclaim.bpf.c`), checked against the total in
+//! /proc/vmstat.
 
 use std::os::fd::AsFd;
 
@@ -22,15 +22,15 @@ pub(super) static PROBE: Probe = Probe {
     ..Probe::new("reclaim by node", Facility::Reclaim, start)
 };
 
-/// Pages that the machine must have reclaimed before the probe is expected to have seen some: the counters
-/// of /proc/vmstat are gathered from all CPUs with a delay.
+/// Pages that the machine must have reclaimed before the probe is expected to have seen some. The counters of
+/// /proc/vmstat are gathered from all CPUs with a delay.
 const ENOUGH_TO_JUDGE: u64 = 4096;
 
 struct ReclaimProbe {
     // The mapping goes before the object it belongs to.
     counts: Mapping,
     programs: Attached<ReclaimSkel<'static>>,
-    /// Pages the machine had reclaimed when we began.
+    /// Pages that the machine had reclaimed at the start.
     reclaimed_before: u64,
 }
 

@@ -139,7 +139,7 @@ fn what_a_task_did_that_left_the_scope_is_kept() {
         assert_eq!(tasks.iter().map(|task| (task.pid, task.tid)).collect::<Vec<_>>(), [(20, 20), (10, 0)]);
         assert_eq!((sum(&tasks[1..]), exited.len()), (6, 0));
     }
-    // It ends outside: its totals go with it, and nobody hears of it.
+    // It ends outside: its totals go with it, and no row reports it.
     table.apply(vec![leaving(task(1, 10, 10, 6))], vec![], false);
     let (tasks, exited) = table.snapshot();
     assert_eq!((tasks.len(), exited.len()), (1, 0));
@@ -174,7 +174,7 @@ fn a_task_that_comes_back_goes_on_from_where_it_was() {
     let (tasks, exited) = table.snapshot();
     assert_eq!((sum(&tasks), exited.len()), (9, 0));
     assert_eq!(tasks[0].counts[Counter::Nvcsw], 115);
-    // In and out again before anybody looked, and back once more to end.
+    // In and out again between two looks, and back another time to end.
     table.apply(vec![], vec![leaving(switched(task(3, 10, 10, 1), 170))], false);
     table.apply(vec![ended(switched(task(4, 10, 10, 4), 180), 0)], vec![], false);
     let (tasks, exited) = table.snapshot();
@@ -253,7 +253,7 @@ fn threads_whose_last_word_was_lost_end_with_what_is_known_of_them() {
     assert_eq!((sum(&tasks), exited[0].pid, exited[0].tid, sum(&exited)), (12, 20, 20, 3));
     assert_ne!(exited[0].exit_state, 0, "it did not leave the scope: it ended");
     assert!(!table.wants_all(2));
-    // A walk of those that changed says nothing about the others, and a word that comes late is told already.
+    // A walk of changed tasks does not cover the others, and a late final row has been reported already.
     table.apply(vec![ended(task(2, 10, 11, 9), 1), ended(task(3, 20, 20, 4), 0)], vec![], false);
     let (tasks, exited) = table.snapshot();
     assert_eq!((sum(&tasks), exited.len()), (12, 0));

@@ -1,4 +1,4 @@
-//! The processes of which rules would like to know more.
+//! The processes about which rules need more data.
 
 use super::super::State;
 use super::super::rule::Rule;
@@ -6,14 +6,14 @@ use super::Engine;
 use crate::model::process::ProcessId;
 
 impl Engine {
-    /// Processes for which a condition about nodes holds now, whether or not for long enough, those with findings first:
-    /// samples of their accesses would say whether it matters.
+    /// Processes for which a condition about nodes holds now, for any length of time, those with findings
+    /// first. Samples of their accesses would show whether it matters.
     pub fn asks(&self) -> Vec<ProcessId> {
         self.open(|rule| rule.group.needs_nodes())
     }
 
-    /// Processes for which any condition holds now, those with findings first: severities and commands are about the CPUs and
-    /// nodes that they may use, which are read of these.
+    /// Processes for which any condition holds now, those with findings first. Severities and commands depend
+    /// on their allowed CPUs and nodes, which are read for these processes.
     pub fn suspects(&self) -> Vec<ProcessId> {
         self.open(|_| true)
     }

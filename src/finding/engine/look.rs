@@ -17,11 +17,12 @@ const LIVES_S: f64 = 60.0;
 /// CPUs that a subject must use to matter: the threshold of numad and of this tool (S2).
 const MATTERS_CPUS: f64 = 0.5;
 
-/// The part of that which one needs that has a finding already.
+/// The part of a limit that is enough for a subject with a finding.
 const OVER: f64 = 0.75;
 
 impl Engine {
-    /// Asks each rule about each subject in the interval. Returns what is not quiet or has a state.
+    /// Asks each rule about each subject in the interval. Returns subjects that are not quiet or have a
+    /// state.
     pub(super) fn look(
         &mut self,
         snapshot: &Snapshot,
@@ -96,7 +97,7 @@ impl Engine {
         looks
     }
 
-    /// Why each rule can look at nothing on this machine: as before, as long as the machine is the same.
+    /// Why each rule lacks all data on this machine, computed again only if the machine changes.
     fn reasons(&mut self, snapshot: &Snapshot) -> Arc<[Option<Blindness>]> {
         if let Some(known) = &self.reasons
             && Arc::ptr_eq(&known.host, &snapshot.host)
@@ -171,7 +172,8 @@ fn use_of(snapshot: &Snapshot, of: &SubjectRef<'_>, age_s: impl FnOnce() -> Opti
     Some(snapshot.share(task.run_ns()).map_or(0.0, |pct| pct / 100.0))
 }
 
-/// Whether a rule asks about a subject that uses so many CPUs. Less than these matter to rules about waiting only.
+/// Whether a rule asks about a subject that uses this many CPUs. Smaller subjects matter only to rules about
+/// waiting.
 fn matters(rule: &Rule, over: bool, cpus: Option<f64>) -> bool {
     let least = if over { MATTERS_CPUS * OVER } else { MATTERS_CPUS };
     cpus.is_some_and(|cpus| rule.idle_too || cpus >= least)

@@ -4,21 +4,22 @@ use std::cmp::Reverse;
 
 use crate::snapshot::RowUse;
 
-/// CPU time in ns, memory in bytes, the id of the process, and its place among the rows: more goes first, and of equal ones the
-/// lower id, so that the order of rows does not matter. Of two rows with one id one has ended, and is not offered.
+/// CPU time in ns, memory in bytes, the id of the process, and its place among the rows. More goes first, and
+/// of equal ones the lower id, so that the order of rows does not matter. Of two rows with one id, one has
+/// ended and is not offered.
 type Use = (Reverse<u64>, Reverse<u64>, u32, usize);
 
-/// No more than so many of those that were offered.
+/// The first `room` of all offered processes.
 pub(super) struct Most {
     room: usize,
-    /// Up to twice as many as there is room for: then half of them go.
+    /// Up to twice `room`: then half of them are dropped.
     found: Vec<Use>,
-    /// The last of those that there was room for, once there were as many: one after it cannot be among them.
+    /// The last one that fitted, once `room` was reached: a later one in the order cannot be among them.
     last: Option<Use>,
 }
 
 impl Most {
-    /// With room for so many.
+    /// With this room.
     pub(super) fn of(room: usize) -> Most {
         Most { room, found: Vec::with_capacity(2 * room), last: None }
     }
@@ -35,7 +36,7 @@ impl Most {
         }
     }
 
-    /// Places of the first so many, in any order.
+    /// Places of the first `count`, in any order.
     pub(super) fn places(mut self, count: usize) -> impl Iterator<Item = usize> {
         self.cut(count.min(self.room));
         self.found.into_iter().map(|(.., at)| at)

@@ -1,4 +1,4 @@
-//! Rows that rules look at: the processes and containers that use most, and those that have a state.
+//! Rows that rules look at: the processes and containers that use most, and those with a state.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task, process_groups};
 
-/// Processes that rules look at: those that use most CPU time, then most memory.
+/// Maximum processes that rules look at: first by CPU time, then by memory.
 pub(super) const PROCESSES_MAX: usize = 256;
 
 /// Containers that rules look at.
@@ -161,18 +161,18 @@ impl Rare {
     }
 }
 
-/// CPU time and rare events of the last minutes, and when containers were seen first.
+/// CPU time and rare events of the last minutes, and the first interval of each container.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Uses {
     cpu: Sorted<Subject, Series<u64>>,
-    /// Only of processes that had some.
+    /// Only of processes with such events.
     rare: BTreeMap<Subject, Series<Rare>>,
     rare_ns: u64,
     seen: BTreeMap<u64, u64>,
     began_ns: Option<u64>,
 }
 
-/// Containers with one part in so many of a CPU have their CPU time kept.
+/// Containers with at least this part of a CPU, as a divisor, have their CPU time kept.
 const MATTERS: u64 = 2;
 
 /// Processes and containers whose CPU time is kept.
@@ -205,7 +205,7 @@ impl Uses {
         let groups = rows.groups.iter().map(|(subject, group)| (subject.clone(), group.row.run_ns()));
         let containers = rows.containers.iter().filter_map(|(id, at)| {
             let ran = snapshot.containers[*at].sum.run_ns();
-            // One that was busy goes on: thousands of others are never asked about.
+            // A known busy one is kept: thousands of others are never asked about.
             let goes_on = ran.saturating_mul(MATTERS) >= interval || known.binary_search(id).is_ok();
             goes_on.then_some((Subject::Container(*id), ran))
         });
@@ -263,8 +263,8 @@ impl Uses {
         used.get(at.checked_sub(1)?).copied()
     }
 
-    /// The age of a process, or of the oldest process of a container that rules look at, in seconds; `None` for others. A
-    /// container that came later is as old as our first sight of it.
+    /// The age of a process, or of the oldest process of a container that rules look at, in seconds; `None`
+    /// for others. A container that appeared later is as old as its first interval.
     pub(super) fn age_s(
         &self,
         snapshot: &Snapshot,

@@ -22,7 +22,7 @@ pub(super) struct Episode {
     pub(super) asked_ns: u64,
     /// Time without an answer, ns.
     pub(super) blind_ns: u64,
-    /// Its subject is no more.
+    /// Its subject has ended.
     pub(super) gone: bool,
     /// The conclusion over the last window in which it held.
     pub(super) seen: Option<Conclusion>,
@@ -56,7 +56,7 @@ impl Episode {
         matches!(self.state, State::Active | State::Clearing)
     }
 
-    /// Says that it was not so in the last interval. Returns whether it has not been so for long enough.
+    /// Notes that it was untrue in the last interval. Returns whether it has been untrue for long enough.
     pub(super) fn deny(&mut self, now_ns: u64, off_ns: u64) -> bool {
         self.trail.deny_last();
         if self.is_shown() {
@@ -82,7 +82,7 @@ impl Episode {
         seen
     }
 
-    /// Makes it active. It goes on from an episode that has ended a short while ago.
+    /// Makes it active. It continues an episode that ended a short while ago.
     pub(super) fn begin(&mut self, past: Option<Past>, wall_ns: i64, now_ns: u64) {
         if self.state == State::Pending {
             let first = self.trail.first().unwrap_or(now_ns);
@@ -104,7 +104,7 @@ impl Episode {
         }
     }
 
-    /// The finding as it is now; `None` while it was in no window.
+    /// The current finding; `None` while it was in no window.
     pub(super) fn finding(&self, rule: &'static Rule, subject: &Subject, now_ns: u64) -> Option<Finding> {
         let seen = self.seen.clone()?;
         let begin = if self.is_shown() { self.since_mono_ns } else { self.trail.first().unwrap_or(now_ns) };

@@ -17,7 +17,8 @@ const DOUBT_CPUS: f64 = 0.5;
 const DOUBT_POINTS: f64 = 20.0;
 /// CPUs that a better place would save at least.
 const DOUBT_GAIN: f64 = 0.1;
-/// Cost of a remote access in local ones, where nothing says more: the usual distance of a neighbour (SLIT 21 to 10 is an upper bound).
+/// Cost of a remote access in local ones, without better data: the usual distance of a neighbour (SLIT 21 to
+/// 10 is an upper bound).
 const REMOTE_COST: f64 = 1.5;
 /// Time that accesses must leave the node, ns.
 const DOUBT_NS: u64 = 30_000_000_000;
@@ -71,7 +72,8 @@ impl Asked {
 }
 
 impl Engine {
-    /// Adds an interval to the stretches of rules. One that is long for a rule says nothing of how often its condition changed.
+    /// Adds an interval to the stretches of rules. One that is long for a rule does not show how often its
+    /// condition changed.
     pub(super) fn stretch(&mut self, interval: Interval) {
         let length = interval.to_ns - interval.from_ns;
         for (rule, stretch) in self.rules.iter().zip(&mut self.stretches) {

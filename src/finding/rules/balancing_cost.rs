@@ -13,7 +13,7 @@ use crate::metric::task::CPU_PCT;
 /// Scans of a process that has just started are fast by design (S8).
 const STARTING_S: f64 = 120.0;
 
-/// A placement gets better when the remote share falls by so many points from the first to the last third.
+/// A placement improves if the remote share falls by this many points from the first to the last third.
 const CONVERGING_POINTS: f64 = 5.0;
 
 pub(super) static RULE: Rule = Rule {

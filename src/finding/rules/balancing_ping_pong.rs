@@ -55,8 +55,8 @@ fn traffic(view: &View<'_>) -> Vec<(NodeId, f64, f64)> {
     rows
 }
 
-/// Whether balancing is on and met so much memory of it elsewhere in the last two minutes: it scans, and moves, by turns of up to a
-/// minute, so that most intervals have no move of a process that has many.
+/// Whether balancing is on and met `enough` of its memory elsewhere in the last two minutes. It scans, and
+/// moves, in turns of up to a minute, so most intervals of a process with many moves have none.
 fn may_move(view: &View<'_>, of: &SubjectRef<'_>, enough: f64) -> bool {
     !view.balancing_is_off() && view.hints(of).remote as f64 * guards::FAULT_BYTES >= enough
 }
@@ -89,7 +89,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if !guards::is_large(view, &placed) {
         return Err(Unmet::Quiet);
     }
-    // An interval between two bursts of moves: only the long window tells.
+    // An interval between two bursts of moves: only the long window shows it.
     if between {
         return Ok(Seen {
             severity: Severity::Info,
@@ -99,7 +99,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         });
     }
     let (moved, faults) = (task.delta[Counter::BalancedPages], task.delta[Counter::MinFlt]);
-    // A hinting fault is a minor fault, too, and a page that it moved is faulted once more: those that are left are of new memory.
+    // A hinting fault is a minor fault, too, and a page that it moved is faulted again: the remaining ones
+    // are of new memory.
     let fresh = faults.saturating_sub(task.delta[Counter::HintFaults]).saturating_sub(moved);
     if fresh >= moved {
         return Err(Unmet::Quiet);
@@ -114,7 +115,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if all <= 0.0 || tiers || (moved as f64) < all * 0.8 {
         return Err(Unmet::Quiet);
     }
-    // Pages go one way in an interval and come back in another, so that only the long window tells.
+    // Pages go one way in an interval and come back in another, so only the long window shows it.
     let both: Vec<NodeId> = traffic
         .iter()
         .filter(|(_, i, o)| i.min(*o) * 100.0 >= all * view.limit("both"))
@@ -140,7 +141,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         evidence.push(view.evidence(PAGES_OUT.id, Subject::Node(*node), o / seconds).limit(limit));
     }
     Ok(Seen {
-        // Without the time that it takes nothing says that it costs more than a finding is worth.
+        // Without its time, it is unknown whether it costs more than a finding is worth.
         severity: if cost.is_some() { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Measured,
         evidence,

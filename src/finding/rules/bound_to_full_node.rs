@@ -64,7 +64,7 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// Nodes that a subject may take memory from, when these are not all, and whether its own policy says so.
+/// The allowed memory nodes of a subject, if these are not all, and whether its own policy restricts them.
 fn bound(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Option<(Vec<NodeId>, bool)>, Unmet> {
     let memory: Vec<NodeId> =
         view.topology().nodes.iter().filter(|node| node.mem_total_bytes > 0).map(|node| node.id).collect();
@@ -189,7 +189,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     })
 }
 
-/// Whether pages of it are in swap, as far as that is known.
+/// Whether some of its pages are in swap, if known.
 fn has_swapped(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
     let swapped = |task: &Task| task.resident.is_none_or(|resident| resident.swap_bytes > 0);
     match of {
@@ -198,7 +198,7 @@ fn has_swapped(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
     }
 }
 
-/// The end of that which hurts. The distance of the node is no sign of it: kswapd works above the watermark, too.
+/// The end of the harm. The distance of the node does not show it: kswapd works above the watermark, too.
 fn check(hurts: &Evidence) -> Check {
     // Pressure is never quite gone: half of its limit will do.
     let to = if hurts.metric == MEMORY_FULL.id { FULL_PCT / 2.0 } else { 0.0 };

@@ -71,7 +71,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if cpus.is_empty() || mems.is_empty() || cpus.iter().any(|node| mems.contains(node)) {
         return Err(Unmet::Quiet);
     }
-    // Its container says the same of all in it.
+    // Its container has the same finding for everything in it.
     if let SubjectRef::Process(_) = of
         && let Some(row) = view.container_of(of)
         && allowed(view, &SubjectRef::Container(row)).is_some_and(|(cpus, mems)| {

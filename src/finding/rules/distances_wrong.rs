@@ -1,4 +1,4 @@
-//! The firmware's distances between nodes contradict themselves, or what was measured.
+//! The firmware's distances between nodes contradict themselves, or measurements.
 
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
@@ -46,12 +46,12 @@ struct Wrong {
 enum Why {
     /// Other distances.
     Words(&'static str),
-    /// The latency that was measured, in parts of that of the node's own memory.
+    /// The measured latency, relative to that of the node's own memory.
     Measured(f64),
 }
 
-/// The first contradiction of the distances of nodes with CPUs; else the largest one of latencies that were measured, by so many
-/// times or more.
+/// The first contradiction in the distances of nodes with CPUs; else the largest one with measured latencies,
+/// by `times` or more.
 fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
     let topology = &host.topology;
     // Hypervisors make each CPU a socket by default.
@@ -76,8 +76,8 @@ fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
     equal(topology, &nodes).or_else(|| measured(topology, &nodes, times))
 }
 
-/// The pair whose distance is farthest from what was measured, by so many times or more. An order that was measured to be the
-/// other way round is as far from it for one of the two pairs, unless both are nearly right.
+/// The pair whose distance is farthest from the measured latency, by `times` or more. In an order contrary to
+/// the measurement, one of the two pairs is that far off, unless both are nearly right.
 fn measured(topology: &Topology, nodes: &[NodeId], times: f64) -> Option<Wrong> {
     let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
     let apart = pairs.filter(|(from, to)| from != to).filter_map(|(from, to)| {

@@ -135,7 +135,8 @@ fn away(pages: &HugePages, home: NodeId) -> u64 {
     used.fold(0u64, u64::saturating_add).saturating_mul(pages.page_bytes)
 }
 
-/// Whether the pool of the node is used up, has fewer pages than the process, and others have had some for it.
+/// Whether the pool of the node is used up and has fewer pages than the process, so that other pools supplied
+/// some.
 fn is_short(pages: &HugePages, home: NodeId) -> bool {
     let pool = pool_of(pages, home);
     let used = pages.by_node.values().fold(0u64, |sum, node| sum.saturating_add(node.used));
@@ -230,7 +231,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     }
 }
 
-/// A size as the kernel's command line has it: `2M`, `1G`.
+/// A size in the form of the kernel's command line: `2M`, `1G`.
 fn short_size(kib: u64) -> String {
     match kib {
         _ if kib >= 1 << 20 && kib.is_multiple_of(1 << 20) => format!("{}G", kib >> 20),

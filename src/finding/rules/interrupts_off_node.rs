@@ -48,7 +48,7 @@ pub(super) static RULE: Rule = Rule {
 struct Facts {
     /// Nodes that handle them.
     from: Vec<NodeId>,
-    /// CPUs of its own node.
+    /// CPUs of its node.
     cpus: Vec<u32>,
     /// Time of CPUs in interrupts there, percent.
     irq: f64,
@@ -133,7 +133,7 @@ fn away(view: &View<'_>, device: &Device, home: NodeId) -> Result<Option<Away>, 
 /// The share that the node's devices have elsewhere once this one's interrupts are at home, all but a fifth of them.
 fn falls(view: &View<'_>, device: &Device, home: NodeId, away_pct: f64, per_s: f64) -> Option<Check> {
     const LEFT: f64 = 0.2;
-    // The reading that the move falls into has some of both, the next one has the end of it.
+    // The reading during the move contains some of both states; the next one contains its end.
     const TURNS: f64 = 2.5;
     let turn_s = view.snapshot.interrupts_of(device)?.over_ns as f64 / 1e9;
     let row = view.node(home)?;
@@ -149,10 +149,10 @@ fn falls(view: &View<'_>, device: &Device, home: NodeId, away_pct: f64, per_s: f
     })
 }
 
-/// A move has its effect within so many seconds, where the turn of a device comes in twenty.
+/// A move takes effect within this many seconds, if a device is read every twenty.
 const SEEN_AFTER_S: f64 = 60.0;
 
-/// Commands that move all message-signalled interrupts of a PCI function to these CPUs, and those that undo it.
+/// Commands that move all message-signalled interrupts of a PCI function to these CPUs, and their undo.
 pub(super) fn move_interrupts(address: &str, cpus: &[u32], before: &[u32]) -> (Vec<Command>, Vec<Command>) {
     let keep = line("grep . /proc/irq/*/smp_affinity_list > /root/irq-before.txt");
     let to = |cpus: &[u32]| line("for i in").interrupts_of(address, cpus);

@@ -19,14 +19,15 @@ use crate::snapshot::Task;
 use crate::text::clean_str;
 use crate::text::quantity::count;
 
-/// The least share of a process's time that interrupts take of it to be its matter, in percent (S5).
+/// The least share of a process's time that interrupts take for it to be affected, in percent (S5).
 const SHARE_PCT: f64 = 5.0;
 
 /// Devices that are named at most.
 const NAMED: usize = 4;
 
-/// The least share of a node's interrupts that one device has if it is the one to move, and the least number in a second: less is no
-/// tenth of a node, which then goes to timers, soft interrupts of others, or devices of no node.
+/// The least share of a node's interrupts of the one device that should move, and the least number in a
+/// second. With fewer, interrupts do not take a tenth of a node. Such time goes to timers, soft interrupts of
+/// others, or devices of no node.
 const MOST: f64 = 0.8;
 const LOUD: f64 = 1000.0;
 
@@ -64,7 +65,7 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// The process with this home node of which interrupts take most, with its share in percent of a CPU.
+/// The process with this home node that loses most to interrupts, with its loss in percent of a CPU.
 fn victim<'a>(view: &View<'a>, node: NodeId) -> Option<(f64, &'a Task)> {
     let now = waiting::now(view);
     let here = view.candidates().filter(|task| task.home_node() == Some(node));
@@ -153,8 +154,8 @@ fn devices<'a>(view: &View<'a>, node: NodeId) -> Vec<Loud<'a>> {
     found
 }
 
-/// The device that has nearly all of these interrupts: the loudest where all are counted, if it is loud enough to take time of a
-/// node, else the only one.
+/// The device that has nearly all of these interrupts. If all are counted, it is the loudest, if that takes
+/// time of a node; else the only device.
 fn culprit<'a>(devices: &[Loud<'a>]) -> Option<Loud<'a>> {
     let first = *devices.first()?;
     let rates: Option<Vec<f64>> = devices.iter().map(|(_, per_s)| *per_s).collect();

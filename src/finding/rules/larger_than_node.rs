@@ -50,7 +50,7 @@ pub(super) static RULE: Rule = Rule {
 /// Points around an even share within which memory counts as spread on purpose.
 const EVEN_POINTS: f64 = 10.0;
 
-/// A container so near its memory limit, as a share of what it has, does not grow.
+/// A container this near its memory limit, as a share of the limit, does not grow.
 const AT_LIMIT: f64 = 1.05;
 
 /// The node, its memory, and that of the process, in bytes.
@@ -153,7 +153,7 @@ fn is_at_limit(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
     false
 }
 
-/// Another process of the same node, whose memory had to go elsewhere.
+/// Another process of the same node, whose memory was pushed elsewhere.
 struct Victim<'a> {
     task: &'a Task,
     placed: guards::Placed,
@@ -175,8 +175,8 @@ impl Victim<'_> {
     }
 }
 
-/// Processes that run on the node alone and have a fifth of their memory or more on others, without having asked for that,
-/// those with most of it first.
+/// Processes that run only on the node and have a fifth of their memory or more on others, without having
+/// asked for that. Processes with most memory there come first.
 fn victims<'a>(view: &View<'a>, large: &Task, home: NodeId) -> Vec<Victim<'a>> {
     let now = waiting::now(view);
     let is_other = |task: &&&Task| task.raw.process() != large.raw.process();

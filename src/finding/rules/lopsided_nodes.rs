@@ -61,8 +61,8 @@ struct Bound<'a> {
     task: Option<&'a Task>,
 }
 
-/// Waits for CPUs of a node in the last interval without those that quotas explain, in CPUs; the same of what is bound to it
-/// alone; and the subjects that are.
+/// Waits for CPUs of a node in the last interval, in CPUs, without those that quotas explain. Also the part
+/// of subjects bound to this node alone, and these subjects.
 fn waits<'a>(view: &View<'a>, node: NodeId) -> (f64, BTreeMap<Subject, Bound<'a>>) {
     let now = waiting::now(view);
     let length = now.over_ns().max(1) as f64;
@@ -149,7 +149,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         return Err(Unmet::Quiet);
     }
     let now = waiting::now(view);
-    // The one that moves fewest bytes, of those that fit.
+    // The option that moves the fewest bytes, among those that fit.
     let mut best: Option<(f64, Subject, f64)> = None;
     let mut unknown = 0;
     for (subject, bound) in &bound {

@@ -45,7 +45,7 @@ pub(super) static RULE: Rule = Rule {
 
 /// Where it works and where its memory is.
 struct Facts {
-    /// Nodes that it works on without memory of it.
+    /// Nodes that it works on and that have none of its memory.
     workers: Vec<NodeId>,
     /// Nodes with its memory.
     holders: Vec<NodeId>,
@@ -92,7 +92,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let elsewhere = guards::elsewhere(view, of, &placed, &[]);
     let is_meant = match elsewhere {
         Some(elsewhere) => elsewhere.kernel < view.limit("remote"),
-        // Known, and too much of it to say where it is meant to be.
+        // Known, and too much to decide where it is intended to be.
         None => view.number(&OWN_POLICY_PCT, of).is_ok(),
     };
     if is_meant {

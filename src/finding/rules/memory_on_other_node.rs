@@ -43,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
-    // Where balancing is on it repairs what is used: the longer time is for both.
+    // If balancing is on, it repairs used memory: the longer time covers both cases.
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
@@ -140,7 +140,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
             .on(home),
         view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
     ];
-    // Balancing repairs what is used: one place where all of it runs is then no witness.
+    // Balancing repairs used memory: running in a single place is then no evidence.
     let balances =
         view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_none_or(|mode| mode & 1 == 1);
     let of_use = [REMOTE_PCT.id, MEM_TIME_REMOTE_PCT.id, HINT_REMOTE_PCT.id];

@@ -11,17 +11,18 @@ use crate::snapshot::Node;
 /// Share of the time in which all tasks wait for memory, from which on work may stop, in percent: oomd acts at 60 (S11).
 pub(super) const FULL_PCT: f64 = 10.0;
 
-/// Page cache of a node from which on reclaim finds something to drop, in percent of it.
+/// Page cache of a node from which on reclaim finds something to drop, in percent of the node.
 pub(super) const CACHE_PCT: f64 = 5.0;
 
 /// Pages that are written to swap in a second: 1 MiB, which no healthy machine does all the time.
 const SWAPPED_PER_S: f64 = 256.0;
 
-/// Distance to the low watermark up to which a node that its kswapd cleans up has no memory left: that works from the low watermark to
-/// the high one, a thousandth of the node or a quarter of `min` above it, and what is being written then is freed later. It works in
-/// bursts: a guest that swapped 1,500 pages a second freed none in a fourth of the seconds, and its node of 512 MiB was at -0.2 to 3.1
-/// in nine of ten of them. 0.4 of that are its first zone's, which programs do not get. On a large node it is a tenth of a percent, unless
-/// `vm.watermark_scale_factor` says more.
+/// Distance to the low watermark up to which a node that its kswapd cleans up has no memory left. kswapd
+/// works from the low watermark to the high one, a thousandth of the node or a quarter of `min` above it;
+/// pages being written then are freed later. It works in bursts. A guest that swapped 1,500 pages a second
+/// freed none in a fourth of the seconds, and its node of 512 MiB was at -0.2 to 3.1 in nine of ten of them.
+/// 0.4 of that belongs to its first zone, which programs do not get. On a large node it is a tenth of a
+/// percent, unless `vm.watermark_scale_factor` is larger.
 pub(super) const WATERMARK: Limit = Limit::until(
     "watermark",
     3.0,
@@ -66,9 +67,9 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// The distance of a node to its low watermark in percent, where it has no memory left: it is below, or it is near and kswapd frees
-/// pages. kswapd is quick enough most of the time, so that few looks find less than the watermark. A node that has room for others is
-/// none of these: fragments make kswapd work there, too.
+/// The distance of a node to its low watermark in percent, if it has no memory left: it is below, or it is
+/// near and kswapd frees pages. kswapd is usually quick enough, so that few looks find less than the
+/// watermark. A node that has room for others is excluded: fragmentation makes kswapd work there, too.
 ///
 /// # Errors
 /// One of both is not known.
@@ -84,8 +85,8 @@ pub(super) fn distance_if_short(view: &View<'_>, node: &Node) -> Result<Option<f
     Ok((freed >= view.limit("kswapd")).then_some(distance))
 }
 
-/// Whether it is certain that a node at this distance has nothing left: above its low watermark kswapd may only turn over page cache,
-/// and the machine swap for another reason.
+/// Whether a node at this distance certainly has nothing left. Above its low watermark kswapd may only turn
+/// over page cache, and the machine may swap for another reason.
 pub(super) fn is_certain(distance: f64, node: &Node) -> bool {
     distance <= 0.0 || cache_share(node).is_some_and(|share| share < CACHE_PCT)
 }
@@ -97,8 +98,8 @@ pub(super) fn cache_share(node: &Node) -> Option<f64> {
     Some(cache * 100.0 / node.raw.mem_total_bytes.max(1) as f64)
 }
 
-/// The severity of a node without memory that makes the machine swap or wait: critical; lower where something else may be the reason,
-/// because limits of containers are not known, or because it is not certain that the node has nothing left.
+/// The severity of a node without memory that makes the machine swap or wait: critical. It is lower if
+/// something else may be the reason: limits of containers are unknown, or the node may have memory left.
 pub(super) fn severity(is_certain: bool, limit: Option<bool>) -> Severity {
     match limit {
         _ if !is_certain => Severity::Info,
@@ -107,9 +108,10 @@ pub(super) fn severity(is_certain: bool, limit: Option<bool>) -> Severity {
     }
 }
 
-/// Whether a container at its memory limit explains the reclaim or the swapping of the machine: it is at 95 % of its limit, and has just
-/// met it or has half of the major faults; or it has just met memory.high, and has half of the major faults. `None`: files of containers,
-/// or of one with half of the major faults, were not read.
+/// Whether a container at its memory limit explains the reclaim or the swapping of the machine. It is at 95 %
+/// of its limit, and has just met it or has half of the major faults. Or it has just met memory.high, and has
+/// half of the major faults. `None`: files of containers, or of one with half of the major faults, were not
+/// read.
 pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
     use crate::model::counters::Counter;
     let faults = view.snapshot.tasks.iter().map(|task| task.delta[Counter::MajFlt]);
@@ -136,8 +138,9 @@ pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
     (known && !suspect).then_some(false)
 }
 
-/// Whether files that are read one after the other explain the reclaim: the node has page cache to give, nothing is swapped, and
-/// no time is lost by waiting for memory. `None`: the kinds of its pages of files, or pages that are swapped, are not known.
+/// Whether files that are read one after the other explain the reclaim: the node has page cache to give,
+/// nothing is swapped, and no time is lost by waiting for memory. `None`: the kinds of its pages of files, or
+/// swapped pages, are unknown.
 fn turns_over_cache(view: &View<'_>, node: &Node) -> Option<bool> {
     let holds = cache_share(node)? >= CACHE_PCT;
     let swapped = view.window.rate(view.window.counts.swapped?.pages_out).ok()?;
@@ -211,7 +214,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     })
 }
 
-/// Moves the memory of the process with most of it on a node that it runs on least, where it fits on `to`; and the way back.
+/// Moves the memory of the process with the most memory on a node that it runs on least, if it fits on `to`;
+/// and the way back.
 pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<[Command; 2]> {
     let room = super::super::fit::memory_room(view, &[to]);
     let mut best: Option<(f64, u32)> = None;

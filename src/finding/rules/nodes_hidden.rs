@@ -26,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// Whether nodes are hidden on a machine that is no virtual one, as far as its topology tells.
+/// Whether nodes are hidden on a physical machine, according to its topology.
 pub(super) fn hides(host: &HostFacts) -> bool {
     let topology = &host.topology;
     let nodes = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();

@@ -45,7 +45,7 @@ const STABLE_SHARE: f64 = 0.25;
 const OTHERS_CPUS: f64 = 2.0;
 const OTHERS_TIMES: f64 = 2.0;
 
-/// Memory of it, by that of its twins, from which on it does other work.
+/// Its memory relative to that of its twins, from which on it does other work.
 const BIGGER: f64 = 4.0;
 
 pub(super) static RULE: Rule = Rule {

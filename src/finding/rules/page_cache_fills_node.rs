@@ -40,9 +40,9 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// The part of the node that is freed beyond the memory that then comes, and of that the part that is seen to stay free: reclaim of a
-/// group takes more from other nodes than their share, and others
-/// read files meanwhile.
+/// The part of the node that is freed beyond the memory that then comes, and the part of this that is
+/// observed to stay free. Reclaim of a group takes more than their share from other nodes, and others read
+/// files meanwhile.
 const BEYOND: f64 = 0.075;
 const CHECKED: f64 = 0.4;
 
@@ -70,7 +70,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if view.topology().nodes.len() < 2 {
         return Err(Unmet::Quiet);
     }
-    // Cheap first: most nodes have room, and the node of a process that rests is that of all of its threads since the start.
+    // Cheap checks first: most nodes have room, and the node of an idle process is that of all of its threads
+    // since the start.
     let levels = view.levels();
     if levels.all_known && levels.watermark_pct > view.limit("watermark") {
         return Err(Unmet::Quiet);
@@ -154,7 +155,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Facts { home, from, cache, outside, distance, .. } = &seen.facts;
     let (home, outside, distance) = (*home, *outside, *distance);
     let managed = view.node(home).map_or(0.0, |node| node.raw.managed_bytes as f64);
-    // Memory that comes takes as much of what was freed.
+    // Incoming memory takes as much of the freed memory.
     let beyond = (managed * BEYOND).min(cache * CACHE_MOST - seen.facts.bytes).max(0.0);
     let mib = ((seen.facts.bytes + beyond) / (1u64 << 20) as f64).ceil() as u64;
     // Where memory without CPUs exists, reclaim of a node would demote there.

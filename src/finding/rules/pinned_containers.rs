@@ -12,13 +12,13 @@ use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Task};
 
-/// Lines for processes, each of which moves its own part.
+/// Maximum lines for processes; each moves its own part.
 const LINES: usize = 8;
 
 /// Share of its memory that a process must share so that its container is the subject, in percent.
 const SHARED_PCT: f64 = 20.0;
 
-/// Nodes of its own CPUs, where these are not all of the machine, and the nodes that it may take memory from.
+/// Nodes of its assigned CPUs, if these are not all of the machine, and its allowed memory nodes.
 fn pinned_to(view: &View<'_>, row: &Container) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
     let files = row.raw.as_deref()?;
     let home: Vec<NodeId> = view.nodes_of_cpus(&cpus_of_files(files)?).into_iter().collect();

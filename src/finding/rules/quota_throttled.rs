@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
         Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
     ],
-    // A small quota leaves little CPU time, and may be the one that hurts.
+    // A small quota leaves little CPU time, and may be the cause.
     idle_too: true,
     judge: &Condition { look, advise },
 };
@@ -120,7 +120,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let wanted = (quota + throttled).ceil().min(cpus.max(quota.ceil()));
     let mut commands = if wanted > quota { set(wanted) } else { Vec::new() };
     let undo = if commands.is_empty() { Vec::new() } else { env::at_once(set(quota)) };
-    // A burst may be no longer than the quota of a period, which samples do not have, so it is words.
+    // A burst may not exceed the quota of a period, which samples do not have, so it is words.
     commands.push(Command::words(
         When::Now,
         Scope::Container,

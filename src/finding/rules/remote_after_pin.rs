@@ -73,7 +73,7 @@ pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeI
     Ok((!nodes.is_empty() && nodes.len() < view.whole_nodes().len()).then_some(nodes))
 }
 
-/// Whether new memory of it goes to other nodes than it runs on.
+/// Whether its new memory goes to nodes other than it runs on.
 pub(super) fn goes_out(view: &View<'_>, of: &SubjectRef<'_>) -> Option<bool> {
     let task = of.task()?;
     if view.snapshot.host_missing(CROSS_NODE_FAULT_PCT.id).is_some() {
@@ -119,7 +119,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if guards::is_interleaved(policy) || guards::names_others(policy, &home) {
         return Err(Unmet::Quiet);
     }
-    // A tier without CPUs is a choice of its own: only other memory is memory that stayed behind.
+    // A tier without CPUs was chosen on purpose: only other memory counts as left behind.
     let sources = view.nodes_to_leave();
     let from: Vec<NodeId> = placed.sources(&home).into_iter().filter(|node| sources.contains(node)).collect();
     let behind = placed.memory_pct(&from);
@@ -146,7 +146,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let own = guards::is_own_memory(of);
     let has_others = matches!(of, SubjectRef::Group(_, group) if group.has_unknown_users);
     let mut severity = Severity::Warning;
-    // Pages that are moved for one are moved for all that share them.
+    // Pages moved for one process are moved for all that share them.
     if own != Some(true) || has_others || goes_out(view, of).is_none() {
         severity = Severity::Info;
     }
@@ -160,8 +160,9 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     })
 }
 
-/// The values of memory that stayed behind: the node that has most of it and the share of all in percent, the time on the nodes where
-/// its owner may run, and the room there beside the bytes that would come.
+/// The values of memory that stayed behind. First the node with most memory and the share of all in percent,
+/// then the time on the nodes where its owner may run. The last is the room there, beside the bytes that
+/// would come.
 pub(super) fn stayed_behind(
     view: &View<'_>,
     of: &SubjectRef<'_>,
@@ -200,7 +201,7 @@ pub(super) fn gain_beside(
     to: &[NodeId],
     stays: f64,
 ) -> gain::Gain {
-    // Of several nodes some of what is remote would stay so.
+    // With several nodes, a part of the remote memory stays remote.
     if let [home] = to {
         if let Some(time) = guards::time_elsewhere(view, of) {
             let away: Vec<f64> = (0..)

@@ -106,7 +106,7 @@ impl Trouble {
     }
 }
 
-/// The container that meets most of its CPUs, of those that were found after it: a pair is one finding.
+/// The container that shares most of its CPUs, among those found after it: a pair is one finding.
 fn other<'a>(view: &View<'a>, row: &Container, mine: &BTreeSet<u32>) -> Option<&'a Container> {
     let now = waiting::now(view);
     // Few use half a CPU: lists of others are not read.

@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
     of: &[Kind::Process, Kind::Container],
     group: Group::Cpus,
     gravest: Severity::Warning,
-    // A machine without siblings is none that it cannot look at.
+    // A machine without siblings does not count as lacking data.
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
@@ -68,7 +68,7 @@ pub(super) fn counted(view: &View<'_>, of: &SubjectRef<'_>) -> Option<(f64, f64)
     (idle > 0.0).then_some((busy, idle))
 }
 
-/// The same of it, or of another process with its name in the last interval.
+/// The same of this process, or of another one with its name in the last interval.
 fn speeds(view: &View<'_>, of: &SubjectRef<'_>) -> Option<(f64, f64)> {
     counted(view, of).or_else(|| {
         let SubjectRef::Process(task) = of else { return None };
@@ -149,7 +149,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if speeds.is_some_and(|(busy, idle)| busy * 100.0 >= idle * view.limit("speed")) {
         return Err(Unmet::Quiet);
     }
-    // A group with whole cores of its own was given them so.
+    // A group with whole private cores was given them on purpose.
     let reserved = restricted
         && view.files_of(of).and_then(super::super::view::cpus_of_files).is_some_and(|list| {
             list.len() < view.topology().online_cpus().count() && cores::is_whole_cores(view, &list)
@@ -189,7 +189,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     })
 }
 
-/// One CPU of as many cores as it needs: of its own ones where they are known, then of idle ones.
+/// One CPU of as many cores as it needs: first of its assigned ones if known, then of idle ones.
 fn targets(view: &View<'_>, of: &SubjectRef<'_>, idle: &[Core], restricted: bool) -> Vec<u32> {
     let mut all: Vec<Core> = Vec::new();
     if let Some(own) = cores::own_cpus(view, of).filter(|_| restricted) {

@@ -38,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// The node with the fastest clock of those that are about as busy, with its clock and its busy share.
+/// The node with the fastest clock among the ones about as busy, with its clock and its busy share.
 fn fastest(view: &View<'_>, except: NodeId, busy: f64) -> Option<(NodeId, f64, f64)> {
     let others = view.window.nodes.iter().filter(|row| row.raw.id != except.0 && row.cpus > 0);
     let clocks = others.filter_map(|row| {
@@ -79,7 +79,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         return Err(Unmet::Quiet);
     }
     let busy = need(view.node_number(&CPU_PCT, row))?;
-    // Each kind of cores has an event of its own for cycles.
+    // Each kind of cores has a separate event for cycles.
     if busy < view.limit("busy") || view.snapshot.host.slots(Role::Cycles).count() > 1 {
         return Err(Unmet::Quiet);
     }

@@ -42,7 +42,7 @@ pub(super) static RULE: Rule = Rule {
     group: Group::Placement,
     gravest: Severity::Info,
     needs: &[MEM_PCT_BY_NODE.id],
-    // Tiering promotes what is used in that time.
+    // Tiering promotes used memory in that time.
     hold: Hold::s(120.0),
     limits: &[Limit::least("share", 10.0, "reasoned: the largest error of a placement that counts as known")],
     idle_too: false,
@@ -148,7 +148,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
     if let Some(mode) = mode.filter(|mode| mode & TIERING == 0) {
         let set = |mode: u32| line("sysctl -w").joined("kernel.numa_balancing=", &mode.to_string());
-        // The bit for tiers beside the one that is set: balancing of nodes goes on as it was.
+        // The bit for tiers is added to the current one: balancing of nodes does not change.
         let words =
             "promotes what is used, and echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for it";
         commands.push(Command::new(When::ForGood, Scope::Host, set(mode | TIERING), words));

@@ -17,7 +17,7 @@ use crate::model::topology::parse_cpulist;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Task};
 
-/// Lines for processes, each of which moves its own part.
+/// Maximum lines for processes; each moves its own part.
 pub(super) const LINES: usize = 8;
 
 /// Share of its memory that a process must share so that its container is the subject, in percent.
@@ -178,8 +178,8 @@ pub(super) fn look(view: &View<'_>, of: &SubjectRef<'_>, row: &Container) -> Res
     })
 }
 
-/// The largest share of memory with a policy of its own among processes that all have little of it; `None` where one has more,
-/// or where that is not known of one.
+/// The largest share of memory with a separate policy among processes that all have little of that; `None` if
+/// one has more, or is unknown.
 fn kernel_places(view: &View<'_>, members: &[&Task]) -> Option<Evidence> {
     let own = members.iter().map(|task| guards::kernel_places(view, &SubjectRef::Process(task)));
     own.collect::<Option<Vec<Evidence>>>()?.into_iter().max_by(|a, b| a.value.total_cmp(&b.value))

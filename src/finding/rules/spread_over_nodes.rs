@@ -117,7 +117,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         return Err(Unmet::Excused("bandwidth"));
     }
     let sure = remote - placed.error - rest >= view.limit("remote");
-    // All of its nodes are home, so that what is meant to be on one of them is not elsewhere.
+    // All of its nodes are home, so memory intended for one of them is not elsewhere.
     let elsewhere = guards::elsewhere(view, of, &placed, &[]);
     if elsewhere.is_some_and(|elsewhere| elsewhere.kernel < view.limit("remote")) {
         return Err(Unmet::Excused("own-policies"));
@@ -256,7 +256,7 @@ pub(super) fn advise_fewer(
     }
 }
 
-/// The gain of bringing all of it to these nodes.
+/// The gain of bringing everything to these nodes.
 fn gain_on_fewer(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
     if to.len() == 1 {
         let elsewhere = guards::elsewhere(view, of, placed, to);

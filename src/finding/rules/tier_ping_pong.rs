@@ -40,7 +40,7 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// The node, and what goes down and up each second.
+/// The node, and the rates of demotion and promotion.
 struct Facts {
     /// The node.
     node: NodeId,

@@ -15,7 +15,7 @@ const CAUSE: f64 = 0.2;
 /// Real-time policies of sched(7): FIFO, RR, DEADLINE.
 const REAL_TIME: [u32; 3] = [1, 2, 6];
 
-/// The same view with the last interval as its window: rows of others have no longer one.
+/// The same view with the last interval as its window: rows of others have only that.
 pub(super) fn now<'a>(view: &View<'a>) -> View<'a> {
     View {
         snapshot: view.snapshot,

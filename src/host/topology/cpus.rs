@@ -58,7 +58,7 @@ pub(super) fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
             root.path("sys/devices/system/cpu/online").display()
         );
     }
-    // A CPU may come online between two reads; what is online is present.
+    // A CPU may come online between two reads; an online CPU is present.
     let present: BTreeSet<u32> = list("present")?.into_iter().chain(online_ids.iter().copied()).collect();
     // Containers of LXC show a list of their own (lxcfs). All else in the directory is the kernel's.
     let mut hidden = BTreeSet::new();
@@ -120,8 +120,8 @@ pub(super) fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
     })
 }
 
-/// Whether the kernel says of a CPU itself that it is online: `cpuN/online`, or where the first CPU has none, `cpuN/topology`,
-/// which CPUs have only while they are online.
+/// Whether the kernel reports a CPU as online. `cpuN/online` has this; the first CPU may lack it, and then
+/// `cpuN/topology` exists only while it is online.
 pub(super) fn is_online(root: &Root, id: u32) -> Result<bool> {
     let dir = format!("sys/devices/system/cpu/cpu{id}");
     match root.value(&format!("{dir}/online"), "0 or 1", str::parse::<u32>)? {
@@ -166,7 +166,7 @@ impl Online {
             // "-1 is the default value" where the architecture does not know (admin-guide/cputopology.rst).
             anyhow::Ok(value.filter(|&number| number >= 0))
         };
-        // core_cpus is the name since 5.3; before, the same set was called thread_siblings.
+        // core_cpus is the name since 5.3; older kernels call the same set thread_siblings.
         let mut siblings = cpu_set(root, &format!("{dir}/core_cpus_list"), &format!("{dir}/core_cpus"))?;
         if siblings.is_none() {
             siblings =
@@ -225,7 +225,7 @@ fn last_level_cache(root: &Root, id: u32) -> Result<Option<Cache>> {
             continue;
         }
         let shared = cpu_set(root, &format!("{index}/shared_cpu_list"), &format!("{index}/shared_cpu_map"))?;
-        // Without knowing who shares it, a cache says nothing about domains.
+        // Without its sharing CPUs, a cache does not define a domain.
         if shared.is_none() {
             continue;
         }

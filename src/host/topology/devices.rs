@@ -23,7 +23,7 @@ pub(super) fn read(root: &Root, cpus: &[Cpu]) -> Result<Vec<Device>> {
     Ok(devices)
 }
 
-/// Moves each device to its node; returns those that are on none of `nodes`.
+/// Moves each device to its node; returns devices whose node is not in `nodes`.
 pub(super) fn place(devices: Vec<Device>, nodes: &mut [Node]) -> Vec<Device> {
     let mut unplaced = Vec::new();
     for device in devices {
@@ -83,8 +83,8 @@ fn of_pci(root: &Root, devices: &mut Vec<Device>) -> Result<()> {
     Ok(())
 }
 
-/// The node of the nearest ancestor that tells one: a virtio or USB device has no `numa_node`, the PCI
-/// function it hangs on has.
+/// The node of the nearest ancestor with one. A virtio or USB device has no `numa_node`; its parent PCI
+/// function has.
 fn node_of(root: &Root, top: &Path, hardware: &Path) -> Result<Option<NodeId>> {
     for directory in hardware.ancestors().take_while(|directory| directory.starts_with(top)) {
         // An absolute path replaces the root when joined: `hardware` is already below it.
@@ -101,7 +101,7 @@ pub(super) fn irq_nodes(root: &Root, device: &Device, cpus: &[Cpu]) -> Result<Ve
     let Some(address) = &device.pci else { return Ok(Vec::new()) };
     let mut nodes = BTreeSet::new();
     for irq in root.entries(&format!("sys/bus/pci/devices/{address}/msi_irqs"))? {
-        // An interrupt that nobody requested yet has no directory, or an empty list.
+        // An interrupt that is not requested yet has no directory, or an empty list.
         let file = format!("proc/irq/{irq}/effective_affinity_list");
         let handled_by = root.value(&file, "a list of CPUs", parse_cpulist)?.unwrap_or_default();
         let node = |id: u32| cpus.iter().find(|cpu| cpu.id == CpuId(id)).and_then(|cpu| cpu.node);

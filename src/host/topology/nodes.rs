@@ -62,7 +62,8 @@ pub(super) fn read_map(root: &Root) -> Result<NodeMap> {
             }
         };
         for cpu in cpus {
-            // Emulated nodes (numa=fake) share CPUs. The link of the CPU says which one the kernel takes it to be on.
+            // Emulated nodes (numa=fake) share CPUs. The link of the CPU shows on which one the kernel places
+            // it.
             match node_of_cpu.entry(cpu) {
                 Entry::Vacant(place) => _ = place.insert(NodeId(node)),
                 Entry::Occupied(mut place) => {
@@ -95,13 +96,14 @@ pub(super) fn emulated(map: &NodeMap) -> Option<String> {
     })
 }
 
-/// Whether the kernel was told to ignore the firmware's nodes (`numa=off`; x86, arm64, powerpc, riscv).
+/// Whether the command line makes the kernel ignore the firmware's nodes (`numa=off`; x86, arm64, powerpc,
+/// riscv).
 fn switched_off(root: &Root) -> Result<bool> {
     let command_line = root.text("proc/cmdline")?.unwrap_or_default();
     Ok(command_line.split_whitespace().any(|word| word == "numa=off"))
 }
 
-/// The online nodes, without their devices. The CPUs of a node are those that name it, so that the two
+/// The online nodes, without their devices. The CPUs of a node are the ones that name it, so that the two
 /// always agree.
 pub(super) fn read(root: &Root, map: &NodeMap, cpus: &[Cpu]) -> Result<Vec<Node>> {
     map.online

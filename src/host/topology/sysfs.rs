@@ -1,4 +1,4 @@
-//! Small files below an injectable root, and errors that say what was expected.
+//! Small files below an injectable root, and errors that name the expected format.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ impl Root<'_> {
         self.0.join(relative)
     }
 
-    /// The file's text, or `None` when there is no such file.
+    /// The file's text, or `None` if the file does not exist.
     ///
     /// ENODEV and ENXIO count as absent: sysfs answers so when the CPU or device went away between listing
     /// and reading.
@@ -29,8 +29,8 @@ impl Root<'_> {
         }
     }
 
-    /// The file's value, or `None` when there is no such file; a text that `parse` refuses is an error
-    /// naming the file, what was `expected` and what was read.
+    /// The file's value, or `None` if the file does not exist. If `parse` refuses the text, the error names
+    /// the file, what was `expected` and the text.
     pub(super) fn value<T, E: Into<anyhow::Error>>(
         &self,
         relative: &str,
@@ -60,7 +60,7 @@ impl Root<'_> {
         }
     }
 
-    /// Names of the entries of a directory, sorted; empty when there is no such directory.
+    /// Names of the entries of a directory, sorted; empty if the directory does not exist.
     pub(super) fn entries(&self, relative: &str) -> Result<Vec<String>> {
         let path = self.path(relative);
         let listing = match fs::read_dir(&path) {

@@ -1,4 +1,4 @@
-//! Calls of functions of one instruction, each on a page of its own.
+//! Calls of one-instruction functions, each on a separate page.
 
 use std::io;
 
@@ -22,7 +22,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// So many functions, a page each, in the order of this seed.
+    /// `functions` functions, a page each, in the order of this seed.
     ///
     /// # Errors
     /// The errno of mmap(2) or mprotect(2): EACCES where memory may not be made executable.

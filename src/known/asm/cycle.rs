@@ -7,7 +7,7 @@ use crate::sys::{Mirror, Region};
 /// Loads of one round of [`Cycle::walk`].
 pub const LOADS: u64 = 16;
 
-/// A closed walk through a region: each word of it holds the address of the next one.
+/// A closed walk through a region: each of its words holds the address of the next one.
 pub struct Cycle {
     region: Region,
     /// Indices of one word of each line, in no order that matters; what [`Cycle::flush`] goes through.
@@ -16,9 +16,9 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// The walk through the words of `region` with these indices, in this order, and from the last to the first again. Its
-    /// first `lines` words are one of each line, which later ones come back to. `None` where a word is outside of the region
-    /// or there is none.
+    /// The walk through the words of `region` with these indices, in this order, and from the last to the
+    /// first again. Its first `lines` words are one of each line, to which later words return. `None` if a
+    /// word is outside the region or there are none.
     pub fn new(mut region: Region, mut words: Vec<u32>, lines: usize) -> Option<Cycle> {
         let base = region.address();
         let memory = region.words_mut();
@@ -44,20 +44,20 @@ impl Cycle {
         &self.region
     }
 
-    /// Goes on by `rounds` times [`LOADS`] loads, each of which waits for the one before.
+    /// Continues by `rounds` times [`LOADS`] loads, each dependent on the previous one.
     pub fn walk(&mut self, rounds: u64) {
         if rounds > 0 {
-            // SAFETY: `at` is the address of a word of the region, and so is what each such word holds: only new() writes
-            // them, and the region lives as long as `self`.
+            // SAFETY: `at` is the address of a word of the region, and so is the content of each such word.
+            // Only new() writes them, and the region lives as long as `self`.
             self.at = unsafe { walk(self.at, rounds) };
         }
     }
 
-    /// Writes every line of the walk once more, so that the cache of this CPU has them and no other.
+    /// Writes every line of the walk again, so that only the cache of this CPU holds them.
     pub fn rewrite(&mut self) {
         let memory = self.region.words_mut();
         for word in &self.words {
-            // Stores of what is there already are stores all the same.
+            // Storing the same value is still a store.
             memory[*word as usize] = std::hint::black_box(memory[*word as usize]);
         }
     }
@@ -78,8 +78,8 @@ pub struct Far {
 }
 
 impl Far {
-    /// The walk through the words with these indices, in this order. The caller sees to it that no two of them are the same
-    /// word of memory. `None` where one is outside or there is none.
+    /// The walk through the words with these indices, in this order. The caller ensures that no two of them
+    /// are the same word of memory. `None` if one is outside or there are none.
     pub fn new(mut mirror: Mirror, words: &[u32]) -> Option<Far> {
         let base = mirror.address();
         let address = |word: u32| base + u64::from(word) * size_of::<u64>() as u64;
@@ -94,10 +94,10 @@ impl Far {
         self.loads
     }
 
-    /// Goes on by `rounds` times [`LOADS`] loads.
+    /// Continues by `rounds` times [`LOADS`] loads.
     pub fn walk(&mut self, rounds: u64) {
         if rounds > 0 {
-            // SAFETY: as in Cycle::walk: only new() writes the words, each of which holds the address of another.
+            // SAFETY: as in Cycle::walk: only new() writes the words, and each holds the address of another.
             self.at = unsafe { walk(self.at, rounds) };
         }
     }
@@ -105,7 +105,7 @@ impl Far {
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn walk(mut at: u64, rounds: u64) -> u64 {
-    // SAFETY: the caller says that every word of the chain holds the address of the next.
+    // SAFETY: the caller promises that every word of the chain holds the address of the next.
     unsafe {
         asm!(
             "2:",
@@ -124,7 +124,7 @@ unsafe fn walk(mut at: u64, rounds: u64) -> u64 {
 
 #[cfg(target_arch = "aarch64")]
 unsafe fn walk(mut at: u64, rounds: u64) -> u64 {
-    // SAFETY: the caller says that every word of the chain holds the address of the next.
+    // SAFETY: the caller promises that every word of the chain holds the address of the next.
     unsafe {
         asm!(
             "2:",

@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-/// Bytes that one round reads or writes of each array; what is shorter at the end of a slice is left alone.
+/// Bytes that one round reads or writes of each array; a shorter rest at the end of a slice is not used.
 pub const BLOCK: usize = 128;
 
 /// Whole blocks of a slice.
@@ -116,8 +116,8 @@ pub fn write_past_caches(words: &mut [u64]) -> bool {
     if rounds == 0 || !words.as_ptr().addr().is_multiple_of(16) {
         return false;
     }
-    // SAFETY: `rounds` blocks are inside of the slice, which is aligned as movntps wants it. The fence orders these
-    // writes before what follows, as the rest of the program expects of writes.
+    // SAFETY: `rounds` blocks are inside the slice, which is aligned as movntps needs it. The fence orders
+    // these writes before later code, as the rest of the program expects of writes.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
@@ -171,7 +171,7 @@ pub fn copy(from: &[u64], to: &mut [u64]) {
     if rounds == 0 {
         return;
     }
-    // SAFETY: so many half blocks are inside of both slices, which do not overlap.
+    // SAFETY: this number of half blocks is inside both slices, which do not overlap.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
@@ -224,7 +224,8 @@ pub fn triad(left: &[u64], right: &[u64], to: &mut [u64]) {
         return;
     }
     let factor = 3.0f64;
-    // SAFETY: so many half blocks are inside of all slices, and the one that is written overlaps with no other.
+    // SAFETY: this number of half blocks is inside all slices, and the written slice does not overlap with
+    // the others.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(

@@ -46,7 +46,7 @@ fn our_own_work_disturbs_nothing() {
 
 #[test]
 fn one_cpu_that_others_use_disturbs_a_large_machine() {
-    // 64 CPUs, of which two work for us, niced, and one for others: half a percent of all.
+    // 64 CPUs: two work for us, niced, and one for others. That is half a percent of all.
     let at = |other: u64, own: u64| {
         let mut busy = vec![0; 64];
         (busy[0], busy[1], busy[2]) = (own, own, other);

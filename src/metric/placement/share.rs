@@ -63,7 +63,7 @@ impl Known {
         Known { basis, pct, range: (pct, pct) }
     }
 
-    /// The value of remote_pct for a row that ran so long and has so much memory.
+    /// The value of remote_pct for a row with this run time and memory.
     pub(super) fn share(&self, run_ns: u64, rss_bytes: u64) -> Value {
         Value::Share {
             pct: self.pct,
@@ -80,11 +80,12 @@ impl Known {
     }
 }
 
-/// Hinting faults in an interval, from which on their share says something.
+/// Hinting faults in an interval from which on their share is meaningful.
 const ENOUGH_HINTS: u64 = 100;
 
-/// The share by hinting faults, if they were enough. The error is that of the share among so many faults (Agresti and
-/// Coull 1998, "Approximate is better than exact"); that faults are no accesses is not in it.
+/// The share by hinting faults, if they were enough. The error is that of a share among this many faults
+/// (Agresti and Coull 1998, "Approximate is better than exact"). It does not cover that faults are not
+/// accesses.
 fn of_hints(hints: Option<Hints>) -> Option<Known> {
     const Z: f64 = 1.96;
     let hints = hints.filter(|hints| hints.faults >= ENOUGH_HINTS)?;
@@ -143,7 +144,8 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// `lma` and `rma` of a row, what its samples say, and what its placement says or why it says nothing.
+/// `lma` and `rma` of a row, the result of its samples, and that of its placement or the reason why it has
+/// none.
 fn known(
     snapshot: &Snapshot,
     accesses: Option<(f64, f64)>,
@@ -187,7 +189,7 @@ fn of_placement(remote: Reading<Remote>, ran: bool) -> Reading<Known> {
     })
 }
 
-/// The share of remote accesses as one source has it.
+/// The share of remote accesses from one source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RemoteShare {
     /// Not [`Basis::OneNode`].
@@ -290,7 +292,7 @@ fn sums_of_container(row: &Container, snapshot: &Snapshot) -> Reading<(Quotient,
     })
 }
 
-/// A row's share of remote accesses with the sums behind it: to find all of it at once takes no longer than one of them.
+/// A row's share of remote accesses with its sums. Computing all at once takes as long as computing one.
 pub struct Share {
     /// The sums behind remote_pct.
     pub sums: Quotient,
@@ -350,7 +352,7 @@ mod tests {
         assert!((8.8..9.0).contains(&known.error_points()), "{}", known.error_points());
     }
 
-    /// A process of which `remote` and `local` followed samples are unrelated to the runs after them.
+    /// A process whose `remote` and `local` followed samples are unrelated to the runs after them.
     fn followed(remote: u64, local: u64) -> MemoryUse {
         let by_node = [(1, remote), (0, local)]
             .map(|(node, samples)| ((Some(NodeId(node)), Some(NodeId(0))), samples as f64));

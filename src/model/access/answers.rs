@@ -25,7 +25,7 @@ pub struct Answers {
 pub struct MemoryAnswers {
     /// All of them.
     pub accesses: u64,
-    /// Latencies of those that have one.
+    /// Latencies of the accesses that have one.
     pub latencies: Latencies,
 }
 
@@ -40,8 +40,9 @@ impl MemoryAnswers {
 }
 
 impl Answers {
-    /// Adds an access that took so many cycles. `elsewhere` says whether the page is on another node than the CPU, as far
-    /// as its address tells; where it and the class disagree, the page has moved, or the class is coarse: the address wins.
+    /// Adds an access that took `cycles`. `elsewhere`: whether its address is on another node than the CPU,
+    /// if known. Where it contradicts the class, the address wins: the page has moved, or the class is
+    /// coarse.
     pub fn add(&mut self, class: AccessClass, elsewhere: Option<bool>, cycles: Option<u32>) {
         *self.classes.entry(class).or_default() += 1;
         let Some(of_class) = class.memory_is_remote() else { return };
@@ -61,7 +62,7 @@ impl Answers {
         self.remote.add_all(&more.remote);
     }
 
-    /// Accesses that memory of another node answered, and those that memory answered.
+    /// Accesses answered by memory of another node, and by any memory.
     pub fn memory(&self) -> (u64, u64) {
         (self.remote.accesses, self.remote.accesses.saturating_add(self.local.accesses))
     }

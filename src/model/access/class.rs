@@ -1,4 +1,4 @@
-//! The place that answered an access, as a PMU says it.
+//! The place that answered an access, as reported by a PMU.
 
 #![warn(missing_docs)]
 
@@ -12,7 +12,7 @@ pub enum AccessClass {
     NoAccess,
     /// A device.
     Device,
-    /// A cache of the own node; `modified` says that the line was dirty there.
+    /// A cache of the own node; `modified`: the line was dirty there.
     LocalCache {
         /// The line was dirty in that cache.
         modified: bool,

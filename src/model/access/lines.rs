@@ -21,7 +21,7 @@ pub const LINES_LISTED: usize = 20;
 /// Sides of a line that are kept: those with most samples.
 pub const SIDES_LISTED: usize = 16;
 
-/// The cache that had a line which a load asked for.
+/// The cache that held a line requested by a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
     /// One of the own node.
@@ -30,7 +30,7 @@ pub enum Transfer {
     Far,
 }
 
-/// Lines of a process that another core had when they were loaded. Nothing of it says an address.
+/// Lines of a process that another core held when they were loaded. It holds no address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContendedLines {
     /// Sampled loads that the cache of another core answered, of all lines.
@@ -46,7 +46,7 @@ pub struct ContendedLine {
     pub mapping: String,
     /// The node of its page, where that is known.
     pub page_node: Option<NodeId>,
-    /// Sampled loads of it that the cache of another core answered.
+    /// Its sampled loads that the cache of another core answered.
     pub loads: u64,
     /// Loads among them that the cache of another node answered.
     pub far: u64,

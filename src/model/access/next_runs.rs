@@ -15,8 +15,8 @@ pub enum GaveUp {
     Branch,
     /// An instruction that repeats itself, or enters the kernel.
     Instruction,
-    /// A return to an address that neither the sample nor a call on the way has: the stack of now may be that of another
-    /// call.
+    /// A return to an address that neither the sample nor a call on the way has: the current stack may be
+    /// that of another call.
     Return,
     /// Code that cannot be read or decoded.
     Code,
@@ -61,7 +61,7 @@ impl GaveUp {
 pub struct NextRuns {
     /// Samples that were followed, however far.
     pub followed: u64,
-    /// Samples of which the address of the next run is known.
+    /// Samples whose next run has a known address.
     pub resolved: u64,
     /// Of the resolved ones: the instruction has overwritten its address, so that no other is known.
     pub gone_resolved: u64,
@@ -87,7 +87,7 @@ impl NextRuns {
         more.by_mapping.iter().for_each(|(pair, count)| *self.by_mapping.entry(*pair).or_default() += count);
     }
 
-    /// Makes one place of all mappings but those that begin at `listed` addresses.
+    /// Merges all mappings into one place, except those that begin at `listed` addresses.
     pub(super) fn list_only(&mut self, listed: &BTreeSet<u64>) {
         let place = |start: u64| if listed.contains(&start) { start } else { NOT_LISTED };
         for ((one, other), count) in std::mem::take(&mut self.by_mapping) {

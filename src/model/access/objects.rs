@@ -77,7 +77,7 @@ impl Object {
         super::sum(self.by_node.values())
     }
 
-    /// Samples whose page is on another node than the CPU, and those of which both are known.
+    /// Samples whose page is on another node than the CPU, and all samples with both nodes known.
     pub fn remote(&self) -> (f64, f64) {
         super::remote(&self.by_node)
     }

@@ -1,10 +1,10 @@
-//! Memory that a payload takes while it is read, in proportion to the bytes that it has in the file: two kilobytes cannot become two
-//! gigabytes.
+//! Memory that a payload takes while it is read, in proportion to its bytes in the file. So two kilobytes
+//! cannot become two gigabytes.
 
 use super::varint::Malformed;
 
-/// Bytes of memory for what is in one payload, however many bytes of the file it has: they may be nothing but room.
-/// 100,000 tasks on 256 nodes take 244 MiB.
+/// Bytes of memory for the content of one payload, whatever its size in the file: padding could claim any
+/// amount. 100,000 tasks on 256 nodes take 244 MiB.
 const MEMORY_MAX: usize = 256 << 20;
 /// Bytes of memory that every payload may have, and beyond that for each byte in the file. Samples of real machines take some sixty.
 const MEMORY_FREE: usize = 1 << 20;
@@ -23,7 +23,7 @@ pub const fn least_stored_for(memory: usize) -> usize {
 
 /// Memory for each byte of a payload: an empty text is one byte, and becomes an entry of a list.
 pub const PER_BYTE: usize = 24;
-/// Memory that readers allow beyond what writers reserve: versions differ a little in what they count.
+/// Memory that readers allow beyond the writers' reserve: versions differ a little in their counts.
 const SLACK: usize = 1 << 20;
 /// An entry of a map or a list beside the text in it, and a row that is shared with another sample.
 pub const ENTRY: usize = 64;
@@ -46,7 +46,7 @@ impl Room {
         Ok(room)
     }
 
-    /// As much as there is: for payloads that are not from a file.
+    /// No limit: for payloads that are not from a file.
     pub fn endless() -> Room {
         Room(usize::MAX)
     }
@@ -54,7 +54,7 @@ impl Room {
     /// Takes `count` times `bytes`.
     ///
     /// # Errors
-    /// So many are not left.
+    /// Too little is left.
     pub fn take(&mut self, count: usize, bytes: usize) -> Result<(), Malformed> {
         let left = self.0.checked_sub(count.saturating_mul(bytes));
         self.0 = left.ok_or(Malformed("it would take more memory than its size allows"))?;
@@ -67,7 +67,7 @@ pub fn fits(needed: usize, raw: usize) -> bool {
     needed - raw * PER_BYTE <= MEMORY_MAX
 }
 
-/// A map of so many small entries.
+/// A map with `entries` small entries.
 pub(super) const fn of_map(entries: usize) -> usize {
     if entries == 0 { 0 } else { MAP + entries * ENTRY }
 }

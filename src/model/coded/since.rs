@@ -1,4 +1,4 @@
-//! Maps as what differs from a keyframe: keys that are gone, then entries that are new or different.
+//! Maps as differences from a keyframe: removed keys, then new or changed entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -79,7 +79,8 @@ pub fn copied<K: Copied, V: Copied>(base: &BTreeMap<K, V>) -> usize {
     base.iter().map(|(key, value)| ENTRY + key.heap_bytes() + value.heap_bytes()).sum()
 }
 
-/// Writes what differs from `base`; `put` writes a value. A reader takes `most` entries. Gives the number of differences.
+/// Writes the differences from `base`; `put` writes a value. A reader takes `most` entries. Returns the
+/// number of differences.
 pub fn put_since<'v, K: Key, V: Copied>(
     out: &mut Out<'v>,
     base: Option<&'v BTreeMap<K, V>>,
@@ -105,10 +106,10 @@ pub fn put_since<'v, K: Key, V: Copied>(
     differences
 }
 
-/// A map that is `base`, changed by what [`put_since`] wrote.
+/// A map that is `base`, with the changes that [`put_since`] wrote.
 ///
 /// # Errors
-/// The bytes are something else, or there is no room.
+/// The bytes are something else, or memory runs out.
 pub fn get_since<'b, 'r, K: Key, V: Copied + Clone>(
     input: &mut In<'b, 'r>,
     base: Option<&BTreeMap<K, V>>,
@@ -121,7 +122,7 @@ pub fn get_since<'b, 'r, K: Key, V: Copied + Clone>(
     Ok(map)
 }
 
-/// Changes a copy of the base by what [`put_since`] wrote.
+/// Applies the changes that [`put_since`] wrote to a copy of the base.
 ///
 /// # Errors
 /// As [`get_since`].
@@ -146,10 +147,10 @@ pub fn change<'b, 'r, K: Key, V>(
     Ok(())
 }
 
-/// Entries of a map in a section of its own, at most.
+/// Maximum entries of a map in a separate section.
 const MOST: (usize, &str) = (MAX_NAMES, "names");
 
-/// Writes what differs from `base`, and nothing where nothing does.
+/// Writes the differences from `base`, or nothing without any.
 pub fn put_changed<'v, K: Key, V: Coded + Copied>(
     out: &mut Out<'v>,
     base: Option<&'v Arc<BTreeMap<K, V>>>,

@@ -1,6 +1,6 @@
 //! Numbers in as few bytes as they need, and reading them back without trusting a byte.
 
-/// Seven bits per byte, lowest first; the high bit says that more follow.
+/// Seven bits per byte, lowest first; the high bit is set if more follow.
 #[inline]
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -71,14 +71,14 @@ impl<'a> Bytes<'a> {
         Err(Malformed("a number has more than 64 bits"))
     }
 
-    /// Numbers in all that is left, which ends with the last byte of one.
+    /// Numbers in the remaining bytes, which end with the last byte of one.
     pub fn numbers(&self) -> usize {
         let (words, rest) = self.0.as_chunks();
         words.iter().map(|word| ends_in(*word)).sum::<usize>()
             + rest.iter().filter(|byte| is_end(byte)).count()
     }
 
-    /// Numbers at the beginning that are 0: there may be more than it says, and it says 8 at most.
+    /// Numbers at the beginning that are 0: at most 8, even if more follow.
     #[inline]
     pub fn zeros(&self) -> usize {
         match self.0.first_chunk() {

@@ -1,6 +1,6 @@
-// The table of counters: a row has the name in Rust, the name in recordings, the unit there, and the facility without
-// which a recording lacks it. In upper case and behind NT_, the name in recordings is the one in C: build.rs makes
-// counters.h for the programs in bpf/ from this file.
+// The table of counters. A row has the name in Rust, the name in recordings, the unit there, and the facility
+// without which a recording lacks it. The name in C is the name in recordings in upper case, after NT_. From
+// this file build.rs makes counters.h for the programs in bpf/.
 
 counters! {
     // In the record of a task, kept by the programs in bpf/: `enum nt_counter`, an index of nt_rec.counters.
@@ -29,7 +29,7 @@ counters! {
         NumaSwaps "numa_swaps" "counter" Some(Facility::SentTasks);
         /// Tries of NUMA balancing that came to nothing.
         NumaStuck "numa_stuck" "counter" Some(Facility::SentTasks);
-        /// NUMA hinting faults; pages of them where only the task structure tells.
+        /// NUMA hinting faults, or their pages where only the task structure counts them.
         HintFaults "hint_faults" "counter" Some(Facility::HintFaults);
         /// Of these, the ones that found their page on another node.
         HintRemote "hint_remote" "counter" Some(Facility::HintFaults);

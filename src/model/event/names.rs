@@ -1,6 +1,6 @@
 //! The events that the kernel names itself, as perf-list(1) spells them: hardware, software and cache events.
 //!
-//! Numbers are those of include/uapi/linux/perf_event.h. perf_event_open(2) tells which of them a CPU has.
+//! Numbers are those of include/uapi/linux/perf_event.h. perf_event_open(2) fails for those that a CPU lacks.
 
 use super::{Event, Role};
 
@@ -8,7 +8,7 @@ pub(super) const HARDWARE: u32 = 0;
 pub(super) const SOFTWARE: u32 = 1;
 pub(super) const HW_CACHE: u32 = 3;
 
-/// An event with a number of its own: its spellings, the usual one first, and the use of its count.
+/// An event with a fixed number: its spellings, the usual one first, and the use of its count.
 struct Plain {
     names: &'static [&'static str],
     kind: u32,
@@ -80,7 +80,7 @@ const OPERATIONS: [(Operation, &[&str]); 3] = [
 const ACCESSES: &[&str] = &["refs", "reference", "ops", "access"];
 const MISSES: &[&str] = &["misses", "miss"];
 
-/// `config` of a cache event: cache, operation and result, each in a byte of its own.
+/// `config` of a cache event: cache, operation and result, one byte each.
 const fn cache_config(cache: u64, operation: Operation, missed: bool) -> u64 {
     cache | (operation as u64) << 8 | (missed as u64) << 16
 }
@@ -119,8 +119,8 @@ pub fn all() -> Vec<Event> {
     plain.chain(caches).collect()
 }
 
-/// The event with this name or alias, in any case of letters. It keeps the spelling that the kernel's tools use for what was
-/// typed.
+/// The event with this name or alias, in any case of letters. It keeps the typed name, in the spelling of the
+/// kernel's tools.
 pub fn find(typed: &str) -> Option<Event> {
     let found = PLAIN.iter().find_map(|of| {
         let name = of.names.iter().find(|name| name.eq_ignore_ascii_case(typed))?;

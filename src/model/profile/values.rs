@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Loaded, Local, Matrix, Profile};
 use crate::model::topology::parse_cpulist;
 
-/// Numbers by key. The first is the one that the key names; its error and what else belongs to it follow.
+/// Numbers by key. The first is the number named by the key; its error and related numbers follow.
 pub type Values = BTreeMap<String, Vec<Option<f64>>>;
 
 /// Parts of a measurement by their words on the command line, with the beginnings of the keys of their numbers.
@@ -48,7 +48,7 @@ fn of_local(local: &mut Local) -> [(&'static str, &mut Option<f64>); 5] {
     ]
 }
 
-/// A matrix, and the one that belongs to it.
+/// A matrix, and its companion if any.
 type Matrices<'a> = [(&'static str, &'a mut Matrix, Option<&'a mut Matrix>); 4];
 
 /// Single numbers and matrices.
@@ -117,7 +117,7 @@ pub fn values(profile: &Profile) -> Values {
     values
 }
 
-/// The same profile with these numbers, and no others. Keys that are none are left out.
+/// The same profile with only these numbers. Unknown keys are left out.
 pub fn with_values(mut profile: Profile, values: &Values) -> Profile {
     let nodes: Vec<u32> = profile.machine.nodes.iter().map(|node| node.node).collect();
     let get = |key: &str| values.get(key);
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::model::profile::{Lines, MachineKey, NodeKey, Smt};
 
-    /// A profile in which every number is there.
+    /// A profile with every number.
     fn full() -> Profile {
         let node = |node, cpus: &str| NodeKey { node, cpus: cpus.into(), ..NodeKey::default() };
         let matrix = |first: f64| -> Matrix {

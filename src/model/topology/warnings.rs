@@ -21,7 +21,7 @@ pub(super) fn of(topology: &Topology) -> Vec<String> {
 /// More sockets than nodes: memory of another socket looks local.
 fn hidden_nodes(topology: &Topology) -> Option<String> {
     let nodes = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
-    // Without any CPU on a node the next warning says what is wrong.
+    // Without any CPU on a node, the next warning describes the problem.
     if nodes == 0 || topology.sockets as usize <= nodes {
         return None;
     }

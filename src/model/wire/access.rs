@@ -8,13 +8,14 @@ use crate::model::access::TOUCHES_LEFT_OUT;
 
 /// Bytes of code in a sample of memory use (`NT_ACCESS_CODE`).
 pub const ACCESS_CODE: usize = 128;
-/// Bytes of it in front of the instruction, and from it on (`NT_ACCESS_BEFORE`, `NT_ACCESS_FROM`).
+/// Bytes of code before the instruction, and from the instruction on (`NT_ACCESS_BEFORE`, `NT_ACCESS_FROM`).
 pub const ACCESS_BEFORE: usize = if cfg!(target_arch = "aarch64") { 32 } else { 48 };
 /// See [`ACCESS_BEFORE`].
 pub const ACCESS_FROM: usize = if cfg!(target_arch = "aarch64") { 64 } else { 80 };
 /// Registers in it (`NT_ACCESS_WORDS_ARM64`, `NT_ACCESS_WORDS_X86`).
 pub const ACCESS_WORDS: usize = if cfg!(target_arch = "aarch64") { 34 } else { 22 };
-/// Bytes of the stack in it, from so many below the stack pointer on (`NT_ACCESS_RED_ZONE`, `NT_ACCESS_ABOVE`).
+/// Bytes of the stack in a sample, from the red zone below the stack pointer on (`NT_ACCESS_RED_ZONE`,
+/// `NT_ACCESS_ABOVE`).
 pub const ACCESS_STACK: usize = ACCESS_RED_ZONE + 896;
 /// See [`ACCESS_STACK`].
 pub const ACCESS_RED_ZONE: usize = 128;
@@ -24,9 +25,9 @@ pub const ACCESS_HAS_STACK: u32 = 256;
 pub const ACCESS_KERNEL: u32 = 1;
 /// `NT_ACCESS_AHEAD`: code from the instruction on could be read.
 pub const ACCESS_AHEAD: u32 = 2;
-/// `NT_ACCESS_BEHIND`: code in front of it, too.
+/// `NT_ACCESS_BEHIND`: the code before the instruction is included.
 pub const ACCESS_BEHIND: u32 = 4;
-/// `NT_ACCESS_EVENT`: the sample is one of an event, with an address of its own.
+/// `NT_ACCESS_EVENT`: the sample is one of an event, which has an address.
 pub const ACCESS_EVENT: u32 = 8;
 /// `NT_ACCESS_ADDRESS`, and flags of the other words of such a sample in their order: physical address, source, weight.
 pub const ACCESS_KNOWN: [u32; 4] = [16, 32, 64, 128];

@@ -19,7 +19,7 @@ pub struct HotHead {
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// Start of the leader, ns since boot: with `pid` this says which process it is.
+    /// Start of the leader, ns since boot: identifies the process together with `pid`.
     pub leader_start_ns: u64,
     /// Id of the cgroup.
     pub cgroup_id: u64,
@@ -39,7 +39,7 @@ pub struct UserFrame {
     pub status: i32,
     /// Build id of the file, shorter ones filled with zeros.
     pub build_id: [u8; 20],
-    /// Offset into the file with that build id, or the address where there is none.
+    /// Offset into the file with that build id, or the address without one.
     pub offset_or_ip: u64,
 }
 

@@ -39,11 +39,11 @@ pub struct SpeEvent {
     pub without_physical: Event,
     /// Operations from one sample to the next: no less than the PMU takes.
     pub period: u64,
-    /// Accesses faster than so many cycles are not sampled.
+    /// Accesses faster than this number of cycles are not sampled.
     pub threshold: Option<u32>,
 }
 
-/// The SPE PMUs of the machine below `root`, in the order of their names; empty where there is none.
+/// The SPE PMUs of the machine below `root`, in the order of their names; empty without any.
 pub fn find(root: &Path) -> Vec<SpeEvent> {
     let entries = fs::read_dir(root.join(DEVICES)).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

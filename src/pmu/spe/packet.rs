@@ -1,4 +1,4 @@
-//! One packet of an SPE record: a header, and as many bytes as it says.
+//! One packet of an SPE record: a header, and the number of bytes it gives.
 
 #![warn(missing_docs)]
 
@@ -70,7 +70,7 @@ pub enum Packet {
     Address {
         /// 0 of the instruction, 1 of a branch target, 2 virtual, 3 physical, 4 of the branch before.
         index: u8,
-        /// As it is written.
+        /// The raw value.
         value: u64,
     },
 }
@@ -86,7 +86,7 @@ pub fn packet(bytes: &[u8], at: u64) -> Option<(Packet, usize)> {
         0x20..=0x23 => match rest.first()? {
             0x00 => {
                 let boundary = 1 << ((header & 0xf) + 1);
-                // Room to the boundary may go beyond what was written.
+                // Padding to the boundary may go beyond the written part.
                 let len = (boundary - at % boundary).min(bytes.len() as u64).max(2) as usize;
                 Some((Packet::Padding, len))
             }

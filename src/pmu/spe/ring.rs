@@ -18,14 +18,14 @@ pub enum RingRecord {
     Stretch {
         /// Its first byte; it counts on beyond the size of the area.
         offset: u64,
-        /// Its length in bytes; 0 where only flags are told.
+        /// Its length in bytes; 0 if the record has only flags.
         bytes: u64,
         /// The area was full: samples are missing behind it.
         truncated: bool,
         /// An operation was chosen while another one was sampled: samples are missing in it.
         collision: bool,
     },
-    /// So many records had no room in the ring.
+    /// The number of records for which the ring was full.
     Lost(u64),
 }
 
@@ -98,7 +98,7 @@ mod tests {
         let mut bytes = record(AUX, &[0, 8, 0]);
         bytes.extend([0; 64]);
         assert_eq!(records(&bytes).len(), 1);
-        // Too short for what it says that it is.
+        // Shorter than its header claims.
         assert!(records(&record(AUX, &[1, 2])).is_empty());
     }
 }

@@ -40,7 +40,8 @@ impl SourceCodes {
         }
     }
 
-    /// Whether a code says that the cache of another core answered, as far as codes are known: see [`transfer`].
+    /// Whether a code reveals that the cache of another core answered, as far as codes are known: see
+    /// [`transfer`].
     pub fn tells_transfers(self) -> bool {
         match self {
             SourceCodes::Common | SourceCodes::HipTwelve => true,
@@ -53,7 +54,7 @@ impl SourceCodes {
         match (self, code) {
             (SourceCodes::Common, 0 | 8..=12) => CACHE,
             (SourceCodes::Common, 13) => AccessClass::Remote,
-            // Memory of any node: the address says which.
+            // Memory of any node: the address decides.
             (SourceCodes::Common, 14) => AccessClass::Dram { remote: false },
             (SourceCodes::AmpereOne, 0 | 3 | 8 | 9) => CACHE,
             (SourceCodes::AmpereOne, 5) => AccessClass::RemoteCache { modified: false },
@@ -72,7 +73,7 @@ impl SourceCodes {
 pub fn class(record: &Record, codes: Option<SourceCodes>) -> AccessClass {
     match record.operation {
         Some(Operation::Load) => {}
-        // Stores of Neoverse have no source: a code of theirs says nothing.
+        // Stores of Neoverse have no source: their codes are meaningless.
         Some(Operation::Store) => return by_events(record.events),
         _ => return AccessClass::NoAccess,
     }

@@ -20,7 +20,7 @@ pub const PACKET_MAX: usize = 160 * 1024;
 /// Open files of a packet at most.
 pub const FILES_MAX: usize = 33;
 
-/// Sends a message, and open files with it, [`FILES_MAX`] at most. Waits until there is room.
+/// Sends a message with open files, at most [`FILES_MAX`]. Waits for room.
 ///
 /// # Errors
 /// The errno of sendmsg(2).

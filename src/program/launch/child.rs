@@ -60,7 +60,7 @@ fn tell(socket: &mut UnixStream, word: &Word) -> io::Result<()> {
 fn take_place(order: &str, ignored: &str) -> Result<(), (String, io::Error)> {
     let order: Order =
         serde_json::from_str(order).map_err(|error| ("reading the order".into(), error.into()))?;
-    // The tool ignores some for itself, and nohup(1) some for all that it starts.
+    // The tool ignores some for itself, and nohup(1) some for all its children.
     [libc::SIGUSR1, libc::SIGXFSZ].into_iter().for_each(sys::default_signal);
     ignored.split(',').filter_map(|signal| signal.parse().ok()).for_each(sys::ignore_signal);
     if !order.cpus.is_empty() {

@@ -74,7 +74,7 @@ impl Cell for Option<NodeId> {
     }
 }
 
-/// Bits of nodes, of which there is one at least: zero is none.
+/// Bits of nodes; at least one is set, so zero is none.
 impl Cell for Option<u64> {
     fn pack(self) -> u64 {
         self.unwrap_or(0)
@@ -105,7 +105,7 @@ macro_rules! field {
 #[cfg(test)]
 pub(super) use field;
 
-/// The first field of a part that a row may not have: zero says so.
+/// The first field of an optional part of a row: zero means it is missing.
 macro_rules! first_of {
     ($row:ty, $name:literal, $unit:literal, $part:ident: $type:ident, $field:ident) => {
         Column::<$row> {
@@ -296,7 +296,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "scan_period_ms", "ms", scan_period_ms),
             nodes!("run_ns_len", run_ns, u64),
             by_node!("run_ns", "ns by node, counter", run_ns),
-            // Its time before it was first seen, which stays as it is.
+            // Its time before its first sample, which never changes.
             Column {
                 name: "exec_ns-run_ns",
                 unit: "ns",
@@ -332,7 +332,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 .added_for(Facility::ResidentKinds),
             other_of!(TaskRaw, "resident_swap_bytes", "bytes", resident, swap_bytes)
                 .added_for(Facility::ResidentKinds),
-            // Anonymous memory, which changes most, as the rest of what is resident: nothing.
+            // Anonymous memory changes most. As the rest of resident memory it costs nothing.
             Column {
                 name: "rss_bytes-resident_bytes",
                 unit: "bytes",
@@ -416,7 +416,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             cpu_slots!("slot_count", "by event, counter", count),
             cpu_slots!("slot_enabled_ns", "ns by event, counter", enabled_ns),
             cpu_slots!("slot_running_ns", "ns by event, counter", running_ns),
-            // All ones are none: recordings have known times as they are.
+            // All ones are none: recordings store known times unchanged.
             Column {
                 name: "irq_ns",
                 unit: "ns, counter",

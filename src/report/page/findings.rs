@@ -17,7 +17,7 @@ pub(super) fn counted(report: &Report) -> usize {
     report.findings.iter().filter(|finding| finding.counts()).count()
 }
 
-/// The findings that are shown, with their numbers on the page: those that ask for a deed before all others.
+/// The findings that are shown, with their numbers on the page: actionable ones before all others.
 pub(super) fn shown(report: &Report) -> impl Iterator<Item = (usize, &Finding)> {
     report.findings.iter().take(SHOWN).enumerate().map(|(at, finding)| (at + 1, finding))
 }

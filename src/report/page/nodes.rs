@@ -130,8 +130,8 @@ fn slit(report: &Report) -> Option<Markup> {
     Some(of_pairs("distances of nodes", &nodes, cell))
 }
 
-/// Latencies as `calibrate` measured them, or their ratios where nothing else may be used, with what they are; `None` where cells
-/// cannot be read, or nothing was measured.
+/// Latencies measured by `calibrate`, or their ratios if nothing else may be used, with a description. `None`
+/// if cells cannot be read, or without a measurement.
 fn measured(report: &Report) -> Option<(String, Markup)> {
     let topology = &report.about.host.topology;
     let nodes: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();

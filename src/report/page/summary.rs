@@ -75,7 +75,7 @@ fn row(view: &View<'_>, lane: &Lane) -> Markup {
     }
 }
 
-/// Buckets around a moment, so that it is seen with what led to it.
+/// Buckets around a moment, which show the time before it.
 fn around(count: usize, at: usize) -> (usize, usize) {
     let before = 15.min(count / 20 + 1);
     (at.saturating_sub(before), (at + 1 + before).min(count))

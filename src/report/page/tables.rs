@@ -10,7 +10,7 @@ use crate::report::programs::{Row, Sums, Table};
 use crate::report::words;
 use crate::text::plural;
 
-/// Columns of a table, by what the machine has.
+/// Columns of a table, according to the machine.
 #[derive(Clone, Copy)]
 struct Columns {
     container: bool,

@@ -28,7 +28,7 @@ pub(super) fn top(report: &Report, lane: &Lane) -> f64 {
         Id::Free => {
             let totals = report.memory.values().map(|(total, _)| *total as f64);
             let total = totals.fold(0.0, f64::max);
-            // Where most is in use the picture is of what is free.
+            // If most memory is in use, the picture shows the free part.
             if most > total / 4.0 { total.max(most) } else { bytes_above(most) }
         }
         Id::Pages | Id::Tasks | Id::Wait => svg::nice(most),

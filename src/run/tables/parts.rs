@@ -1,4 +1,4 @@
-//! Parts of the recordings of a host by time, and whether their files are there already.
+//! Parts of the recordings of a host by time, and whether their files exist.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct Counts {
     pub left: usize,
 }
 
-/// A part of which files are to be made.
+/// A part whose files are to be made.
 pub(super) struct WantedPart {
     /// The host at its first sample.
     pub host: Arc<HostFacts>,
@@ -32,11 +32,11 @@ pub(super) struct WantedPart {
 pub(super) enum Of {
     /// Its files are to be made.
     Wanted(Arc<WantedPart>),
-    /// Its files are there.
+    /// Its files exist.
     Left,
     /// The same, at the first sample of the part, which ends there.
     LeftFrom { end_ns: i64 },
-    /// It is still being recorded, as is all that follows.
+    /// It and all later ones are still being recorded.
     Later,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Parts<'a> {
     choices: &'a Tables,
     /// The oldest files of a ring go, so that a part may lose its beginning after its files were made.
     of_ring: bool,
-    /// The begin of the part of the last sample, ns since 1970, and the part; `None`: its files are there.
+    /// The begin of the part of the last sample, ns since 1970, and the part; `None`: its files exist.
     current: Option<(i64, Option<Arc<WantedPart>>)>,
     left: usize,
 }
@@ -110,7 +110,7 @@ impl<'a> Parts<'a> {
         Ok(wanted.map_or(Of::LeftFrom { end_ns: i64::MAX }, Of::Wanted))
     }
 
-    /// The file of each table, and whether it is there.
+    /// The file of each table, and whether it exists.
     fn files(&self, of: impl Fn(Table) -> Result<(PathBuf, bool)>) -> Result<Vec<(Table, PathBuf, bool)>> {
         let file = |table: &Table| {
             let (path, is_there) = of(*table)?;

@@ -1,4 +1,5 @@
-//! Files while they are written: each has its name when it is whole, because without its footer nothing of it can be read.
+//! Files while they are written. Each gets its name when it is complete, because without its footer it cannot
+//! be read.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,7 +31,7 @@ struct Begun {
     temporary: Temporary,
 }
 
-/// A name in front of which there is a dot, which engines leave out; the file goes with it unless it is kept.
+/// A name with a leading dot, which engines ignore; the file is removed with it unless it is kept.
 struct Temporary {
     folder: Folder,
     name: OsString,

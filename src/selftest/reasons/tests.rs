@@ -32,7 +32,7 @@ fn right(role: Role, load: Load, amount: f64, local: bool) -> f64 {
     }
 }
 
-/// A machine of two nodes with these roles, whose PMU counts what `count` says.
+/// A machine of two nodes with these roles, whose PMU counts the values of `count`.
 fn machine(roles: &[(Role, Sees)], count: &dyn Fn(Role, Load, f64, bool) -> f64) -> CounterReport {
     let mut measured = Vec::new();
     for (role, sees) in roles {
@@ -114,7 +114,7 @@ fn swapped_encodings_are_found() {
 fn half_twice_and_nothing_are_found_in_every_role() {
     for (role, _) in ROLES {
         for (times, words) in [(0.5, ""), (2.0, ""), (0.0, "opens and counts nothing")] {
-            // Twice the share of a stall is no more than its whole, and slots have no number of their own.
+            // Twice the share of a stall is at most its whole, and slots have no separate number.
             if times > 0.0 && matches!(role, Role::StallBackend | Role::StallFrontend | Role::Slots) {
                 continue;
             }

@@ -28,7 +28,7 @@ pub(super) struct Asked {
     /// Pages asked about.
     pub pages: HashMap<ProcessId, Vec<u64>>,
     pub found: BTreeMap<ProcessId, MemoryUse>,
-    /// Sides of contended lines whose pages are not looked up yet, and those that are.
+    /// Sides of contended lines whose pages are not looked up yet, and the others.
     pub lines: LineBatch,
     pub placed_lines: BTreeMap<ProcessId, PlacedLines>,
     /// Samples in memory whose first touch is known.
@@ -38,10 +38,10 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The pages of these processes, as many as fit into one question; `None`: there is nothing to ask. `seed` says which
-    /// are left out where there are too many.
+    /// The pages of these processes, as many as fit into one question; `None`: nothing to ask. `seed` selects
+    /// the ones left out if there are too many.
     pub(super) fn question(&mut self, mut jobs: Vec<Job>, seed: u64) -> Option<PagesTurn> {
-        // A packet holds no more; samples of the others count without a mapping.
+        // A packet holds at most this many; samples of the others count without a mapping.
         jobs.truncate(JOBS_MAX);
         let mut left = PAGES_MAX;
         let mut pages = Vec::new();
@@ -100,8 +100,8 @@ fn places(asked: &[u64], placed: PagesPlaced) -> Places {
     }
 }
 
-/// Processes in the order in which they are looked up, as far as the time reaches: the wanted ones, then all others from the
-/// one at `begin` on. Without that the time would always go to those with the lowest ids.
+/// Processes in the order in which they are looked up, as far as the time allows: the wanted ones, then all
+/// others from the one at `begin` on. Otherwise the time would always go to those with the lowest ids.
 pub(super) fn by_turns(mut processes: Vec<ProcessId>, begin: usize, wanted: &[ProcessId]) -> Vec<ProcessId> {
     let begin = begin.min(processes.len());
     processes.rotate_left(begin);
@@ -110,7 +110,7 @@ pub(super) fn by_turns(mut processes: Vec<ProcessId>, begin: usize, wanted: &[Pr
     processes
 }
 
-/// At most `most` of `pages`, evenly spread; `seed` says where they begin.
+/// At most `most` of `pages`, evenly spread; `seed` sets where they begin.
 fn thinned(pages: Vec<u64>, most: usize, seed: u64) -> Vec<u64> {
     if pages.len() <= most {
         return pages;

@@ -11,7 +11,7 @@ const FOLLOW_PART: u32 = 333;
 /// The same for one interval, at most.
 const FOLLOW_MAX: Duration = Duration::from_millis(10);
 
-/// Time over which the self-check counts: that of which the budget is an average, ns.
+/// Time over which the self-check counts: the budget is an average over this time, ns.
 const ONCE_OVER_NS: u64 = 10_000_000_000;
 
 /// The processes, and what they may cost.
@@ -24,7 +24,7 @@ pub(super) struct Budgeted {
     spent_ns: u64,
     since_ns: u64,
     length_ns: u64,
-    /// CPU time of the self-check, and the part of it that was not counted yet, ns.
+    /// CPU time of the self-check, and its part that was not counted yet, ns.
     once_ns: u64,
     once_left_ns: u64,
 }
@@ -51,7 +51,7 @@ impl Budgeted {
         Budgeted { governor, chosen, wanted, spent_ns, since_ns: now_ns, length_ns: 0, once_ns, once_left_ns }
     }
 
-    /// The part of the self-check that counts in an interval of so many ns.
+    /// The part of the self-check that counts in an interval of `length_ns`.
     fn once(&mut self, length_ns: u64) -> u64 {
         let part = u128::from(self.once_ns) * u128::from(length_ns) / u128::from(ONCE_OVER_NS);
         let part = u64::try_from(part).unwrap_or(u64::MAX).min(self.once_left_ns);

@@ -23,7 +23,7 @@ pub(super) struct Lines {
     sums: usize,
 }
 
-/// An access that may be one side of a contended line, as far as its event says.
+/// An access that may be one side of a contended line, according to its event.
 pub(super) fn line_sample(
     event: &EventAccess,
     cpu_node: Option<NodeId>,
@@ -41,9 +41,9 @@ impl Lines {
         self.fresh.entry(process).or_default().push(sample);
     }
 
-    /// Takes the samples of an interval that ended at `to_ns`, of whose pages the `places` are known, and says which lines
-    /// are contended. The functions of new code are asked for, and come with a later interval. Returns how many samples
-    /// had no room, too.
+    /// Takes the samples of an interval that ended at `to_ns`, with known `places` of their pages, and
+    /// returns the contended lines. The functions of new code are requested, and come with a later interval.
+    /// Also returns the number of samples without room.
     pub(super) fn finish(
         &mut self,
         to_ns: u64,

@@ -59,7 +59,7 @@ impl Names {
         self.namer.is_some()
     }
 
-    /// Adds names as if they had come.
+    /// Adds names as if they were answers.
     #[cfg(test)]
     pub(super) fn learn(&mut self, names: impl IntoIterator<Item = (Place, Arc<Function>)>) {
         self.known.extend(names);

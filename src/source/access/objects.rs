@@ -1,4 +1,4 @@
-//! First touches of the processes that are sampled, and the use of what they touched.
+//! First touches of the sampled processes, and the use of the memory that they touched.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::model::units::NodeId;
 /// Processes whose first touches are kept, 1.5 MB of each at most: without room the one with the fewest touches goes.
 const PROCESSES_MAX: usize = 128;
 
-/// First touches by process, and samples of the last ten seconds in what was touched.
+/// First touches by process, and samples of the last ten seconds in that memory.
 #[derive(Default)]
 pub(super) struct Objects {
     touches: BTreeMap<ProcessId, Touches>,
@@ -53,7 +53,7 @@ impl Objects {
         self.touches.get(&process)
     }
 
-    /// Takes the samples of an interval that ended at `to_ns`, and says which objects are used.
+    /// Takes the samples of an interval that ended at `to_ns`, and returns the used objects.
     pub(super) fn finish(
         &mut self,
         to_ns: u64,

@@ -1,4 +1,4 @@
-//! Accesses that Arm's SPE samples, on their way to the sums of processes: the task by what its packets say.
+//! Accesses that Arm's SPE samples, on their way to the sums of processes: the task comes from their packets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -17,7 +17,8 @@ use crate::pmu::spe::event::{SpeEvent, find};
 
 /// Accesses of tasks that have no row: they have ended, or their packets name none.
 const NO_TASK: &str = "spe_no_task";
-/// Accesses without a task, from which on their kernel is said to name none: packets of others have one each.
+/// After this many accesses without a task, the kernel is reported as naming none: packets of other kernels
+/// have one each.
 const WITHOUT_CONTEXT: u64 = 100;
 
 /// The sampler, and what it has lost.
@@ -29,7 +30,7 @@ pub(super) struct Spe {
     without_context: u64,
     /// Why a CPU is not sampled, if so.
     refused: Option<Missing>,
-    /// The reason that was said last.
+    /// The last reported reason.
     said: Option<Missing>,
 }
 
@@ -66,8 +67,9 @@ impl Spe {
         self.probe.follow(root, cpus, &self.events)
     }
 
-    /// Accesses since the call before of processes that have a row, `room` of them at most, of all CPUs alike. `nodes` says
-    /// the node of a CPU and of a physical address. Where more is written than taken, it samples less often from then on.
+    /// Accesses since the previous call of processes that have a row, at most `room` of them, of all CPUs
+    /// alike. `nodes` returns the node of a CPU and of a physical address. If more is written than taken, it
+    /// samples less often from then on.
     pub(super) fn take(
         &mut self,
         root: &Path,
@@ -81,7 +83,7 @@ impl Spe {
         if self.probe.overwhelmed() > before {
             self.probe.slow_down(&self.events);
         }
-        // CPUs that did not go on are opened again, too, and those that were refused are tried with each sample.
+        // CPUs that did not resume are opened again, too, and refused ones are tried with each sample.
         self.refused = self.probe.follow(root, cpus, &self.events).err();
         let rows: HashMap<u32, ProcessId> = tasks.iter().map(|task| (task.tid, task.process())).collect();
         let all = accesses.len();
@@ -179,7 +181,7 @@ mod tests {
         }
 
         fn take(&mut self) -> Vec<u8> {
-            // PERF_RECORD_AUX of no bytes that says PERF_AUX_FLAG_TRUNCATED.
+            // PERF_RECORD_AUX without bytes, with PERF_AUX_FLAG_TRUNCATED.
             let head = [11_u32.to_ne_bytes().to_vec(), vec![0, 0], 32_u16.to_ne_bytes().to_vec()].concat();
             let words = [0_u64, 0, 1].map(u64::to_ne_bytes).concat();
             [head, words].concat()

@@ -1,5 +1,5 @@
-//! Sampling of memory use while the machine is watched: of all processes where that is asked for, else of those that
-//! matter on the screen, and loaded only while there are any.
+//! Sampling of memory use in the live view: of all processes on request, otherwise of those that matter on
+//! the screen. It is loaded only while there are any.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::model::sample::{HostFacts, Missing, TaskRaw};
 use crate::model::units::CpuId;
 use crate::source::access::{Access, Sampled};
 
-/// The sampler stays loaded for so long without a process to sample, ns: rows come and go.
+/// The sampler stays loaded for this time without a process to sample, ns: rows come and go.
 const LINGER_NS: u64 = 10_000_000_000;
 
 /// The sampler, and the processes that are to be sampled.
@@ -31,7 +31,7 @@ pub(super) struct Accesses {
     all: bool,
     /// The processes that matter on the screen; `None`: not wanted.
     wanted: Option<Vec<ProcessId>>,
-    /// Since when there are none, CLOCK_MONOTONIC in ns.
+    /// The time since which there are none, CLOCK_MONOTONIC in ns.
     idle_since_ns: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ fn sampled_cpus(all: bool, online: &[CpuId], host: &HostFacts) -> Vec<CpuId> {
 }
 
 impl LiveSource {
-    /// Has all processes sampled, or those that matter on the screen again.
+    /// Starts sampling of all processes, or returns to the ones that matter on the screen.
     pub(super) fn sample_all(&mut self, on: bool) {
         let accesses = &mut self.accesses;
         (accesses.running, accesses.refused, accesses.all) = (None, None, on);
@@ -70,7 +70,7 @@ impl LiveSource {
         self.follow_wishes();
     }
 
-    /// Loads and unloads the sampler as it is wanted now.
+    /// Loads and unloads the sampler according to the current wishes.
     pub(super) fn follow_wishes(&mut self) {
         let (accesses, now_ns) = (&mut self.accesses, clock::mono_ns());
         let has_some = accesses.wanted.as_ref().is_some_and(|wanted| !wanted.is_empty());
@@ -109,7 +109,8 @@ impl LiveSource {
     /// The memory that tasks used since the sample before; `None` while nothing is sampled.
     ///
     /// # Errors
-    /// Sampling that was asked for failed. Sampling by default ends with a reason instead: a view goes on without it.
+    /// Requested sampling failed. Sampling by default ends with a reason instead: a view continues without
+    /// it.
     pub(super) fn memory_use(
         &mut self,
         tasks: (&[Arc<TaskRaw>], &[Arc<TaskRaw>]),

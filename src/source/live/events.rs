@@ -1,4 +1,4 @@
-//! Another set of events while the machine is watched: counters are opened anew, and nothing that was counted is lost.
+//! Another set of events in the live view: counters are reopened, and no counts are lost.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::model::event::Event;
 use crate::pmu::files;
 use crate::pmu::open::Refused;
 
-/// Events that were opened between two samples: the interval that ends with the later one has only a part of what
-/// they count.
+/// Events that were opened between two samples: the interval that ends with the later one has only a part of
+/// their counts.
 #[derive(Debug, Default)]
 pub(super) struct Fresh {
     pub(super) names: Vec<String>,

@@ -48,8 +48,8 @@ impl LiveSource {
         Ok(())
     }
 
-    /// CPUs on which counters could not be read since we asked before: they died with a CPU that was offline
-    /// for so short a time that no sample saw it.
+    /// CPUs on which counters could not be read since the previous call: they were lost when a CPU was
+    /// offline too briefly for any sample to notice.
     fn silent_cpus(&mut self) -> Vec<CpuId> {
         let mut silent = Vec::new();
         for cpu in &self.online {
@@ -63,8 +63,8 @@ impl LiveSource {
     }
 }
 
-/// The CPUs that are online now. One that the list leaves out, and that was online when the topology was read, is asked itself:
-/// the list may be that of a container (lxcfs).
+/// The CPUs that are online now. A CPU that the list leaves out, and that was online when the topology was
+/// read, is checked itself: the list may be that of a container (lxcfs).
 pub(super) fn online_now(root: &Path, topology: &Topology) -> Result<Vec<CpuId>> {
     let text = kernel::read_trimmed(root.join("sys/devices/system/cpu/online"));
     let mut online: Vec<CpuId> =

@@ -14,7 +14,8 @@ use crate::model::sample::{PlacementRaw, TaskRaw};
 type Placed = Arc<BTreeMap<u64, Arc<PlacementRaw>>>;
 
 impl LiveSource {
-    /// Takes what has come, asks for more, and says what is known now. `now_ns` is CLOCK_MONOTONIC. Waits for nothing.
+    /// Takes new answers, asks for more, and returns the current knowledge. `now_ns` is CLOCK_MONOTONIC.
+    /// Never waits.
     pub(super) fn look_at_memory(
         &mut self,
         tasks: &[Arc<TaskRaw>],
@@ -38,7 +39,7 @@ impl LiveSource {
         }
         let leaders = || tasks.iter().filter(|task| !task.kthread && task.tid == task.pid);
         self.mm_reader.retain_alive(|| leaders().map(|task| task.process()).collect());
-        // With one node there is nothing to find out.
+        // With one node there is nothing to locate.
         let nodes = &self.host.topology.nodes;
         let sizes: BTreeMap<u32, u64> = nodes.iter().map(|node| (node.id.0, node.mem_total_bytes)).collect();
         let several = nodes.len() > 1;
@@ -54,7 +55,7 @@ impl LiveSource {
         (self.placements.known(), self.about.known())
     }
 
-    /// Iterators over the mappings of processes of the turn, which keeps those that have one.
+    /// Iterators over the mappings of processes of the turn, which keeps the processes with one.
     fn iterators_of(&self, turn: &mut PlacementTurn) -> Vec<OwnedFd> {
         let wanted = turn.iterators.drain(..);
         let made = wanted.filter_map(|(process, tid)| {

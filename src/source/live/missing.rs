@@ -67,7 +67,7 @@ impl LiveSource {
             + self.turns.missing().len()
     }
 
-    /// The rules' reason stays where there is one: they know what to do about it.
+    /// The rules' reason wins: it comes with advice.
     fn missing(&self) -> BTreeMap<String, Missing> {
         let plan = plan(&self.check);
         let mut missing = needs::missing(|needs| Some(plan.obstacle(needs)?.missing.clone()));

@@ -1,8 +1,9 @@
 //! Groups of events that are open in turns, because the counters are too few for all at once.
 //!
-//! A group is opened at the end of an interval, so that no interval has a part of two. On each CPU that is one step: what
-//! runs there is charged, the counters are changed, and the new ones are read. Slots that wait are wanted and not on the PMU:
-//! rows say so with the times of their slots, as if the kernel had multiplexed whole intervals.
+//! A group is opened at the end of an interval, so that no interval has parts of two. On each CPU that is one
+//! step: the running task is charged, the counters are changed, and the new ones are read. Waiting slots are
+//! wanted and not on the PMU. Rows show this in the times of their slots, as if the kernel had multiplexed
+//! whole intervals.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,7 +82,7 @@ impl LiveSource {
     }
 
     fn change_counters(&mut self, cpu: CpuId) -> Result<()> {
-        // It may go offline meanwhile: the next sample says so.
+        // It may go offline meanwhile: the next sample reports this.
         let _ = self.sched.flush(cpu);
         let failed = self.sched.online(&self.host.topology, cpu)?;
         let _ = self.sched.flush(cpu);

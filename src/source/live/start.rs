@@ -58,7 +58,7 @@ impl LiveSource {
     /// # Errors
     /// The essential probes could not be loaded; [`crate::error::explain`] turns that into advice.
     pub fn start(options: LiveOptions) -> Result<LiveSource> {
-        // Once for all that ask. Where it fails the check says why.
+        // Once for all uses. If it fails, the check reports why.
         let types = Types::read(Path::new(ROOT)).ok();
         let mut check = HostCheck::read(options.roots(), &options.events, types.as_ref());
         let topology = check
@@ -194,7 +194,7 @@ fn foreign(root: &Path, why: String) -> Refusal {
     }
 }
 
-/// Watches the tree of cgroups, and says what is not as it was asked for.
+/// Watches the tree of cgroups, and reports any difference from the request.
 fn watch_groups(
     options: &LiveOptions,
     hierarchy: &Hierarchy,
@@ -291,7 +291,7 @@ fn host_facts(
     }
 }
 
-/// Said when the mounted tree does not begin at its root.
+/// The note for a mounted tree that does not begin at its root.
 const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside it have \
                        no names; run the container of numatop-ng with --cgroupns=host";
 
@@ -312,7 +312,7 @@ fn ask_engine(engine: Engine) -> Option<Advice> {
     Some(Advice::say(words))
 }
 
-/// Names that nothing has: wrong usage, with what there is instead, and why names may be missing.
+/// Unmatched names: wrong usage, with the existing names, and why names may be missing.
 fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
     let first = &unmatched[0];
     let closest = match first.closest.as_slice() {

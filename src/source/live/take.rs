@@ -153,8 +153,7 @@ impl LiveSource {
         for cpu in &self.online {
             let running = self.sched.states().running(*cpu);
             let is_due = running.is_none_or(|running| self.spared.is_due(*cpu, running));
-            // It may have gone offline since: then there is nothing to bring up to date, and the next
-            // sample says so.
+            // It may have gone offline since: then nothing needs an update, and the next sample reports this.
             if is_due
                 && let Err(error) = self.sched.flush(*cpu)
                 && online_now(&self.files, &self.host.topology)?.contains(cpu)
@@ -165,7 +164,7 @@ impl LiveSource {
         Ok(())
     }
 
-    /// Once a counter had to share the PMU, counts are read with their times from then on.
+    /// Once a counter has shared the PMU, counts are read with their times from then on.
     fn watch_multiplexing(&mut self, cpus: &[CpuRaw]) {
         let shared = |slot: &Slot| slot.running_ns < slot.enabled_ns;
         if !self.multiplexed && cpus.iter().any(|cpu| cpu.slots.iter().any(shared)) {

@@ -51,10 +51,10 @@ pub struct Actor {
     pub switches: u64,
     /// Switches on each CPU that it runs on; `None`: its own, divided among them.
     pub cpu_switches: Option<u64>,
-    /// Resident memory of its process, and how many parts of it are on each node; no parts: not known.
+    /// Resident memory of its process, and the number of its parts on each node; no parts: not known.
     pub rss: u64,
     pub memory: Vec<u32>,
-    /// Bytes of it that are in swap.
+    /// Bytes of its memory in swap.
     pub swapped: u64,
     /// Share of `rss` in mappings with a policy of their own, in percent; `None`: not known.
     pub own_policy_pct: Option<u8>,
@@ -66,7 +66,7 @@ pub struct Actor {
     pub shmem: u64,
     /// Share of the rest of `rss` that is of files, in percent.
     pub file_pct: u64,
-    /// Nodes that it may run on and take memory from, as bits; `None`: all that have CPUs, and all.
+    /// Allowed nodes for running and for memory, as bits; `None`: all with CPUs, and all.
     pub cpu_nodes: Option<u64>,
     pub mem_nodes: Option<u64>,
     /// Memory policy, and the state of NUMA balancing, as in its row.
@@ -78,13 +78,13 @@ pub struct Actor {
     pub nice: i32,
     /// Counts per second that do not follow from the fields above.
     pub per_second: Counts,
-    /// Its row stays as it is.
+    /// Its row does not change.
     pub asleep: bool,
-    /// Start in ns since boot; `None`: as many ms after boot as its id says.
+    /// Start in ns since boot; `None`: its id in ms after boot.
     pub start_ns: Option<u64>,
     /// The second at which it ends, with its process when it is the leader.
     pub ends: Option<u64>,
-    /// Its place among all that there were; 0 until it has a row, which gives it one.
+    /// Its place among all actors so far; 0 until it has a row, which assigns it.
     pub serial: u64,
 }
 
@@ -150,7 +150,7 @@ impl Actor {
         self
     }
 
-    /// Share of its memory that is not on `node`, 0 to 1; 0 where nothing is known of it.
+    /// Share of its memory that is not on `node`, 0 to 1; 0 if placement is unknown.
     pub(super) fn remote_from(&self, node: u32) -> f64 {
         let all: u32 = self.memory.iter().sum();
         let here = self.memory.get(node as usize).copied().unwrap_or(0);
@@ -214,7 +214,8 @@ impl Actor {
         }
     }
 
-    /// Its row after a step of work. `by_node`: counters are kept by node and by what the sibling does, too.
+    /// Its row after a step of work. `by_node`: counters are kept by node and by the state of the sibling,
+    /// too.
     pub(super) fn work(&self, row: &mut TaskRaw, step: &Step, host: &HostFacts, ghz: f64, by_node: bool) {
         row.state = u32::from(self.runs.is_empty());
         row.rss_bytes = self.rss;
@@ -297,7 +298,8 @@ impl Counted {
         }
     }
 
-    /// Divides it between stretches with an idle and with a busy sibling, so that IPC differs by what a busy one costs.
+    /// Divides it between stretches with an idle and with a busy sibling, so that IPC differs by the cost of
+    /// a busy one.
     fn divide(&self, smt_busy: f64, by_sibling: &mut [NodeCounts]) {
         let (idle, busy) = (1.0 - smt_busy, smt_busy);
         let weight = idle + busy * (1.0 - SIBLING_COST);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::story::owns_memory;
+use super::hardware::NODES;
+use super::story::{file_bytes, memory_on};
 use super::{Actor, BOOT_NS, SECOND};
 use crate::container::group::describe;
 use crate::container::names::ContainerNames;
@@ -67,7 +68,7 @@ const CGROUPS: [Cgroup; 19] = [
 /// Milliseconds of throttling in each second of the container with too small a quota.
 const THROTTLED_MS: u64 = 640;
 const REPORT_QUOTA_MILLI: u64 = 1500;
-/// `cpu.max` has this period unless it is told another.
+/// The default period of `cpu.max`.
 const PERIOD_NS: u64 = SECOND / 10;
 
 /// Names of users and cgroups.
@@ -98,15 +99,16 @@ pub(super) fn groups(
     before: &BTreeMap<u64, Arc<GroupRaw>>,
     elapsed_ns: u64,
 ) -> BTreeMap<u64, Arc<GroupRaw>> {
-    let mut memory: BTreeMap<u64, BTreeMap<u32, u64>> = BTreeMap::new();
-    for actor in actors.iter().filter(|actor| owns_memory(actor) && actor.cgroup != 1) {
-        let all: u64 = actor.memory.iter().map(|part| u64::from(*part)).sum();
-        let by_node = memory.entry(actor.cgroup).or_default();
-        for (node, part) in (0..).zip(&actor.memory) {
-            *by_node.entry(node).or_default() += actor.rss / all.max(1) * u64::from(*part);
+    let mut memory: BTreeMap<u64, [BTreeMap<u32, u64>; 2]> = BTreeMap::new();
+    for actor in actors.iter().filter(|actor| actor.cgroup != 1) {
+        let [all, files] = memory.entry(actor.cgroup).or_default();
+        for node in 0..NODES {
+            let (own, shared) = memory_on(actor, node);
+            *all.entry(node).or_default() += own + shared;
+            *files.entry(node).or_default() += file_bytes(actor, own);
         }
     }
-    let raw = |(id, by_node): (u64, BTreeMap<u32, u64>)| {
+    let raw = |(id, [by_node, cache_by_node]): (u64, [BTreeMap<u32, u64>; 2])| {
         let read_ns = BOOT_NS + elapsed_ns;
         let (cpus, mems, quota, limit, throttled_ms) = match id {
             REPORT => ("0-31", "0-3", Some(REPORT_QUOTA_MILLI), Some(4 << 30), THROTTLED_MS),
@@ -126,8 +128,7 @@ pub(super) fn groups(
             throttled_before: earlier,
             mem_limit_bytes: Ok(limit),
             mem_bytes: Ok(by_node.values().sum()),
-            // A tenth of what is charged.
-            cache_by_node: Ok(by_node.iter().map(|(node, bytes)| (*node, bytes / 10)).collect()),
+            cache_by_node: Ok(cache_by_node),
             mem_bytes_by_node: Ok(by_node),
             periods: Ok(periods),
             // Where time is lost to the quota, all periods end with it.

@@ -28,14 +28,14 @@ pub struct Demo {
     at: Option<Instant>,
     due: Option<Instant>,
     asked: Asked,
-    /// The last sample, for what was sampled of stacks since.
+    /// The last sample, for stacks sampled since.
     last: Option<Sample>,
     hot: bool,
     access: bool,
     /// Accesses are sampled because the screen asks for them.
     focused: bool,
     news: Option<StackBatch>,
-    /// Each sample is so much after the one before, whenever it is asked for.
+    /// Time between samples on the machine, whenever they are asked for.
     every: Option<Duration>,
 }
 

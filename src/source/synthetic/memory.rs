@@ -19,7 +19,7 @@ const WINDOW_S: f64 = 10.0;
 const SAMPLES: f64 = 97.0 * WINDOW_S;
 /// Cycles of a load from memory, near and far.
 const CYCLES: [u32; 2] = [230, 390];
-/// One of so many samples is a load that a PMU sampled.
+/// One sample in this many is a load that a PMU sampled.
 const LOADS: f64 = 4.0;
 /// Error of mappings whose pages were picked at random.
 const ERROR_POINTS: f64 = 2.9;

@@ -154,7 +154,7 @@ fn of(task: &TaskRaw, leader: &Actor, program: &str, samples: u64) -> Vec<Stack>
     shapes(program).iter().map(stack).filter(|stack| stack.samples > 0).collect()
 }
 
-/// The frame of a function: the same for each call of it.
+/// The frame of a function: the same for each of its calls.
 fn frame(program: &str, function: &str) -> Frame {
     // FNV-1a: functions have addresses of their own, in steps of 16.
     let hash = function

@@ -1,4 +1,4 @@
-//! The processes of the demo machine. Each is an example of what NUMA does to a program.
+//! The processes of the demo machine. Each is an example of an effect of NUMA on a program.
 
 use super::containers::{
     self, BACKUP, CACHE, CI, GUEST, INIT, NGINX, ORDERS, POSTGRES, REPORT, SESSION, SSH,
@@ -16,16 +16,16 @@ const INTERLEAVE: u16 = 3;
 /// Parts of memory, as many as pages are asked for to find out where it is.
 const PARTS: u32 = super::ASKED;
 
-/// The training job changes its node after so many seconds; its memory follows over most of them.
+/// The training job changes its node after this many seconds; its memory follows over most of them.
 const STAY: u64 = 60;
 const FOLLOW: u64 = 48;
 const TRAINER: u32 = 6200;
 const TRAINER_BYTES: u64 = 6 << 30;
-/// Threads of the shop, which has no node of its own.
+/// Threads of the shop, which has no fixed node.
 const SHOP: u32 = 5100;
 const SHOP_MOVES: [(u32, u32); 3] = [(0, 2), (2, 3), (3, 0)];
 const DATABASE: u32 = 4200;
-/// A file is compiled for so many seconds.
+/// Seconds that compiling a file takes.
 const COMPILES: u64 = 3;
 const COMPILER: u32 = 9100;
 
@@ -38,7 +38,7 @@ const INTERRUPTS: [(&str, u32, u64); 3] =
 const DISK_TRAFFIC: [(u32, u32, u64, u64); 2] =
     [(DATABASE, 2, 24_000_000, 2_900), (2710, 3, 96_000_000, 370)];
 
-/// Memory of the kernel on each node: slab, and what files have in the page cache.
+/// Memory of the kernel on each node: slab, and page cache of files.
 const SLAB: u64 = 2 << 30;
 const FILES: u64 = 9 << 30;
 
@@ -226,7 +226,7 @@ fn shop() -> Vec<Actor> {
     std::iter::once(leader).chain(work).collect()
 }
 
-/// Memory interleaved over all nodes: three quarters of it are elsewhere, whichever node a thread runs on.
+/// Memory interleaved over all nodes: three quarters are elsewhere, whichever node a thread runs on.
 fn cache() -> Vec<Actor> {
     let leader = Actor {
         uid: 112,
@@ -407,7 +407,7 @@ fn wander(actor: &mut Actor, second: u64) {
     actor.runs = (0..3).map(|at| (SHOP_MOVES[(turn + at) % 3].0, share[at])).collect();
 }
 
-/// The node of the training job until the end of `second`, the one it was on before, and for how long.
+/// The node of the training job until the end of `second`, its previous node, and the time since the change.
 fn stay(second: u64) -> (u32, u32, u64) {
     let (turn, since) = (second.saturating_sub(1) / STAY, second.saturating_sub(1) % STAY);
     if turn.is_multiple_of(2) { (2, 3, since) } else { (3, 2, since) }
@@ -448,22 +448,38 @@ fn follow(actor: &mut Actor, second: u64) {
     ]);
 }
 
-/// True for one row of each process, but for backends, which share the memory of their server.
-pub(super) fn owns_memory(actor: &Actor) -> bool {
-    actor.pid == actor.tid && (actor.cgroup != POSTGRES || actor.pid == DATABASE)
+/// Memory of a process on `node` in bytes: its own, and shared memory. The shared segment counts with the server only, and
+/// threads have no memory.
+pub(super) fn memory_on(actor: &Actor, node: u32) -> (u64, u64) {
+    if actor.pid != actor.tid {
+        return (0, 0);
+    }
+    let part = |parts: &[u32]| parts.get(node as usize).map_or(0, |part| u64::from(*part));
+    let shared = actor.by_policy.as_ref().map_or(0, |pages| part(&pages.shared));
+    let bytes = actor.rss / u64::from(actor.memory.iter().sum::<u32>().max(1));
+    let is_backend = actor.ppid == DATABASE;
+    (bytes * (part(&actor.memory) - shared), if is_backend { 0 } else { bytes * shared })
 }
 
-/// Sets the memory of nodes to the sum of processes, page cache and kernel.
+/// Pages of files in its own memory, bytes: as in its row.
+pub(super) fn file_bytes(actor: &Actor, own: u64) -> u64 {
+    own * actor.file_pct / 100
+}
+
+/// Sets the memory of nodes to the sum of processes, page cache and kernel. The page cache has the files of processes.
 fn fill_nodes(machine: &mut Machine) {
     for node in &mut machine.nodes {
-        let on_node = |actor: &Actor| {
-            let part = actor.memory.get(node.id as usize).copied().unwrap_or(0);
-            actor.rss / u64::from(PARTS) * u64::from(part)
-        };
-        node.mem_anon_bytes = machine.actors.iter().filter(|actor| owns_memory(actor)).map(on_node).sum();
-        node.mem_file_bytes = FILES;
+        let (mut anon_bytes, mut shmem_bytes) = (0, 0);
+        for actor in &machine.actors {
+            let (own, shared) = memory_on(actor, node.id);
+            anon_bytes += own - file_bytes(actor, own);
+            shmem_bytes += shared;
+        }
+        node.mem_anon_bytes = anon_bytes;
+        node.mem_file_bytes = FILES + shmem_bytes;
+        node.file_pages = Some(super::file_pages(FILES, shmem_bytes));
         node.mem_slab_bytes = SLAB;
-        node.mem_free_bytes = MEMORY - node.mem_anon_bytes - FILES - SLAB;
+        node.mem_free_bytes = MEMORY - anon_bytes - node.mem_file_bytes - SLAB;
     }
     for cpu in machine.cpus.iter_mut().filter(|cpu| cpu.id.is_multiple_of(8)) {
         cpu.irq_ns = Some(machine.elapsed_ns / SECOND * 10 * super::MS);

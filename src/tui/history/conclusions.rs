@@ -11,7 +11,7 @@ use crate::snapshot::Snapshot;
 /// Bytes of a command or a check of a finding with their texts, about.
 const STEP_BYTES: usize = 256;
 
-/// Findings that have ended are listed for so long, ns.
+/// Ended findings are listed for this time, ns.
 const LISTED_NS: u64 = 3_600_000_000_000;
 
 /// The findings at the end of an interval.
@@ -19,8 +19,8 @@ const LISTED_NS: u64 = 3_600_000_000_000;
 pub struct Conclusions {
     /// Causes by rank, each followed by its symptoms; infos after them.
     pub findings: Vec<Finding>,
-    /// Findings that ended within the last hour, the latest first. This and the next are most often those of the interval
-    /// before, which are shared: ten minutes of copies would be megabytes.
+    /// Findings that ended within the last hour, the latest first. This and the next field are usually shared
+    /// with the previous interval: ten minutes of copies would be megabytes.
     pub ended: Arc<Vec<Finding>>,
     pub blind: Arc<Vec<Blind>>,
     /// See [`Verdict`].
@@ -92,7 +92,7 @@ pub struct Concluder {
 }
 
 impl Concluder {
-    /// Goes on from what an engine has seen before the samples that are kept.
+    /// Continues from an engine that has processed everything before the kept samples.
     pub fn from(engine: Engine) -> Concluder {
         Concluder { engine, kept: VecDeque::new() }
     }
@@ -125,7 +125,7 @@ impl Concluder {
         at.map_or_else(|_| Arc::default(), |at| Arc::clone(&self.kept[at].1))
     }
 
-    /// Findings of the samples that are kept, each as it was last: those that are shown, and those that have ended.
+    /// Findings of the kept samples, each in its last form: those that are shown, and those that have ended.
     pub fn episodes(&self) -> impl Iterator<Item = &Finding> {
         self.engine.findings().iter().chain(self.engine.ended())
     }

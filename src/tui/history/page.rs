@@ -9,7 +9,7 @@ use crate::report::fold::{Fold, Interval};
 use crate::report::page::{View, render};
 use crate::snapshot::{RowKind, derive};
 
-/// The page, with times of this zone; `None` where there is no interval yet.
+/// The page, with times of this zone; `None` before the first interval.
 pub fn page(kept: KeptSamples, zone: TimeZone) -> Option<String> {
     let KeptSamples { host, wall_ns, mut samples } = kept;
     let span = (*wall_ns.first()?, *wall_ns.last()?);

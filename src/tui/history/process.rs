@@ -53,7 +53,7 @@ impl ProcessHistory {
         let (Some(oldest), Some(newest)) = (ring.oldest(), ring.newest()) else { return opened };
         let number = oldest.max((newest + 1).saturating_sub(HISTORY as u64));
         let mut samples = ring.samples(number.saturating_sub(1), Rows::All);
-        // Before the only sample there is none.
+        // The only sample has none before it.
         let mut previous = if ring.times().nth(1).is_some() { samples.next() } else { None };
         for (number, current) in (number..).zip(samples) {
             opened.add(host, number, previous.as_deref(), &current);

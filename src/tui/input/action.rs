@@ -9,7 +9,7 @@ pub enum Action {
     Suspend,
     Redraw,
     Help,
-    /// Close what is open; with nothing open, drop search and filters.
+    /// Close the open view; without one, drop search and filters.
     Back,
     Move(Motion),
     Show(ScreenId),
@@ -48,7 +48,7 @@ pub enum Action {
     /// Memory of the process by the code that touched it first instead of its threads.
     Objects,
     MemoryUse,
-    /// Sample accesses of processes that matter on the screen, or no longer.
+    /// Turn sampling accesses of processes that matter on the screen on or off.
     Sampling,
     Tree,
     /// Hide rows of a kind, or show them again.
@@ -60,7 +60,7 @@ pub enum Action {
     /// Columns to the left or to the right of those on the screen.
     ScrollLeft,
     ScrollRight,
-    /// The table of nodes, or what goes from node to node.
+    /// The table of nodes, or the matrix from node to node.
     Matrix,
     Fold,
     Follow,
@@ -69,7 +69,7 @@ pub enum Action {
     Rewind,
     /// Past the newest interval.
     Latest,
-    /// In a recording, or in what is kept while paused.
+    /// In a recording, or in the kept samples while paused.
     Seek(Seek),
     /// To the next moment that is worth a look, or to the one before.
     NextMark,
@@ -90,7 +90,7 @@ pub enum Action {
     PickEvents,
     PickColumns,
     PickSort,
-    /// Ask whether to keep what was chosen as settings of the user.
+    /// Ask whether to keep the choices as settings of the user.
     Keep,
     SortBy(&'static str),
     SortLeft,
@@ -158,7 +158,7 @@ pub enum Seek {
     End,
     /// The last sample at or before this wall clock, ns since 1970.
     To(i64),
-    /// Go on by itself at so many times its own speed, or stand still.
+    /// Play at this many times the original speed, or stop.
     Play(Option<u32>),
 }
 
@@ -182,9 +182,9 @@ pub enum Effect {
     Quit,
     /// Give the terminal back and stop, as Ctrl-Z does.
     Suspend,
-    /// Draw every cell anew.
+    /// Draw every cell again.
     Redraw,
-    /// Write what was chosen to the file of settings.
+    /// Write the choices to the file of settings.
     Keep,
     /// Hand the text for the clipboard to the terminal.
     Copy,
@@ -192,7 +192,7 @@ pub enum Effect {
     /// Watch the cgroup of this id only; `None`: what the command line asked for.
     SetScope(Option<u64>),
     Seek(Seek),
-    /// Read what /proc says about this process: id and start time in ns since boot.
+    /// Read the facts of this process from /proc: id and start time in ns since boot.
     Inspect(u32, u64),
     /// Count this set of events.
     SetEvents(&'static str),

@@ -20,7 +20,7 @@ pub mod context {
     /// While a recording is shown; what keys mean there comes before what they mean elsewhere, too.
     pub const REPLAY: u16 = 256;
     pub const CONTAINERS: u16 = 512;
-    /// Where there is a time bar to go along.
+    /// Contexts with a time bar.
     pub const TIMELINE: u16 = PAUSED | REPLAY;
     /// The hot spots of something.
     pub const HOT: u16 = 1024;
@@ -64,7 +64,7 @@ const fn key(code: KeyCode) -> Key {
 pub struct Binding {
     /// Bits of [`context`].
     pub contexts: u16,
-    /// The first is the one that help and footer name first.
+    /// Help and footer name the first key first.
     pub keys: &'static [Key],
     pub action: Action,
     /// One word for the footer; empty when it is not worth the room.

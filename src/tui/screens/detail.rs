@@ -1,4 +1,5 @@
-//! One process, or one thread of it, looked at closely: its threads, mappings, contended lines or objects, what it did lately, and what /proc says about it.
+//! One process or one of its threads in detail: threads, mappings, contended lines or objects, recent
+//! history, and the facts from /proc.
 
 mod balancing;
 mod draw;
@@ -30,7 +31,7 @@ use crate::tui::widgets::layout::below;
 /// Findings about the process that have a line.
 const FINDINGS_MAX: usize = 2;
 
-/// A list of what was sampled, in place of threads.
+/// A list of samples, in place of threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
     /// Contended lines, with the code of both sides.
@@ -56,7 +57,7 @@ pub struct Detail {
     thread: Option<(u32, u64)>,
     /// First thread in view.
     offset: usize,
-    /// The last details from /proc, or why there are none.
+    /// The last details from /proc, or the reason why they are missing.
     details: Option<Result<Details, String>>,
     /// Its mappings, while they are shown.
     maps: Option<Maps>,
@@ -77,7 +78,7 @@ impl Detail {
         self.thread.unwrap_or(self.process)
     }
 
-    /// Takes what /proc said about a process or a thread.
+    /// Takes the facts of a process or a thread from /proc.
     pub fn inspected(&mut self, id: u32, found: Result<Details, String>) {
         if self.asked().0 == id {
             self.details = Some(found);

@@ -60,7 +60,7 @@ impl Order {
     }
 }
 
-/// A finding that was put aside comes back when its first value is so many times as large.
+/// A snoozed finding comes back when its first value is this many times as large.
 const TWICE: f64 = 2.0;
 
 #[derive(Default)]
@@ -190,7 +190,7 @@ impl Screen for Findings {
         }
     }
 
-    /// At the first finding of what is selected elsewhere.
+    /// At the first finding of the row selected elsewhere.
     fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
         self.shape = Shape::List;
         self.wanted = match subject {

@@ -253,7 +253,8 @@ fn describe<R>(
     unavailable(lines, (metric.id, metric.title), snapshot, reasons, width);
 }
 
-/// Why a metric has no value here: the reason once, then a reference to the metric that has it.
+/// The reason why a metric has no value here: the first time in full, then as a reference to the first
+/// metric.
 fn unavailable(
     lines: &mut Vec<Line>,
     (id, title): (&str, &'static str),

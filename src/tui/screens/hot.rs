@@ -1,4 +1,4 @@
-//! Hot spots of one process, one container or everything: which shape they have, what is folded, what is selected.
+//! Hot spots of one process, one container or everything: their view, folded lines and selection.
 
 mod draw;
 
@@ -43,7 +43,7 @@ pub struct Row {
 
 #[derive(Default)]
 pub struct Hot {
-    /// `None`: all that is in scope.
+    /// `None`: everything in scope.
     target: Option<Subject>,
     /// The name of the target.
     pub title: String,
@@ -61,7 +61,7 @@ pub struct Hot {
 }
 
 impl Hot {
-    /// Works out the rows from the profile; `groups` says which cgroup is below which.
+    /// Computes the rows from the profile; `groups` has the tree of cgroups.
     fn work_out(&mut self, snapshot: Option<&Snapshot>, height: usize) {
         let target = self.target.clone();
         let wanted = |id: ProcessId, process: &Process| match target {
@@ -119,7 +119,7 @@ impl Hot {
         true
     }
 
-    /// Takes what was sampled.
+    /// Takes the samples.
     pub fn add(&mut self, news: StackBatch, snapshot: Option<&Snapshot>, height: usize) {
         self.profile.add(news);
         self.work_out(snapshot, height);
@@ -168,7 +168,7 @@ impl Screen for Hot {
         self.cursor.settle(&self.keys, height);
     }
 
-    /// Shows the hot spots of what is selected, and has stacks sampled.
+    /// Shows the hot spots of the selection, and starts sampling stacks.
     fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
         let title = match &subject {
             Some(Subject::Process(_, name) | Subject::Thread(_, _, name) | Subject::Container(_, name)) => {
@@ -180,7 +180,7 @@ impl Screen for Hot {
         Ok(Some(Effect::SetHot(true)))
     }
 
-    /// Nothing is sampled any more.
+    /// Sampling ends.
     fn close(&mut self) -> Option<Effect> {
         *self = Hot::default();
         Some(Effect::SetHot(false))

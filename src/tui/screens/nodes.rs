@@ -1,5 +1,5 @@
-//! The table of nodes, above the facts of the selected one; or in place of both that of sockets and L3 domains, or a matrix from
-//! node to node.
+//! The table of nodes, above the facts of the selected one. Sockets and L3 domains, or a matrix from node to
+//! node, may replace both.
 
 mod facts;
 mod matrix;
@@ -38,7 +38,7 @@ impl Row for Node {
     type Key = NodeId;
     /// They stay as they are: by id.
     type Tie = ();
-    /// Numbers need no more room than they have.
+    /// Numbers do not need a wider column.
     const NAME: &'static str = "";
     const FIXED: &'static [&'static str] = &[NODE.id];
 
@@ -153,8 +153,8 @@ fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
     (table, Rect { y: table.bottom(), height: area.height - table.height, ..area })
 }
 
-/// Divides what is below the table between a row of history for each node and the facts of the selected one, which need
-/// their lines first.
+/// Divides the area below the table between a row of history for each node and the facts of the selected one.
+/// The facts get their lines first.
 fn split_history(area: Rect, nodes: usize) -> (Rect, Rect) {
     let rows = u16::try_from(nodes).unwrap_or(u16::MAX).saturating_add(2);
     let has_room = area.width >= HISTORY_FROM && area.height >= rows.saturating_add(FACTS_ENOUGH);

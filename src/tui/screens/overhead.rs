@@ -85,7 +85,7 @@ impl Screen for Overhead {
         Ok(Some(Effect::SetStatistics(true)))
     }
 
-    /// No statistics are kept any more.
+    /// Keeping statistics ends.
     fn close(&mut self) -> Option<Effect> {
         Some(Effect::SetStatistics(false))
     }

@@ -1,4 +1,4 @@
-//! The table of tasks: what is shown of them, which is followed, and what is searched for.
+//! The table of tasks: rows, columns, the followed task, and the search.
 
 mod choice;
 mod row;
@@ -71,7 +71,7 @@ impl Tasks {
         self.list.selected(snapshot)
     }
 
-    /// Filters in the words of the header, and the order if no column says it.
+    /// Filters in the words of the header, and the order unless a column shows it.
     pub fn facts(&self, snapshot: &Snapshot, width: u16) -> Vec<String> {
         let (choice, sorted) = (&self.choice, self.list.sort.metric);
         let columns = self.list.columns_at(width, snapshot);
@@ -123,7 +123,7 @@ impl Tasks {
         self.choice.node.take().map(|_| ScreenId::Nodes)
     }
 
-    /// Follows the selected task, or no longer.
+    /// Follows the selected task, or stops following.
     fn toggle_follow(&mut self, height: usize) {
         self.follow = !self.follow;
         if self.follow {
@@ -249,7 +249,7 @@ impl Screen for Tasks {
         }
     }
 
-    /// The tasks of what is selected elsewhere.
+    /// The tasks of the row selected elsewhere.
     fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
         match subject {
             Some(Subject::Node(node)) => self.choice.node = Some(node),

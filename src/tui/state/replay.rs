@@ -15,7 +15,7 @@ pub struct Replay {
     pub span: (i64, i64),
     pub speed: u32,
     pub playing: bool,
-    /// It grows; at its end, what is added is shown.
+    /// It grows; at its end, added samples are shown.
     pub follow: bool,
     pub following: bool,
     /// Moments worth a look, and the part of the recording that was looked through for them, 0 to 1.
@@ -31,7 +31,7 @@ impl State {
         self.replay = Some(Replay { span, speed, playing, follow, following, marks, looked: 0.0 });
     }
 
-    /// Takes what became of the file that is followed, if anything, and whether `more` of it can come.
+    /// Takes the state of the followed file, if it has trouble, and whether `more` can come.
     pub fn outlook(&mut self, what: Option<&str>, more: bool) {
         self.note = what.map(text::clean_str);
         if let Some(replay) = &mut self.replay {
@@ -39,14 +39,14 @@ impl State {
         }
     }
 
-    /// Takes what is worth a look in the recording, found in so much of it, 0 to 1.
+    /// Takes moments worth a look, found in this part of the recording, 0 to 1.
     pub fn marked(&mut self, marks: Highlights, looked: f64) {
         if let Some(replay) = &mut self.replay {
             (replay.marks, replay.looked) = (marks, looked);
         }
     }
 
-    /// No more samples will come; what is known stays on the screen.
+    /// No further samples will come; known data stays on the screen.
     pub fn source_ended(&mut self) {
         self.note = Some("the recording ends here".into());
         if let Some(replay) = &mut self.replay {
@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// The recording was moved: what is known is of another time.
+    /// The recording was moved: earlier data is of another time.
     pub fn elsewhere(&mut self) {
         (self.paused_at, self.note) = (None, None);
     }

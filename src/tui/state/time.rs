@@ -37,7 +37,7 @@ impl State {
         self.paused_at = number;
     }
 
-    /// Pauses so many kept intervals later, or earlier.
+    /// Pauses this many kept intervals later, or earlier.
     pub fn scrub(&mut self, step: i32) {
         let Some((oldest, newest)) = self.kept.numbers() else { return };
         let shown = self.paused_at.unwrap_or(newest);

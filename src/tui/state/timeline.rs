@@ -1,4 +1,4 @@
-//! The stretch of time that can be gone through, a recording or what is kept while paused, and how.
+//! The stretch of time of a recording or of the kept samples while paused, and moving in it.
 
 use super::State;
 use crate::analysis::curve::Level;
@@ -8,7 +8,7 @@ use crate::text::clean_str;
 use crate::text::quantity::count;
 use crate::tui::input::action::{Effect, Seek};
 
-/// From when to when, where in it the screen is, and what is worth a look; wall clock, ns since 1970.
+/// Its begin and end, the place of the screen in it, and moments worth a look; wall clock, ns since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeline<'a> {
     pub span: (i64, i64),
@@ -37,7 +37,7 @@ impl State {
         Some(Timeline { span: self.kept.span()?, at, marks: &self.kept_marks, looked: self.kept_looked })
     }
 
-    /// Goes elsewhere: by itself among what is kept, or it asks for it.
+    /// Goes elsewhere: directly within the kept samples, else by asking for it.
     pub fn seek(&mut self, seek: Seek) -> Option<Effect> {
         if let Some(replay) = &mut self.replay {
             replay.playing = false;
@@ -55,7 +55,7 @@ impl State {
         None
     }
 
-    /// Takes what is worth a look in what is kept.
+    /// Takes the moments worth a look in the kept samples.
     pub fn kept_marked(&mut self, marks: Highlights) {
         (self.kept_marks, self.kept_looked) = (marks, 1.0);
     }
@@ -80,7 +80,7 @@ impl State {
         effect
     }
 
-    /// Goes where `text` says: to a time, or `ahead` by so long or back.
+    /// Goes to the place that `text` names: to a time, or ahead (`ahead`) or back by a length of time.
     ///
     /// # Errors
     /// It is neither a time nor a length of time; what would do is in the question.

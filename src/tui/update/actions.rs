@@ -22,7 +22,7 @@ impl App {
         self.update(action)
     }
 
-    /// Does what was asked for; what it cannot do itself is the answer.
+    /// Executes an action; returns effects that others must execute.
     pub fn update(&mut self, action: Action) -> Option<Effect> {
         self.state.message = None;
         let effect = self.act(action);
@@ -50,7 +50,7 @@ impl App {
         None
     }
 
-    /// Offers an action to the view on top, then does what is the same in all views.
+    /// Offers an action to the view on top, then executes it if it is the same in all views.
     fn act_on_top(&mut self, action: Action) -> Option<Effect> {
         let (height, top) = (self.list_height(), self.top());
         match self.screens.get_mut(top).act(action, height, &mut self.state) {
@@ -138,12 +138,12 @@ impl App {
         None
     }
 
-    /// Whether a view is a table, which lies below all others.
+    /// Whether a view is a table, which is below all others.
     fn is_table(&self, id: ScreenId) -> bool {
         self.screens.get(id).context() & context::TABLES != 0
     }
 
-    /// Closes what is open, and shows a table.
+    /// Closes the open views, and shows a table.
     fn show_table(&mut self, id: ScreenId) -> Option<Effect> {
         let mut effect = None;
         for open in std::mem::take(&mut self.on_top) {
@@ -153,7 +153,7 @@ impl App {
         effect
     }
 
-    /// Opens a view about what is selected.
+    /// Opens a view about the selection.
     fn open(&mut self, id: ScreenId) -> Option<Effect> {
         let subject = self.screen().subject(&self.state);
         match self.screens.get_mut(id).open(subject, &self.state) {
@@ -177,8 +177,8 @@ impl App {
         }
     }
 
-    /// Closes what is on top; on a bare table drops search and filters, then goes back to the row whose tasks
-    /// these are.
+    /// Closes the view on top; on a bare table drops search and filters, then goes back to the row whose
+    /// tasks these are.
     fn back(&mut self) -> Option<Effect> {
         if let Some(prompt) = self.prompt.take() {
             let before = if prompt.purpose == Purpose::Search { "" } else { &prompt.before };

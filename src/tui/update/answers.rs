@@ -26,7 +26,7 @@ impl App {
         self.stack().find_map(|id| self.screens.get(id).at_interval())
     }
 
-    /// Takes what /proc said about the process in the detail view.
+    /// Takes the facts from /proc about the process in the detail view.
     pub fn inspected(&mut self, pid: u32, found: Result<Details, String>) {
         self.screens.detail.inspected(pid, found);
     }
@@ -36,7 +36,7 @@ impl App {
         self.screens.detail.mapped(process, found);
     }
 
-    /// Takes what was sampled of stacks, or why nothing can be.
+    /// Takes the sampled stacks, or the reason why they are missing.
     pub fn hot_news(&mut self, news: Result<StackBatch, String>) {
         let height = self.list_height();
         match news {
@@ -49,7 +49,7 @@ impl App {
         }
     }
 
-    /// Takes statistics of our own programs, or why there are none.
+    /// Takes statistics of our own programs, or the reason why they are missing.
     pub fn statistics(&mut self, now: Result<Statistics, String>) {
         match now {
             Ok(now) if self.is_open(ScreenId::Overhead) => self.screens.overhead.take(now),
@@ -59,7 +59,7 @@ impl App {
         }
     }
 
-    /// Says where the report is, or why there is none.
+    /// Shows the place of the report, or the reason why it was not written.
     pub fn page_written(&mut self, written: &Result<String, String>) {
         self.state.message = Some(match written {
             Ok(name) => format!("report saved: {}", text::clean_str(name)),

@@ -26,7 +26,7 @@ impl App {
         self.update(action)
     }
 
-    /// Whether a click is the second one on a row of the table on top. A third one begins anew.
+    /// Whether a click is the second one on a row of the table on top. A third one counts as a first one.
     fn is_second(&mut self, event: MouseEvent) -> bool {
         let list = self.list();
         let is_row = self.picker.is_none() && self.prompt.is_none() && self.on_top.is_empty();
@@ -62,7 +62,7 @@ impl App {
     }
 
     fn click_title(&mut self, x: u16) {
-        // The gap to the right of a column is part of it.
+        // The gap to the right of a column belongs to it.
         let hit = self.places().into_iter().find(|column| (column.left..=column.right).contains(&x));
         match hit {
             Some(column) if Some(column.id) == self.sorted() => self.invert(),

@@ -39,7 +39,7 @@ impl App {
         }
     }
 
-    /// Sorts by the visible column beside the one that rows are sorted by now.
+    /// Sorts by the visible column next to the current sort column.
     pub(super) fn sort_beside(&mut self, right: bool) {
         let (columns, sorted) = (self.places(), self.sorted());
         let next = match (columns.iter().position(|column| Some(column.id) == sorted), right) {

@@ -78,7 +78,7 @@ impl App {
         }
     }
 
-    /// Takes what was typed or selected.
+    /// Takes the typed text or the selection.
     pub(super) fn accept(&mut self) -> Option<Effect> {
         let Some(prompt) = self.prompt.take() else { return self.choose() };
         let taken = match prompt.purpose {
@@ -152,14 +152,14 @@ impl App {
         None
     }
 
-    /// Tells the view on top what is typed.
+    /// Passes the typed text to the view on top.
     pub(super) fn typed(&mut self, purpose: Purpose, text: &str) {
         let (height, top) = (self.list_height(), self.top());
         self.screens.get_mut(top).typed(purpose, text, height, &mut self.state);
     }
 }
 
-/// The events of a set, after those that it is without and why: a narrow screen cuts the end.
+/// The events of a set, after the missing ones and the reasons: a narrow screen cuts the end.
 fn counts(choice: &Choice) -> String {
     let names: Vec<&str> = choice.events.iter().map(|event| event.name.as_str()).collect();
     let mut text = String::new();
@@ -172,7 +172,7 @@ fn counts(choice: &Choice) -> String {
     clean_str(&(text + &names.join(", ") + &verified(&choice.events)))
 }
 
-/// The events that a self-test found right on this machine; nothing where no table says what they are.
+/// The events that a self-test found right on this machine; empty if no table describes them.
 fn verified(events: &[Event]) -> String {
     let said = events.iter().filter(|event| !event.tested.is_unsaid());
     let (here, other): (Vec<&Event>, Vec<&Event>) =

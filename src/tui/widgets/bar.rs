@@ -3,8 +3,8 @@
 use super::pen::Pen;
 use crate::tui::theme::{Role, Theme};
 
-/// A bar of `width` cells: shares of the whole with their role, first at the left, the rest empty.
-/// Shares are 0.0..=1.0; what is more than the whole is cut.
+/// A bar of `width` cells: shares of the whole with their role, first at the left, the rest empty. Shares are
+/// 0.0..=1.0; the excess over the whole is cut.
 pub fn bar(pen: &mut Pen<'_>, width: u16, shares: &[(f64, Role)], theme: &Theme) {
     let width = width.min(pen.room());
     let (mut sum, mut drawn) = (0.0, 0);
@@ -33,7 +33,7 @@ pub fn shade(share: f64, theme: &Theme) -> char {
     shades[((share * (shades.len() - 1) as f64).ceil() as usize).min(shades.len() - 1)]
 }
 
-/// Shares (0.0..=1.0) as levels, each in one cell; a gap where there is none.
+/// Shares (0.0..=1.0) as levels, each in one cell; a gap for a missing one.
 pub fn curve(pen: &mut Pen<'_>, shares: &[Option<f64>], role: Role, theme: &Theme) {
     for share in shares {
         match share {

@@ -48,7 +48,7 @@ pub fn tasks_for(width: u16, host: &HostFacts, threads: bool, sorted: &str) -> V
     let mut metrics: Vec<_> = chosen.into_iter().filter_map(find).collect();
     metrics.sort_by_key(|metric| {
         TASK_ORDER.iter().position(|id| *id == metric.id).unwrap_or_else(|| {
-            // A metric that is only here because the table is sorted by it stands before the name.
+            // A metric that is only here because the table is sorted by it is placed before the name.
             TASK_ORDER.len() - 2
         })
     });
@@ -106,8 +106,8 @@ fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>)
             continue;
         }
         if cells + GAP > left {
-            // Few screens have room for a path; what comes after it may have. Otherwise a narrow column
-            // would take the place of a more telling one.
+            // Few screens have room for a path; later columns may still fit. Otherwise a narrow column would
+            // take the place of a more useful one.
             if *id == CGROUP.id {
                 continue;
             }
@@ -119,7 +119,8 @@ fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>)
     chosen
 }
 
-/// The metrics of `all` that fit into `width` when so many of them were scrolled past: the `fixed` ones stay where they are.
+/// The metrics of `all` that fit into `width` after scrolling past `scrolled` of them: the `fixed` ones do
+/// not move.
 pub fn scroll<R>(
     all: &[&'static Metric<R>],
     fixed: &[&str],
@@ -140,10 +141,10 @@ pub fn scroll<R>(
     all.iter().copied().filter(|metric| is_fixed(metric) || shown.contains(&metric.id)).collect()
 }
 
-/// Gives each of `metrics` its place, in order, as many as fit into `width`. The column `name` (if any)
-/// takes what is left over, and with much left over the shares by node get some.
+/// Gives each of `metrics` its place, in order, as many as fit into `width`. The column `name` (if any) takes
+/// the rest; if that is large, the shares by node get some.
 pub fn place<R>(metrics: &[&'static Metric<R>], width: u16, name: &str) -> Columns<R> {
-    // Command lines in place of names get what is left over, too.
+    // Command lines in place of names get the rest, too.
     let least = |metric: &&'static Metric<R>| match metric.id {
         id if id == name && id == CMDLINE.id => NAME_LEAST,
         _ => metric.least_width(),

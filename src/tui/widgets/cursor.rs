@@ -5,8 +5,8 @@ use crate::tui::input::action::Motion;
 /// Rows that one turn of the wheel moves.
 const WHEEL: usize = 3;
 
-/// The selection sticks to what was selected, not to its place. Before anything is selected by hand
-/// it is the row at the top, whatever that is.
+/// The selection follows the selected row, not its place. Before anything is selected by hand it is the row
+/// at the top, whichever that is.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor<K> {
     selected: Option<K>,
@@ -66,7 +66,7 @@ impl<K: Copy + PartialEq> Cursor<K> {
         }
     }
 
-    /// Selects the row at `at`, if there is one, and brings it into view.
+    /// Selects the row at `at`, if it exists, and brings it into view.
     pub fn select(&mut self, at: usize, keys: &[K], height: usize) {
         if let Some(key) = keys.get(at) {
             self.at = at;

@@ -1,4 +1,4 @@
-//! The last line: what is being typed, what has to be said, or which keys there are.
+//! The last line: the text being typed, a message, or the keys.
 
 use std::collections::HashSet;
 
@@ -82,7 +82,7 @@ impl Word {
 /// The keys that have room, the way out last.
 fn fitting(keys: &Keys<'_>, width: u16) -> Vec<Word> {
     let context = keys.context;
-    // Where there is a time bar, its keys come first.
+    // With a time bar, its keys come first.
     let along_time = |line: &&Binding| line.contexts & context & TIMELINE != 0;
     let (first, then) = (KEYS.iter().filter(along_time), KEYS.iter().filter(|line| !along_time(line)));
     let mut words: Vec<Word> = first

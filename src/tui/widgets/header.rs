@@ -1,4 +1,4 @@
-//! The lines at the top: whose machine, what its nodes do, what is lost, what we cost.
+//! The lines at the top: the machine, its nodes, losses, and the cost of the tool.
 
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
@@ -20,7 +20,7 @@ use crate::tui::widgets::bar::{bar, curve, level};
 use crate::tui::widgets::layout::{LABEL, NodeStyle, Parts, node_style};
 use crate::tui::widgets::pen::Pen;
 
-/// Bars longer than this say no more.
+/// Bars longer than this add no information.
 const BAR_MAX: u16 = 40;
 
 /// Busy share of the CPUs, and share of the time in which some task waited for one, from which on CPUs are short.
@@ -29,7 +29,7 @@ const SHORT_WAITED_PCT: f64 = 20.0;
 
 /// Facts about the rows of tasks.
 pub struct Rows {
-    /// Filters, and the order if no column says it.
+    /// Filters, and the order unless a column shows it.
     pub facts: Vec<String>,
     /// Rows that are shown.
     pub shown: usize,
@@ -141,7 +141,7 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
     for fact in &facts {
         pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(fact, plain);
     }
-    // A part of a number would be another number: what has no room is left out.
+    // A part of a number would be another number: anything that does not fit is left out.
     for fact in &machine {
         if pen.room() < room(fact) {
             break;
@@ -288,20 +288,25 @@ fn busy_role(share: f64) -> Role {
     if share >= 0.9 { Role::Warn } else { Role::Local }
 }
 
-/// Shares of the node's memory: what programs and the kernel use, then page cache.
+/// Shares of the node's memory: in use by programs and the kernel, then page cache.
 fn memory(node: &Node) -> [(f64, Role); 2] {
-    let raw = &node.raw;
-    let total = raw.mem_total_bytes.max(1) as f64;
-    [(used_bytes(node) as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
+    let total = node.raw.mem_total_bytes.max(1) as f64;
+    [(used_bytes(node) as f64 / total, Role::Local), (cache_bytes(node) as f64 / total, Role::Cache)]
 }
 
 /// Memory that programs and the kernel use: neither free nor page cache.
 fn used_bytes(node: &Node) -> u64 {
     let raw = &node.raw;
-    raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(raw.mem_file_bytes))
+    raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(cache_bytes(node)))
 }
 
-/// Losses first: what is not shown must not be believed complete. Then what makes everything else slow.
+/// Page cache without shared memory and tmpfs, which the kernel cannot drop.
+fn cache_bytes(node: &Node) -> u64 {
+    let shmem_bytes = node.raw.file_pages.map_or(0, |pages| pages.shmem_bytes);
+    node.raw.mem_file_bytes.saturating_sub(shmem_bytes)
+}
+
+/// Losses first: the rest must not be taken for complete. Then everything that slows all else.
 fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
     let theme = &state.theme;
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
@@ -375,7 +380,7 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
                 _ => pen,
             }
         }
-        // Help says why.
+        // Help has the reason.
         Err(_) => pen.write("IPC n/a", dim),
     };
     let own = snapshot.share(snapshot.own.cpu_ns).map_or("-".into(), |pct| format!("{}%", percent(pct)));

@@ -99,8 +99,8 @@ pub fn below(area: Rect, rows: u16) -> Rect {
     Rect { y: area.y + rows, height: area.height - rows, ..area }
 }
 
-/// The box of a pop-up over `body`: as wide and high as wanted where there is room. Strips beside it that are
-/// too narrow to read are covered too.
+/// The box of a pop-up over `body`: of the wanted width and height if they fit. Strips beside it that are too
+/// narrow to read are covered too.
 pub fn popup(body: Rect, width: u16, height: u16) -> Rect {
     const STRIP: u16 = 4;
     let width = if body.width < width + 2 * STRIP { body.width } else { width };

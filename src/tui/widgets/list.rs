@@ -57,9 +57,9 @@ pub struct List<R: Row> {
     pub sort: Sort<R>,
     /// Chosen by hand; `None` lets the width decide.
     pub columns: Option<Vec<&'static Metric<R>>>,
-    /// Stands in place of the name; where it has no value, the name does.
+    /// Replaces the name; a row without a value of it shows the name.
     pub name: Option<&'static Metric<R>>,
-    /// A metric, and the one that stands in its place.
+    /// A metric, and its replacement.
     pub instead_of: Option<[&'static Metric<R>; 2]>,
     /// Columns that were scrolled past.
     pub scrolled: usize,
@@ -208,7 +208,7 @@ impl<R: Row> List<R> {
         R::FIXED.iter().copied().chain([R::NAME]).collect()
     }
 
-    /// Scrolls columns by one. Returns what to say where there is none further on.
+    /// Scrolls columns by one. Returns the message if no further column exists.
     pub fn scroll(&mut self, right: bool, width: u16, snapshot: &Snapshot) -> Option<String> {
         if !right {
             let none = self.scrolled == 0;
@@ -227,7 +227,8 @@ impl<R: Row> List<R> {
         None
     }
 
-    /// Titles and the rows in view; `dress` says how a row looks beside its selection and its place in the tree.
+    /// Titles and the rows in view; `dress` returns the look of a row beside its selection and its place in
+    /// the tree.
     pub fn draw(
         &self,
         snapshot: &Snapshot,

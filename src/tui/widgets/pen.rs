@@ -1,11 +1,11 @@
-//! Writing on one row of the screen, never outside of it.
+//! Writing on one row of the screen, never outside the row.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// A place on a row that moves right with what is written. Outside its area it writes nothing.
+/// A place on a row that moves right as text is written. Outside its area it writes nothing.
 pub struct Pen<'a> {
     buf: &'a mut Buffer,
     x: u16,
@@ -71,7 +71,7 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// `text` in at most `width` cells; what is cut off shows as `ellipsis`.
+/// `text` in at most `width` cells; a cut shows as `ellipsis`.
 pub fn cut(text: &str, width: usize, ellipsis: char) -> String {
     if text.width() <= width {
         return text.to_string();

@@ -11,19 +11,19 @@ use super::pen::Pen;
 use crate::tui::input::action::Motion;
 use crate::tui::theme::{Role, Theme};
 
-/// Something that a line stands for.
+/// Something that a line represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pickable {
     /// The id of a metric.
     Metric(&'static str),
     /// A set of events.
     Events(&'static str),
-    /// A user id; `None` is everybody.
+    /// A user id; `None` is all users.
     User(Option<u32>),
 }
 
 impl Pickable {
-    /// The id, of what has one.
+    /// The id, if any.
     fn id(self) -> &'static str {
         match self {
             Pickable::Metric(id) | Pickable::Events(id) => id,
@@ -32,11 +32,11 @@ impl Pickable {
     }
 }
 
-/// One line as it is drawn.
+/// One line of the picker.
 pub struct Line {
     /// Whether the column is shown; `None` where one line is chosen.
     pub checked: Option<bool>,
-    /// There is something to show here.
+    /// It can be shown here.
     pub is_available: bool,
     pub name: String,
     pub note: String,
@@ -104,7 +104,7 @@ impl Picker {
         self.lines.get(*self.matches.get(at)?)
     }
 
-    /// The selected line stands for this.
+    /// The choice on the selected line.
     pub fn chosen(&self) -> Option<Pickable> {
         self.line(self.at).map(|line| line.what)
     }
@@ -133,7 +133,7 @@ impl Picker {
         self.scroll(height);
     }
 
-    /// Selects the line in this row of what is in view.
+    /// Selects the line in this row of the view.
     pub fn click(&mut self, row: usize) {
         if self.offset + row < self.len() {
             self.at = self.offset + row;

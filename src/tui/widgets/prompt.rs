@@ -15,7 +15,7 @@ pub enum Purpose {
     Backward,
     /// The name of a new file for a report.
     Report,
-    /// Whether to keep what was chosen as defaults. No text is typed.
+    /// Whether to keep the choices as defaults. No text is typed.
     Keep,
 }
 

@@ -50,9 +50,9 @@ pub struct Look {
     pub followed: bool,
     /// The gravest finding about it.
     pub severity: Option<Severity>,
-    /// Matches what is searched for.
+    /// Matches the search.
     pub found: bool,
-    /// Stands before the name: branches of the tree.
+    /// Text before the name: branches of the tree.
     pub prefix: String,
 }
 
@@ -64,14 +64,14 @@ pub struct Table<'a, R: Row> {
     pub theme: &'a Theme,
     /// The metric that names a row: branches of the tree stand before it.
     pub name: &'static str,
-    /// The metric that stands there where a row has no value of it.
+    /// The metric shown there for a row without a value of the column.
     pub instead: Option<&'static Metric<R>>,
     /// Values of events that are not open in this interval.
     pub held: Option<&'a Held<R::Key>>,
 }
 
 impl<R: Row> Table<'_, R> {
-    /// Titles, with an arrow at the one that rows are sorted by.
+    /// Titles, with an arrow at the sort column.
     pub fn titles(&self, area: Rect, row: u16, buf: &mut Buffer) {
         let glyphs = self.theme.glyphs;
         let mut pen = Pen::new(buf, area, row, glyphs.ellipsis);
@@ -81,7 +81,7 @@ impl<R: Row> Table<'_, R> {
             let style = self.theme.style(if sort.is_some() { Role::Sorted } else { Role::Header });
             let arrow = sort.map(|sort| if sort.descending() { glyphs.descending } else { glyphs.ascending });
             let (title, width) = (column.metric.title, column.width);
-            // The arrow stands in the gap beside the title, where no value ever is.
+            // The arrow is in the gap beside the title, where values never are.
             if at_right(column.metric) {
                 pen.column(area.x, column.x).write_right(title, width, style);
                 let used = title.width() as u16;
@@ -214,13 +214,13 @@ fn by_node(
     }
 }
 
-/// The role of a number for the reader: zeros recede, what may hurt stands out.
+/// The role of a number for the reader: zeros are dimmed, possible harm is emphasised.
 fn role_of(stands: Stands, value: &Value, limits: Limits) -> Role {
     let Some(number) = value.number() else { return Role::Plain };
     if matches!(value, Value::Share { resident: Some(bytes), .. } if *bytes < limits.dim_below_bytes) {
         return Role::Dim;
     }
-    // An estimate that is no share of accesses stands out only if its lower end would.
+    // An estimate that is not a share of accesses is emphasised only if its lower end would be.
     let sure = match value {
         Value::Share { at_least, witness: Witness::Time | Witness::Memory | Witness::Hints, .. } => *at_least,
         _ => number,

@@ -22,7 +22,7 @@ pub trait Tabular {
     /// The metric that rows are sorted by.
     fn sorted(&self) -> &'static str;
 
-    /// Sorts by a metric, in its natural order. Returns why the selected row has no value of it, if it has none.
+    /// Sorts by a metric, in its natural order. If the selected row has no value of it, returns the reason.
     fn sort_by(&mut self, id: &str, snapshot: Option<&Snapshot>) -> Option<String>;
 
     fn invert(&mut self);
@@ -39,7 +39,7 @@ pub trait Tabular {
     /// Shows these columns; `None` lets the width decide.
     fn set_columns(&mut self, ids: Option<Vec<&'static str>>);
 
-    /// Scrolls columns by one. Returns what to say where there is none further on.
+    /// Scrolls columns by one. Returns the message if no further column exists.
     fn scroll(&mut self, right: bool, width: u16, snapshot: &Snapshot) -> Option<String>;
 
     /// Moves the selection; `height` is the number of rows in view.
@@ -120,7 +120,7 @@ fn unavailable_last(mut lines: Vec<Line>) -> Vec<Line> {
     lines
 }
 
-/// A metric with its help, or why there is none of it here.
+/// A metric with its help, or the reason why it is missing here.
 fn line<R>(metric: &Metric<R>, checked: Option<bool>, missing: Option<&Missing>) -> Line {
     let note = match missing {
         Some(why) => format!("unavailable: {}", text::clean_str(&why.to_string())),

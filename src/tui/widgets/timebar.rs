@@ -14,14 +14,14 @@ use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::bar;
 use crate::tui::widgets::pen::Pen;
 
-/// From this width on the legend says it in full.
+/// From this width on the legend is in full.
 const WIDE: u16 = 120;
 
 /// All kinds in the order of the legend.
 const KINDS: [Kind; 5] = [Kind::Finding, Kind::Remote, Kind::Ipc, Kind::Loss, Kind::Gap];
 
-/// `03:10:00 ---R-----#--I--- 04:10:00  R remote  I IPC`, in three rows below curves of CPU time and remote accesses, in one
-/// row with CPU time as the line.
+/// `03:10:00 ---R-----#--I--- 04:10:00 R remote I IPC`. With three rows it is below curves of CPU time and
+/// remote accesses; with one row, CPU time is the line.
 pub fn render(
     timeline: Timeline<'_>,
     curve: &Curve,

@@ -11,14 +11,14 @@ pub struct Branch {
     pub at: usize,
     /// Depth in the tree; 0 for a root, and everywhere without a tree.
     depth: u16,
-    /// Bit d is set when the line of depth d goes on below this row.
+    /// Bit d is set if the line of depth d continues below this row.
     lines: u64,
     /// Descendants that are folded away.
     pub folded: usize,
 }
 
-/// The rows of `order` with children below their parent, siblings in the given order; what is below a folded row is
-/// counted. Rows without a parent in `parents` are roots.
+/// The rows of `order` with children below their parent, siblings in the given order; rows below a folded row
+/// are counted. Rows without a parent in `parents` are roots.
 pub fn forest(
     order: &[usize],
     parents: &HashMap<usize, usize>,
@@ -46,7 +46,7 @@ pub fn forest(
     rows
 }
 
-/// Adds `roots` and what hangs below them, without recursion: the depth is anybody's choice.
+/// Adds `roots` and everything below them, without recursion: the depth may be arbitrary.
 fn grow(
     roots: &[usize],
     children: &HashMap<usize, Vec<usize>>,

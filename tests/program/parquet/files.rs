@@ -1,4 +1,4 @@
-//! Files: their names, what is left alone, and what is never left behind.
+//! Files: their names, which ones are not written again, and that nothing is left behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ fn a_part_that_was_made_is_jumped_over() {
     let (whole, out) = (scratch.join("whole"), scratch.join("out"));
     export(&machine, &whole, &["--tables", "tasks,lost"]);
     export(&machine, &out, &["--tables", "tasks,lost"]);
-    // The third hour is made again, from the sample in front of it on.
+    // The third hour is written again, from the sample before it on.
     fs::remove_file(files_below(&out.join("tasks")).remove(2)).unwrap();
     let message = export(&machine, &out, &["--tables", "tasks,lost"]);
     assert!(message.contains("1 file written") && message.contains("7 files already there"), "{message}");
@@ -127,7 +127,7 @@ fn the_recording_that_is_being_made_is_left_for_later() {
     let last = fs::File::open(ring.join("numatop-20260102T000000Z-000.nrec")).unwrap();
     flock(&last, FlockOperation::LockExclusive).unwrap();
     let out = scratch.join("out");
-    // Both begin in the same hour, of which more will come.
+    // Both begin in the same hour, which is not complete.
     let message = export(&ring, &out, &[]);
     assert!(
         message.contains("0 files written") && message.contains("1 recording still being recorded"),
@@ -146,7 +146,7 @@ fn a_ring_that_lost_its_oldest_file_has_no_part_twice() {
     let (ring, out) = (ring(&scratch, &[&machine]), scratch.join("out"));
     export(&ring, &out, &["--tables", "tasks"]);
     let made = files_below(&out).remove(0);
-    // As if it had been made when the ring still had what was recorded at the beginning of the hour.
+    // As if it had been written when the ring still held the beginning of the hour.
     let name = made.file_name().unwrap().to_str().unwrap().replace("T0304", "T0300");
     let earlier = made.with_file_name(name);
     assert_ne!(earlier, made);

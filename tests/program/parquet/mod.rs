@@ -50,7 +50,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/recordings").join(name)
 }
 
-/// A recording of the made-up machine with four nodes: so many intervals of so many seconds.
+/// A recording of the made-up machine with four nodes: `intervals` intervals of `seconds` seconds.
 fn demo(scratch: &Scratch, intervals: &str, seconds: &str) -> PathBuf {
     let path = scratch.join("demo.nrec");
     let words = [

@@ -31,7 +31,7 @@ impl Both {
     }
 }
 
-/// JSON has six decimals of shares and rates: an amount is theirs as far as these say.
+/// JSON has six decimals of shares and rates: amounts agree to that precision.
 fn is_near(amount: i64, share: &Json, whole: f64) -> bool {
     let expected = share.as_f64().unwrap() * whole;
     (amount as f64 - expected).abs() <= 1e-6 * whole.abs() + 1.0
@@ -92,7 +92,7 @@ fn check_tasks(tasks: &[Row], both: &Both) {
         ] {
             if let (Some(quotient), Some(mut expected)) = (quotient(num, den), task[key].as_f64()) {
                 if key == "remote_best_pct" {
-                    // Placement may leave more than was counted: never more than all of it.
+                    // Placement may leave more than was counted, but never more than the total.
                     expected = expected.min(task["remote_pct"].as_f64().unwrap());
                 }
                 assert!(
@@ -309,7 +309,7 @@ fn the_made_up_machine_adds_up() {
     // Each row is rounded to a nanosecond.
     assert!(of_tasks > 1_000_000_000 && (of_tasks - of_nodes).abs() < 10_000, "{of_tasks} and {of_nodes}");
     assert!(sum(&tasks, "remote_best_ns") <= of_tasks);
-    // Tops of the tree have all that is below them.
+    // Tops of the tree include everything below them.
     let containers = rows(&out, Table::Containers);
     let tops: Vec<Row> = containers.into_iter().filter(|row| word(row, "parent").is_none()).collect();
     assert_eq!(sum(&tops, "cpu_ns"), sum(&tasks, "cpu_ns"));

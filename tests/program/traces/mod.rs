@@ -89,7 +89,7 @@ fn a_file_that_is_there_stays_and_half_a_trace_does_not() {
     assert_eq!(written.status.code(), Some(1), "{written:?}");
     assert_eq!(std::fs::read(&out).unwrap(), b"theirs");
     std::fs::remove_file(&out).unwrap();
-    // The limit on the size of a file stands for a disk that is full.
+    // The limit on the size of a file simulates a full disk.
     let limited = Command::new("bash")
         .args(["-c", "ulimit -f 8; exec \"$@\"", "bash", program::path()])
         .args(words)

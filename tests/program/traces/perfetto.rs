@@ -147,8 +147,8 @@ fn times(trace: &Trace, intervals: &[Json]) -> Vec<u64> {
     times
 }
 
-/// Compares a line with what JSON has for each interval: a value at its beginning, and none where there is none. Where a
-/// stretch of values ends, the last one stands again.
+/// Compares a line with the values in JSON for each interval: a value at its beginning, or none. Where a
+/// stretch of values ends, the last one is repeated.
 #[track_caller]
 fn compare(what: &str, found: Option<&Track>, times: &[u64], wanted: &[Option<f64>]) -> usize {
     let mut expected: Vec<(u64, f64)> = Vec::new();
@@ -266,7 +266,7 @@ fn the_busiest_programs_have_lines_and_rest_at_zero() {
     for group in groups {
         let found = &tracks[&vec![group.clone(), "CPU".to_owned()]].values;
         let values = &wanted[&comm(group)];
-        // A value stands until the next; one without rows is 0, once.
+        // A value holds until the next; one without rows is 0, once.
         let mut at = 0;
         for (number, begin) in times.iter().take(values.len()).enumerate() {
             while at < found.len() && found[at].0 <= *begin {
@@ -385,7 +385,8 @@ fn losses_and_notes_are_instants_and_names_are_clean() {
     assert_eq!(of(HOSTILE[1]), 1, "the same note again is none: {notes:?}");
 }
 
-/// Tracks are in the order of their places: what was concluded, then nodes, containers, programs; and of a group CPU first.
+/// Tracks are in the order of their places: conclusions, then nodes, containers, programs; and of a group CPU
+/// first.
 #[test]
 fn tracks_have_their_places_and_units() {
     let scratch = Scratch::new();

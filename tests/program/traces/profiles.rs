@@ -18,7 +18,7 @@ use crate::scratch::Scratch;
 /// Samples by process and stack: id, name, functions from the outermost to the innermost.
 type Counts = BTreeMap<(u64, String, Vec<String>), u64>;
 
-/// The name of a function as it is shown.
+/// The name of a function on screen.
 fn shown(function: &Json) -> String {
     match function["function"].as_str() {
         Some(name) => name.to_owned(),
@@ -341,7 +341,7 @@ fn locations_are_offsets_into_files_and_addresses_stay_out() {
     assert!(
         mapping("app").has_functions && mapping("[kernel]").has_functions && mapping("[jit]").has_functions
     );
-    // The file without names: a reader that has it may find them.
+    // The file without names: a reader that has this file may find them.
     let unnamed = profile.mappings.iter().find(|mapping| mapping.build_id == "cd".repeat(8)).unwrap();
     assert!(!unnamed.has_functions, "{unnamed:?}");
     let places: BTreeMap<&str, (Option<u64>, Option<u64>)> =

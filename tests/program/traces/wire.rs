@@ -27,7 +27,7 @@ fn varint(bytes: &[u8], at: &mut usize) -> u64 {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads a whole message; bytes that are none fail the test.
+    /// Reads a whole message; other bytes fail the test.
     pub fn read(bytes: &'a [u8]) -> Fields<'a> {
         let (mut fields, mut at) = (Vec::new(), 0);
         while at < bytes.len() {

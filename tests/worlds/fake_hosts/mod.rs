@@ -1,4 +1,4 @@
-//! Hosts that nobody has to own: a good one, and what is changed on it for each of the others.
+//! Imagined hosts: a good one, and changes to it for each of the others.
 
 use numatop_ng::collect::check::HostCheck;
 use numatop_ng::host::btf::{BtfFacts, Feature};

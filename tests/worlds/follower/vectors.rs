@@ -65,7 +65,7 @@ macro_rules! masked {
     };
 }
 
-/// Comparisons into masks, and what is done with these.
+/// Comparisons into masks, and operations on masks.
 macro_rules! compared {
     ($one:expr, $other:expr, $out:expr, $mask:expr, [$($name:literal $(, $number:literal)?);* $(;)?]) => {
         run!($one, $other, $out, $mask, [

@@ -1,4 +1,4 @@
-//! Arm events beside what kernels list of them: common ones are counted where they are listed, others by their code.
+//! Arm events compared with kernels' lists: common ones are counted if listed, others by their code.
 
 use numatop_ng::model::event::Role;
 use numatop_ng::pmu::arm_events;

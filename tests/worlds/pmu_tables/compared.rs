@@ -13,11 +13,11 @@ use super::upstream::{self, Fact};
 /// The way in which an entry is known to be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// It is as a list of this CPU has it.
+    /// It equals an entry in a list of this CPU.
     Equal,
     /// It ORs values that a list of this CPU has.
     Composed,
-    /// It is as a list of another CPU has it, or as the architecture does, and says so.
+    /// It equals an entry in a list of another CPU, or the architecture's, and is marked so.
     Assumed,
     /// The kernel knows which event it is.
     Kernel,
@@ -32,7 +32,7 @@ const OF_REVISION_GUIDES: [(&str, &str, &[&str]); 4] = [
     ("amd/zen2", "ex_ret_brn_misp", &["1291"]),
 ];
 
-/// Whole sources of lines, and those that they are made of (ends of names).
+/// Whole sources of lines, and their parts (ends of names).
 const SOURCES_OF_LINES: [(&str, &[&str]); 4] = [
     ("dram_io_all", &["dram_io_near", "dram_io_far"]),
     ("fills_from_memory", &["mem_io_local", "mem_io_remote"]),
@@ -119,7 +119,7 @@ fn composed(entry: &Entry, about: &[&Fact]) -> Result<(), String> {
     }
     let offcore = term(entry, "offcore_rsp") != 0;
     let code = term(entry, "event");
-    // A half of an offcore value has no code of its own: those of other offcore events are its codes.
+    // A half of an offcore value has no separate code: its codes are those of other offcore events.
     let offcore_codes = || about.iter().filter(|fact| fact.msr != 0).flat_map(|fact| &fact.events).copied();
     if events.is_empty() {
         events.extend(offcore_codes());
@@ -234,7 +234,7 @@ fn a_whole_covers_all_its_parts() {
     assert!(looked > 20, "{looked}");
 }
 
-/// The list that a source names, if facts of it are kept.
+/// The list that a source names, if facts from it are kept.
 fn list_of(source: &str) -> Option<String> {
     let (from, path) = source.split_once(':')?;
     let named = match from {

@@ -129,7 +129,7 @@ const NO_TABLE: [(&str, &[&str]); 4] = [
     ("its list has no event that tells local from remote", &["linux/ampere/emag", "linux/cavium/thunderx2"]),
 ];
 
-/// AMD models of which perf's map file and the kernel's amd.c say different things: the kernel is right.
+/// AMD models on which perf's map file and the kernel's amd.c disagree: the kernel is right.
 const DECIDED: [(u32, u32, u32, &str, &str); 3] = [
     (0x17, 0x50, 0x5f, "amd/zen1", "amd.c: Zen 1; the map file takes all later models for Zen 2"),
     (0x19, 0x30, 0x3f, "amd/zen3", "amd.c: Trento, EPYC 7A53; the map file leaves it to Zen 4"),

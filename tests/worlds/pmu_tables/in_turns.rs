@@ -5,7 +5,7 @@ use super::{
     Budget, Choice, Chooser, Event, ICE_LAKE, Missing, Role, ZEN_3, catalog, everything_opens, names,
 };
 
-/// A thread with so many counters for any event, on which cycles and instructions have their own.
+/// A thread with this many counters for any event; cycles and instructions have fixed ones.
 fn with_counters(general: u32) -> Budget {
     Budget { general, cycles_fixed: true, watchdog: false, tsx_workaround: false }
 }

@@ -1,5 +1,5 @@
-//! The perf_event_attr that each CPU must give: typed from the vendors' lists that the tables name as their sources,
-//! as raw values, not as the terms that the tables have.
+//! The perf_event_attr that each CPU must give. They are typed from the vendors' lists that the tables name
+//! as their sources, as raw values instead of the terms in the tables.
 
 use super::machine::Cpu::{self, Arm, X86};
 

@@ -63,7 +63,8 @@ impl Machine {
         }
     }
 
-    /// CPUs 0 to 3 of one kind and 4 to 7 of another, as Linux shows Alder Lake; CPUs of `online` are there.
+    /// CPUs 0 to 3 of one kind and 4 to 7 of another, as Linux shows Alder Lake; the CPUs of `online` are
+    /// online.
     pub fn hybrid(cpu: Cpu, online: &str) -> Machine {
         let memory = "MemTotal: 16777216 kB\nMemFree: 8388608 kB\n";
         let machine = Machine::empty().with_cpu(0, cpu).with("proc/meminfo", memory);

@@ -269,7 +269,7 @@ fn each_kind_of_cores_is_tested_on_its_own_cpus() {
     let some = places(&Facts::read(&machine.root).unwrap());
     assert_eq!(some[0], Err("no CPU of cpu_atom may be used".into()));
     assert_eq!(some[1].as_ref().unwrap().cpus, [0, 1]);
-    // Other nodes are said to be missing by the kind of cores that lacks them.
+    // The kind of cores that lacks other nodes reports them as missing.
     let why = by_core(&catalog, &facts, Some(7), None).remove(0).unwrap_err();
     assert!(why.starts_with("cpu_atom: node 7 is not there"), "{why}");
 }
@@ -476,7 +476,7 @@ fn ranks_with_gaps_between_them_are_chosen_from_at_once() {
     assert_ne!(text, ranked, "it has events of a second rank");
     std::fs::write(own.join("ranked.toml"), ranked).unwrap();
     let (chosen, choice) = std::sync::mpsc::channel();
-    // A thread of its own: what counts up to the last rank would hold up the test for hours.
+    // On a separate thread: counting up to the last rank would take hours.
     std::thread::spawn(move || {
         let catalog = Catalog::read(&machine.root, Some(&own)).unwrap();
         let budget = Budget::read(&machine.root, &catalog, true, None);

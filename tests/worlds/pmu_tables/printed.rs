@@ -1,4 +1,4 @@
-//! Tables of README.md beside this file that are printed from what the tests find.
+//! Tables of README.md beside this file, printed from the results of the tests.
 
 use std::fs;
 use std::path::Path;

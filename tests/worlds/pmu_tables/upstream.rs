@@ -131,8 +131,8 @@ pub fn ids(source: &str) -> Vec<Id> {
 /// The sources of ids that say which list a CPU has.
 const SOURCES: [&str; 6] = ["arm-data", "libpfm4", "likwid", "linux-arm64", "linux-x86", "perfmon"];
 
-/// The lists about CPUs that a table claims. Perf's map file knows an AMD generation by what is left over, so a list of
-/// one generation is not about CPUs that amd.c gives to another.
+/// The lists about CPUs that a table claims. Perf's map file knows an AMD generation by elimination, so a
+/// list of one generation is not about CPUs that amd.c assigns to another.
 pub fn lists(table: &Table) -> BTreeSet<String> {
     let amd = ids("amd.c");
     let generations: BTreeSet<&str> =

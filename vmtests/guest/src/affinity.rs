@@ -31,7 +31,7 @@ pub fn name(name: &str) {
     let mut bytes = [0u8; 16];
     let length = name.len().min(15);
     bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
-    // SAFETY: the kernel reads 16 bytes, which are there, the last a zero.
+    // SAFETY: the kernel reads 16 valid bytes; the last one is zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, bytes.as_ptr()) };
 }
 
@@ -55,7 +55,7 @@ pub fn process_time() -> Duration {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// CPU time that wait4(2) tells of, user and system, in whole microseconds.
+/// CPU time reported by wait4(2), user and system, in whole microseconds.
 pub fn cpu_time(usage: &libc::rusage) -> Duration {
     let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     time(usage.ru_utime) + time(usage.ru_stime)

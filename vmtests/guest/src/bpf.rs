@@ -1,4 +1,4 @@
-//! BPF programs in the kernel, by bpf(2): names, sizes, and what the verifier had to do.
+//! BPF programs in the kernel, by bpf(2): names, sizes, and the work of the verifier.
 
 use std::fmt;
 use std::io;
@@ -82,8 +82,8 @@ fn info(id: u32, fd: &OwnedFd) -> Result<Program, String> {
 }
 
 fn call(command: libc::c_int, attribute: &mut [u32]) -> io::Result<i32> {
-    // SAFETY: the kernel reads and writes at most the size given, which is that of the slice; the one
-    // pointer inside (GET_INFO) leads to a buffer of the length beside it that outlives the call.
+    // SAFETY: the kernel reads and writes at most the given size, which is that of the slice. The one pointer
+    // inside (GET_INFO) leads to a buffer of the length beside it, which outlives the call.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, attribute.as_mut_ptr(), size_of_val(attribute)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }

@@ -41,7 +41,7 @@ pub fn keep(numbers: &[u32]) -> io::Result<()> {
     set(&sets)
 }
 
-/// Has this capability no longer.
+/// Gives up this capability.
 ///
 /// # Errors
 /// The errno of capget(2) or capset(2).

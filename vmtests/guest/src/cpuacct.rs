@@ -1,8 +1,10 @@
-//! The scheduler's own sum of what all tasks ran, those that have ended included: `cpuacct.usage` of the root cgroup.
+//! The scheduler's own sum of the CPU time of all tasks, ended ones included: `cpuacct.usage` of the root
+//! cgroup.
 //!
-//! It grows where `sum_exec_runtime` of a task does (`cgroup_account_cputime` in kernel/sched), so it is of the same clock as what a
-//! task ran. The times of /proc/stat are not: with tick accounting they are a sample, and /proc/schedstat has interrupts in it,
-//! which an emulator makes long when it takes a virtual CPU away in the middle of one (0.4 of 8 s on a busy host).
+//! It grows wherever `sum_exec_runtime` of a task does (`cgroup_account_cputime` in kernel/sched), so both
+//! use the same clock. The times of /proc/stat do not: with tick accounting they are a sample.
+//! /proc/schedstat includes interrupts, which become long when an emulator takes a virtual CPU away in the
+//! middle of one (0.4 of 8 s on a busy host).
 
 use std::ffi::CString;
 use std::fs;
@@ -17,8 +19,8 @@ use crate::tool::Batch;
 
 const PLACE: &str = "/run/cpuacct";
 
-/// The hierarchy of the controller, for as long as this lives. The tool has taken a sample by then: one that it
-/// finds at its start it takes for the one that containers are in.
+/// The hierarchy of the controller, for as long as this lives. The tool must have taken a sample first: it
+/// would take a hierarchy present at its start for that of containers.
 pub struct Cpuacct;
 
 impl Cpuacct {

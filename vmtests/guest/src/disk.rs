@@ -26,10 +26,11 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The disk that QEMU was told, on its node. Where the firmware cannot say that node, as a device tree, it is set here.
+    /// The disk from QEMU's options, on its node. Where the firmware cannot describe that node (a device
+    /// tree), it is set here.
     ///
     /// # Errors
-    /// There is none, it is elsewhere, or it has not one interrupt.
+    /// The disk is missing, is elsewhere, or does not have exactly one interrupt.
     pub fn find(plan: &Plan) -> Result<Disk, Stop> {
         let node = plan.machine.disk_node.ok_or_else(|| Stop::skip("needs a disk"))?;
         let function = fs::canonicalize("/sys/class/nvme/nvme0/device")
@@ -74,7 +75,7 @@ impl Swap {
     /// Writes the first page as mkswap(8) does (`union swap_header` of linux/swap.h), and lets the kernel swap there.
     ///
     /// # Errors
-    /// There is no disk, or the kernel refuses.
+    /// The disk is missing, or the kernel refuses.
     pub fn on() -> Result<Swap, String> {
         let failed = |error: io::Error| format!("swap on {DEVICE}: {error}");
         let disk = OpenOptions::new().read(true).write(true).open(DEVICE).map_err(failed)?;
@@ -92,7 +93,7 @@ impl Swap {
 }
 
 impl Drop for Swap {
-    /// Reads back all that is there, so that processes with much of it have ended before.
+    /// Reads back everything in it, so processes with much in it must have ended first.
     fn drop(&mut self) {
         // SAFETY: as above.
         if unsafe { libc::swapoff(DEVICE_C.as_ptr()) } != 0 {
@@ -101,7 +102,7 @@ impl Drop for Swap {
     }
 }
 
-/// The first page of a swap area of so many bytes: version, last page, and the signature at its end.
+/// The first page of a swap area of `bytes` bytes: version, last page, and the signature at its end.
 fn swap_header(page: usize, bytes: u64) -> Vec<u8> {
     const VERSION_AT: usize = 1024;
     const SIGNATURE: &[u8] = b"SWAPSPACE2";

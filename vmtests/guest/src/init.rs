@@ -1,4 +1,4 @@
-//! Process 1: mounts what programs expect, runs the cases one by one, says EXIT, powers off.
+//! Process 1: mounts what programs expect, runs the cases one by one, reports EXIT, powers off.
 
 use std::ffi::CString;
 use std::fs;
@@ -85,7 +85,7 @@ fn run_cases(plan: &Plan, channel: &Channel) -> i32 {
             Err(why) => {
                 end(name, Outcome::Failed, why, seconds);
                 worst = 1;
-                // It could not put back what it had changed: a CPU that is off, a sysctl, a tracer.
+                // It could not undo its changes: a CPU that is off, a sysctl, a tracer.
                 for unreached in cases.by_ref() {
                     let why =
                         format!("{name} was ended from outside, and what it had changed may be so still");
@@ -97,9 +97,9 @@ fn run_cases(plan: &Plan, channel: &Channel) -> i32 {
     worst
 }
 
-/// Runs a case in a process of its own, so that whatever it does to itself ends with it.
+/// Runs a case in a separate process, so that its effects on itself end with it.
 ///
-/// The case tells its own end. `Err` is for one that could not.
+/// The case reports its own end. `Err` is for one that could not.
 fn run_case(name: &str) -> Result<Outcome, String> {
     let child = Command::new("/proc/self/exe")
         .args(["case", name])

@@ -93,7 +93,7 @@ impl Totals {
         Ok(())
     }
 
-    /// Whether there is a mark from which to measure.
+    /// Whether a mark to measure from is set.
     pub fn marked(&self) -> bool {
         self.marked
     }

@@ -110,7 +110,7 @@ pub fn cpus_allowed(pid: i32) -> Result<Vec<u32>, String> {
     sysfs::parse_list(list.ok_or_else(|| format!("/proc/{pid}/status has no list of CPUs"))?.trim())
 }
 
-/// Resident memory of a process in bytes, as `VmRSS` of /proc/PID/status tells it.
+/// Resident memory of a process in bytes, from `VmRSS` of /proc/PID/status.
 pub fn resident_bytes(pid: i32) -> Result<u64, String> {
     let status = sysfs::read(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

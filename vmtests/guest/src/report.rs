@@ -10,7 +10,7 @@ use vmtests_protocol::Event;
 
 use crate::tty;
 
-/// The second serial line, or standard output when there is none.
+/// The second serial line, or standard output without one.
 pub struct Channel(Option<File>);
 
 impl Channel {
@@ -26,7 +26,7 @@ impl Channel {
 
     pub fn send(&self, event: &Event) {
         let text = serde_json::to_string(event).expect("an event is JSON");
-        // Without the channel there is nobody left to tell; the runner sees the missing EXIT.
+        // Without the channel nothing can be reported; the runner notices the missing EXIT.
         let _ = self.raw_line(&text);
     }
 
@@ -69,7 +69,7 @@ impl Report {
         self.channel.send(&Event::Data { case: self.case.clone(), key: key.to_owned(), value: value.into() });
     }
 
-    /// Compares what was found with the truth.
+    /// Compares the result with the truth.
     pub fn equal<T: PartialEq + Display>(&mut self, what: impl Display, want: T, got: T) {
         let ok = want == got;
         self.check(ok, what, want, got);
@@ -82,9 +82,8 @@ impl Report {
         self.check(ok, what, format_args!("{want:.4} ± {percent} %"), format_args!("{got:.4}"));
     }
 
-    /// Expects seconds of CPU time within one percent, and a little: what a task does between the
-    /// kernel's last account of it and its last switch counts too, and it may take as long as the
-    /// host keeps the emulator waiting.
+    /// Expects seconds of CPU time within one percent, plus a constant. A task's time between the kernel's
+    /// last account of it and its last switch counts too, and lasts as long as the host delays the emulator.
     pub fn cpu_seconds(&mut self, what: impl Display, want: f64, got: f64) {
         self.cpu_seconds_between(what, (want, want), got);
     }

@@ -1,4 +1,5 @@
-//! Moments at which the tool has shown all that the kernel has counted: whatever is counted has come to rest.
+//! Moments at which the tool has shown everything that the kernel has counted: all counts have stopped
+//! changing.
 
 use std::fmt::Debug;
 
@@ -12,10 +13,10 @@ const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 /// Intervals in which nothing is counted. In one the tool may have looked before the kernel's last count and been read
 /// after it.
 const STILL: usize = 2;
-/// Intervals after which nobody waits any longer.
+/// Intervals after which waiting ends.
 const PATIENCE: usize = 60;
 
-/// Adds intervals to `totals` until nothing moves any more in what `read` reads; gives that.
+/// Adds intervals to `totals` until the result of `read` stops changing; returns that result.
 pub fn come_to_rest<T: PartialEq + Debug>(
     batch: &mut Batch,
     totals: &mut Totals,
@@ -46,8 +47,8 @@ impl Balancing {
         Ok(Balancing(Setting::begin(BALANCING, "0")?))
     }
 
-    /// Lets it work for some seconds on what `work` does, from one moment of rest to another: gives what `read` counted
-    /// and what the tool showed in between. Fails when the tool says why it has no `metric`.
+    /// Lets it do `work` for some seconds, from one moment of rest to another. Returns the counts of `read`
+    /// and the tool's numbers in between. Fails if the tool gives a reason for lacking `metric`.
     pub fn work_on<const N: usize>(
         &self,
         mut work: Work,

@@ -1,4 +1,4 @@
-//! A program in a pseudo terminal, and what is on its screen.
+//! A program in a pseudo terminal, and the content of its screen.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -46,7 +46,7 @@ impl Screen {
         let fill = Arc::clone(&parser);
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // A pseudo terminal that nobody has any more ends in EIO.
+            // A pseudo terminal with no open end left gives EIO.
             while let Ok(count) = output.read(&mut buffer) {
                 if count == 0 {
                     return;
@@ -74,7 +74,7 @@ impl Screen {
         what(self.parser.lock().expect("nobody panics with the lock").screen())
     }
 
-    /// Waits until the screen is as wanted; says whether it came to that before the program ended.
+    /// Waits until the screen is as wanted; returns whether that happened before the program ended.
     pub fn wait_for(&mut self, limit: Duration, wanted: impl Fn(&str) -> bool) -> bool {
         let deadline = Instant::now() + limit;
         loop {

@@ -12,7 +12,7 @@ impl Setting {
     pub fn begin(path: impl Into<String>, value: &str) -> Result<Setting, String> {
         let path = path.into();
         let text = sysfs::read(&path)?;
-        // Some show all choices, with the one that is taken in brackets.
+        // Some list all choices, with the current one in brackets.
         let chosen =
             text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
         let setting = Setting { path, before: chosen.unwrap_or(&text).to_owned() };

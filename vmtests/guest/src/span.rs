@@ -1,7 +1,7 @@
 //! A counter of the kernel on both sides of a sample of the tool.
 //!
-//! On a busy host seconds may pass between the tool's look at the machine and a case's look at it, and other tasks run in them.
-//! So the case looks twice, and what the tool says must be in between.
+//! On a busy host seconds may pass between the tool's look at the machine and a case's look at it, and other
+//! tasks run meanwhile. So the case looks twice, and the tool's number must be in between.
 
 use jiff::Timestamp;
 
@@ -9,14 +9,15 @@ use crate::cases::Stop;
 use crate::intervals::Totals;
 use crate::tool::{Batch, seen_at};
 
-/// Nanoseconds that tasks had run when the case looked, on either side of a sample of the tool.
+/// CPU time of tasks in ns at the two looks of the case, on either side of a sample of the tool.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
     before_ns: u64,
     after_ns: u64,
 }
 
-/// Reads before the tool takes a sample and after. The sample is added to `totals`, and is the mark if there is none.
+/// Reads before the tool takes a sample and after. The sample is added to `totals`, and becomes the mark if
+/// none is set.
 pub fn around(
     batch: &mut Batch,
     totals: &mut Totals,

@@ -1,4 +1,4 @@
-//! The machine as the kernel describes it in /sys: the truth for what the tool says of it.
+//! The machine as the kernel describes it in /sys: the truth for the tool's output.
 
 use std::fs;
 use std::path::Path;

@@ -24,7 +24,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// The exit code and the last lines of what it said, for a message.
+    /// The exit code and the last lines of its output, for a message.
     pub fn brief(&self) -> String {
         let said: Vec<&str> = self.stderr.lines().collect();
         let said = said[said.len().saturating_sub(5)..].join(" / ");
@@ -73,7 +73,7 @@ pub fn json(arguments: &[&str]) -> Result<Value, Stop> {
         .map_err(|error| Stop::fail(format!("numatop-ng {} printed no JSON: {error}", arguments.join(" "))))
 }
 
-/// A batch run that goes on beside a workload, until it is stopped.
+/// A batch run beside a workload, until it is stopped.
 pub struct Batch {
     child: Child,
     lines: Receiver<String>,
@@ -115,7 +115,7 @@ impl Batch {
     /// Waits for this many intervals whose end the tool saw after now, adds them and those before that were not read;
     /// gives the last. The first that is ever added only sets the mark, and is always a new one.
     ///
-    /// A busy guest keeps a case from reading for seconds, so what comes first may be old.
+    /// A busy guest keeps a case from reading for seconds, so the first output may be old.
     pub fn follow(&mut self, totals: &mut Totals, further: usize) -> Result<Value, Stop> {
         let asked = Timestamp::now();
         let mut last = Value::Null;

@@ -1,4 +1,4 @@
-//! The kernel's own tracers, as a truth beside what the tool's programs count.
+//! The kernel's own tracers, as a truth for the counts of the tool's programs.
 
 use std::fs;
 use std::path::Path;

@@ -10,7 +10,7 @@ pub fn open(path: &str) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(path)
 }
 
-/// No echo, no newline translation: what is written is what arrives.
+/// No echo, no newline translation: bytes arrive unchanged.
 pub fn make_raw(fd: RawFd) -> io::Result<()> {
     // SAFETY: a zeroed termios is a valid one to be filled in.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
@@ -42,7 +42,7 @@ pub fn pair(rows: u16, cols: u16) -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Makes the calling process a session of its own with this line as its terminal and standard streams.
+/// Makes the calling process a new session with this line as its terminal and standard streams.
 pub fn become_session_on(path: &str, rows: u16, cols: u16) -> io::Result<()> {
     let line = open(path)?;
     take_as_terminal(line.as_raw_fd())?;

@@ -12,7 +12,7 @@ use crate::cases::Stop;
 /// A workload that runs.
 pub struct Work {
     child: Child,
-    /// Its process id may be somebody else's by now.
+    /// Its process id may have been reused by now.
     waited: bool,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -66,7 +66,7 @@ impl Work {
         }
     }
 
-    /// Its next message while it goes on; waits for it.
+    /// Its next message while it runs; waits for it.
     pub fn said(&mut self) -> Result<Value, Stop> {
         read_json(&mut self.stdout, &self.name)
     }

@@ -1,5 +1,5 @@
-//! Messages between the runner and a guest: the plan (runner → guest, a file in the
-//! initramfs) and the events (guest → runner, JSON lines on the second serial port).
+//! Messages between the runner and a guest. The plan goes to the guest, in a file of the initramfs. The
+//! events go to the runner, as JSON lines on the second serial port.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 /// Where the runner puts the plan in the initramfs.
 ///
-/// A file, not the kernel command line: that ends at 2048 bytes, and the distances of sixteen
-/// nodes alone take half of it.
+/// A file, not the kernel command line: that is limited to 2048 bytes, and the distances of sixteen nodes
+/// alone take half of this.
 pub const PLAN_PATH: &str = "/plan.json";
 /// Where the runner puts the tool in the initramfs.
 pub const TOOL_PATH: &str = "/bin/numatop-ng";
@@ -43,7 +43,7 @@ pub struct Shell {
     pub cols: u16,
 }
 
-/// A machine as QEMU is told to make it.
+/// A machine for QEMU to make.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub topology: String,
@@ -57,7 +57,7 @@ pub struct Machine {
     pub lockdown: Option<String>,
     /// Further words of the kernel's command line.
     pub boot: Option<String>,
-    /// The node of the NVMe disk, where there is one.
+    /// The node of the NVMe disk, if there is a disk.
     pub disk_node: Option<u32>,
 }
 
@@ -111,7 +111,7 @@ pub enum Event {
     Ready { kernel: String, arch: String, uptime: f64 },
     /// A case begins.
     Begin { case: String, about: String },
-    /// A sentence of the story that the case tells.
+    /// A sentence of the case's report.
     Say { case: String, text: String },
     /// One comparison with a truth.
     Check { case: String, ok: bool, what: String, want: String, got: String },

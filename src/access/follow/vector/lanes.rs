@@ -4,10 +4,10 @@ use iced_x86::Mnemonic as M;
 
 use super::super::integer::extended;
 
-/// The result for two elements of so many bytes; bits beyond them are cut off.
+/// The result for two elements of this many bytes; bits beyond them are cut off.
 pub(super) type Lane = fn(u64, u64, usize) -> u64;
 
-/// Whether two elements of so many bytes are related.
+/// Whether two elements of this many bytes are related.
 pub(super) type Relation = fn(u64, u64, usize) -> bool;
 
 /// Bytes of an element, and the result for two of them.

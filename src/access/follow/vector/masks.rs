@@ -7,7 +7,7 @@ use super::super::bytes::ones;
 use super::super::flags::Flags;
 use super::super::values::Values;
 
-/// The result of two masks of so many bits.
+/// The result of two masks of this many bits.
 type Mask = fn(u64, u64, usize) -> u64;
 
 /// Bits of a mask that is moved.
@@ -100,7 +100,7 @@ fn tested(mnemonic: M) -> Option<(usize, bool)> {
     })
 }
 
-/// Executes an instruction; false, with nothing changed, where it is none of these.
+/// Executes an instruction; for any other kind, returns false and changes nothing.
 pub(super) fn execute(
     instruction: &Instruction,
     values: &mut Values,

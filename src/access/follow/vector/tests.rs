@@ -11,7 +11,7 @@ const RBX: usize = 3;
 const RSI: usize = 6;
 const RDI: usize = 7;
 
-/// A program of its own code and one page of letters.
+/// A program that consists of its code and one page of letters.
 struct World {
     registers: Registers,
     data: Vec<u8>,
@@ -93,7 +93,7 @@ fn vectors_of_the_sample_are_not_known_and_zero_is() {
 #[test]
 fn bytes_that_a_mask_leaves_out_are_not_read() {
     let mut world = World::new();
-    // Six bytes are left on the last page that is there.
+    // Six bytes are left on the last present page.
     (world.registers.general[RSI], world.registers.general[RDX]) = (DATA + 0x1000 - 6, 6);
     world.set(DATA + 0x1000 - 4, &[0]);
     let follower = world

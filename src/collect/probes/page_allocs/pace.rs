@@ -1,9 +1,9 @@
 //! The share of page allocations that are counted one by one, by CPU. Pure.
 //!
-//! Counting one takes 20 to 70 ns (docs/performance.md). On a CPU that allocates more often than the budget has room for, one in
-//! 2^shift is chosen at random, and stands for so many: sums stay right on average. The distance from one to the next is anything up to
-//! twice the mean with the same chance, so that the relative standard error of a count of n chosen ones is some 1/sqrt(n) for
-//! one task among many, and 0.6/sqrt(n) for one that allocates alone.
+//! Counting one takes 20 to 70 ns (docs/performance.md). On a CPU that allocates more often than the budget
+//! allows, one in 2^shift is chosen at random, and counts 2^shift times: sums stay right on average. The
+//! distance to the next one is uniform up to twice the mean. So the relative standard error of a count of n
+//! chosen ones is about 1/sqrt(n) for one task among many, and 0.6/sqrt(n) for one that allocates alone.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ impl Default for PageBudget {
     }
 }
 
-/// One in 65,536: more than any CPU can allocate fits into the budget then. The same stands in page_allocs.bpf.c.
+/// One in 65,536: then any rate of allocations fits into the budget. page_allocs.bpf.c has the same constant.
 const SHIFT_MAX: u32 = 16;
 
 /// The allocations of each CPU as of the last look, and the shift that followed from them.
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(step(&mut pace, 6, 12_100), [(busy, 0)]);
         assert!(!pace.samples());
         assert_eq!(pace.words(), "every allocation of user pages is counted again");
-        // The same moment again, and a clock that stands.
+        // The same moment again, and a clock that does not advance.
         assert_eq!(step(&mut pace, 6, 99_000), []);
     }
 }

@@ -49,7 +49,7 @@ const REASON_MIN: f64 = 0.05;
 /// Cells before the content of a line.
 const LABEL: u16 = 9;
 
-/// Divides `area` between what is said about the process and its threads.
+/// Divides `area` between the facts of the process and its threads.
 pub(super) fn split(area: Rect, snapshot: Option<&Snapshot>, findings: usize) -> (Rect, Rect) {
     let nodes = snapshot.map_or(1, |snapshot| snapshot.host.topology.nodes.len());
     let lines = findings as u16 + FACTS + HISTORY + node_lines(nodes) + balancing_lines(nodes);
@@ -153,7 +153,7 @@ fn use_missing(detail: &Detail, snapshot: &Snapshot) -> Option<String> {
     Some(crate::text::clean_str(&why.to_string()))
 }
 
-/// Why no event of a PMU says which lines are contended.
+/// The reason why no PMU event shows contended lines.
 fn events_missing(detail: &Detail, snapshot: &Snapshot) -> String {
     match snapshot.host_missing(DRAM_REMOTE_PCT.id) {
         Some(why) => crate::text::clean_str(&why.to_string()),
@@ -207,7 +207,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
                 _ => "reading /proc".into(),
             };
             let cgroup = cgroup.unwrap_or_else(|| "-".into());
-            // The closer look is of this moment, rows may have what was recorded.
+            // The details are of this moment; rows may have recorded values.
             let mut rows = snapshot.tasks.iter().filter(|row| row.raw.process() == task.raw.process());
             let command = match rows.find_map(|row| CMDLINE.read(row, snapshot).ok()) {
                 Some(Value::Text(recorded)) => (recorded, Role::Plain),
@@ -327,7 +327,7 @@ struct OnNode {
 }
 
 impl OnNode {
-    /// By what it is ordered: nodes with memory of a task matter as much as those that it ran on.
+    /// The order of nodes: memory of a task on a node matters as much as its time there.
     fn weight(&self) -> f64 {
         self.ran.max(self.memory_pct.unwrap_or(0.0))
     }
@@ -348,8 +348,8 @@ impl OnNode {
     }
 }
 
-/// Where it ran and where its memory is: a bar for each node in their order, or for those with most of either; what
-/// has no line is summed up in the last.
+/// Where it ran and where its memory is. One bar for each node in their order, or for those with most of
+/// either; the last line sums up the others.
 fn shares(snapshot: &Snapshot, task: &Task, theme: &Theme, area: Rect, first: u16, buf: &mut Buffer) {
     let ran = task.run_pct_by_node().unwrap_or_default();
     let home = task.home_node();

@@ -66,7 +66,7 @@ mod tests {
             let columns = LatencyColumns::of(std::slice::from_ref(&mapping), ghz).unwrap();
             (columns.titles()[1], columns.words(&mapping.answers.remote))
         };
-        // Steps of 6 %: 300 lies in 288 to 304, 900 in 896 to 928.
+        // Steps of 6 %: 300 is in 288 to 304, 900 in 896 to 928.
         assert_eq!(words(None), ("REMOTE CY", Some("297/912".into())));
         assert_eq!(words(Some(3.0)), ("REMOTE NS", Some("99/304".into())));
         assert_eq!(words(Some(0.0)).0, "REMOTE CY");

@@ -1,4 +1,5 @@
-//! The contended cache lines of one process: how often each had to come from another core, and the code of both sides.
+//! The contended cache lines of one process: how often each came from another core, and the code of both
+//! sides.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -17,7 +18,7 @@ const SHARE: u16 = 5;
 const ERROR: u16 = 4;
 /// Cells in front of a side: it belongs to the line above.
 const INDENT: u16 = 8;
-/// Share of loads from another node from which on it stands out, percent: as that of a process.
+/// Share of loads from another node from which on it is emphasised, percent: as that of a process.
 const REMOTE_MIN: f64 = 20.0;
 
 /// Lines and their sides, one below the other.

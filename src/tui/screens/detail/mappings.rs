@@ -1,4 +1,4 @@
-//! The mappings of one process: how large, how much of it is where, under which policy, and which are used.
+//! The mappings of one process: size, placement by node, policy and use.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -23,9 +23,9 @@ const DEFAULT: &str = "default";
 pub(super) const NODES: u16 = 16;
 pub(super) const SHARE: u16 = 5;
 pub(super) const ERROR: u16 = 4;
-/// Share of remote samples of a mapping from which on it stands out, percent: as that of a process.
+/// Share of remote samples of a mapping from which on it is emphasised, percent: as that of a process.
 const REMOTE_MIN: f64 = 20.0;
-/// Part of the addresses that lie in known mappings, percent: it is said where it is less.
+/// Part of the addresses in known mappings, percent: shown if it is less.
 const PLACED_MIN: f64 = 90.0;
 /// From this share of samples with an address on, the share is not shown, percent.
 const ADDRESSES_MIN: f64 = 99.5;
@@ -38,13 +38,13 @@ pub(super) const HEAD: u16 = 2;
 /// Mappings, and the use of each where it is sampled.
 struct List<'a> {
     rows: Vec<(Option<&'a Mapping>, Option<&'a MappingUse>)>,
-    /// Samples in all mappings; `None` where use is not sampled, or says nothing.
+    /// Samples in all mappings; `None` if use is not sampled, or too few samples exist.
     placed: Option<f64>,
-    /// Followed samples in all mappings, where their shares are by count, and there is room.
+    /// Followed samples in all mappings, if their shares are by count and fit.
     counted: Option<f64>,
-    /// Accesses that a PMU sampled, where there is room.
+    /// Accesses that a PMU sampled, if they fit.
     answered: Option<f64>,
-    /// Latencies beside it, where a PMU sampled loads and there is room.
+    /// Latencies beside it, if a PMU sampled loads and they fit.
     latencies: Option<LatencyColumns>,
     /// Sizes are shown.
     whole: bool,
@@ -73,7 +73,7 @@ impl Wholes {
         }
     }
 
-    /// The part of a mapping in the first of these that says something.
+    /// The part of a mapping in the first of these that is meaningful.
     fn part(&self, used: Option<&MappingUse>) -> f64 {
         let Some(used) = used else { return 0.0 };
         match (self.placed, self.counted) {
@@ -97,7 +97,7 @@ impl<'a> List<'a> {
         let listed = |one: &MappingUse| found.rows.iter().any(|mapping| mapping.start == one.start);
         rows.extend(uses.iter().filter(|one| !listed(one)).map(|one| (None, Some(one))));
         rows.sort_by(|a, b| wholes.part(b.1).total_cmp(&wholes.part(a.1)));
-        // Beside shares of time other columns have little room; in their place they have all of it.
+        // Beside shares of time other columns have little room; without those they have all the room.
         let has_room = |from: u16| width >= from || placed.is_none();
         let latencies = LatencyColumns::of(uses, ghz).filter(|_| has_room(WIDE));
         let [counted, answered] = [counted, answered].map(|all| all.filter(|_| has_room(WIDER)));
@@ -229,7 +229,7 @@ fn summary(found: &Mappings, rss_bytes: u64) -> String {
         None => format!("{shown}, every page counted"),
         Some(points) => {
             let ms = walk_ns(rss_bytes).div_ceil(1_000_000);
-            // A process that has ended has no pages left. A narrow screen may cut the cost: M says it again.
+            // A process that has ended has no pages left. A narrow screen may cut the cost: M repeats it.
             let more = if ms > 0 { format!("; M: exact, POLICY, {ms} ms") } else { String::new() };
             format!("{shown}, within {points:.1} points{more}")
         }
@@ -294,7 +294,7 @@ fn line(
     pen.write(&format!("{start:x} "), dim).write(name, plain);
 }
 
-/// The share of samples from another node, of those of which that is known, and a gap.
+/// The share of samples from another node in all samples with a known node, and a gap.
 pub(super) fn remote((remote, known): (f64, f64), theme: &Theme, pen: &mut Pen<'_>) {
     let (text, role) = match (known > 0.0).then(|| remote * 100.0 / known) {
         None => ("-".into(), Role::Dim),

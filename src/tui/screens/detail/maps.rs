@@ -14,16 +14,16 @@ const AT_ONCE_NS: u64 = 10_000_000;
 pub(super) struct Maps {
     /// In a replay: the mappings in use that were recorded, and no others.
     pub recorded: bool,
-    /// The mappings, or why there are none; `None` while they are waited for.
+    /// The mappings, or the reason why they are missing; `None` while they are waited for.
     pub found: Option<Result<Mappings, String>>,
     /// First mapping in view.
     pub offset: usize,
-    /// The cost of counting every page was said: the next time it is done.
+    /// The cost of counting every page was shown: the next request does it.
     asked: bool,
 }
 
 impl Maps {
-    /// Takes what was found, or why nothing was.
+    /// Takes the mappings, or the reason why they are missing.
     pub(super) fn take(&mut self, found: Result<Mappings, String>) {
         self.found = Some(found);
         self.offset = 0;
@@ -35,7 +35,7 @@ impl Maps {
         Maps { recorded: true, found: Some(Ok(none)), ..Maps::default() }
     }
 
-    /// Moves the view over so many rows.
+    /// Moves the view over `rows` rows.
     pub(super) fn go(&mut self, motion: Motion, rows: usize, height: usize) {
         self.offset = motion.of_view(self.offset, rows, height);
     }
@@ -82,7 +82,7 @@ impl Detail {
         Some(Effect::SetAccess(self.samples))
     }
 
-    /// Says what counting every page costs; asked again, has it done.
+    /// Shows the cost of counting every page; the second request does it.
     pub(super) fn walk_maps(&mut self, state: &mut State) -> Option<Effect> {
         let rss_bytes = self.live_bytes(state)?;
         let Some(maps) = self.maps.as_mut().filter(|maps| !maps.recorded) else {

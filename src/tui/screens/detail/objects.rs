@@ -15,7 +15,7 @@ use crate::tui::widgets::pen::Pen;
 /// Cells from which on the caller and the mapping have room.
 const WIDE: u16 = 100;
 
-/// The samples of the row, its objects, and what they are shares of; or why there are none.
+/// The samples of the row, its objects, and their total; or the reason why they are missing.
 fn sampled<'a>(task: &'a Task, refused: Option<&str>) -> Result<(&'a SampledUse, Wholes), String> {
     let used = task.memory_use().ok_or("not sampled: press u")?;
     if used.found.objects.is_empty() {
@@ -72,7 +72,7 @@ pub(super) fn render(
     }
 }
 
-/// The part of what is used whose first touch is known.
+/// The part of the used memory whose first touch is known.
 fn summary(objects: &[Object], wholes: &Wholes) -> String {
     let (part, whole, of) = match (wholes.placed, wholes.counted) {
         (Some(placed), _) => {

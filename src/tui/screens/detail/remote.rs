@@ -1,4 +1,4 @@
-//! The share of remote accesses of a process, and how far it is known, in one line: from each source that there is.
+//! The share of remote accesses of a process and its certainty, in one line: from each available source.
 
 use crate::metric::access::DRAM_REMOTE_PCT;
 use crate::metric::placement::{
@@ -8,7 +8,7 @@ use crate::metric::{Metric, Value, Witness};
 use crate::snapshot::{Snapshot, Task};
 use crate::text::quantity::percent;
 
-/// The line; `None` where there is one node.
+/// The line; `None` with a single node.
 pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
     if snapshot.host.topology.nodes.len() < 2 {
         return None;
@@ -48,8 +48,8 @@ pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-/// Each source with its error, the one that remote_pct is from first; `None` where samples and counters have nothing to
-/// add to the one source that there is.
+/// Each source with its error, first the source of remote_pct; `None` if samples and counters add nothing to
+/// a single source.
 fn side_by_side(task: &Task, snapshot: &Snapshot) -> Option<String> {
     let read = |metric: &Metric<Task>| metric.read(task, snapshot).ok().and_then(|value| value.number());
     let sources = remote_by_source(task, snapshot);

@@ -38,7 +38,7 @@ const BY_WEIGHT: [Section; 9] = [
     Section::Else,
 ];
 
-/// The lines of the list itself, below its titles: what is selected keeps more than half of the room.
+/// The lines of the list itself, below its titles: the selected finding keeps more than half of the room.
 pub(super) fn rows_of(area: Rect, rows: usize) -> Rect {
     let most = (area.height.saturating_sub(2) / 3).max(3);
     let height = (rows.max(1) as u16).min(most).min(area.height.saturating_sub(1));
@@ -70,7 +70,7 @@ pub(super) fn list(rows: &[Finding], cursor: &Cursor<u64>, state: &State, area: 
     pen.gap(1).write(&ran(now), theme.style(Role::Dim));
 }
 
-/// The parts of a finding without its evidence, those that must not be cut first.
+/// The parts of a finding without its evidence, the most important ones first.
 fn in_short(finding: &Finding) -> Vec<Paragraph> {
     let all = details::details(finding);
     let of = |section| all.iter().filter(move |paragraph| paragraph.section == section).cloned();
@@ -82,7 +82,7 @@ fn nothing(now: &Conclusions) -> String {
     format!("{} {}", now.verdict.words(), ran(now))
 }
 
-/// The rules that ran, and the way to those that lack data.
+/// The rules that ran, and the way to the others, which lack data.
 fn ran(now: &Conclusions) -> String {
     let verdict = &now.verdict;
     let more = if verdict.summary.could_look < verdict.summary.rules { " v lists why." } else { "" };

@@ -27,7 +27,7 @@ impl Line {
     }
 }
 
-/// A text in lines of at most so many cells.
+/// A text in lines of at most `width` cells.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     hanging("", words(text), width).lines().map(str::to_owned).collect()
 }

@@ -12,10 +12,10 @@ use crate::text::quantity::percent;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::pen::Pen;
 
-/// Lines above the list: what it is about, what was sampled, titles.
+/// Lines above the list: its subject, the number of samples, titles.
 pub(super) const HEAD: u16 = 3;
 
-/// Cells of a share, of its error, and of what follows.
+/// Cells of a share, of its error, and of the next column.
 const SHARE: u16 = 7;
 const ERROR: u16 = 6;
 const KIND: u16 = 7;
@@ -120,7 +120,7 @@ fn describe(
     }
 }
 
-/// The number of samples, and what is missing of them.
+/// The number of samples, and of missing ones.
 fn sampled(view: &Hot, theme: &Theme, pen: &mut Pen<'_>) {
     let profile = &view.profile;
     if profile.event.is_empty() {

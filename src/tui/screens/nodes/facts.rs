@@ -1,6 +1,6 @@
 //! The selected node, in the lines below the table of nodes: its activity and its parts.
 //!
-//! The first of them are what has no room in the table of a narrow screen.
+//! The first of them do not fit into the table of a narrow screen.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -58,7 +58,7 @@ const RECLAIM: [Named; 3] = [
     ("node reclaims", &node::NODE_RECLAIM_PER_S),
 ];
 
-/// As many lines as there is room for. The machine may have changed since: then less is known.
+/// As many lines as fit. The machine may have changed since: then less is known.
 pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let (topology, id) = (&snapshot.host.topology, NodeId(node.raw.id));
     let Some(facts) = topology.node(id) else { return };

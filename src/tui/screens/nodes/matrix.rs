@@ -25,7 +25,7 @@ const NUMBER: u16 = 7;
 const SHADED_MAX: u16 = 3;
 const CELL_MAX: u16 = 11;
 
-/// Node ids above, and a row for each node in the order of the table; below it what is shown.
+/// Node ids above, and a row for each node in the order of the table; below it the legend.
 pub(super) fn render(
     snapshot: &Snapshot,
     list: &List<Node>,
@@ -98,7 +98,7 @@ pub(super) fn render(
     );
 }
 
-/// The costs of the selected node, the meaning of row and column, or why there is nothing; as much as fits.
+/// The costs of the selected node, the meaning of row and column, or why nothing is shown; as much as fits.
 fn legend(
     snapshot: &Snapshot,
     metric: &PairMetric,
@@ -131,8 +131,8 @@ fn legend(
     }
 }
 
-/// The costs of all memory on CPUs of a node: latency and reads as they were measured, with half the range of their rounds,
-/// beside the firmware's distance. Nothing where nothing was measured.
+/// The costs of all memory on CPUs of a node: measured latency and reads with half the range of their rounds,
+/// beside the firmware's distance. Empty without a measurement.
 fn costs(topology: &Topology, from: NodeId) -> Vec<(String, Role)> {
     let costs = matrix::costs(topology, from);
     if costs.is_empty() {

@@ -43,10 +43,10 @@ impl Row for Task {
         columns::tasks_for(width, &snapshot.host, snapshot.grain != RowKind::Processes, sorted)
     }
 
-    /// Threads hang below their process, and that below the one that made it. Parents that are not shown make roots of
-    /// their children.
+    /// Threads are below their process, and a process is below its parent. A process whose parent is not
+    /// shown is a root.
     fn parents(snapshot: &Snapshot, order: &[usize]) -> HashMap<usize, usize> {
-        // Live tasks win where an ended one had the same id.
+        // Live tasks win over an ended one with the same id.
         let mut leaders: HashMap<u32, usize> = HashMap::with_capacity(order.len());
         for at in order {
             let task = &snapshot.tasks[*at];

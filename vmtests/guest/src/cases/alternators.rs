@@ -1,5 +1,6 @@
-//! Two tasks that take turns of a millisecond on one CPU, hundreds of them in an interval: each is charged for its
-//! own instructions only, as it counts them with perf_event_open(2), and has the IPC of the machine.
+//! Two tasks that take turns of a millisecond on one CPU, hundreds of times in an interval. Each is charged
+//! only for its own instructions, which it counts itself with perf_event_open(2), and has the IPC of the
+//! machine.
 
 use vmtests_protocol::{Plan, Pmu};
 

@@ -1,6 +1,6 @@
-//! The time that NUMA balancing takes, compared with the kernel's own stop-watch: the function graph tracer. With huge
-//! pages, because there is a function that is all of such a fault, and because a fault that moves two megabytes is long
-//! beside what both stop-watches cost.
+//! The time that NUMA balancing takes, compared with the kernel's own stop-watch: the function graph tracer.
+//! It uses huge pages for two reasons. One function covers the whole of such a fault, and moving two
+//! megabytes is long compared with the cost of both stop-watches.
 
 use std::fs;
 use std::thread;

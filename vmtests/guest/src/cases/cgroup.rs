@@ -1,4 +1,4 @@
-//! A scope of a cgroup and all below it, compared with what the kernel charges to that cgroup.
+//! A scope of a cgroup and all below it, compared with the kernel's charge to that cgroup.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ const INNER: &str = "/shelf.slice/box/inner";
 const REST: (&str, &str) = ("48", "75,25");
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    // Without the memory controller there is no memory.numa_stat.
+    // Without the memory controller memory.numa_stat is missing.
     let cgroups = Groups::make(&["memory"], &[SHELF, BOX, INNER])?;
     let cpus: Vec<String> = (0..plan.machine.cpus().min(2)).map(|cpu| cpu.to_string()).collect();
     let (first, last) = (cpus[0].as_str(), cpus[cpus.len() - 1].as_str());
@@ -154,8 +154,8 @@ fn memory(report: &mut Report, totals: &Totals, numa_stat: &str) -> Result<(), S
     Ok(())
 }
 
-/// From 6.7 on a program can go through the threads of a process that is moved; before, all but the first are found by the
-/// next walk.
+/// From 6.7 on a program can go through the threads of a moved process; on older kernels the next walk finds
+/// all except the first.
 fn tells_of_all_threads() -> Result<bool, Stop> {
     let release = sysfs::read("/proc/sys/kernel/osrelease")?;
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
@@ -177,7 +177,7 @@ fn usage_ns() -> Result<u64, String> {
     usage.map(|us| us * 1000).ok_or_else(|| format!("cpu.stat of {BOX} has no usage_usec"))
 }
 
-/// Moves a workload that runs; what it had run before the move and after.
+/// Moves a running workload; returns its CPU time before the move and after.
 fn moved(work: &Work, path: &str) -> Result<(f64, f64), String> {
     let before = ran(work)?;
     put(work.pid(), path)?;

@@ -45,8 +45,9 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
             for id in ["ipc", "cpi", "instructions_total"] {
                 absent_with_reason(report, id, &totals);
             }
-            // The PMU of this guest counts virtual nanoseconds: one gigahertz. Where the host stops a CPU of the guest
-            // at a switch, between the scheduler's clock and the counters, a moment goes from one to the other.
+            // The PMU of this guest counts virtual nanoseconds: one gigahertz. If the host stops a CPU of the
+            // guest at a switch, between the scheduler's clock and the counters, a moment goes to the wrong
+            // side.
             let (mut all_cycles, mut all_ns) = (0.0, 0.0);
             for pid in [pids.0, pids.1] {
                 let process = totals.process(pid)?;
@@ -89,8 +90,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Stalls are on the list of the emulated PMU, open, and stay at zero; elsewhere there are none. Either way there is
-/// a reason and no number, and no counter of a task is 0.
+/// Stalls are on the list of the emulated PMU, can be opened, and stay at zero; other PMUs lack them. In
+/// either case a reason replaces the number, and no counter of a task is 0.
 fn stalls(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut batch = Batch::start(&["-d", "0.3", "--events", "stalls"])?;
     let mut totals = Totals::default();

@@ -1,4 +1,4 @@
-//! Every process that ends is reported once, with what it used.
+//! Every process that ends is reported once, with its usage.
 
 use vmtests_protocol::Plan;
 
@@ -23,7 +23,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     batch.follow(&mut totals, 2)?;
     let done = work.stop()?;
     batch.follow_to_end(&mut totals, pid)?;
-    // Not once more.
+    // Not a second time.
     batch.follow(&mut totals, 1)?;
     batch.stop()?;
     each_ended_once(report, &totals, pid, &done)?;

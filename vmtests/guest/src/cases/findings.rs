@@ -63,7 +63,7 @@ const SLACK: Duration = Duration::from_secs(20);
 /// The age from which on processes and containers are judged.
 const LIVES: Duration = Duration::from_secs(60);
 
-/// Intervals in a row for which a check must be true: in a pause of that which comes in bursts it is so without a cure.
+/// Intervals in a row for which a check must be true: in a pause of a bursty load it holds without a cure.
 const STAYS: usize = 5;
 
 /// The least time for which a condition must not hold until its finding ends.
@@ -98,7 +98,7 @@ fn unbalanced(plan: &Plan) -> Result<(Balancing, Watch), Stop> {
     Ok((Balancing::off()?, Watch::start()?))
 }
 
-/// Checks that nearly all memory of a process is on one of two nodes, by what the kernel says.
+/// Checks that nearly all memory of a process is on one of two nodes, according to the kernel.
 fn memory_is_on(home: u32, report: &mut Report, pid: i32, when: &str) -> Result<(), Stop> {
     let bytes = procfs::bytes_by_node(pid)?;
     let [here, away] = [home, 1 - home].map(|node| bytes.get(&node).copied().unwrap_or(0.0));
@@ -169,7 +169,7 @@ impl<'a> Loop<'a> {
         let finding = self.comes(report, watch, within)?;
         let (id, check) = (self.id, &finding["check"][0]);
         let is_open = |interval: &Value| holds(interval, check) == Some(false);
-        // In a pause of that which comes in bursts it is true.
+        // In a pause of a bursty load it is true.
         let open = is_open(watch.last()) || watch.until(SLACK, is_open)?.is_some();
         report.check(open, format_args!("the check of {id} before the command"), "not true", check);
 

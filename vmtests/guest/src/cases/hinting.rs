@@ -29,8 +29,8 @@ pub const WITHOUT_HOOKS: Case = Case {
 const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
 /// The task structure counts pages where vmstat counts faults: with small pages that is the same.
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// Of the faults that the task structure shows at least, in percent: what comes between the last look at it and the
-/// end of a scan is missed.
+/// The part of the faults that the task structure shows at least, in percent. Faults between the last look at
+/// it and the end of a scan are missed.
 const SEEN_PCT: u64 = 70;
 
 fn counters() -> Result<[u64; 3], String> {
@@ -57,7 +57,7 @@ fn all<'a>(interval: &'a Value, what: &str) -> Vec<&'a Value> {
     interval[what].as_array().into_iter().flatten().collect()
 }
 
-/// Says what the programs of balancing cost in the interval in which they ran most.
+/// Reports the cost of the balancing programs in the interval in which they ran most.
 fn costs(report: &mut Report, totals: &Totals) {
     let programs = |interval: &Value| interval["self"]["programs"].clone();
     let runs =

@@ -1,5 +1,6 @@
-//! Instructions and IPC of tasks that compute all the time: one alone, and threads of one process in turns, against the
-//! number of instructions in their loops and against counters that they open for themselves.
+//! Instructions and IPC of tasks that compute all the time: one alone, and threads of one process in turns.
+//! They are compared with the number of instructions in their loops, and with counters that they open
+//! themselves.
 
 use serde_json::Value;
 use vmtests_protocol::{Plan, Pmu};
@@ -33,7 +34,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         let tids = work.facts["tids"].as_array().cloned().unwrap_or_default();
         let before = instructions(&totals, &tids)?;
         work.go();
-        // Two samples are in the midst of it, so in between they did nothing else.
+        // Two samples fall within the work, so in between the tasks did nothing else.
         batch.follow(&mut totals, 1)?;
         let middle = batch.follow(&mut totals, 1)?;
         let said = work.said()?;

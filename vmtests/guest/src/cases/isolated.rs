@@ -1,6 +1,6 @@
-//! Isolated CPUs are left alone: interrupts on one are counted with the tool and without it, and from 6.3 on the kernel's
-//! trace says which task asked for each of them and for which function. Interrupts on an idle CPU are told and not
-//! checked: wake-ups of the kernel's own threads are among them.
+//! Isolated CPUs are left alone. Interrupts on one are counted with the tool and without it. From 6.3 on the
+//! kernel's trace shows the task and the function behind each of them. Interrupts on an idle CPU are reported
+//! and not checked: wake-ups of the kernel's own threads are among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,11 +29,12 @@ pub const CASE: Case = Case {
 /// Intervals of the tool in each stretch in which interrupts are counted, and their length.
 const INTERVALS: usize = 20;
 const DELAY: &str = "0.5";
-/// Calls for each interval that the kernel may make for reasons of its own, such as code that it patches and memory that it
-/// unmaps. A flush would be one.
+/// Calls in each interval that the kernel may make for other reasons, such as code that it patches and memory
+/// that it unmaps. A flush would be one.
 const OWN_CALLS: f64 = 0.5;
-/// The scheduler brings the time of a lone task without a tick up to date once a second, by a worker that a busy host keeps
-/// waiting: ten seconds were seen. Then the time of its own file is as late; it may go on between our look and the tool's.
+/// The scheduler updates the time of a lone task without a tick once a second, by a worker that a busy host
+/// delays, by up to ten seconds. Then the time in its own file is as late; it may advance between our look
+/// and the tool's.
 const LATE: f64 = 2.2;
 
 /// Function calls on a CPU that tasks of others asked for, traced until this is dropped.
@@ -101,7 +102,7 @@ fn threads(pid: i32) -> Result<BTreeSet<i32>, String> {
     Ok(names.flatten().filter_map(|name| name.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// Says who asked for which calls; the number of those that threads of this process asked for.
+/// Reports who asked for which calls; returns the number asked for by threads of this process.
 fn say_asked(report: &mut Report, when: &str, calls: &BTreeMap<Call, usize>, of: &BTreeSet<i32>) -> usize {
     let mut by_function: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (call, count) in calls {
@@ -200,7 +201,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         totals.process(pid)?.cpu_ns / 1e9,
     );
     let node = plan.machine.node_of_cpu(quiet).unwrap_or(usize::MAX);
-    // Over all intervals: the scheduler's time goes on once a second, so that some have none.
+    // Over all intervals: the scheduler's time advances once a second, so some have none.
     let ran_there = |row: &Row| row.cpu_ns_by_node.get(&(node as u32)).copied().unwrap_or(0.0);
     let here = (ran_there(&counted) - ran_there(&told_before)) / (told * 1e9) * 100.0;
     report.close(format_args!("its share on node {node}"), 100.0, here, 0.001);

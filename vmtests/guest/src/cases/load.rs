@@ -18,7 +18,8 @@ pub const CASE: Case = Case {
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let before = bpf::program_ids()?;
     let output = tool::run(&["--batch", "--format", "json", "-n", "1", "-d", "0.2"])?;
-    // Refusing is an answer, for what the kernel is or how it was booted; which get it is in the snapshot.
+    // Refusing is an answer, according to the kernel and its boot options; the snapshot has which ones
+    // refuse.
     if let Some(3 | 4) = output.code {
         report.say(format_args!("refused: {}", output.stderr.trim()));
         report.check(
@@ -40,7 +41,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     if output.code != Some(0) {
         return Err(Stop::fail(output.brief()));
     }
-    // Stacks are sampled only where somebody asks for them, by a program of its own.
+    // Stacks are sampled only on request, by a separate program.
     let mut batch = Batch::start(&["-d", "0.3", "--hot"])?;
     let mut interval = batch.next()?;
     // Memory is looked at within a budget, which a slow host can have spent before the first row.
@@ -89,7 +90,7 @@ const OF_ROWS: [&str; 7] = [
 /// Intervals that the first look at memory may take.
 const MOST_LOOKS: usize = 60;
 
-/// Whether a reason says that memory has not been located in this interval.
+/// Whether the reason is that memory has not been located in this interval.
 fn waits_for_a_look(reason: &Value) -> bool {
     reason.as_str().is_some_and(|reason| reason.contains("not located"))
 }

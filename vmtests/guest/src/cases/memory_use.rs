@@ -31,26 +31,27 @@ const UNCHECKED: (&str, &str) = ("NUMATOP_NG_ACCESS_CHECK", "off");
 const HOT_MIB: u64 = 10;
 const COLD_MIB: u64 = 82;
 const HOT_PCT: &str = "95";
-/// Part of the use that is in memory whose first touch is known, at least: nearly all of it is touched by one function.
+/// Minimum part of the use that is in memory whose first touch is known: one function touches nearly all
+/// memory.
 const KNOWN_PCT: f64 = 80.0;
 /// Percentage points.
 const CLOSE: f64 = 5.0;
 /// Samples are followed for ten milliseconds of each interval, in which an emulator follows three or four: many intervals a second.
 const DELAY_S: &str = "0.1";
-/// Samples are shown of so long, and this much of it may be of an interval that had begun.
+/// Samples of this time are shown, and up to this much of it may be of an interval that began earlier.
 const WINDOW: SignedDuration = SignedDuration::from_millis(10_500);
 /// Time in which there are enough samples.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(150);
-/// Five points are more than four standard deviations of a share of so many; a window has two hundred, or half of it where
-/// the guest is slow.
+/// Five points are more than four standard deviations of a share of this many samples. A window has two
+/// hundred, or half that if the guest is slow.
 const ENOUGH: u64 = 400;
 /// Pairs of next runs from which on a window is by count.
 const PAIRS_MIN: u64 = 100;
 /// Samples are followed to the next run of their instruction, and so counted, on this architecture alone.
 const IS_COUNTED: bool = cfg!(target_arch = "x86_64");
 
-/// The words of the self-check for a CPU whose samples do not fall behind the instruction that it waited for, and for one
-/// that is too slow for enough samples in its time.
+/// The messages of the self-check for two CPUs: one whose samples do not fall after the instruction that it
+/// waited for, and one that is too slow for enough samples in its time.
 const REFUSALS: [&str; 2] =
     ["clock samples do not fall behind slow instructions on this CPU", "the self-check of the sampler got"];
 const MIB: &str = "32";
@@ -116,7 +117,8 @@ struct Shown {
 }
 
 impl Shown {
-    /// Takes a window, if it has so many samples that it has to say something. Before the first, a row is kept as the reason.
+    /// Takes a window if it has enough samples to be conclusive. Before the first, a row is kept as the
+    /// reason.
     fn add(&mut self, row: &Value) -> bool {
         let used = &row["access"];
         let samples = if IS_COUNTED { &used["followed"]["resolved"] } else { &used["samples"] };
@@ -145,14 +147,14 @@ fn sampled(work: &mut Work) -> Result<Shown, Stop> {
     let pid = work.pid();
     let mut batch = Batch::start_with(&["-d", DELAY_S, "--access"], &[UNCHECKED])?;
     let mut shown = Shown::default();
-    // The sampler is there with the first interval.
+    // The sampler is loaded with the first interval.
     batch.next()?;
     work.go();
     work.said()?;
     let touched = Timestamp::now();
     let (mut at, mut next) = (touched, touched + WINDOW);
     while !shown.is_done() && at < touched + PATIENCE {
-        // Intervals are not kept: so many of them are more than a node of some guests has.
+        // Intervals are not kept: this many would not fit into a node of some guests.
         let interval = batch.next()?;
         at = seen_at(&interval)?;
         if at < next {

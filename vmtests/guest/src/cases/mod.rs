@@ -48,7 +48,7 @@ use crate::work::Done;
 
 pub struct Case {
     name: &'static str,
-    /// One line: what is compared with which truth.
+    /// One line: the comparison and its truth.
     about: &'static str,
     run: fn(&mut Report, &Plan) -> Result<(), Stop>,
 }
@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
 /// Why a case ended before its time.
 #[derive(Debug)]
 pub enum Stop {
-    /// It cannot be run here; one sentence says why.
+    /// It cannot run here, for this reason in one sentence.
     Skip(String),
     Fail(String),
 }
@@ -148,7 +148,7 @@ fn all_cpus(plan: &Plan) -> Vec<u32> {
     (0..plan.machine.cpus()).collect()
 }
 
-/// The tool counts what it could not count; here there is no excuse for any.
+/// The tool counts its own losses; here none is excused.
 fn no_losses(report: &mut Report, totals: &Totals) {
     let lost: Vec<String> = totals
         .lost
@@ -160,8 +160,8 @@ fn no_losses(report: &mut Report, totals: &Totals) {
     report.equal("losses", "none".to_owned(), found);
 }
 
-/// Each child of a fork storm is shown as ended, in one row, with no less CPU time than wait4(2) says. More it may have:
-/// what it did after that account and before its last switch.
+/// Each child of a fork storm is shown as ended, in one row, with at least the CPU time from wait4(2). It may
+/// have more: its time between that account and its last switch.
 fn each_ended_once(report: &mut Report, totals: &Totals, parent: i32, done: &Done) -> Result<(), Stop> {
     let children = number(&done.truth, "children")? as usize;
     let (rows, processes) = totals.ended_children(parent);

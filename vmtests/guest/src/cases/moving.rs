@@ -75,7 +75,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     Ok(())
 }
 
-/// So many moves go round these nodes, from the first on. Others move too, but not many, and their rows say so.
+/// This many moves go round these nodes, from the first on. Other tasks move too, but rarely, and their rows
+/// show it.
 fn from_node_to_node(report: &mut Report, totals: &Totals, nodes: &[usize], moves: u64) -> Result<(), Stop> {
     for (at, from) in nodes.iter().enumerate() {
         let (to, round) = (nodes[(at + 1) % nodes.len()], nodes.len() as u64);
@@ -101,9 +102,10 @@ fn from_node_to_node(report: &mut Report, totals: &Totals, nodes: &[usize], move
     Ok(())
 }
 
-/// The number of moves of other tasks, which do not wait for us, that may be in the rows and not in the matrix or the
-/// other way round: the two are read one after the other, in the first sample and in the last. It is the number that is
-/// expected in the time of a sample, and four standard deviations of such a count (Poisson) more.
+/// The number of moves of other tasks, which are not synchronised with the test, that may be in the rows and
+/// not in the matrix or the reverse. The two are read one after the other, in the first sample and in the
+/// last. It is the number expected in the time of a sample, plus four standard deviations of such a count
+/// (Poisson).
 fn between_reads(totals: &Totals, others: f64) -> Result<f64, Stop> {
     let mut longest: f64 = 0.0;
     for interval in &totals.intervals {

@@ -1,4 +1,4 @@
-//! The nodes in /sys against what QEMU was told: before this holds, nothing about nodes can.
+//! The nodes in /sys against QEMU's options: unless this holds, nothing about nodes can.
 
 use vmtests_protocol::Plan;
 

@@ -125,7 +125,7 @@ fn run(report: &mut Report, plan: &Plan, kinds: &[Kind]) -> Result<(), Stop> {
                     seen.off, seen.error, seen.said
                 ));
             }
-            // Rounding of what is printed.
+            // Rounding of the output.
             kind_good += usize::from(seen.off <= seen.error + 0.01);
             far += usize::from(seen.off > seen.error * FAR + 0.01);
             worst = worst.max(seen.off);
@@ -158,8 +158,9 @@ fn spread(first: u32, nodes: usize) -> Vec<u32> {
     shares
 }
 
-/// As many processes as three fifths of what is free hold, on each node, when each has these percent of its memory there; one
-/// at least. The tool needs some of the rest, and a process that is bound to a node is killed where it is full.
+/// The number of processes, at least one, that fit into three fifths of the free memory of each node, when
+/// each has these percent of its memory there. The tool needs some of the rest, and a process that is bound
+/// to a node is killed when it is full.
 fn fitting(shares: &[u32], mib: u64) -> Result<usize, Stop> {
     let mut fit = u64::MAX;
     for (node, &share) in (0..).zip(shares).filter(|(_, share)| **share > 0) {
@@ -169,8 +170,8 @@ fn fitting(shares: &[u32], mib: u64) -> Result<usize, Stop> {
     Ok(fit.max(1) as usize)
 }
 
-/// Of `all` samples, each of which is within its error in 95 of 100 cases: as many as may be outside unless that happens
-/// in fewer than one of ten thousand runs.
+/// Of `all` samples, each within its error in 95 of 100 cases, the number that may be outside: more would
+/// happen in fewer than one of ten thousand runs.
 fn may_miss(all: usize) -> usize {
     const MISS: f64 = 0.05;
     let mut exactly = (1.0 - MISS).powi(all as i32);

@@ -1,4 +1,5 @@
-//! One command in several places: where it ran and where its memory was, against what it was told and what it found.
+//! One command in several places. The page is compared with the options of the command and its own output:
+//! where it ran and where its memory was.
 
 use serde_json::Value;
 use vmtests_protocol::Plan;
@@ -30,8 +31,8 @@ pub const CORES: Case = Case {
     run: cores,
 };
 
-/// Runs the command, with so many threads, once in each of these places. Returns the page, and what each run of the command
-/// says.
+/// Runs the command, with this many threads, once in each of these places. Returns the page, and the output
+/// of each run.
 fn bound(places: &[&str], threads: &str) -> Result<(Value, Vec<Value>), Stop> {
     let page = "/places.json";
     let mut words = vec!["run", "-d", "0.5", "--format", "json", "-o", page];
@@ -55,7 +56,8 @@ fn bound(places: &[&str], threads: &str) -> Result<(Value, Vec<Value>), Stop> {
     Ok((told, truths))
 }
 
-/// Checks that a run was in its place, did what its command says, and ended well. Returns its page, and its CPU seconds.
+/// Checks that a run was in its place, did the work that its output states, and ended well. Returns its page,
+/// and its CPU seconds.
 fn in_place<'a>(
     report: &mut Report,
     series: &'a Value,
@@ -84,7 +86,8 @@ fn remote_share(report: &mut Report, run: &Value, is_remote: bool, place: &str) 
     Ok(())
 }
 
-/// A place of two threads: the nodes of its CPUs, the node of its memory if there is one, and whether they share a core.
+/// A place of two threads: the nodes of its CPUs, the node of its memory if given, and whether they share a
+/// core.
 struct Pair {
     place: String,
     nodes: &'static [&'static str],

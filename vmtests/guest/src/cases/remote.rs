@@ -1,5 +1,5 @@
-//! The share of accesses that leave the node, compared with a workload that counts its own accesses one by one,
-//! each with the CPU time that it took.
+//! The share of accesses that leave the node. The workload counts its own accesses one by one, each with its
+//! CPU time.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub const BALANCED: Case = Case {
 const MIGRATED: &str = "numa_pages_migrated";
 /// Percentage points.
 const CLOSE: f64 = 5.0;
-/// For so long NUMA balancing may move what it will, in the case that wants it to.
+/// The time in which NUMA balancing may move pages, in the case that wants it to.
 const BALANCE: Duration = Duration::from_secs(6);
 /// Intervals in which the tool looks at memory that has moved. One does for it, if the host is not busy.
 const LOOKS: usize = 6;
@@ -37,9 +37,9 @@ const LOOKS: usize = 6;
 /// CPUs, shares by node, MiB, layout, whether it is compared after balancing too. CPUs 0 and 1 are of node 0, CPUs 2 and
 /// 3 of node 1.
 ///
-/// The tool draws 1,024 pages of a process. Among runs of pages and where both nodes run alike that hardly errs, but
-/// among mixed pages by 1.1 points at 85 % (standard deviation), and the 2.5 MiB of the program itself, which is on
-/// either node, are no part of the truth: with 192 MiB these are at most 1.1 points more. Nobody needs luck for 5.
+/// The tool draws 1,024 pages of a process. Where pages come in runs or both nodes run alike, the error is
+/// small. With mixed pages it is 1.1 points at 85 % (standard deviation). The 2.5 MiB of the program itself,
+/// on either node, are not part of the truth: with 192 MiB they add at most 1.1 points. So 5 points are safe.
 const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("0", "0,100", "96", "small", false),
     ("0", "15,85", "192", "mixed", false),
@@ -51,8 +51,8 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("0", "0,100", "96", "touched", true),
 ];
 
-/// The same of threads that make 95 of 100 accesses to the first tenth of their memory, all of it on node 0: most of the
-/// memory is remote and few accesses are, and the other way round.
+/// The same with threads that make 95 of 100 accesses to the first tenth of their memory, all on node 0. So
+/// most of the memory is remote and few accesses are, and the reverse.
 const SKEWED: [(&str, &str, &str, &str); 2] = [("0", "11,89", "92", "small"), ("2", "11,89", "92", "small")];
 /// Points by which the two differ at least, or these were no test of the range.
 const APART: f64 = 60.0;
@@ -74,17 +74,17 @@ fn run(report: &mut Report, plan: &Plan, balanced: bool) -> Result<(), Stop> {
     batch.stop()?;
     drop(balancing);
     let migrated = procfs::vmstat(MIGRATED)? - migrated;
-    // Pages that were marked before it was switched off may still move, so there is no other side to this.
+    // Pages that were marked before it was switched off may still move, so there is no reverse of this check.
     if balanced {
         report.check(migrated > 0, "pages that balancing moved", "more than 0", migrated);
     }
     Ok(())
 }
 
-/// Lets NUMA balancing work for a while and then stops it, because the truth is counted page by page after each access:
-/// an access that makes its page move counts as local there, and the pages of this workload are used so seldom that
-/// these are a large part of all. Pages that are marked already move afterwards, so both sides begin when nothing moves
-/// any more and the tool has looked again. Gives totals that begin there.
+/// Lets NUMA balancing work for a while and then stops it, because the truth is counted page by page after
+/// each access. An access that makes its page move counts as local there, and this workload uses pages so
+/// seldom that such accesses are a large part. Pages that are marked already move afterwards. So both sides
+/// begin when movement has stopped and the tool has looked again. Returns totals that begin there.
 fn settle(batch: &mut Batch, balancing: &Balancing, work: &mut Work) -> Result<Totals, Stop> {
     let began = Instant::now();
     balancing.set(true)?;
@@ -99,7 +99,7 @@ fn settle(batch: &mut Batch, balancing: &Balancing, work: &mut Work) -> Result<T
     Ok(totals)
 }
 
-/// Totals of what comes from here on.
+/// Totals from here on.
 fn mark(batch: &mut Batch) -> Result<Totals, Stop> {
     let mut totals = Totals::default();
     batch.follow(&mut totals, 1)?;
@@ -155,7 +155,7 @@ fn one(
     }
     batch.follow(&mut totals, 5)?;
     let done = work.stop()?;
-    // All of it: threads that move are elsewhere in what is left out.
+    // The whole time: moving threads are elsewhere during any part left out.
     batch.follow_to_end(&mut totals, pid)?;
     let shown = Shown::of(&totals, pid);
     let count = |key: &str| done.truth[key].as_f64().unwrap_or(0.0);

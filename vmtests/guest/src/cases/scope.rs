@@ -49,7 +49,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     batch.follow(&mut totals, 3)?;
     let done = work.stop()?;
     batch.follow_to_end(&mut totals, pid)?;
-    // Not once more.
+    // Not a second time.
     batch.follow(&mut totals, 1)?;
     batch.stop()?;
     let strangers = totals.rows.keys().filter(|(row, ..)| *row != pid as u64).count();

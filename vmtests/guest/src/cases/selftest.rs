@@ -51,7 +51,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     }
 }
 
-/// Instructions of the loop, and cycles of the chain of additions, of which an emulator takes one for each instruction.
+/// Instructions of the loop, and cycles of the chain of additions: an emulator takes one cycle for each
+/// instruction.
 fn counters(report: &mut Report, shift: u32) -> Result<(), Stop> {
     let roles = [
         "selftest",

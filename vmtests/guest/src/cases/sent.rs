@@ -48,8 +48,8 @@ fn enable(event: &str) -> String {
     format!("events/sched/{event}/enable")
 }
 
-/// The number of times each event named a thread of this process. A swap names two, and each of them was swapped; a task
-/// that stays names the one that it would have been swapped for, which was not tried.
+/// The number of times each event named a thread of this process. A swap names two, and both were swapped. A
+/// task that stays names its intended swap partner, which was not tried.
 fn events(trace: &str, pid: i32) -> [u64; 3] {
     EVENTS.map(|(event, _)| {
         let lines = trace.lines().filter_map(|line| line.split_once(&format!("{event}: ")));
@@ -61,7 +61,7 @@ fn events(trace: &str, pid: i32) -> [u64; 3] {
             match event {
                 "sched_move_numa" => named("tgid="),
                 "sched_swap_numa" => named("src_tgid=") + named("dst_tgid="),
-                // Until 5.8 it had the fields of a move.
+                // Until 5.8 its fields are those of a move.
                 _ => named("src_tgid=").max(named("tgid=")),
             }
         };

@@ -1,4 +1,5 @@
-//! The time for which the other thread of a core was busy while a task ran, against the CPU time of what ran there.
+//! The time for which the other thread of a core was busy while a task ran, against the CPU time of the tasks
+//! there.
 
 use std::time::Instant;
 
@@ -39,8 +40,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     batch.follow(&mut totals, 1)?;
 
     let spin = |cpu: u32| Work::start_now("spin", &[&cpu.to_string()]);
-    // The last of three intervals, and what ran on the sibling in all of them: where the emulator takes a CPU away in the
-    // middle of something, that is long.
+    // The last of three intervals, and the time that tasks ran on the sibling during all three. Three of
+    // them, because an emulator may take a CPU away for long.
     let mut look = |totals: &mut Totals| -> Result<(Value, f64), Stop> {
         let before = cpuacct.on_cpu_ns(second)?;
         let interval = batch.follow(totals, 3)?;
@@ -57,7 +58,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let sibling = spin(second)?;
     let (shared, _) = look(&mut totals)?;
     sibling.stop()?;
-    // All else on the first CPU (kernel threads, interrupts) had a busy sibling, too, and is not the task's.
+    // All else on the first CPU (kernel threads, interrupts) was beside a busy sibling, too, and does not
+    // belong to the task.
     let watched_ran = process_run_ns(pid)? - ran_before;
     let not_watched = (since.elapsed().as_secs_f64() - watched_ran as f64 / 1e9).max(0.0);
     look(&mut totals)?;
@@ -98,8 +100,9 @@ fn beside_s(interval: &Value, pid: i32) -> Result<f64, Stop> {
     Ok(number(task, "cpu_pct")? / 100.0 * share * number(interval, "interval_ns")? / 1e9)
 }
 
-/// Seconds of an interval that were beside a busy sibling and may not be in its share. The scheduler's account of a task that runs is
-/// as of the last tick, which an emulator has late: the rest is in the next interval, and a share is 100 % at most.
+/// Seconds of an interval beside a busy sibling that may be missing in its share. The scheduler's account of
+/// a running task is as of the last tick, which is late on an emulator. The rest is in the next interval, and
+/// a share is 100 % at most.
 fn capped_s(interval: &Value, pid: i32) -> Result<f64, Stop> {
     let task = task(interval, pid).ok_or_else(|| Stop::fail(format!("process {pid} has no row")))?;
     if number(task, "smt_busy_pct")? < 100.0 {

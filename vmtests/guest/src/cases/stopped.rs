@@ -1,4 +1,4 @@
-//! Processes that are kept from running, compared with what the kernel says of them.
+//! Processes that are kept from running, compared with the kernel's account of them.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -22,7 +22,7 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// A limit for what hangs.
+/// A limit for hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Intervals in which nothing may run.
 const STILL: usize = 3;
@@ -84,8 +84,8 @@ fn kept(report: &mut Report, plan: &Plan, way: Way, letter: char) -> Result<(), 
         row.last["rss_bytes"]
     ));
     report.equal(format_args!("{way:?}: state"), letter.to_string(), state);
-    // A page on its way to another node is on none: a huge one is missing while a move lasts, which need not end because
-    // the process stands still. Either end is true.
+    // A page that is being moved is on no node, and a huge one is missing during its move. The move need not
+    // end because the process is stopped, so either end is true.
     let nodes: BTreeSet<u32> = truth_before.keys().chain(truth_after.keys()).copied().collect();
     for node in nodes {
         let ends = [&truth_before, &truth_after].map(|truth| truth.get(&node).copied().unwrap_or(0.0));

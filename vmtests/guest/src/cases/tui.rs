@@ -19,7 +19,7 @@ pub const CASE: Case = Case {
 
 const ROWS: NonZero<u16> = NonZero::new(40).unwrap();
 const COLUMNS: NonZero<u16> = NonZero::new(100).unwrap();
-/// A limit for what hangs: four of these fit into the limit of a case.
+/// A limit for hangs: four of these fit into the limit of a case.
 const PATIENCE: Duration = Duration::from_secs(140);
 
 /// A column title that is on the screen of tasks and nowhere else.

@@ -1,6 +1,6 @@
-//! Two processes that take turns on one CPU, each executing a known number of instructions a turn.
-//! A tool that mixes up the counters of two tasks shows it here at once. Where there is a counter of instructions each
-//! counts its own, the kernel's on its behalf included.
+//! Two processes that take turns on one CPU, each executing a known number of instructions a turn. A tool
+//! that mixes up the counters of two tasks fails here at once. With a counter of instructions each process
+//! counts its own, including the kernel's on its behalf.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -64,7 +64,7 @@ pub fn run(cpu: u32, ours: u64, theirs: u64) -> Result<Value, String> {
         "turns": turns,
         "instructions": turns * (ours / 2) * 2,
         "child_instructions": turns * (theirs / 2) * 2,
-        // Zero where there is no such counter.
+        // Zero without such a counter.
         "counted": counted,
         "child_counted": u64::from_ne_bytes(child_counted),
         "child_switches": usage.ru_nvcsw + usage.ru_nivcsw,
@@ -73,7 +73,7 @@ pub fn run(cpu: u32, ours: u64, theirs: u64) -> Result<Value, String> {
 
 fn pipe() -> Result<(File, File), String> {
     let mut ends = [0; 2];
-    // SAFETY: ends has room for the two descriptors, which nobody else owns.
+    // SAFETY: ends has room for the two descriptors, which are unowned.
     unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) < 0 {
             return Err(format!("pipe: {}", std::io::Error::last_os_error()));

@@ -11,7 +11,8 @@ use crate::disk::DEVICE;
 
 const CHUNK: usize = 256 << 10;
 
-/// Reads the first `mib` MiB on `cpu`, whose node the kernel fills first; says so, and stays until its input ends.
+/// Reads the first `mib` MiB on `cpu`, whose node the kernel fills first. Reports this, and stays until its
+/// input ends.
 pub fn run(cpu: u32, mib: u64) -> Result<Value, String> {
     affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
     let failed = |what: &'static str| move |error| format!("{what} {DEVICE}: {error}");

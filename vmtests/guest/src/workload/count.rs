@@ -1,5 +1,5 @@
-//! Threads that each execute a known number of instructions, and count them with events of their own: what
-//! perf_event_open(2) says of each beside what the loop says.
+//! Threads that each execute a known number of instructions, and count them with separate events: the result
+//! of perf_event_open(2) for each beside the number in the loop.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Barrier};
@@ -16,8 +16,8 @@ pub(super) const INSTRUCTIONS: u64 = 1;
 /// Bits of the flags of `perf_event_attr`.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 
-/// On `cpu`, as many threads as `shares` has numbers: so many millions of instructions each. Says what was counted once
-/// all have ended their loops, and stays until its input ends.
+/// On `cpu`, as many threads as `shares` has numbers: each number is millions of instructions. Reports the
+/// counts once all have ended their loops, and stays until its input ends.
 pub fn run(cpu: u32, shares: &[u64]) -> Result<Value, String> {
     affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
     let begin = Arc::new(Barrier::new(shares.len()));
@@ -51,7 +51,7 @@ pub fn run(cpu: u32, shares: &[u64]) -> Result<Value, String> {
     Ok(json!({}))
 }
 
-/// Executes the instructions, and says what was counted meanwhile.
+/// Executes the instructions, and returns the counts.
 fn count(millions: u64) -> Result<Value, String> {
     let all = Event::open(INSTRUCTIONS, 0)?;
     let user = Event::open(INSTRUCTIONS, EXCLUDE_KERNEL)?;
@@ -80,7 +80,7 @@ impl Event {
         attr[0] = (size_of_val(&attr) as u64) << 32;
         attr[1] = config;
         attr[5] = flags;
-        // SAFETY: attr is as long as it says, and the kernel makes a descriptor that nobody else owns.
+        // SAFETY: attr has the length in its field, and the kernel makes an unowned descriptor.
         unsafe {
             let fd = libc::syscall(libc::SYS_perf_event_open, attr.as_ptr(), 0, -1, -1, 0);
             if fd < 0 {

@@ -1,5 +1,5 @@
-//! Memory that is written to from its begin to its end, again and again: a working set that is known; and memory that is new each time,
-//! which is taken as quickly as a program can.
+//! Memory that is written from beginning to end, again and again: a working set of known size. Also memory
+//! that is new each time, allocated as quickly as a program can.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::affinity;
 /// Twice as many instructions follow each write.
 const ROUNDS: u64 = 2_000;
 
-/// `mib` MiB, bound to `node` where there is one: by a policy of the mapping, of which the process knows nothing.
+/// `mib` MiB, bound to `node` if given: by a policy of the mapping, which the process does not know.
 pub fn run(mib: u64, node: Option<u32>) -> Result<Value, String> {
     let pages = Pages::map((mib as usize) << 20)?;
     if let Some(node) = node {

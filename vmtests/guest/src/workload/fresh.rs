@@ -1,5 +1,5 @@
-//! New pages on two nodes, touched from one CPU; then those of the first node move to the second, but for some that
-//! cannot.
+//! New pages on two nodes, touched from one CPU; then those of the first node move to the second, except some
+//! that cannot.
 
 use std::io::PipeWriter;
 use std::os::fd::AsRawFd;
@@ -12,11 +12,11 @@ use crate::affinity;
 
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
 
-/// As many pages as fit into a pipe, unless somebody asks for a longer one.
+/// As many pages as fit into a pipe of the default length.
 const STUCK: usize = 16;
 
-/// On `cpu`, as many MiB on node 0 as on node 1, in small pages. Says how many pages were touched, how many moved, and
-/// how many could not; stays until its input ends.
+/// On `cpu`, as many MiB on node 0 as on node 1, in small pages. Reports how many pages were touched, how
+/// many moved, and how many could not; stays until its input ends.
 pub fn run(cpu: u32, mib: u64) -> Result<Value, String> {
     affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
     let half = (mib as usize) << 20;
@@ -43,7 +43,7 @@ pub fn run(cpu: u32, mib: u64) -> Result<Value, String> {
     Ok(json!({}))
 }
 
-/// Has a pipe hold pages: what somebody has a reference to cannot be moved.
+/// Makes a pipe hold pages: a page with another reference cannot be moved.
 fn hold(pipe: &PipeWriter, from: usize, len: usize) -> Result<(), String> {
     let pages = libc::iovec { iov_base: from as *mut _, iov_len: len };
     // SAFETY: one range, which is mapped as long as the process lives.
@@ -55,10 +55,11 @@ fn hold(pipe: &PipeWriter, from: usize, len: usize) -> Result<(), String> {
     }
 }
 
-/// Moves pages as NUMA balancing does, asking for places on that node only; returns how many are there then.
+/// Moves pages as NUMA balancing does, asking for places on that node only; returns the number of pages then
+/// there.
 fn move_to(pages: &[usize], node: i32) -> Result<usize, String> {
     let (nodes, mut status) = (vec![node; pages.len()], vec![-libc::ENOENT; pages.len()]);
-    // SAFETY: all arrays have the length that is said.
+    // SAFETY: all arrays have the given length.
     let moved = unsafe {
         libc::syscall(
             libc::SYS_move_pages,

@@ -1,4 +1,4 @@
-//! Loads from two parts of memory on two nodes, of which it is counted how many go to which.
+//! Loads from two parts of memory on two nodes; the number of loads from each is counted.
 //!
 //! An emulator looks for interrupts between blocks of instructions, and a block ends with its page. So the load is the last
 //! instruction of a page: it is interrupted behind the load as a processor is that waits for memory.
@@ -69,7 +69,7 @@ global_asm!(
     "test edx, edx",
     "cmovz r12, r10",
     "cmovz rax, rsi",
-    // A word of it.
+    // A word of this part.
     "mov rdx, r11",
     "shr rdx, 32",
     "imul rdx, r12",
@@ -108,7 +108,7 @@ global_asm!(
     "cinc x9, x9, lo",
     "csel x12, x1, x2, lo",
     "csel x13, xzr, x1, lo",
-    // A word of it.
+    // A word of this part.
     "lsr x11, x10, #32",
     "mul x11, x11, x12",
     "lsr x11, x11, #32",
@@ -133,19 +133,19 @@ pub fn run(cpu: u32, parts: [Part; 2], pct: u64) -> Result<Value, String> {
     pages.bind(first..first + second, parts[1].node)?;
     wait_for_go(&json!({"pid": std::process::id()}));
     pages.at().for_each(|page| pages.touch(page));
-    // Uses of another kind are over: those that follow are counted.
+    // Other uses are over: all later ones are counted.
     say(&json!({"touched": true}));
     let [first, second] = load(&pages, first, pct, &stop_flag());
     Ok(json!({"first": first, "second": second}))
 }
 
-/// Loads until it is told to stop; gives how many went to the first `first` bytes, and to the rest.
+/// Loads until `stop`; returns the number of loads from the first `first` bytes, and from the rest.
 fn load(pages: &Pages, first: usize, pct: u64, stop: &AtomicBool) -> [u64; 2] {
     let (mut state, mut firsts, mut all) = (0x9e37_79b9_7f4a_7c15_u64, 0, 0);
     let (memory, second) = (pages.words(), pages.bytes() - first);
     while !stop.load(Ordering::Relaxed) {
-        // SAFETY: both parts together are the mapping, which lives as long as `pages`; offsets are below their length, and
-        // multiples of eight as the parts are.
+        // SAFETY: both parts together are the mapping, which lives as long as `pages`. Offsets are below
+        // their length, and multiples of eight as the parts are.
         firsts += unsafe { vmtests_loads(memory, first, second, pct * 65_536 / 100, ROUNDS, &mut state) };
         all += ROUNDS;
     }

@@ -1,8 +1,8 @@
 //! Work of known size and place.
 //!
-//! A workload says that it is there with one line of JSON, waits for a line on its standard input,
-//! works until that ends, and then prints what it did as one more line: the truth that cases
-//! compare the tool with.
+//! A workload reports that it is ready with one line of JSON, waits for a line on its standard input, and
+//! works until that ends. Then it prints its work as one more line: the truth that cases compare the tool
+//! with.
 
 mod alternate;
 mod bursts;
@@ -141,7 +141,7 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number"))
 }
 
-/// Tells that the workload is there, and waits for the permission to begin.
+/// Reports that the workload is ready, and waits for the permission to begin.
 fn wait_for_go(facts: &Value) {
     say(facts);
     wait_for_line();
@@ -152,7 +152,7 @@ fn wait_for_line() {
     let _ = io::stdin().lock().read_line(&mut String::new());
 }
 
-/// A case that failed may not listen any more; that is no error of the workload.
+/// The reader may be a case that failed and is gone; that is not an error of the workload.
 fn say(line: &Value) {
     let mut stdout = io::stdout().lock();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
@@ -177,13 +177,13 @@ fn stop_flag() -> Arc<AtomicBool> {
     flag
 }
 
-/// Executes twice as many instructions as `rounds` says: one subtraction and one branch a round.
+/// Executes twice as many instructions as `rounds`: one subtraction and one branch a round.
 #[inline(never)]
 pub fn burn(rounds: u64) {
     if rounds == 0 {
         return;
     }
-    // SAFETY: the loop touches one register of its own.
+    // SAFETY: the loop touches one register, which it declares.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!("2: dec {n}", "jnz 2b", n = inout(reg) rounds => _, options(nomem, nostack));

@@ -1,5 +1,5 @@
-//! Memory placed on nodes at given shares, and threads that use it from given CPUs: how much of that use is remote is
-//! counted access by access.
+//! Memory placed on nodes at given shares, and threads that use it from given CPUs. The remote part of that
+//! use is counted access by access.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
 /// Accesses between two looks at where we are and where the pages are.
 const BATCH: usize = 64;
-/// Work between two accesses, so that asking is not all that the threads do.
+/// Work between two accesses, so that the threads do more than ask.
 const ROUNDS: u64 = 2_000;
 const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;
@@ -75,11 +75,11 @@ impl Layout {
 /// The part of the memory that a thread uses.
 #[derive(Clone, Copy)]
 enum Use {
-    /// All of it alike.
+    /// All memory alike.
     All,
     /// Nineteen of twenty accesses go to the first tenth.
     Skewed,
-    /// The part of so many equal ones with this number.
+    /// The part with this number, of this many equal ones.
     Shard(usize, usize),
 }
 
@@ -155,7 +155,7 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
         })
         .collect();
     if settles {
-        // The process that started us says that all pages have moved.
+        // The parent reports that all pages have moved.
         wait_for_line();
         counting.store(true, Ordering::Relaxed);
     }
@@ -169,8 +169,8 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
     )
 }
 
-/// Uses memory until told to stop; counts accesses to the node it ran on and to others, and the CPU time that went with
-/// each. An emulator does not give all CPUs the same speed: time is what does not depend on that.
+/// Uses memory until `stop`. Counts accesses to the node it ran on and to others, and the CPU time of each.
+/// CPUs of an emulator differ in speed: time does not depend on that.
 fn work(
     cpu: Option<u32>,
     memory: &Memory,
@@ -198,8 +198,8 @@ fn work(
                 _ => 0..all,
             };
             let page = memory.pages[within.start + (state >> 16) as usize % within.len().max(1)];
-            // SAFETY: the page is mapped for reading and writing as long as the process lives; racing
-            // writes of a byte that nobody reads do no harm.
+            // SAFETY: the page is mapped for reading and writing as long as the process lives. Racing writes
+            // of a byte that is never read do no harm.
             unsafe { std::ptr::write_volatile(page as *mut u8, state as u8) };
             batch.push(page);
             burn(ROUNDS);
@@ -247,7 +247,7 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
     let stride = if layout == Layout::Many { 2 * PAGE } else { PAGE };
     let (none, all) = (libc::PROT_NONE, libc::PROT_READ | libc::PROT_WRITE);
     let protection = if layout == Layout::Many { none } else { all };
-    // SAFETY: a new mapping, nobody else's.
+    // SAFETY: a new mapping, unowned.
     let start =
         unsafe { libc::mmap(std::ptr::null_mut(), count * stride + HUGE, protection, layout.flags(), -1, 0) };
     if start == libc::MAP_FAILED {
@@ -261,7 +261,7 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
     let nodes = shares.iter().enumerate().filter(|(_, share)| **share > 0);
     let shared = nodes.fold(0u64, |mask, (node, _)| mask | 1 << node);
     if layout == Layout::Interleaved {
-        // SAFETY: the mask has the number of bits that is said.
+        // SAFETY: the mask has the given number of bits.
         let set = unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_INTERLEAVE, &shared, 64) };
         check(set, "interleaving")?;
     }
@@ -276,7 +276,7 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
             check(i64::from(made), "making a mapping of a page")?;
         }
         let mask = 1u64 << node;
-        // SAFETY: the range is ours, and mask has the number of bits that is said.
+        // SAFETY: the range is ours, and mask has the given number of bits.
         unsafe {
             match layout {
                 Layout::Interleaved | Layout::Reserved => {}
@@ -293,7 +293,7 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
             }
         }
         for page in &pages[from..to] {
-            // SAFETY: mapped for writing, and nobody else knows of it.
+            // SAFETY: mapped for writing, and no other reference exists.
             unsafe { std::ptr::write_volatile(*page as *mut u8, 1) };
         }
         from = to;
@@ -318,7 +318,7 @@ fn check(result: i64, doing: &str) -> Result<(), String> {
 /// The node of each page, or a negative errno.
 fn nodes_of(pages: &[usize]) -> Result<Vec<i32>, String> {
     let mut status = vec![-libc::ENOENT; pages.len()];
-    // SAFETY: both arrays have the length that is said; without nodes nothing moves.
+    // SAFETY: both arrays have the given length; without nodes nothing moves.
     let asked = unsafe {
         libc::syscall(
             libc::SYS_move_pages,

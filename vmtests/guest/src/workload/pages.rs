@@ -52,12 +52,12 @@ impl Pages {
         self.start as *const u64
     }
 
-    /// Binds a part to a node; as long as it is not touched, its pages will be there.
+    /// Binds a part to a node, where its pages will be unless it was touched already.
     pub fn bind(&self, part: std::ops::Range<usize>, node: u32) -> Result<(), String> {
         assert!(part.end <= self.bytes, "not a part: {part:?}");
         let mask = 1u64 << node;
         let (from, len) = (self.start + part.start, part.len());
-        // SAFETY: the range is ours, and mask has the number of bits that is said.
+        // SAFETY: the range is ours, and mask has the given number of bits.
         let bound = unsafe { libc::syscall(libc::SYS_mbind, from, len, MPOL_BIND, &mask, 64, 0) };
         if bound < 0 {
             return Err(format!("binding to node {node}: {}", std::io::Error::last_os_error()));

@@ -15,7 +15,7 @@ use crate::disk::DEVICE;
 /// Addresses of buffers are multiples of this.
 const ALIGNED: usize = 4096;
 
-/// `threads` threads on these CPUs, each of which reads `kib` KiB at a time.
+/// `threads` threads on these CPUs; each reads `kib` KiB at a time.
 pub fn run(cpus: &[u32], kib: u64, threads: u64) -> Result<Value, String> {
     affinity::pin(cpus).map_err(|error| format!("pinning to CPUs {cpus:?}: {error}"))?;
     let file = OpenOptions::new()

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::{wait_for_end, wait_for_go};
 use crate::{affinity, sysfs};
 
-/// So many MiB of shared memory, touched on the node by the first process, and `children` that come from it. All of them read all
-/// of the segment again and again on the other node, the last child a quarter of it, and may run everywhere. They rest for most of the
-/// time: processes that wait for no CPU stay where they are. `is_meant`: a process interleaves the segment over nodes 0 and 1, and
-/// ends.
+/// `mib` MiB of shared memory, touched on the node by the first process, and `children` forked from it. All
+/// of them read the whole segment again and again on the other node, the last child a quarter, and may run
+/// everywhere. They sleep most of the time: processes that never wait for a CPU stay where they are.
+/// `is_meant`: a process interleaves the segment over nodes 0 and 1, and ends.
 pub fn run(mib: u64, node: u32, children: u64, is_meant: bool) -> Result<Value, String> {
     let home = Home { here: sysfs::node_cpus(1 - node)?, all: sysfs::online_cpus()? };
     let len = (mib as usize) << 20;
-    // SAFETY: a new mapping, nobody else's; it lives as long as the processes.
+    // SAFETY: a new, unowned mapping; it lives as long as the processes.
     let start = unsafe {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
@@ -49,7 +49,7 @@ pub fn run(mib: u64, node: u32, children: u64, is_meant: bool) -> Result<Value, 
     std::thread::spawn(move || read(words, &home));
     wait_for_end();
     for child in &pids[1..] {
-        // SAFETY: our own children, which nobody has waited for.
+        // SAFETY: our own children, which have not been waited for.
         unsafe {
             libc::kill(*child, libc::SIGKILL);
             libc::waitpid(*child, std::ptr::null_mut(), 0);

@@ -1,5 +1,5 @@
-//! New memory wherever the policy of the process puts it, and CPU time on whatever CPU it may use. It waits for nobody: the
-//! tool starts it.
+//! New memory wherever the policy of the process puts it, and CPU time on any allowed CPU. It does not wait
+//! for a line: the tool starts it.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -14,8 +14,8 @@ use crate::affinity;
 /// Instructions between two looks at the clock, by two.
 const ROUNDS: u64 = 1_000_000;
 
-/// Touches so many MiB in small pages, and uses `ms` of CPU time with so many threads. Returns how much it used, and the pages by
-/// node.
+/// Touches `mib` MiB in small pages, and uses `ms` of CPU time with `threads` threads. Returns the CPU time
+/// used, and the pages by node.
 pub fn run(mib: u64, ms: u64, threads: u64) -> Result<Value, String> {
     // Before that it was the process that becomes this one.
     let begin = affinity::process_time();
@@ -43,7 +43,7 @@ fn nodes_of(pages: &Pages) -> Result<BTreeMap<i32, usize>, String> {
     let at: Vec<usize> = pages.at().collect();
     let mut status = vec![-libc::ENOENT; at.len()];
     let nodes = std::ptr::null::<libc::c_int>();
-    // SAFETY: both arrays have the length that is said; without nodes nothing is moved.
+    // SAFETY: both arrays have the given length; without nodes nothing is moved.
     let asked = unsafe {
         libc::syscall(libc::SYS_move_pages, 0, at.len(), at.as_ptr(), nodes, status.as_mut_ptr(), 0)
     };

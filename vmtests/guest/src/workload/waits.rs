@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 use super::{wait_for_end, wait_for_go};
 use crate::affinity;
 
-/// Touches so many MiB, and waits in the kernel until standard input ends.
+/// Touches `mib` MiB, and waits in the kernel until standard input ends.
 pub fn run(mib: u64) -> Result<Value, String> {
     let memory = vec![1u8; (mib as usize) << 20];
     wait_for_go(&json!({"pid": std::process::id()}));
-    // SAFETY: as fork(2), in a process with one thread: the child has memory of its own, and only waits and ends. On both
-    // architectures the flags are the first argument, and a stack of zero is that of the parent.
+    // SAFETY: as fork(2), in a process with one thread: the child has separate memory, and only waits and
+    // ends. On both architectures the flags are the first argument, and a stack of zero is that of the
+    // parent.
     let child = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_VFORK | libc::SIGCHLD, 0, 0, 0, 0) };
     match child {
         -1 => return Err(format!("cloning: {}", std::io::Error::last_os_error())),

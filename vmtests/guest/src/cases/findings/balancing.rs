@@ -1,5 +1,5 @@
-//! NUMA balancing that is off where it has something to repair (`balancing-off`), that takes time and brings nothing
-//! (`balancing-cost`), and that moves memory to and fro (`balancing-ping-pong`).
+//! NUMA balancing in three states: off although it could repair something (`balancing-off`), costly without
+//! benefit (`balancing-cost`), and moving memory to and fro (`balancing-ping-pong`).
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn run_off(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let (balancing, mut watch) = unbalanced(plan)?;
     let work = Work::start_now("numa_truth", &["free:1", "0,100", MIB, "touched", "uniform"])?;
     let stays = Stays::on_node(0, work.pid(), all_cpus(plan))?;
-    // The process that is away from its memory is a finding of its own.
+    // The process that is away from its memory has a separate finding.
     let beside = &["memory-on-other-node"];
     let expected = Loop { held: HELD, severity: "info", beside, ..Loop::of("balancing-off") };
     let finding = expected.close(report, &mut watch, LIVES + HELD + SLACK + SLACK)?;

@@ -1,4 +1,5 @@
-//! A container that may take memory from node 0 only, and needs more than there is: `bound-to-full-node`.
+//! A container that may take memory from node 0 only, and needs more than that node has:
+//! `bound-to-full-node`.
 
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     shell::pin_all(work.pid(), &all_cpus(plan))?;
     groups::write(GROUP, "cgroup.procs", &work.pid().to_string())?;
     work.go();
-    // The container is not judged for a minute; until then swapping is all that can be said.
+    // The container is not judged for a minute; until that time, only swapping can be reported.
     let swaps = Loop { severity: "critical", ..Loop::of("swap-while-memory-free") };
     swaps.comes(report, &mut watch, HELD + SLACK)?;
     let beside = &[swaps.id][..];

@@ -59,7 +59,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         Ok(bytes.ok_or_else(|| format!("memory.stat of {path} has no file"))?)
     };
     let kept_bytes = cache_of(KEEPER)?;
-    // More than fits: what comes last is on node 1.
+    // More than fits: the last part is on node 1.
     let cache = reads(READER, home[1], &(free + 64).to_string())?;
     let expected = Loop { held: HELD, ..Loop::of("page-cache-fills-node") };
     let finding = expected.close(report, &mut watch, LIVES + HELD + SLACK);

@@ -38,7 +38,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let _groups = Groups::make(&["cpuset", "io", "memory"], &[ABOVE, GROUP])?;
     groups::write(GROUP, "cpuset.cpus", &show_list(&far))?;
     groups::write(GROUP, "cpuset.mems", "0-1")?;
-    // The tool leaves the node of the disk empty, so that there is room on it.
+    // The tool leaves the node of the disk empty, so that it has room.
     affinity::pin(&far[1..])
         .map_err(|error| format!("staying on a CPU of node {}: {error}", 1 - disk.node))?;
     let mut watch = Watch::every("2")?;
@@ -61,7 +61,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Compares the bytes of some intervals with what the kernel counted for the process before and after them.
+/// Compares the bytes of some intervals with the kernel's counts for the process before and after them.
 fn counted(report: &mut Report, watch: &mut Watch, pid: i32) -> Result<(), Stop> {
     watch.next_interval()?;
     let before = procfs::read_bytes(pid)?;

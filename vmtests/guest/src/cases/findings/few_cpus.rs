@@ -31,7 +31,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let _groups = Groups::make(&["cpu", "cpuset"], &[GROUP])?;
     groups::write(GROUP, "cpuset.cpus", &one)?;
     groups::write(GROUP, "cpu.max", "300000 100000")?;
-    // Its own node is for its threads alone, of which it keeps little enough from the second one.
+    // Node 0 is left to the two threads of the workload, which have to share one of its CPUs.
     let away = sysfs::node_cpus(1)?;
     affinity::pin(&away).map_err(|error| format!("staying on CPUs {}: {error}", show_list(&away)))?;
     let mut watch = Watch::start()?;

@@ -1,5 +1,5 @@
-//! Healthy machines, on which nothing may be a warning: idle; a process that is bound to its node with its memory, beside one
-//! with a shard on each node.
+//! Healthy machines, which must give no warning: an idle one; a process bound to its node with its memory,
+//! beside one with a shard on each node.
 
 use std::time::Duration;
 

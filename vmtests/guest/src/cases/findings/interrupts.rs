@@ -39,7 +39,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let disk = Disk::find(plan)?;
     let away = 1 - disk.node;
     let (home_cpus, away_cpus) = (sysfs::node_cpus(disk.node)?, sysfs::node_cpus(away)?);
-    // Else the CPU of the interrupt sends the end of a request to the one that asked for it.
+    // Otherwise the CPU of the interrupt sends the end of a request to the CPU that issued it.
     let _finishes = Setting::begin(RQ_AFFINITY, "0")?;
     let list = Setting::begin(disk.irq_file("smp_affinity_list"), &show_list(&away_cpus))?;
     // The last CPU of the disk's own node is for the tool.

@@ -50,8 +50,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A process that stays on a node although it may run everywhere: sent back whenever the scheduler took it elsewhere, as 6.1
-/// does with a thread that is alone on its CPU.
+/// A process that stays on a node although it may run everywhere. It is sent back whenever the scheduler
+/// moved it, as 6.1 does with a thread that is alone on its CPU.
 pub(super) struct Stays {
     end: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), String>>,

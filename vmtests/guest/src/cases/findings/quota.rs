@@ -1,5 +1,5 @@
-//! Two cgroups that their quota stops, one after the other: one by bursts, below it on average, and one that uses all of it:
-//! `quota-throttled`.
+//! Two cgroups throttled by their quota, one after the other: one by bursts, below it on average, and one
+//! that uses all of its quota: `quota-throttled`.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub const CASE: Case = Case {
 const SHELF: &str = "/quotas.slice";
 const BURSTS: &str = "/quotas.slice/bursts";
 const CONSTANT: &str = "/quotas.slice/constant";
-/// Three threads with 350 ms of work in each second use seven tenths of it, so that half of the bursts may be lost to turns that come
-/// late: a container that uses less than half a CPU is none that rules look at.
+/// Three threads with 350 ms of work in each second use seven tenths of this quota, so half of the bursts may
+/// be lost to late turns. Rules ignore a container that uses less than half a CPU.
 const BURSTS_MAX: &str = "150000 100000";
 /// A refill that comes late, as it does where CPUs are emulated in turns, is lost time of a period. Two threads use all of this
 /// quota in a third of its period, so that no refill is late for them.
@@ -47,7 +47,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     say_rows(report, &watch);
     constant.stop()?;
     info?;
-    // One CPU on average, and three at a time, of which the quota gives one and a half.
+    // One CPU on average, and three at a time, while the quota gives one and a half.
     let bursts = work(BURSTS, "bursts", &["3", "350", "1000"])?;
     let expected = Loop { of: Some(BURSTS), held: HELD, ..Loop::of("quota-throttled") };
     let closed = expected.close(report, &mut watch, LIVES + HELD + SLACK + SLACK);

@@ -1,4 +1,5 @@
-//! Processes that share a segment on node 0 and run on node 1, as the backends of a database do: one finding about all of them.
+//! Processes that share a segment on node 0 and run on node 1, as the backends of a database do: one finding
+//! for all of them.
 
 use std::time::Duration;
 

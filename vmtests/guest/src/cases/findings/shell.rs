@@ -1,5 +1,6 @@
-//! Printed command lines, executed as a shell would: words are split as `sh` splits them, and each program is the system call
-//! that it makes, because guests have none of the programs. Loops and patterns are for the shell of guests that have one.
+//! Printed command lines, executed as by a shell: words are split as `sh` splits them, and each program is
+//! replaced by its system call, because guests have none of the programs. Loops and patterns are for the
+//! shell of guests that have one.
 
 use std::fs;
 use std::process::Command;
@@ -14,11 +15,11 @@ struct Line {
     into: Option<String>,
 }
 
-/// Executes a line as it is printed.
+/// Executes a line exactly as printed.
 ///
 /// # Errors
-/// The line is more than one command of plain words and the guest has no shell, its program is not known here, or the kernel
-/// refuses.
+/// The line is more than one command of plain words and the guest has no shell. Or its program is not known
+/// here, or the kernel refuses.
 pub fn execute(text: &str) -> Result<(), String> {
     let line = match split(text) {
         Ok(line) => line,
@@ -51,7 +52,7 @@ fn by_shell(text: &str) -> Result<(), String> {
     }
 }
 
-/// Pins all threads of a process, those that begin meanwhile too.
+/// Pins all threads of a process, new ones included.
 ///
 /// # Errors
 /// The kernel refuses, or the process has ended.
@@ -89,7 +90,7 @@ fn docker_update(id: &str, options: &[&str]) -> Result<(), String> {
 }
 
 fn migrate(pid: i32, from: u64, to: u64) -> Result<(), String> {
-    // SAFETY: both masks have the number of bits that is said.
+    // SAFETY: both masks have the given number of bits.
     let left = unsafe { libc::syscall(libc::SYS_migrate_pages, pid, 64, &from, &to) };
     // More than 0 is the number of pages that stayed: migratepages(8) is content with that, too.
     if left < 0 { Err(format!("migrate_pages: {}", std::io::Error::last_os_error())) } else { Ok(()) }

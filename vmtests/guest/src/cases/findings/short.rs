@@ -72,12 +72,13 @@ struct World {
     moves: Work,
     _balancing: Balancing,
     _groups: Groups,
-    // The last: what is swapped out is read back when this ends, and has to be gone by then.
+    // The last: swapped-out memory is read back when this ends, and has to be freed by then.
     _swap: Swap,
 }
 
 impl World {
-    /// Two processes need more than node 0 has: one whose memory is there and may go, and one that uses more than the rest.
+    /// Two processes need more than node 0 has: one whose memory on it may leave, and one that uses more than
+    /// the rest.
     fn begin(report: &mut Report, plan: &Plan, program: &str) -> Result<World, Stop> {
         two_nodes(plan)?;
         Disk::find(plan)?;
@@ -85,7 +86,8 @@ impl World {
         let _groups = Groups::make(&["memory"], &[GROUP])?;
         let away = sysfs::node_cpus(1)?;
         affinity::pin(&away).map_err(|error| format!("staying on CPUs {}: {error}", show_list(&away)))?;
-        // Locked: what is swapped in again comes to the node where it is used, and heals what this is about.
+        // Locked: memory that is swapped in again comes to the node where it is used, which cures the problem
+        // under test.
         let (cpu, mib) = (away[0].to_string(), MOVES_MIB.to_string());
         let moves = Work::start_now("numa_truth", &[&cpu, "100,0", &mib, "locked", "uniform"])?;
         let mut watch = Watch::start()?;

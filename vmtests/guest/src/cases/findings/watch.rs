@@ -25,7 +25,8 @@ impl Watch {
         Ok(Watch { batch, last: Value::Null, seen: Vec::new() })
     }
 
-    /// With intervals of so many seconds: what is emulated is slow, and longer ones take less of its time.
+    /// With intervals of `seconds` seconds: emulated machines are slow, and longer intervals take less of
+    /// their time.
     pub fn every(seconds: &str) -> Result<Watch, Stop> {
         let batch = Batch::start(&["-d", seconds])?;
         Ok(Watch { batch, last: Value::Null, seen: Vec::new() })
@@ -36,7 +37,8 @@ impl Watch {
         Ok(self.until_stays(limit, 1, is)?.map(|_| self.last.clone()))
     }
 
-    /// Whether this is true for so many intervals in a row, which begin within `limit`; and the moment at which they began.
+    /// Whether this holds for this many intervals in a row that begin within `limit`, and the time at which
+    /// they began.
     pub fn until_stays(
         &mut self,
         limit: Duration,
