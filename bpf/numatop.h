@@ -223,7 +223,6 @@ struct nt_cpu_hints {
 	__u64 remote; /* of these, with the page on another node */
 };
 
-/* Reclaim on one node since start. */
 #define NT_DISKS_MAX 4096
 #define NT_DISK_USES_MAX 16384
 
@@ -233,7 +232,7 @@ enum nt_disk_kind {
 	NT_DISK_PATH = 2,  /* one of several ways to an NVMe disk */
 };
 
-/* Who sent something to a disk, and from where. */
+/* A sender of requests, a disk, and the node in between. */
 struct nt_disk_key {
 	__u64 id;   /* start of the process, ns since boot; of a cgroup its id */
 	__u32 pid;  /* 0: a kernel thread, for a cgroup */
@@ -248,6 +247,7 @@ struct nt_disk_use {
 	__u64 requests;
 };
 
+/* Reclaim on one node since start. */
 struct nt_reclaim {
 	__u64 kswapd_pages;  /* freed by kswapd */
 	__u64 direct_pages;  /* freed by any other task */

@@ -145,7 +145,7 @@ pub struct ScopeKey {
     pub id: u64,
 }
 
-/// `struct nt_disk_key`: who sent something to a disk, and from where.
+/// `struct nt_disk_key`: a sender of requests, a disk, and the node in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
 pub struct DiskKey {

@@ -42,6 +42,7 @@ fn passed() -> Vec<Trial> {
             Facility::MovedPages,
             Facility::Placement,
             Facility::SentTasks,
+            Facility::DiskTraffic,
         ],
         outcome: Ok("loaded, attached, run on 64 CPUs".into()),
         log: Vec::new(),

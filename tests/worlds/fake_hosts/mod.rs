@@ -92,6 +92,7 @@ pub fn linux_5_10() -> HostCheck {
             Feature::TracingStorage,
             Feature::TaskState,
             Feature::ThreadInfoCpu,
+            Feature::BioDevice,
         ],
     )
 }
