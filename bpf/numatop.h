@@ -232,7 +232,7 @@ enum nt_disk_kind {
 	NT_DISK_PATH = 2,  /* one of several ways to an NVMe disk */
 };
 
-/* A sender of requests, a disk, and the node in between. */
+/* The sender of requests to a disk, and the node they were sent from. */
 struct nt_disk_key {
 	__u64 id;   /* start of the process, ns since boot; of a cgroup its id */
 	__u32 pid;  /* 0: a kernel thread, for a cgroup */
@@ -241,7 +241,7 @@ struct nt_disk_key {
 	__u32 pad;
 };
 
-/* Since start. */
+/* Traffic since start. */
 struct nt_disk_use {
 	__u64 bytes; /* read and written */
 	__u64 requests;
@@ -405,7 +405,7 @@ struct nt_hot {
 #define NT_ACCESS_RED_ZONE 128
 #define NT_ACCESS_ABOVE 896
 
-/* Says of a sample of memory use. */
+/* Flags of a sample of memory use. */
 enum nt_access_flags {
 	NT_ACCESS_KERNEL = 1, /* it was in the kernel: nothing follows */
 	NT_ACCESS_AHEAD = 2,  /* code from the instruction on could be read */

@@ -246,7 +246,8 @@ pub struct Traits {
     pub stands: Stands,
     /// The direction in which a change is one for the better.
     pub better: Better,
-    /// The name under which a host says why it is missing: its id, unless rows of another kind measure that otherwise.
+    /// The name of the host's reason for missing it: its id, unless rows of another kind measure it
+    /// otherwise.
     pub missing_as: Option<&'static str>,
 }
 
@@ -374,7 +375,7 @@ impl<R> Metric<R> {
         enough && !host.missing.contains_key(self.missing_as())
     }
 
-    /// The name under which a host says why it is missing.
+    /// The name of the host's reason for missing it.
     pub fn missing_as(&self) -> &'static str {
         self.traits.missing_as.unwrap_or(self.id)
     }

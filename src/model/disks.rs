@@ -87,7 +87,7 @@ coded!(DiskRoute { disk, from, bytes, requests }, most MAX_ROUTES, "routes to di
 pub const MAX_ROUTES: usize = 1 << 16;
 
 impl DiskTraffic {
-    /// Traffic since `before`. A route that was left out meanwhile begins at 0.
+    /// The traffic since `before`. A route that was left out meanwhile begins at 0.
     pub fn since(&self, before: Option<&DiskTraffic>) -> DiskTraffic {
         let known = |route: &DiskRoute| {
             let old = before?.routes.iter().find(|old| (&old.disk, old.from) == (&route.disk, route.from))?;

@@ -173,9 +173,9 @@ pub struct DiskSent {
 
 /// Entries of the map of disks (`NT_DISKS_MAX`).
 pub const DISKS_MAX: usize = 4096;
-/// Stands on other disks, which are counted. This and the next are kinds of disks (`enum nt_disk_kind`).
+/// On top of other disks, which are counted. This and the next are kinds of disks (`enum nt_disk_kind`).
 pub const DISK_UPPER: u32 = 0;
-/// Hardware of its own.
+/// A separate piece of hardware.
 pub const DISK_LEAF: u32 = 1;
 /// One of several ways to an NVMe disk.
 pub const DISK_PATH: u32 = 2;

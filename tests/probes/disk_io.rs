@@ -74,7 +74,7 @@ pub fn direct_writes_are_counted_to_the_byte() -> Result<()> {
         .fold((0, 0), |(bytes, requests), route| (bytes + route.bytes, requests + route.requests));
     println!("{bytes} bytes in {requests} requests, {routes:?}");
     let written = (BLOCK * BLOCKS) as u64;
-    // The file system may write a block of its own in between.
+    // The file system may write another block in between.
     ensure!(bytes >= written && bytes - written <= 64 << 10, "{written} bytes were written, {bytes} counted");
     ensure!(requests >= BLOCKS as u64, "{BLOCKS} requests were made, {requests} counted");
     for metric in [&PROCESS_BYTES_PER_S, &PROCESS_REQUESTS_PER_S] {

@@ -45,7 +45,7 @@ struct DiskProbe {
 struct State {
     root: PathBuf,
     listed_ns: u64,
-    /// By device number: the kind, and the address of the PCI function, empty where there is none.
+    /// By device number: the kind, and the address of the PCI function, empty without one.
     disks: BTreeMap<u32, (u32, String)>,
     entries: BTreeMap<DiskKey, Entry>,
 }
@@ -74,7 +74,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
 }
 
 impl State {
-    /// Lists the disks, and tells the programs.
+    /// Lists the disks, and passes them to the programs.
     fn list(&mut self, map: &impl MapCore) -> Result<()> {
         let found = found(&self.root);
         for (number, (kind, _)) in &found {
@@ -91,7 +91,7 @@ impl State {
         Ok(())
     }
 
-    /// Reads all entries, and drops those that rest.
+    /// Reads all entries, and drops idle ones.
     fn read(&mut self, map: &impl MapCore, now_ns: u64) -> Result<()> {
         let all = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).context("reading disk traffic")?;
         for (key, sent) in all {
