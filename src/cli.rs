@@ -29,7 +29,7 @@ pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use report::{PageFormat, ReportArgs};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HostArgs, HotArgs,
-    MeasureArgs, NamedGroups, OutputArgs, Preset, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs,
+    JsonArgs, MeasureArgs, NamedGroups, OutputArgs, Preset, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs,
     StackArgs, ThemeArg, WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};
@@ -444,6 +444,9 @@ pub struct ExportArgs {
     /// A new file to write to, instead of standard output; for parquet a directory (created if it ends with '/').
     #[arg(short = 'o', long, value_name = "OUT")]
     pub output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub json: JsonArgs,
 
     #[command(flatten)]
     pub tables: TableArgs,

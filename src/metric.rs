@@ -203,7 +203,7 @@ impl Value {
 }
 
 /// Six significant decimals are more than any of our measurements has.
-fn round(v: f64) -> f64 {
+pub(crate) fn round(v: f64) -> f64 {
     if !v.is_finite() {
         return v;
     }

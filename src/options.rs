@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use crate::calibrate::store::{self, Wanted};
 use crate::cli::{
-    ContainerArgs, CountArgs, DisplayArgs, HostArgs, MeasureArgs, ProfileArgs, RecordLimits, ScopeArgs,
-    WatchArgs,
+    ContainerArgs, CountArgs, DisplayArgs, HostArgs, JsonArgs, MeasureArgs, OutputArgs, ProfileArgs,
+    RecordLimits, ScopeArgs, WatchArgs,
 };
 use crate::collect::placement;
 use crate::container::runtime;
@@ -35,7 +35,7 @@ use crate::model::cgroup_path;
 use crate::model::topology::{Topology, format_cpulist};
 use crate::text::rfc3339;
 
-use crate::export::{Format, Part, flags_that_carry};
+use crate::export::{FORMATS, Format, Part, flags_that_carry, json};
 use crate::host::privileges::Privileges;
 use crate::host::roots::{self, Roots};
 use crate::host::{isolation, processes, users};
@@ -188,6 +188,41 @@ pub fn machine_profile(args: &ProfileArgs) -> Result<Wanted, BadValue> {
             store::read(&path).map_err(|error| bad("--machine-profile", format!("{error:#}")))?;
             Ok(Wanted::File(path))
         }
+    }
+}
+
+/// The format of batch output, text unless one is given.
+///
+/// # Errors
+/// Another format than JSON is to be JSON in full.
+pub fn batch_format(args: &OutputArgs) -> Result<&'static Format, BadValue> {
+    match args.format {
+        None if args.json.json_full => Ok(&json::FULL),
+        None => Ok(FORMATS[0]),
+        Some(format) => shape(format, &args.json),
+    }
+}
+
+/// The shape of `format` that is asked for.
+///
+/// # Errors
+/// As of [`batch_format`].
+pub fn shape(format: &'static Format, args: &JsonArgs) -> Result<&'static Format, BadValue> {
+    match (args.json_full, format.name == json::FORMAT.name) {
+        (false, _) => Ok(format),
+        (true, true) => Ok(&json::FULL),
+        (true, false) => check_no_json(args).map(|()| format),
+    }
+}
+
+/// Refuses to write in full what is no JSON.
+///
+/// # Errors
+/// It is asked for.
+pub fn check_no_json(args: &JsonArgs) -> Result<(), BadValue> {
+    match args.json_full {
+        true => Err(bad("--json-full", format!("works with --format {}", json::FORMAT.name))),
+        false => Ok(()),
     }
 }
 

@@ -86,7 +86,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
 }
 
 fn wants_batch(args: &OutputArgs) -> bool {
-    args.batch || args.format.is_some() || !io::stdout().is_terminal()
+    args.batch || args.format.is_some() || args.json.json_full || !io::stdout().is_terminal()
 }
 
 /// The screen, as it was asked for, with an interval of a second and rows of `grain`.

@@ -8,7 +8,7 @@ use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValuePa
 use clap::{Args, ValueEnum};
 
 use super::parse;
-use crate::export::{FORMATS, Format};
+use crate::export::Format;
 use crate::record::command_lines::Lines;
 
 /// The place and the amount of output.
@@ -24,14 +24,18 @@ pub struct OutputArgs {
     pub format: Option<&'static Format>,
 
     #[command(flatten)]
+    pub json: JsonArgs,
+
+    #[command(flatten)]
     pub count: CountArgs,
 }
 
-impl OutputArgs {
-    /// The format of batch output.
-    pub fn batch_format(&self) -> &'static Format {
-        self.format.unwrap_or(FORMATS[0])
-    }
+/// The shape of JSON.
+#[derive(Args, Debug)]
+pub struct JsonArgs {
+    /// Repeat everything in every line of JSON. By default, a line leaves out what the lines before say (docs/json.md).
+    #[arg(long)]
+    pub json_full: bool,
 }
 
 /// Number of intervals.

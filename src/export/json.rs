@@ -1,83 +1,126 @@
-//! JSON Lines: one object per interval, schema 1.
+//! JSON Lines: one object per interval. docs/json.md has the rule by which a reader of the short form makes the full one.
 
-use std::collections::BTreeMap;
+mod columns;
+mod facts;
+mod kept;
+mod machine;
+mod reasons;
+mod table;
+mod text;
+
 use std::io::{self, Write};
-use std::time::Duration;
+use std::sync::Arc;
 
-use serde_json::{Map, Value as Json, json};
-
-use super::access::Why;
 use super::{Export, Format, Part, Rows, Selection};
 use crate::finding::{self, Engine};
-use crate::metric::access::DRAM_REMOTE_PCT;
-use crate::metric::container::CONTAINER_METRICS;
-use crate::metric::counters;
-use crate::metric::cpu_set::{self, CPU_SET_METRICS};
 use crate::metric::event_ages::EventAges;
-use crate::metric::host::HOST_METRICS;
-use crate::metric::matrix::{PAIR_METRICS, sampled_pct};
-use crate::metric::node::NODE_METRICS;
-use crate::metric::page_migrations;
-use crate::metric::{Metric, Value};
-use crate::metric::{balancing, on_cpus};
-use crate::metric::{identity, task};
-use crate::model::access::lines::CONTENDED_LINES;
-use crate::model::access::objects::OBJECTS;
-use crate::model::event::Event;
-use crate::model::process::Asked;
-use crate::model::process::ProcessId;
-use crate::model::sample::{Missing, Reading};
-use crate::model::units::NodeId;
-use crate::program::overhead::Cost;
+use crate::metric::matrix::sampled_pct;
+use crate::model::process::{Asked, ProcessId};
+use crate::model::sample::HostFacts;
 use crate::program::say::Form;
-use crate::snapshot::{CpuSet, RowKind, SetKind, Snapshot, Task};
+use crate::snapshot::{Container, CpuSet, Node, SetKind, Snapshot, Task};
 use crate::text::rfc3339;
 
+use facts::Facts;
+use reasons::Reasons;
+use table::Table;
+use text::Style;
+
 /// `--format json`.
-pub static FORMAT: Format = Format {
+pub static FORMAT: Format = Format { tasks: |selection| Box::new(JsonLines::new(selection)), ..FULL };
+
+/// The same with `--json-full`.
+pub static FULL: Format = Format {
     name: "json",
     parts: &[Part::HotSpots, Part::Overhead],
     machine_readable: true,
     form: Form::Json,
-    tasks: |selection| Box::new(JsonLines::new(selection)),
+    tasks: |selection| Box::new(JsonLines::full(selection)),
     containers: None,
     places: None,
 };
 
-/// Version of the object's shape. Keys may be added to a schema, never renamed or removed.
+/// Version of the shape of full objects. Keys may be added to a schema, never renamed or removed.
 pub const SCHEMA: u32 = 1;
+
+/// Version of the shape of objects that depend on those before.
+pub const SHORT_SCHEMA: u32 = 2;
+
+/// Bytes of an interval that are put together before they are written: ten thousand rows are never in memory at once.
+const BUFFER: usize = 32 << 10;
 
 /// Writes one object per interval, each on a separate line.
 pub struct JsonLines {
+    style: Style,
     selection: Selection,
     shown: Option<Vec<ProcessId>>,
     engine: Engine,
     ages: EventAges,
+    /// Facts that the tables are settled for.
+    settled: Option<Arc<HostFacts>>,
+    rows: RowTables,
+    facts: FactTables,
+    buffer: Vec<u8>,
+}
+
+/// Tables with many rows.
+struct RowTables {
+    tasks: Table<Task>,
+    nodes: Table<Node>,
+    sets: [(SetKind, Table<CpuSet>); 2],
+    containers: Table<Container>,
+}
+
+/// Objects of which there are few.
+struct FactTables {
+    host: Facts,
+    matrix: Facts,
+    lost: Facts,
+    missing: Facts,
+    findings: Facts,
+    blind: Facts,
 }
 
 impl JsonLines {
+    /// Each line has what it adds to those before.
     pub fn new(selection: Selection) -> JsonLines {
-        JsonLines { selection, shown: None, engine: Engine::default(), ages: EventAges::default() }
+        JsonLines::styled(selection, Style::Short)
     }
-}
 
-/// Why values are null, by metric; the host's own reason goes before one of a single row.
-#[derive(Default)]
-struct Reasons(BTreeMap<String, String>);
+    /// Each line has everything.
+    pub fn full(selection: Selection) -> JsonLines {
+        JsonLines::styled(selection, Style::Full)
+    }
 
-impl Reasons {
-    fn value(&mut self, id: &str, reading: Reading<Value>) -> Json {
-        match reading {
-            Ok(value) => value.to_json(),
-            Err(why) => {
-                self.note(id, &why);
-                Json::Null
-            }
+    fn styled(selection: Selection, style: Style) -> JsonLines {
+        let sets = |name, kind| (kind, Table::new(name, columns::of_sets(kind), style));
+        JsonLines {
+            rows: RowTables {
+                tasks: Table::new(
+                    "tasks",
+                    columns::of_tasks(&selection.columns, style == Style::Short),
+                    style,
+                ),
+                nodes: Table::new("nodes", columns::of_nodes(), style),
+                sets: [sets("sockets", SetKind::Socket), sets("llcs", SetKind::Llc)],
+                containers: Table::new("containers", columns::of_containers(), style),
+            },
+            facts: FactTables {
+                host: Facts::one(),
+                matrix: Facts::one(),
+                lost: Facts::one(),
+                missing: Facts::one(),
+                findings: Facts::named("key"),
+                blind: Facts::named("id"),
+            },
+            style,
+            selection,
+            shown: None,
+            engine: Engine::default(),
+            ages: EventAges::default(),
+            settled: None,
+            buffer: Vec::new(),
         }
-    }
-
-    fn note(&mut self, id: &str, why: &Missing) {
-        self.0.entry(id.to_string()).or_insert_with(|| why.to_string());
     }
 }
 
@@ -95,68 +138,73 @@ impl Export for JsonLines {
     }
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
-        let mut reasons = Reasons::default();
-        for (id, why) in &snapshot.host.missing {
-            reasons.note(id, why);
-        }
-        write!(out, "{{\"schema\":{SCHEMA},\"time\":\"{}\"", rfc3339(snapshot.wall_ns))?;
-        write!(out, ",\"interval_ns\":{}", snapshot.interval_ns.unwrap_or(0))?;
-        let ages = self.ages.take(snapshot);
-        write!(out, ",\"host\":{}", host(snapshot, &ages, &mut reasons))?;
-        // Rows go out one by one: ten thousand of them are never in memory at once.
-        write!(out, ",\"tasks\":[")?;
+        let style = self.style;
+        let is_short = style == Style::Short;
+        let mut reasons = Reasons::of_host(snapshot);
+        let mut text = std::mem::take(&mut self.buffer);
+        text.clear();
         let rows = self.selection.rows(snapshot);
         self.shown = self.selection.shown(&rows);
-        for (i, task) in rows.into_iter().enumerate() {
-            let row = task_object(&self.selection.columns, task, snapshot, &mut reasons);
-            write!(out, "{}{}", if i > 0 { "," } else { "" }, Json::Object(row))?;
-        }
-        let nodes: Vec<Json> = snapshot
-            .nodes
-            .iter()
-            .map(|node| {
-                let pairs = NODE_METRICS.iter().map(|metric| {
-                    let reading = metric.read(node, snapshot);
-                    (metric.id.to_string(), reasons.value(metric.id, reading))
-                });
-                Json::Object(pairs.collect())
-            })
-            .collect();
-        write!(out, "],\"nodes\":{}", Json::Array(nodes))?;
-        for (name, kind) in [("sockets", SetKind::Socket), ("llcs", SetKind::Llc)] {
-            let sets: Vec<Json> = snapshot
-                .cpu_sets
-                .iter()
-                .filter(|set| set.kind == kind)
-                .map(|set| Json::Object(cpu_set_object(set, snapshot, &mut reasons)))
-                .collect();
-            if !sets.is_empty() {
-                write!(out, ",\"{name}\":{}", Json::Array(sets))?;
+        let schema = if is_short { SHORT_SCHEMA } else { SCHEMA };
+        write!(text, "{{\"schema\":{schema},\"time\":\"{}\"", rfc3339(snapshot.wall_ns))?;
+        write!(text, ",\"interval_ns\":{}", snapshot.interval_ns.unwrap_or(0))?;
+        let ages = self.ages.take(snapshot);
+        let host = machine::host(snapshot, &ages, &mut reasons);
+        if !self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &snapshot.host)) {
+            let is_same =
+                self.settled.as_ref().is_some_and(|settled| settled.missing == snapshot.host.missing);
+            self.settled = Some(Arc::clone(&snapshot.host));
+            if !is_same {
+                self.rows.settle(snapshot, &rows);
+                if is_short {
+                    self.facts.settle(snapshot, &host);
+                    text.extend(b",\"tables\":{");
+                    self.rows.head(&mut text);
+                    self.facts.head(&mut text);
+                    text.push(b'}');
+                }
             }
         }
-        write!(out, ",\"containers\":[")?;
-        for (i, row) in snapshot.containers.iter().enumerate() {
-            let pairs = CONTAINER_METRICS
-                .iter()
-                .map(|metric| (metric.id.to_string(), reasons.value(metric.id, metric.read(row, snapshot))));
-            let mut row_object: Map<String, Json> = pairs.collect();
-            row_object.insert("own_tasks".into(), json!(row.own_tasks));
-            write!(out, "{}{}", if i > 0 { "," } else { "" }, Json::Object(row_object))?;
+        text.extend(b",\"host\":");
+        if is_short {
+            self.facts.host.object(&mut text, &host);
+        } else {
+            text::plain(&mut text, &host);
         }
-        write!(out, "]")?;
-        write!(out, ",\"matrix\":{}", matrix(snapshot, &mut reasons))?;
+        self.rows.write(&mut text, out, (&rows, snapshot), &mut reasons)?;
+        let matrix = machine::matrix(snapshot, &mut reasons);
+        text.extend(b",\"matrix\":");
+        if is_short {
+            self.facts.matrix.object(&mut text, &matrix);
+        } else {
+            text::plain(&mut text, &matrix);
+        }
         if let Some(pct) = sampled_pct(snapshot) {
-            write!(out, ",\"accesses_sampled_pct\":{}", json!(pct))?;
+            text.extend(b",\"accesses_sampled_pct\":");
+            text::plain(&mut text, &pct);
         }
         if let Some(profile) = &snapshot.hot {
-            write!(out, ",\"hot\":{}", super::hot::object(profile, &self.selection.filter, &snapshot.tasks))?;
+            text.extend(b",\"hot\":");
+            let hot = super::hot::object(profile, &self.selection.filter, &snapshot.tasks);
+            text::json(&mut text, &hot, style);
         }
-        write!(out, ",\"findings\":{}", finding::json::findings(&self.engine))?;
-        write!(out, ",\"findings_blind\":{}", finding::json::blinds(&self.engine))?;
-        write!(out, ",\"self\":{}", own(snapshot))?;
-        write!(out, ",\"lost\":{}", lost(snapshot))?;
-        write!(out, ",\"notes\":{}", json!(snapshot.notes))?;
-        writeln!(out, ",\"missing\":{}}}", json!(reasons.0))?;
+        if is_short {
+            self.facts.write(&mut text, &self.engine, snapshot, reasons);
+        } else {
+            write!(text, ",\"findings\":{}", finding::json::findings(&self.engine))?;
+            write!(text, ",\"findings_blind\":{}", finding::json::blinds(&self.engine))?;
+            text.extend(b",\"self\":");
+            text::plain(&mut text, &machine::own(snapshot));
+            text.extend(b",\"lost\":");
+            text::plain(&mut text, &machine::lost(snapshot));
+            text.extend(b",\"notes\":");
+            text::plain(&mut text, &snapshot.notes);
+            text.extend(b",\"missing\":");
+            text::plain(&mut text, &reasons.all());
+        }
+        text.extend(b"}\n");
+        out.write_all(&text)?;
+        self.buffer = text;
         out.flush()
     }
 
@@ -169,171 +217,120 @@ impl Export for JsonLines {
     }
 }
 
-/// Numbers stand in place of the words of the screen: `socket`, `llc`, and `node`, a list where there are several.
-fn cpu_set_object(set: &CpuSet, snapshot: &Snapshot, reasons: &mut Reasons) -> Map<String, Json> {
-    let value = |metric: &Metric<CpuSet>| {
-        (metric.id.to_owned(), reasons.value(metric.id, metric.read(set, snapshot)))
-    };
-    let mut row: Map<String, Json> = CPU_SET_METRICS.iter().map(value).collect();
-    let one_or_all = |ids: &[u32]| match ids {
-        [] => Json::Null,
-        [one] => json!(one),
-        all => json!(all),
-    };
-    row.remove(cpu_set::PLACE.id);
-    row.insert(cpu_set::NODES.id.into(), one_or_all(&set.nodes));
-    row.insert(cpu_set::SOCKETS.id.into(), one_or_all(&set.sockets));
-    if set.kind == SetKind::Llc {
-        row.insert("llc".into(), json!(set.id));
-    }
-    row
-}
-
-fn task_object(
-    columns: &[&Metric<Task>],
-    task: &Task,
-    snapshot: &Snapshot,
-    reasons: &mut Reasons,
-) -> Map<String, Json> {
-    let mut row = Map::new();
-    for metric in columns {
-        // A process has no thread id: that is what the row is, not something missing.
-        if metric.id == identity::TID.id && task.tid.is_none() {
-            continue;
+impl RowTables {
+    fn settle(&mut self, snapshot: &Snapshot, tasks: &[&Task]) {
+        self.tasks.settle(snapshot, tasks.iter().copied());
+        self.nodes.settle(snapshot, snapshot.nodes.iter());
+        for (kind, table) in &mut self.sets {
+            table.settle(snapshot, snapshot.cpu_sets.iter().filter(|set| set.kind == *kind));
         }
-        row.insert(metric.id.to_string(), reasons.value(metric.id, metric.read(task, snapshot)));
+        self.containers.settle(snapshot, snapshot.containers.iter());
     }
-    if !snapshot.host.events.is_empty() {
-        let count = |(at, event): (usize, &Event)| {
-            let reading = counters::slot(&task.total.slots, snapshot, at);
-            let count = reading.map_or_else(
-                |why| {
-                    reasons.note(&event.name, &why);
-                    Json::Null
-                },
-                |count| json!(count as u64),
-            );
-            (event.name.clone(), count)
-        };
-        let counts: Map<String, Json> = snapshot.host.events.iter().enumerate().map(count).collect();
-        row.insert("counters".into(), Json::Object(counts));
-    }
-    let of_process = task.leads();
-    if let Some(sampled) = task.memory_use().filter(|_| of_process) {
-        let nodes = snapshot.host.topology.nodes.len();
-        let why = Why {
-            no_event: snapshot.host_missing(DRAM_REMOTE_PCT.id),
-            no_lines: snapshot.host_missing(CONTENDED_LINES),
-            no_touches: snapshot.host_missing(OBJECTS),
-        };
-        row.insert("access".into(), super::access::object(sampled, nodes, why));
-    }
-    row.insert("exited".into(), json!(task.ended()));
-    if task.left() {
-        row.insert("left_scope".into(), json!(true));
-    }
-    row
-}
 
-fn host(snapshot: &Snapshot, ages: &[(&Event, Option<Duration>)], reasons: &mut Reasons) -> Json {
-    let host = &snapshot.host;
-    let pmu: Vec<&str> =
-        host.events.iter().filter(|event| !event.is_software()).map(|event| event.name.as_str()).collect();
-    if pmu.is_empty() {
-        let not_asked = || Missing::NotCollected("no hardware counter was asked for (--events)".into());
-        reasons.note("pmu", &snapshot.host_missing(task::CYCLES_TOTAL.id).cloned().unwrap_or_else(not_asked));
+    fn head(&self, text: &mut Vec<u8>) {
+        text.extend(b"\"tasks\":");
+        self.tasks.head(text);
+        text.extend(b",\"nodes\":");
+        self.nodes.head(text);
+        for (_, table) in &self.sets {
+            text.extend(format!(",\"{}\":", table.name).bytes());
+            table.head(text);
+        }
+        text.extend(b",\"containers\":");
+        self.containers.head(text);
     }
-    let mut object = json!({
-        "hostname": crate::text::clean_str(&host.hostname),
-        "kernel": host.kernel,
-        "arch": host.arch,
-        "cpu_model": crate::text::clean_str(&host.cpu_model),
-        "boot_id": host.boot_id,
-        "cpus": snapshot.online_cpus,
-        "nodes": host.topology.nodes.len(),
-        "pmu": if pmu.is_empty() { Json::Null } else { json!(pmu) },
-        "event_tables": host.tables.iter().map(|table| table.id.as_str()).collect::<Vec<_>>(),
-        "rows": match snapshot.grain { RowKind::Processes => "processes", _ => "threads" },
-        "scope": host.scope,
-    });
-    if !ages.is_empty() {
-        let name = |slot: &usize| host.events.get(*slot).map(|event| event.name.as_str());
-        let group = |group: &Vec<usize>| json!(group.iter().filter_map(name).collect::<Vec<_>>());
-        object["event_turns"] = host.event_turns.iter().map(group).collect();
-        let age = |(event, age): &(&Event, Option<Duration>)| {
-            (event.name.clone(), json!(age.map(|age| age.as_secs_f64())))
-        };
-        object["event_ages_s"] = Json::Object(ages.iter().map(age).collect());
-    }
-    if let Some(words) = tested(&host.events) {
-        object["pmu_tested"] = words;
-    }
-    // By themselves: `missing` of the interval has reasons of single rows, too.
-    let missing = host.missing.iter().map(|(id, why)| (id.clone(), json!(why.to_string())));
-    object["missing"] = Json::Object(missing.collect());
-    for metric in &HOST_METRICS {
-        object[metric.id] = reasons.value(metric.id, metric.read(snapshot));
-    }
-    let metrics = on_cpus::of_host(snapshot).chain(balancing::of_host(snapshot));
-    for (id, reading) in metrics.chain(page_migrations::of_host(snapshot)) {
-        object[id] = reasons.value(id, reading.map(Value::F64));
-    }
-    object
-}
 
-/// The word of self-tests on each event, by its name; `None` where nothing was looked up.
-fn tested(events: &[Event]) -> Option<Json> {
-    let said = events.iter().filter(|event| !event.tested.is_unsaid());
-    let words: Map<String, Json> =
-        said.map(|event| (event.name.clone(), json!(crate::text::clean_str(event.tested.words())))).collect();
-    (!words.is_empty()).then_some(Json::Object(words))
-}
-
-/// Metric → node of the row → node of the column → value. A metric without values on the diagonal is not missing there.
-fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
-    let nodes = || snapshot.nodes.iter().map(|node| NodeId(node.raw.id));
-    let mut matrices = Map::new();
-    for metric in PAIR_METRICS {
-        let mut rows = Map::new();
-        for from in nodes() {
-            let mut row = Map::new();
-            for to in nodes() {
-                let value = match metric.read(snapshot, from, to).map(Value::F64) {
-                    Err(_) if from == to => Json::Null,
-                    reading => reasons.value(metric.missing_as, reading),
-                };
-                row.insert(to.to_string(), value);
+    /// Reasons are noted in the order of the tables.
+    fn write(
+        &mut self,
+        text: &mut Vec<u8>,
+        out: &mut dyn Write,
+        (tasks, snapshot): (&[&Task], &Snapshot),
+        reasons: &mut Reasons<'_>,
+    ) -> io::Result<()> {
+        let key = |task: &Task| u64::from(task.raw.pid) << 32 | u64::from(task.tid.unwrap_or(u32::MAX));
+        let rows = tasks.iter().map(|task| (*task, key(task)));
+        list(&mut self.tasks, rows, (text, out), snapshot, reasons)?;
+        let rows = snapshot.nodes.iter().map(|node| (node, node.raw.id.into()));
+        list(&mut self.nodes, rows, (text, out), snapshot, reasons)?;
+        for (kind, table) in &mut self.sets {
+            let sets = || snapshot.cpu_sets.iter().filter(|set| set.kind == *kind);
+            if sets().next().is_some() {
+                let rows = sets().map(|set| (set, set.id.into()));
+                list(table, rows, (text, out), snapshot, reasons)?;
             }
-            rows.insert(from.to_string(), Json::Object(row));
         }
-        matrices.insert(metric.id.to_string(), Json::Object(rows));
+        let rows = snapshot.containers.iter().map(|row| (row, row.id));
+        list(&mut self.containers, rows, (text, out), snapshot, reasons)
     }
-    Json::Object(matrices)
 }
 
-fn own(snapshot: &Snapshot) -> Json {
-    let mut own = json!({
-        "self_cpu_pct": snapshot.share(snapshot.own.cpu_ns).ok(),
-        "self_rss_bytes": snapshot.own.raw.rss_bytes,
-        "sample_ms": snapshot.own.raw.sample_ns as f64 / 1e6,
-    });
-    if let Some(costs) = &snapshot.overhead {
-        let program = |cost: &Cost| {
-            let values = json!({
-                "probe_ns": cost.probe_ns,
-                "probe_runs_per_s": cost.probe_runs_per_s,
-                "probe_cpu_pct": cost.cpu_pct,
-            });
-            (cost.program.clone(), values)
-        };
-        own["programs"] = Json::Object(costs.iter().map(program).collect());
+/// Writes all rows of a table. Full buffers go out.
+fn list<'a, R: 'static>(
+    table: &mut Table<R>,
+    rows: impl Iterator<Item = (&'a R, u64)>,
+    (text, out): (&mut Vec<u8>, &mut dyn Write),
+    snapshot: &Snapshot,
+    reasons: &mut Reasons<'_>,
+) -> io::Result<()> {
+    table.begin();
+    write!(text, ",\"{}\":[", table.name)?;
+    for (i, row) in rows.enumerate() {
+        if i > 0 {
+            text.push(b',');
+        }
+        table.row(text, row, snapshot, reasons);
+        if text.len() >= BUFFER {
+            out.write_all(text)?;
+            text.clear();
+        }
     }
-    own
+    text.push(b']');
+    Ok(())
 }
 
-fn lost(snapshot: &Snapshot) -> Json {
-    let mut lost: Map<String, Json> =
-        snapshot.lost.iter().map(|(cause, count)| (cause.clone(), json!(count))).collect();
-    lost.insert("exits_not_itemised_cpu_ns".into(), json!(snapshot.exit_lost_ns));
-    Json::Object(lost)
+impl FactTables {
+    fn settle(&mut self, snapshot: &Snapshot, host: &serde_json::Map<String, serde_json::Value>) {
+        let of_interval = machine::of_interval(snapshot);
+        self.host.settle(host, |key| of_interval.contains(key));
+        let pairs = machine::pairs_of_interval(snapshot);
+        self.matrix
+            .settle(&machine::matrix(snapshot, &mut Reasons::of_host(snapshot)), |key| pairs.contains(key));
+        for facts in [&mut self.lost, &mut self.missing, &mut self.findings, &mut self.blind] {
+            facts.forget();
+        }
+    }
+
+    fn head(&self, text: &mut Vec<u8>) {
+        let FactTables { host, matrix, lost, missing, findings, blind } = self;
+        for (name, facts) in [
+            ("host", host),
+            ("matrix", matrix),
+            ("lost", lost),
+            ("missing", missing),
+            ("findings", findings),
+            ("findings_blind", blind),
+        ] {
+            text.extend(format!(",\"{name}\":").bytes());
+            facts.head(text);
+        }
+    }
+
+    /// The parts behind the rows.
+    fn write(&mut self, text: &mut Vec<u8>, engine: &Engine, snapshot: &Snapshot, reasons: Reasons<'_>) {
+        text.extend(b",\"findings\":");
+        self.findings.list(text, engine.findings().iter().map(finding::json::finding));
+        text.extend(b",\"findings_blind\":");
+        self.blind.list(text, engine.blind().iter().map(finding::json::blind));
+        text.extend(b",\"self\":");
+        text::json(text, &machine::own(snapshot), Style::Short);
+        text.extend(b",\"lost\":");
+        self.lost.object(text, &machine::lost(snapshot));
+        if !snapshot.notes.is_empty() {
+            text.extend(b",\"notes\":");
+            text::plain(text, &snapshot.notes);
+        }
+        text.extend(b",\"missing\":");
+        self.missing.object(text, &reasons.of_rows());
+    }
 }

@@ -21,6 +21,11 @@ pub struct HostMetric {
 }
 
 impl HostMetric {
+    /// Whether its value is of the interval; others are as of its end.
+    pub fn is_of_interval(&self) -> bool {
+        self.share_of_time.is_some() || self.id.ends_with("_per_s")
+    }
+
     /// The value.
     ///
     /// # Errors

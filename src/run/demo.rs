@@ -23,7 +23,7 @@ use crate::tui;
 
 pub(super) fn run(args: &LiveArgs) -> Result<ExitCode> {
     options::check_node(&args.display, &Demo::new().host().topology)?;
-    let format = args.output.batch_format();
+    let format = options::batch_format(&args.output)?;
     options::check_places(format, args.watch.hot.hot, args.overhead, args.record.is_some())?;
     if wants_batch(&args.output) { batch(args) } else { live(args) }
 }
@@ -44,7 +44,7 @@ fn live(args: &LiveArgs) -> Result<ExitCode> {
 }
 
 fn batch(args: &LiveArgs) -> Result<ExitCode> {
-    let format = args.output.batch_format();
+    let format = options::batch_format(&args.output)?;
     let mut export = exporter(format, &args.display)?;
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);

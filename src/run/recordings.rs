@@ -27,7 +27,7 @@ use crate::tui;
 
 pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let ReplayArgs { path, at, follow, output: out, display, screen } = args;
-    let (follow, format) = (*follow, out.batch_format());
+    let (follow, format) = (*follow, options::batch_format(out)?);
     let mut recording = Recording::open(path)?;
     options::check_node(display, &recording.host().topology)?;
     let span = recording.span().unwrap_or_default();
@@ -67,10 +67,13 @@ fn too_early(path: &Path, at: i64, first: i64) -> Option<String> {
 }
 
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
+    if !matches!(args.format, ExportFormat::Batch(_)) {
+        options::check_no_json(&args.json)?;
+    }
     match args.format {
         ExportFormat::Batch(format) => {
             options::check_no_tables(args)?;
-            export_batch(args, format)
+            export_batch(args, options::shape(format, &args.json)?)
         }
         ExportFormat::Trace(format) => {
             options::check_no_tables(args)?;

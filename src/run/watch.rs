@@ -24,7 +24,7 @@ use crate::tui::{self, TuiOptions};
 use crate::{doctor, error, options};
 
 pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
-    let format = args.output.batch_format();
+    let format = options::batch_format(&args.output)?;
     let mut export = exporter(format, &args.display)?;
     let kept = args.record.is_some();
     options::check_places(format, args.watch.hot.hot, args.overhead, kept)?;
@@ -63,7 +63,7 @@ pub(super) fn recorded(
 
 pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
     // On the screen, stacks are sampled while hot spots are shown, with or without a recording.
-    options::check_places(args.output.batch_format(), args.watch.hot.hot, args.overhead, false)?;
+    options::check_places(options::batch_format(&args.output)?, args.watch.hot.hot, args.overhead, false)?;
     let mut live = live_options(args)?;
     live.sets = options::event_sets(&args.watch.measure.counters.tables)?;
     let recorder = recorder(args)?;

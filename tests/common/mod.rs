@@ -71,7 +71,7 @@ pub fn all_rows() -> Selection {
 /// A snapshot as its complete line of JSON.
 pub fn json(snapshot: &Snapshot) -> serde_json::Value {
     let mut out = Vec::new();
-    JsonLines::new(all_rows()).write(&mut out, snapshot).unwrap();
+    JsonLines::full(all_rows()).write(&mut out, snapshot).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 

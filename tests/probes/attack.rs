@@ -131,7 +131,7 @@ fn sampled_beside(name: &str) -> Result<()> {
     let innocent = Workload::start("shares")?;
     let length = INTERVAL_S.to_string();
     let hostile = attacker.pid().to_string();
-    let words = ["-b", "-n", "40", "-d", &length, "--format", "json", "--hot", "--hot-event", "cpu-clock"];
+    let words = ["-b", "-n", "40", "-d", &length, "--json-full", "--hot", "--hot-event", "cpu-clock"];
     let rate = ["--hot-rate", "997", "--events", "", "-p", &hostile, "-p", &innocent.pid().to_string()];
     let sampled = |lines: &[Value]| functions(lines, attacker.pid()).next().is_some();
     let named = |lines: &[Value]| functions(lines, innocent.pid()).any(|name| name.ends_with("sixty"));
@@ -178,7 +178,7 @@ pub fn names_without_end_take_bounded_memory() -> Result<()> {
     const LONG: usize = 40;
     let attacker = Attacker::start("hostile-map-names")?;
     let pid = attacker.pid().to_string();
-    let words = ["-b", "-n", "60", "-d", "0.5", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
+    let words = ["-b", "-n", "60", "-d", "0.5", "--json-full", "--hot", "--hot-event", "cpu-clock"];
     let rate = ["--hot-rate", "997", "--events", "", "-p", &pid];
     let run = run_until(&[&words[..], &rate[..]].concat(), |lines| lines.len() >= LONG)?;
     ensure!((1..=NAMES_RSS_MAX_KIB).contains(&run.rss_kib), "{} KiB at the peak", run.rss_kib);
@@ -199,7 +199,7 @@ pub fn a_recording_goes_on_beside_a_library_that_is_truncated() -> Result<()> {
     let pid = attacker.pid().to_string();
     let hot = ["--hot", "--hot-event", "cpu-clock", "--hot-rate", "997", "-d", "0.3", "-n", "8", "-p", &pid];
     run(&[&["record", path][..], &hot].concat())?;
-    let replayed = run(&["export", path, "--format", "json"])?;
+    let replayed = run(&["export", path, "--format", "json", "--json-full"])?;
     ensure!(replayed.lines.len() == 8, "{} intervals", replayed.lines.len());
     Ok(())
 }
@@ -224,7 +224,7 @@ pub fn a_link_to_a_pipe_or_a_device_is_not_opened() -> Result<()> {
         let watched = if target == "pipe" { attacker.dir.join("target") } else { PathBuf::from(target) };
         inotify::add_watch(&opened, &watched, inotify::WatchFlags::OPEN)?;
         let pid = attacker.pid().to_string();
-        let words = ["-b", "-n", "2", "-d", "0.4", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
+        let words = ["-b", "-n", "2", "-d", "0.4", "--json-full", "--hot", "--hot-event", "cpu-clock"];
         let sampled = run(&[&words[..], &["--events", "", "-p", &pid]].concat())?;
         let seen = functions(&sampled.lines, attacker.pid()).next().is_some();
         ensure!(seen, "the hostile program was not sampled");
@@ -242,7 +242,7 @@ pub fn names_are_found_under_low_limits_and_beside_inherited_descriptors() -> Re
     let innocent = Workload::start("shares")?;
     let pid = innocent.pid().to_string();
     let mut command = Command::new(program::path());
-    command.args(["-b", "-n", "4", "-d", "0.5", "--format", "json", "--hot", "--hot-event", "cpu-clock"]);
+    command.args(["-b", "-n", "4", "-d", "0.5", "--json-full", "--hot", "--hot-event", "cpu-clock"]);
     command.args(["--hot-rate", "997", "--events", "", "-p", &pid]).stdin(Stdio::null());
     let limit = libc::rlimit { rlim_cur: 48 << 20, rlim_max: 48 << 20 };
     // SAFETY: both calls may be made between fork and exec, and the limit outlives them.

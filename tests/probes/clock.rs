@@ -219,7 +219,7 @@ pub fn a_reader_that_takes_nothing_holds_up_no_recording() -> Result<()> {
     const SOME: u64 = 15;
     let place = Place::new("slow", None)?;
     let path = place.path.join("file");
-    let words = ["-b", "-d", "0.1", "--format", "json", "--record", text(&path)?];
+    let words = ["-b", "-d", "0.1", "--json-full", "--record", text(&path)?];
     let mut child = Ours(Command::new(program::path()).args(words).stdout(Stdio::piped()).spawn()?);
     until("the recording goes on", || Ok(samples(&path) >= SOME))?;
     let mut behind = false;
@@ -244,7 +244,7 @@ pub fn a_reader_that_takes_nothing_holds_up_no_recording() -> Result<()> {
 
 pub fn a_stopped_process_says_so_and_no_interval_is_short() -> Result<()> {
     const ASKED: Duration = Duration::from_millis(500);
-    let words = ["-b", "-d", "0.5", "-n", "5", "--format", "json"];
+    let words = ["-b", "-d", "0.5", "-n", "5", "--json-full"];
     let mut child = Ours(Command::new(program::path()).args(words).stdout(Stdio::piped()).spawn()?);
     let mut intervals = lines(&mut child.0)?;
     let mut all = vec![intervals.next().context("it ended")??];

@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::json_reader::{Reader, in_full};
 use crate::program;
 use crate::until::until;
 use crate::workload::{ForEverybody, Workload};
@@ -31,7 +32,9 @@ pub fn last_interval(output: &Output) -> Result<Value> {
 fn intervals_of(output: &Output) -> Result<Vec<Value>> {
     ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     let text = std::str::from_utf8(&output.stdout)?;
-    text.lines().map(|line| serde_json::from_str(line).context("a line is not JSON")).collect()
+    let mut reader = Reader::default();
+    let lines = text.lines().map(|line| serde_json::from_str(line).context("a line is not JSON"));
+    lines.map(|line| Ok(in_full(reader.read(line?)))).collect()
 }
 
 fn task(interval: &Value, pid: u32) -> Result<&Value> {

@@ -402,7 +402,7 @@ pub fn cgroups_whose_names_are_no_text_stay_apart() -> Result<()> {
     let shown = [r"\xff", r"\xfe", r"\\xff"];
     let rows = |scope: &OsStr| -> Result<Vec<(u64, String, i64)>> {
         let output = Command::new(program::path())
-            .args(["-b", "-n", "1", "-d", "0.1", "--format", "json", "--cgroup"])
+            .args(["-b", "-n", "1", "-d", "0.1", "--json-full", "--cgroup"])
             .arg(scope)
             .output()?;
         ensure!(output.status.success(), "{scope:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -460,7 +460,7 @@ pub fn no_memory_of_v1() -> Option<&'static str> {
 }
 
 pub fn the_root_of_v1_has_the_memory_of_the_kernel() -> Result<()> {
-    let words = ["-b", "-n", "1", "-d", "0.2", "--format", "json"];
+    let words = ["-b", "-n", "1", "-d", "0.2", "--json-full"];
     let lines = crate::command::intervals(&words)?;
     let containers = lines[0]["containers"].as_array().context("containers")?;
     let root = containers.iter().find(|row| row["cgroup"] == "/").context("no row of the root")?;

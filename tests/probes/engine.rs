@@ -115,7 +115,7 @@ pub fn row_of(chosen: &str, name: &str) -> Result<Value> {
 /// The rows of containers where one is chosen by its name or id. All tasks in scope are in that one.
 fn rows_in(chosen: &str, name: &str) -> Result<Vec<Value>> {
     let output = Command::new(program::path())
-        .args(["-b", "-n", "1", "-d", "2", "--format", "json", "--container", chosen])
+        .args(["-b", "-n", "1", "-d", "2", "--json-full", "--container", chosen])
         .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut line: Value = serde_json::from_slice(&output.stdout)?;
@@ -144,7 +144,7 @@ pub struct Stream {
 impl Stream {
     pub fn start() -> Result<Stream> {
         let mut process = Command::new(program::path())
-            .args(["-b", "-d", "0.5", "--format", "json"])
+            .args(["-b", "-d", "0.5", "--json-full"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;

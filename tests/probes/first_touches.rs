@@ -86,7 +86,7 @@ pub fn memory_has_the_function_that_touched_it_first() -> Result<()> {
     let starts: Vec<&str> = words.split(' ').collect();
     let pid = workload.pid().to_string();
     let mut child = Command::new(program::path())
-        .args(["-b", "--format", "json", "--access", "-d", "0.5", "-p", &pid])
+        .args(["-b", "--json-full", "--access", "-d", "0.5", "-p", &pid])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;

@@ -87,7 +87,7 @@ pub fn files_of_processes_come_from_the_proc_of_the_host() -> Result<()> {
     let seen = |kind: &str| -> Result<(u64, Value)> {
         let output = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh", root, kind])
-            .args([program::path(), "-b", "-n", "3", "-d", "0.3", "--format", "json", "--host-root", root])
+            .args([program::path(), "-b", "-n", "3", "-d", "0.3", "--json-full", "--host-root", root])
             .args(["--columns", "pid,comm,cpu_pct,cmdline"])
             .stdin(Stdio::null())
             .output()
@@ -139,7 +139,7 @@ impl Host {
         let output = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
             .arg(&self.0)
-            .args([program::path(), "-b", "-n", "1", "-d", "0.3", "--format", "json"])
+            .args([program::path(), "-b", "-n", "1", "-d", "0.3", "--json-full"])
             .args(words)
             .env_remove("NUMATOP_HOST_NAME")
             .stdin(Stdio::null())

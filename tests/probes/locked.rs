@@ -22,7 +22,7 @@ use crate::workload::Workload;
 const INTERVAL_S: f64 = 0.5;
 /// No interval is longer than this many times the requested length.
 const LONGEST: f64 = 1.6;
-const WORDS: [&str; 7] = ["-b", "-d", "0.5", "--format", "json", "--columns", "pid,cmdline,huge_pct"];
+const WORDS: [&str; 6] = ["-b", "-d", "0.5", "--json-full", "--columns", "pid,cmdline,huge_pct"];
 
 /// Readers that a process has started and that have not ended, with the letters of their states.
 fn readers(parent: u32) -> Vec<(u32, char)> {

@@ -21,6 +21,9 @@ mod host_root;
 mod hostile;
 mod hot;
 mod hugetlb;
+#[path = "../common/json_reader.rs"]
+#[allow(dead_code, reason = "one of several users")]
+mod json_reader;
 mod launched;
 mod leftovers;
 mod locked;

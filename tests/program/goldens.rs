@@ -31,21 +31,29 @@ const RECORDINGS: [&str; 5] = ["plain", "containers", "hot", "top", "demo"];
 
 /// Output made of each recording: the golden's suffix, and the flags of `replay -b`.
 const VIEWS: [(&str, &[&str]); 7] = [
-    ("json", &["--format", "json"]),
+    ("json", &["--format", "json", "--json-full"]),
     ("csv", &["--format", "csv"]),
     ("txt", &["--format", "text"]),
-    ("threads.json", &["--format", "json", "-H", "--columns", "tid,comm,cpu_ns,run_pct_by_node"]),
+    (
+        "threads.json",
+        &["--format", "json", "--json-full", "-H", "--columns", "tid,comm,cpu_ns,run_pct_by_node"],
+    ),
     ("threads.txt", &["--format", "text", "-H"]),
     ("containers.csv", &["--format", "csv", "--by-container"]),
     ("containers.txt", &["--format", "text", "--by-container"]),
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 45] = [
-    ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
+const COMMANDS: [(&str, &[&str]); 47] = [
+    ("demo/lines.json", &["--demo", "-b", "-n", "3", "--format", "json"]),
+    (
+        "demo/lines.threads.json",
+        &["--demo", "-b", "-n", "3", "-H", "--format", "json", "--columns", "comm,ipc,rss_bytes"],
+    ),
+    ("demo/processes.json", &["--demo", "-b", "-n", "2", "--json-full"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
-    ("demo/threads.json", &["--demo", "-b", "-n", "1", "-H", "--format", "json"]),
+    ("demo/threads.json", &["--demo", "-b", "-n", "1", "-H", "--json-full"]),
     ("demo/threads.csv", &["--demo", "-b", "-n", "2", "-H", "--format", "csv"]),
     ("demo/threads.txt", &["--demo", "-b", "-n", "2", "-H"]),
     ("demo/containers.csv", &["--demo", "-b", "-n", "2", "--by-container", "--format", "csv"]),
@@ -61,7 +69,7 @@ const COMMANDS: [(&str, &[&str]); 45] = [
     ),
     (
         "demo/hot.json",
-        &["--demo", "-b", "-n", "1", "--hot", "--format", "json", "--columns", "comm", "--comm", "train"],
+        &["--demo", "-b", "-n", "1", "--hot", "--json-full", "--columns", "comm", "--comm", "train"],
     ),
     ("help/numatop-ng.txt", &["--help"]),
     ("help/numatop-ng.txt", &["-h"]),
@@ -96,7 +104,7 @@ const COMMANDS: [(&str, &[&str]); 45] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 77] = [
+const WRONG_USAGE: [&[&str]; 79] = [
     &["exporter", "--listen", "6862"],
     &["exporter", "--listen", "unix:"],
     &["exporter", "--from-recording", "nowhere.nrec", "--record", "x"],
@@ -155,6 +163,8 @@ const WRONG_USAGE: [&[&str]; 77] = [
     &["export", "plain.nrec", "--format", "folded"],
     &["--follow"],
     &["-b", "--overhead"],
+    &["-b", "--json-full", "--format", "csv"],
+    &["export", "demo.nrec", "--format", "perfetto", "--json-full"],
     &["diagnose", "--rules", "zone-reclaims"],
     &["diff", "demo.nrec"],
     &["diff", "demo.nrec", "nothing.nrec"],

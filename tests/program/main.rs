@@ -13,6 +13,9 @@ mod documents;
 mod fixture;
 mod followed;
 mod goldens;
+mod json_lines;
+#[path = "../common/json_reader.rs"]
+mod json_reader;
 mod left_behind;
 mod links;
 mod packages;

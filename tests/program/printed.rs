@@ -181,7 +181,7 @@ fn a_recording_is_text_in_every_mode_and_format() {
             assert_harmless(&ran);
             if format == "json" {
                 let rows = text.lines().map(serde_json::from_str::<serde_json::Value>);
-                assert!(rows.map(|row| row.unwrap()).all(|row| row["schema"] == 1), "{text}");
+                assert!(rows.map(|row| row.unwrap()).all(|row| row["schema"] == 2), "{text}");
             }
         }
     }

@@ -47,7 +47,7 @@ fn number(row: &Json, key: &str) -> f64 {
 }
 
 fn sums(path: &Path, flags: &[&str]) -> Sums {
-    let lines = stdout(&[&["export", text(path), "--format", "json"], flags].concat());
+    let lines = stdout(&[&["export", text(path), "--format", "json", "--json-full"], flags].concat());
     let mut sums = Sums::default();
     for line in lines.lines() {
         let interval: Json = serde_json::from_str(line).unwrap();

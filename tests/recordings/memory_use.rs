@@ -122,9 +122,10 @@ fn shares_and_metrics_are_in_replay_and_export() {
     let pid = samples[0].tasks[0].pid;
     write(&file, &samples).end(End::Stopped).unwrap();
     let file = file.to_str().unwrap();
-    for words in
-        [["replay", file, "-b", "--format", "json"], ["export", file, "--top", "1000", "--format=json"]]
-    {
+    for words in [
+        ["replay", file, "-b", "--format=json", "--json-full"],
+        ["export", file, "--top=1000", "--format=json", "--json-full"],
+    ] {
         let rows = rows(&words);
         let row = rows.iter().find(|row| row["pid"] == pid).unwrap();
         let access = &row["access"];
@@ -191,7 +192,7 @@ fn a_recording_without_samples_says_how_they_are_had() {
     let scratch = Scratch::new();
     let file = scratch.join("file");
     write(&file, &Machine::new(5).ticks(3)).end(End::Stopped).unwrap();
-    let (code, out, _) = output(&["export", file.to_str().unwrap(), "--format", "json"]);
+    let (code, out, _) = output(&["export", file.to_str().unwrap(), "--format", "json", "--json-full"]);
     assert_eq!(code, Some(0));
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     assert!(

@@ -90,7 +90,7 @@ impl Bench {
     }
 
     fn json(&self) -> Value {
-        serde_json::from_str(&self.export(&mut |selection| Box::new(JsonLines::new(selection)))).unwrap()
+        serde_json::from_str(&self.export(&mut |selection| Box::new(JsonLines::full(selection)))).unwrap()
     }
 
     fn app(&self, id: &str) -> App {
@@ -228,7 +228,7 @@ fn an_event_without_its_turn_has_a_reason_and_in_text_the_value_of_its_last_turn
     other.mono_ns += 5 * S;
     let columns = ["LLC-loads", "dTLB-loads"].map(|name| events::column(name).unwrap());
     let selection = Selection { columns: columns.into(), ..all_rows() };
-    let mut json = JsonLines::new(selection.clone());
+    let mut json = JsonLines::full(selection.clone());
     let mut text = Text::new(selection);
     let mut write = |snapshot: &Snapshot| {
         let (mut lines, mut page) = (Vec::new(), Vec::new());

@@ -21,7 +21,7 @@ use serde_json::Value;
 fn json(world: &World, previous: Option<&Sample>, current: &Sample) -> Value {
     let snapshot = derive(&world.host, previous, current, RowKind::Processes);
     let cpu_pct = by_id("cpu_pct").unwrap();
-    let mut export = JsonLines::new(Selection { columns: vec![cpu_pct], ..all_rows() });
+    let mut export = JsonLines::full(Selection { columns: vec![cpu_pct], ..all_rows() });
     let mut out = Vec::new();
     export.write(&mut out, &snapshot).unwrap();
     serde_json::from_slice(&out).unwrap()

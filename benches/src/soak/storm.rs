@@ -35,7 +35,7 @@ pub(super) struct Sums {
 impl Sums {
     pub(super) fn start(plan: &Plan) -> Result<Sums> {
         let mut tool = Command::new(&plan.binary);
-        tool.args(["-b", "-d", "0.5", "--format", "json"]);
+        tool.args(["-b", "-d", "0.5", "--json-full"]);
         let mut tool = Frames::start(&mut tool, any_line, |_| ())?;
         tool.next(PATIENCE)?;
         Ok(Sums { tool, storms: Vec::new() })

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn run(plan: &Plan, report: &mut Report) -> Result<()> {
     let seconds: u64 = if plan.quick { 3 } else { 20 };
     let mut tool = Command::new(&plan.binary);
-    tool.args(["-b", "-d", "1", "--format", "json"]);
+    tool.args(["-b", "-d", "1", "--json-full"]);
     let mut tool = Frames::start(&mut tool, any_line, |_| ())?;
     tool.next(PATIENCE)?;
 

@@ -185,7 +185,7 @@ fn scenario(
     let loads = Loads::start(hogs)?;
     let pids: Vec<u32> = loads.subjects.iter().map(|subject| subject.pid).collect();
     let mut command = Command::new(&plan.binary);
-    command.args(["-b", "-d", "1", "--format", "json"]);
+    command.args(["-b", "-d", "1", "--json-full"]);
     // The kernel's side is read the moment a line arrives: as soon as can be after its sample.
     let mut tool = Frames::start(&mut command, any_line, move |_| {
         let stat = Stat::read();

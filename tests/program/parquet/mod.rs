@@ -39,9 +39,10 @@ fn export(from: &Path, out: &Path, flags: &[&str]) -> String {
     message
 }
 
-/// The lines of `export --format json`.
+/// The lines of `export --json-full`.
 fn json(from: &Path, flags: &[&str]) -> Vec<Json> {
-    let output = numatop(&[&["export", from.to_str().unwrap(), "--format", "json"], flags].concat());
+    let output =
+        numatop(&[&["export", from.to_str().unwrap(), "--format", "json", "--json-full"], flags].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -17,7 +17,7 @@ use pages::{demo, numatop, stdout, text};
 
 /// Intervals of a recording, as JSON has them.
 fn json(path: &Path, flags: &[&str]) -> Vec<Json> {
-    let lines = stdout(&[&["export", text(path), "--format", "json"], flags].concat());
+    let lines = stdout(&[&["export", text(path), "--format", "json", "--json-full"], flags].concat());
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

@@ -81,14 +81,14 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Starts `--batch --format json` with these further arguments.
+    /// Starts `--batch --json-full` with these further arguments.
     pub fn start(arguments: &[&str]) -> Result<Self, Stop> {
         Batch::start_with(arguments, &[])
     }
 
     /// The same with these variables in its environment.
     pub fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self, Stop> {
-        let mut command = command(&["--batch", "--format", "json"])?;
+        let mut command = command(&["--batch", "--json-full"])?;
         command
             .args(arguments)
             .envs(variables.iter().copied())

@@ -34,7 +34,7 @@ pub const TOO_OLD: Case = Case {
 };
 
 const NOBODY: u32 = 65534;
-const ONE_INTERVAL: [&str; 7] = ["--batch", "--format", "json", "-n", "1", "-d", "0.2"];
+const ONE_INTERVAL: [&str; 6] = ["--batch", "--json-full", "-n", "1", "-d", "0.2"];
 
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let output = with_capabilities(&[])?;

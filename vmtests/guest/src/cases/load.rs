@@ -17,7 +17,7 @@ pub const CASE: Case = Case {
 
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let before = bpf::program_ids()?;
-    let output = tool::run(&["--batch", "--format", "json", "-n", "1", "-d", "0.2"])?;
+    let output = tool::run(&["--batch", "--json-full", "-n", "1", "-d", "0.2"])?;
     // Refusing is an answer, according to the kernel and its boot options; the snapshot has which ones
     // refuse.
     if let Some(3 | 4) = output.code {
