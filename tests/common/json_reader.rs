@@ -58,6 +58,12 @@ pub fn in_full(mut whole: Json) -> Json {
     missing.append(whole["missing"].as_object_mut().unwrap());
     whole["missing"] = missing.into();
     whole["schema"] = json!(1);
+    // Rows of the full form have these keys only where they have a value.
+    for row in whole["tasks"].as_array_mut().into_iter().flatten() {
+        row.as_object_mut().unwrap().retain(|key, value| {
+            !(value.is_null() && ["access", "counters", "left_scope"].contains(&key.as_str()))
+        });
+    }
     if whole.get("notes").is_none() {
         whole["notes"] = json!([]);
     }

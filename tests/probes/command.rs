@@ -44,7 +44,7 @@ fn task(interval: &Value, pid: u32) -> Result<&Value> {
 
 pub fn json_has_every_metric_or_its_reason() -> Result<()> {
     let began = Instant::now();
-    let lines = intervals(&["-b", "-n", "2", "-d", "0.3", "--format", "json"])?;
+    let lines = intervals(&["-b", "-n", "2", "-d", "0.3", "--json-full"])?;
     let took = began.elapsed().as_nanos() as u64;
     ensure!(lines.len() == 2, "{} lines for -n 2", lines.len());
     for line in &lines {
@@ -115,8 +115,7 @@ pub fn columns_sort_top_and_comm_select() -> Result<()> {
         "1",
         "-d",
         "1",
-        "--format",
-        "json",
+        "--json-full",
         "--columns",
         "cpu_pct",
         "--sort",
