@@ -65,12 +65,15 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
 fn counted(report: &mut Report, watch: &mut Watch, pid: i32) -> Result<(), Stop> {
     watch.next_interval()?;
     let before = procfs::read_bytes(pid)?;
-    let (mut shown, mut after) = (0.0, before);
+    let (mut shown, mut of_process, mut far, mut after) = (0.0, 0.0, Vec::new(), before);
     for _ in 0..COUNTED {
         let interval = watch.next_interval()?;
         let row = watch::container(interval, GROUP).unwrap_or(&Value::Null);
         let seconds = interval["interval_ns"].as_f64().unwrap_or(f64::NAN) / 1e9;
         shown += row["disk_bytes_per_s"].as_f64().unwrap_or(f64::NAN) * seconds;
+        let process = watch::process(interval, pid);
+        of_process += process["disk_bytes_per_s"].as_f64().unwrap_or(f64::NAN) * seconds;
+        far.extend(process["disk_far_pct"].as_f64());
         after = procfs::read_bytes(pid)?;
     }
     report.close(
@@ -78,6 +81,19 @@ fn counted(report: &mut Report, watch: &mut Watch, pid: i32) -> Result<(), Stop>
         (after - before) as f64,
         shown,
         0.05,
+    );
+    report.close(
+        format_args!("the same, counted as the process submits them"),
+        (after - before) as f64,
+        of_process,
+        0.05,
+    );
+    let all_far = far.len() == COUNTED && far.iter().all(|pct| *pct == 100.0);
+    report.check(
+        all_far,
+        "share of these bytes that it submits on the other node",
+        "100 in each interval",
+        format_args!("{far:?}"),
     );
     Ok(())
 }
