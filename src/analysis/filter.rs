@@ -125,7 +125,7 @@ fn ranks<R, T: Ord>(
 ) -> Vec<Rank<T>> {
     let descending = (metric.order == Order::Descending) != reversed;
     // Asked once, not for each row.
-    let measured = snapshot.host_missing(metric.id).is_none();
+    let measured = snapshot.host_missing(metric.missing_as()).is_none();
     let rank = |(at, row): (usize, &R)| Rank {
         key: if measured { Key::new((metric.value)(row, snapshot), descending) } else { Key::Missing },
         tie: tie(row),

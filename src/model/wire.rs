@@ -173,6 +173,9 @@ pub struct DiskSent {
 
 /// Entries of the map of disks (`NT_DISKS_MAX`).
 pub const DISKS_MAX: usize = 4096;
+
+/// Entries of the map of traffic (`NT_DISK_USES_MAX`).
+pub const DISK_USES_MAX: usize = 16_384;
 /// On top of other disks, which are counted. This and the next are kinds of disks (`enum nt_disk_kind`).
 pub const DISK_UPPER: u32 = 0;
 /// A separate piece of hardware.

@@ -10,6 +10,7 @@ use anyhow::{Context, Error, Result, ensure};
 
 use numatop_ng::metric::Value;
 use numatop_ng::metric::disks::{PROCESS_BYTES_PER_S, PROCESS_REQUESTS_PER_S, routes};
+use numatop_ng::model::disks::DiskRoute;
 use numatop_ng::model::sample::Sample;
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
@@ -105,5 +106,25 @@ pub fn a_process_that_ends_keeps_its_traffic() -> Result<()> {
         (13_107_200..=13_107_200 + (256 << 10)).contains(&bytes),
         "dd wrote 13107200 bytes, {bytes} counted"
     );
+    Ok(())
+}
+
+/// More senders than fit the buffers of one short read of the table. All write to one file.
+pub fn thousands_of_senders_are_counted() -> Result<()> {
+    const SENDERS: usize = 2000;
+    let mut source = LiveSource::start(LiveOptions::default())?;
+    let file = scratch("many");
+    direct(&file.0)?;
+    let before = sample(&mut source)?;
+    let script = format!(
+        "for i in $(seq {SENDERS}); do dd if=/dev/zero of={} bs=4k count=1 oflag=direct conv=notrunc status=none; done",
+        file.0.display()
+    );
+    ensure!(Command::new("sh").args(["-c", &script]).status()?.success(), "dd failed");
+    let after = sample(&mut source)?;
+    let new = after.inputs.disk_traffic.iter().filter(|(id, _)| !before.inputs.disk_traffic.contains_key(id));
+    let wrote = |routes: &[DiskRoute]| routes.iter().any(|route| route.bytes >= 4096);
+    let counted = new.filter(|(_, traffic)| wrote(&traffic.routes)).count();
+    ensure!(counted >= SENDERS, "{counted} of {SENDERS} processes were counted");
     Ok(())
 }

@@ -312,6 +312,7 @@ fn main() -> ExitCode {
         reclaim::reclaimed_pages_are_counted_on_their_node,
         disk_io::direct_writes_are_counted_to_the_byte,
         disk_io::a_process_that_ends_keeps_its_traffic,
+        disk_io::thousands_of_senders_are_counted,
         containers::the_root_of_v1_has_the_memory_of_the_kernel,
         hugetlb::pages_of_hugetlbfs_are_found_and_weigh_what_they_hold,
         docker::a_container_of_docker_is_found_below_another_data_root,

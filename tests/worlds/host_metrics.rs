@@ -176,3 +176,24 @@ fn time_in_interrupts_is_missing_where_a_cpu_has_no_line() {
     let reason = json["missing"]["irq_pct"].to_string();
     assert!(reason.contains(&format!("no line of CPU {id} ")), "{reason}");
 }
+
+/// Tasks and containers share the names of these keys, not their reasons.
+#[test]
+fn disk_traffic_that_is_not_counted_by_process_is_null() {
+    let mut world = World::intel();
+    let host = Arc::make_mut(&mut world.host);
+    let why = Missing::Unsupported("no tracepoint".into());
+    host.missing.insert("process_disk_bytes_per_s".into(), why);
+    let (before, after) = (world.tick(), world.tick());
+    let snapshot = derive(&world.host, Some(&before), &after, RowKind::Processes);
+    let columns = vec![by_id("disk_bytes_per_s").unwrap(), by_id("disk_requests_per_s").unwrap()];
+    let mut export = JsonLines::full(Selection { columns, ..all_rows() });
+    let mut out = Vec::new();
+    export.write(&mut out, &snapshot).unwrap();
+    let json: Value = serde_json::from_slice(&out).unwrap();
+
+    let tasks = json["tasks"].as_array().unwrap();
+    assert!(tasks.iter().all(|task| task["disk_bytes_per_s"].is_null()), "{tasks:?}");
+    assert!(tasks.iter().any(|task| task["disk_requests_per_s"] == 0.0), "{tasks:?}");
+    assert_eq!(json["missing"]["process_disk_bytes_per_s"], "no tracepoint");
+}

@@ -1,7 +1,7 @@
 //! Bytes and requests that processes send to disks (`disk_io.bpf.c`).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic};
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 use crate::model::units::NodeId;
-use crate::model::wire::{DISK_LEAF, DISK_PATH, DISK_UPPER, DISKS_MAX, DiskKey, DiskSent};
+use crate::model::wire::{DISK_LEAF, DISK_PATH, DISK_UPPER, DISK_USES_MAX, DISKS_MAX, DiskKey, DiskSent};
 use crate::sys;
 
 pub(super) static PROBE: Probe = Probe {
@@ -30,11 +30,15 @@ pub(super) static PROBE: Probe = Probe {
 /// Disks are listed again after this time, ns.
 const LISTED_NS: u64 = 5_000_000_000;
 
-/// An entry that has not changed for so long is dropped, ns: its process has ended or rests.
+/// Entries of a sender that was idle for so long are dropped, ns: its process has ended or rests.
 const RESTS_NS: u64 = 60_000_000_000;
 
-/// Entries that one call reads.
-const BATCH: u32 = 1024;
+/// Entries of the kernel's table above which senders that were idle for an interval are dropped.
+const CROWDED: usize = DISK_USES_MAX / 2;
+
+/// Entries that one call reads: all. `lookup_batch` of libbpf-rs 0.27 takes a short batch for the last one, and the
+/// kernel cuts a batch before a bucket of the hash table that does not fit.
+const BATCH: u32 = DISK_USES_MAX as u32;
 
 struct DiskProbe {
     programs: Attached<DiskIoSkel<'static>>,
@@ -50,13 +54,17 @@ struct State {
     entries: BTreeMap<DiskKey, Entry>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Entry {
+    /// Address of the disk, which may be gone.
+    address: String,
+    /// As the kernel's table has it.
     sent: DiskSent,
-    /// Sent while the entry was dropped.
+    /// Sent until the kernel's entry was dropped.
     carried: DiskSent,
     changed_ns: u64,
-    read_ns: u64,
+    /// The kernel's table has it.
+    is_listed: bool,
 }
 
 fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
@@ -91,34 +99,68 @@ impl State {
         Ok(())
     }
 
-    /// Reads all entries, and drops idle ones.
+    /// Reads all entries, and drops those of idle senders.
     fn read(&mut self, map: &impl MapCore, now_ns: u64) -> Result<()> {
         let all = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).context("reading disk traffic")?;
+        let mut listed = 0;
         for (key, sent) in all {
-            let entry = self.entries.entry(pod_read_unaligned(&key)).or_default();
+            let key: DiskKey = pod_read_unaligned(&key);
+            let address =
+                || self.disks.get(&key.disk).map(|(_, address)| address.clone()).unwrap_or_default();
+            let entry =
+                self.entries.entry(key).or_insert_with(|| Entry { address: address(), ..Entry::default() });
             let sent: DiskSent = pod_read_unaligned(&sent);
-            if entry.sent != sent || entry.read_ns == 0 {
+            if entry.sent != sent || !entry.is_listed {
                 entry.changed_ns = now_ns;
             }
-            (entry.sent, entry.read_ns) = (sent, now_ns);
+            (entry.sent, entry.is_listed) = (sent, true);
+            listed += 1;
         }
-        self.entries.retain(|key, entry| {
-            if now_ns.saturating_sub(entry.changed_ns) < RESTS_NS {
-                return true;
-            }
-            match map.lookup_and_delete(bytes_of(key)) {
-                // It was used again just now.
-                Ok(Some(last)) if pod_read_unaligned::<DiskSent>(&last) != entry.sent => {
-                    let last: DiskSent = pod_read_unaligned(&last);
-                    entry.carried.bytes += last.bytes;
-                    entry.carried.requests += last.requests;
-                    (entry.sent, entry.changed_ns) = (DiskSent::default(), now_ns);
-                    true
-                }
-                _ => false,
-            }
+        let rests_ns = if listed > CROWDED { 1 } else { RESTS_NS };
+        self.drop_idle(now_ns.saturating_sub(rests_ns), now_ns, |key, sent| {
+            let last = map.lookup_and_delete(bytes_of(key)).ok()?;
+            Some(last.map_or(sent, |last| pod_read_unaligned(&last)))
         });
         Ok(())
+    }
+
+    /// Drops entries of senders that have sent nothing after `since_ns`: from the kernel's table, and when that is
+    /// done, here. All of a sender's go at once: those of disks with one address are one sum, which must not fall.
+    /// `delete` deletes an entry, and returns its last value.
+    fn drop_idle(
+        &mut self,
+        since_ns: u64,
+        now_ns: u64,
+        delete: impl Fn(&DiskKey, DiskSent) -> Option<DiskSent>,
+    ) {
+        let (mut busy, mut listed) = (BTreeSet::new(), BTreeSet::new());
+        for (key, entry) in &self.entries {
+            if entry.changed_ns > since_ns {
+                busy.insert((key.pid, key.id));
+            }
+            if entry.is_listed {
+                listed.insert((key.pid, key.id));
+            }
+        }
+        self.entries.retain(|key, entry| {
+            let sender = (key.pid, key.id);
+            if busy.contains(&sender) {
+                return true;
+            }
+            if !entry.is_listed {
+                return listed.contains(&sender);
+            }
+            if let Some(last) = delete(key, entry.sent) {
+                // It was used again just now.
+                if last != entry.sent {
+                    entry.changed_ns = now_ns;
+                }
+                entry.carried.bytes += last.bytes;
+                entry.carried.requests += last.requests;
+                (entry.sent, entry.is_listed) = (DiskSent::default(), false);
+            }
+            true
+        });
     }
 }
 
@@ -158,8 +200,8 @@ fn by_sender(
     let mut senders: BTreeMap<DiskSender, BTreeMap<(String, NodeId), DiskSent>> = BTreeMap::new();
     for (key, entry) in &state.entries {
         let sender = DiskSender { pid: key.pid, id: key.id };
-        let disk = state.disks.get(&key.disk).map(|(_, address)| address.clone()).unwrap_or_default();
-        let route = senders.entry(sender).or_default().entry((disk, NodeId(key.node))).or_default();
+        let route =
+            senders.entry(sender).or_default().entry((entry.address.clone(), NodeId(key.node))).or_default();
         route.bytes += entry.sent.bytes + entry.carried.bytes;
         route.requests += entry.sent.requests + entry.carried.requests;
     }
@@ -238,5 +280,58 @@ mod tests {
         ];
         assert_eq!(found(&root.0), expected.into());
         assert_eq!(found(Path::new("/nonexistent")), BTreeMap::new());
+    }
+
+    fn state() -> State {
+        State { root: PathBuf::new(), listed_ns: 0, disks: BTreeMap::new(), entries: BTreeMap::new() }
+    }
+
+    fn key(pid: u32, disk: u32) -> DiskKey {
+        DiskKey { id: 1, pid, disk, node: 0, pad: 0 }
+    }
+
+    fn entry(bytes: u64, changed_ns: u64) -> Entry {
+        let sent = DiskSent { bytes, requests: 1 };
+        Entry { sent, changed_ns, is_listed: true, ..Entry::default() }
+    }
+
+    fn sum(state: &State, pid: u32) -> u64 {
+        let traffic = by_sender(state, &BTreeMap::new());
+        traffic.get(&DiskSender { pid, id: 1 }).map_or(0, |traffic| traffic.routes[0].bytes)
+    }
+
+    #[test]
+    fn the_sum_of_a_sender_does_not_fall_while_it_is_busy() {
+        let mut state = state();
+        // Two disks without an address, one of which rests.
+        state.entries = [(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 50))].into();
+        state.drop_idle(40, 60, |_, _| panic!("it is busy"));
+        assert_eq!(sum(&state, 7), 105);
+    }
+
+    #[test]
+    fn the_sum_of_a_sender_that_returned_does_not_fall_before_all_of_it_is_dropped() {
+        let mut state = state();
+        let returned = Entry { is_listed: false, ..entry(100, 10) };
+        state.entries = [(key(7, 1), returned), (key(7, 2), entry(5, 20))].into();
+        state.drop_idle(40, 60, |_, sent| Some(sent));
+        assert_eq!(sum(&state, 7), 105);
+        state.drop_idle(50, 70, |_, _| panic!("all are dropped"));
+        assert!(state.entries.is_empty());
+    }
+
+    #[test]
+    fn traffic_while_an_entry_is_dropped_is_carried() {
+        let mut state = state();
+        state.entries =
+            [(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 10)), (key(8, 1), entry(3, 10))].into();
+        let now = |key: &DiskKey| DiskSent { bytes: [0, 100, 9][key.disk as usize], requests: 1 };
+        state.drop_idle(40, 60, |key, _| Some(now(key)));
+        assert_eq!(sum(&state, 7), 109);
+        // The second disk was used meanwhile: all of the sender stays.
+        state.drop_idle(50, 70, |_, _| panic!("all are dropped"));
+        assert_eq!(sum(&state, 7), 109);
+        state.drop_idle(60, 80, |_, _| panic!("all are dropped"));
+        assert!(state.entries.is_empty());
     }
 }

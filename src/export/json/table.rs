@@ -56,7 +56,11 @@ impl<R> Table<R> {
     pub(super) fn settle<'a>(&mut self, snapshot: &Snapshot, rows: impl Iterator<Item = &'a R> + Clone) {
         self.kept.clear();
         for written in &mut self.columns {
-            written.is_missing = snapshot.host.missing.contains_key(written.column.id);
+            let missing_as = match written.column.cell {
+                Cell::Metric(metric) => metric.missing_as(),
+                Cell::Made(_) => written.column.id,
+            };
+            written.is_missing = snapshot.host.missing.contains_key(missing_as);
             if self.style == Style::Full || written.column.lasts == Lasts::Key {
                 continue;
             }

@@ -183,6 +183,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let (environment, pid) = (view.env(of), cores::pid(view, of));
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
     let mut risk = String::new();
+    let scope = match of {
+        SubjectRef::Process(_) => Scope::Process,
+        _ => Scope::Container,
+    };
     match guards::placed(view, of) {
         Ok(placed) if fits(view, of, &placed, &[node]) => {
             commands.extend(env::bind(&environment, &view.cpus_of_nodes(&[node]), &[node], pid, unified));
@@ -206,20 +210,18 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 "Its threads leave the caches of node {home}, and memory that stays there is remote then. {RISK_OF_MOVE}"
             );
         }
-        Ok(_) => commands.push(Command::words(
-            When::NextStart,
-            Scope::Container,
-            format!("it does not fit on node {node}"),
-        )),
+        Ok(_) => {
+            commands.push(Command::words(When::NextStart, scope, format!("it does not fit on node {node}")));
+        }
         Err(_) => {
             let words = format!("whether it fits on node {node} is not known: its memory is not located");
-            commands.push(Command::words(When::NextStart, Scope::Container, words));
+            commands.push(Command::words(When::NextStart, scope, words));
         }
     }
     let own = disks(view, home);
     if !own.is_empty() {
         let words = format!("or put its files on a disk of node {home}: {}", own.join(", "));
-        commands.push(Command::words(When::ForGood, Scope::Container, words));
+        commands.push(Command::words(When::ForGood, scope, words));
     }
     let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
