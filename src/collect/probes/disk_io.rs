@@ -34,7 +34,7 @@ const LISTED_NS: u64 = 5_000_000_000;
 const RESTS_NS: u64 = 60_000_000_000;
 
 /// Entries of the kernel's table above which senders that were idle for an interval are dropped.
-const CROWDED: usize = DISK_USES_MAX / 2;
+const CROWDED: usize = DISK_USES_MAX / 8;
 
 /// Entries that one call reads: all. `lookup_batch` of libbpf-rs 0.27 takes a short batch for the last one, and the
 /// kernel cuts a batch before a bucket of the hash table that does not fit.

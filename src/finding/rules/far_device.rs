@@ -69,15 +69,14 @@ impl Traffic {
     fn of(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Traffic, Unmet> {
         match of {
             SubjectRef::Container(row) if cores::is_container(of) => {
-                let delta = row.raw_delta().ok_or(Unmet::Quiet)?;
                 let number = |metric: &Metric<Container>| {
                     need((metric.value)(row, view.window))?.number().ok_or(Unmet::Quiet)
                 };
-                Ok(Traffic {
-                    bytes_per_s: number(&DISK_BYTES_PER_S)?,
-                    requests_per_s: number(&DISK_REQUESTS_PER_S)?,
-                    by_node: need(by_node(delta, view.topology()))?,
-                })
+                // These say why the files are not known.
+                let (bytes_per_s, requests_per_s) =
+                    (number(&DISK_BYTES_PER_S)?, number(&DISK_REQUESTS_PER_S)?);
+                let delta = row.raw_delta().ok_or(Unmet::Quiet)?;
+                Ok(Traffic { bytes_per_s, requests_per_s, by_node: need(by_node(delta, view.topology()))? })
             }
             SubjectRef::Process(task) => {
                 let container = view.container_of(of);
