@@ -36,9 +36,9 @@ const RESTS_NS: u64 = 60_000_000_000;
 /// Entries of the kernel's table above which senders that were idle for an interval are dropped.
 const CROWDED: usize = DISK_USES_MAX / 8;
 
-/// Entries that one call reads: all. `lookup_batch` of libbpf-rs 0.27 takes a short batch for the last one, and the
-/// kernel cuts a batch before a bucket of the hash table that does not fit.
-const BATCH: u32 = DISK_USES_MAX as u32;
+/// Entries that one call reads at least. It reads all: `lookup_batch` of libbpf-rs 0.27 takes a short batch for the last
+/// one, and the kernel cuts a batch before a bucket of the hash table that does not fit.
+const BATCH: usize = 4096;
 
 struct DiskProbe {
     programs: Attached<DiskIoSkel<'static>>,
@@ -101,7 +101,9 @@ impl State {
 
     /// Reads all entries, and drops those of idle senders.
     fn read(&mut self, map: &impl MapCore, now_ns: u64) -> Result<()> {
-        let all = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY).context("reading disk traffic")?;
+        // After a burst that is larger, the rest is read with the next sample.
+        let batch = (2 * self.entries.len()).clamp(BATCH, DISK_USES_MAX) as u32;
+        let all = map.lookup_batch(batch, MapFlags::ANY, MapFlags::ANY).context("reading disk traffic")?;
         let mut listed = 0;
         for (key, sent) in all {
             let key: DiskKey = pod_read_unaligned(&key);
