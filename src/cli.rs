@@ -15,6 +15,7 @@ mod tips;
 use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
@@ -55,17 +56,17 @@ pub struct Cli {
     pub live: LiveArgs,
 }
 
-/// Flags that only a measurement of this machine has a use for. By flag, not by role: clap would name all flags of a role in its
-/// message.
-fn measuring() -> impl Iterator<Item = Id> {
+/// Flags that only a measurement of this machine has a use for, which exclude a recording. By flag, not by role: clap would name
+/// all flags of a role in its message.
+static MEASURING: LazyLock<Vec<Id>> = LazyLock::new(|| {
     let command = MeasureArgs::augment_args(ScopeArgs::augment_args(clap::Command::new("")));
-    let ids: Vec<Id> = command.get_arguments().map(|arg| arg.get_id().clone()).collect();
-    ids.into_iter()
-}
+    command.get_arguments().map(|arg| arg.get_id().clone()).collect()
+});
 
-/// These flags.
-fn ids(names: &[&'static str]) -> impl Iterator<Item = Id> {
-    names.iter().copied().map(Id::from)
+/// These flags and those of measurements, which exclude the simulated machine: its intervals have lengths, too.
+fn not_simulated(others: &[&'static str]) -> impl Iterator<Item = Id> {
+    let measuring = MEASURING.iter().filter(|id| *id != "delay").cloned();
+    measuring.chain(others.iter().copied().map(Id::from))
 }
 
 /// Whether the first word after the name of the program is a command that reads recordings from end to end.
@@ -280,7 +281,7 @@ pub struct LiveArgs {
     /// Show a simulated machine with four nodes; needs no privileges. In batch mode -n intervals are printed at once.
     #[arg(
         long,
-        conflicts_with_all = measuring().filter(|id| id != "delay").chain(ids(&["hot_event", "hot_rate", "overhead", "access", "no_access"]))
+        conflicts_with_all = not_simulated(&["hot_event", "hot_rate", "overhead", "access", "no_access"])
     )]
     pub demo: bool,
 
@@ -327,7 +328,7 @@ pub struct RecordArgs {
     pub path: PathBuf,
 
     /// Record a simulated machine; needs no privileges, and with -n no time.
-    #[arg(long, conflicts_with_all = measuring().filter(|id| id != "delay").chain(ids(&["access"])))]
+    #[arg(long, conflicts_with_all = not_simulated(&["access"]))]
     pub demo: bool,
 
     #[command(flatten)]
@@ -377,7 +378,7 @@ pub struct ExporterArgs {
     #[arg(
         long,
         value_name = "FILE|DIR",
-        conflicts_with_all = measuring()
+        conflicts_with_all = MEASURING.iter().cloned()
     )]
     pub from_recording: Option<PathBuf>,
 
@@ -461,14 +462,14 @@ pub struct DiagnoseArgs {
     /// A recording, or a directory of them, instead of this machine.
     #[arg(
         value_name = "FILE|DIR",
-        conflicts_with_all = measuring().chain(ids(&["seconds"]))
+        conflicts_with_all = MEASURING.iter().cloned().chain([Id::from("seconds")])
     )]
     pub path: Option<PathBuf>,
 
     /// Diagnose a simulated machine; its intervals take no time.
     #[arg(
         long,
-        conflicts_with_all = measuring().filter(|id| id != "delay").chain(ids(&["path"]))
+        conflicts_with_all = not_simulated(&["path"])
     )]
     pub demo: bool,
 
