@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[path = "build/bpf.rs"]
 mod bpf;
 
-/// The names in the table of counters: those that our programs maintain, and those that the kernel does.
+/// The names in the table of counters: counters of our programs, and counters of the kernel.
 macro_rules! counters {
     (kept { $($kept:tt)* } lifetime { $($lifetime:tt)* }) => {
         const KEPT: &[&str] = &counters!(@names $($kept)*);

@@ -484,7 +484,7 @@ extern void bpf_task_release(struct task_struct *task) __weak __ksym;
  * The sample in the context of its program. Commit 3aac580d5cc3 (6.1): sample_flags names the fields that the
  * kernel filled in. A kernel without this field would refuse the whole object, including the clock's program,
  * so the programs check for it. From 6.12 at the latest (6.1 does not), all requested fields are prepared
- * before the program runs. Older kernels have only those that the PMU driver set.
+ * before the program runs. Older kernels have only the fields set by the PMU driver.
  */
 struct perf_sample_data {
 	__u64 sample_flags;

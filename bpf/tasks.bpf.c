@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The life of a record. It is made when its task is born, when the task is moved into a watched cgroup, or at
- * the first walk (for tasks older than the tool). A walk over all threads, or over a list of those that ran,
+ * the first walk (for tasks older than the tool). A walk over all threads, or over a list of recent ones,
  * emits the rows of tasks that changed. sched.bpf.c sees the end of a task, at its last switch.
  */
 #include "rows.bpf.h"

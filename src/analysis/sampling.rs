@@ -22,8 +22,8 @@ fn worth_ns(task: &Task, snapshot: &Snapshot) -> f64 {
     placed.map_or(0.0, |share| share.range.1 / 100.0 * task.run_ns() as f64)
 }
 
-/// Processes to sample, the most important one first: that of the details, those that findings ask about, and
-/// those in `in_view` that may spend most time at remote accesses.
+/// Processes to sample, the most important one first: the one in the details, the ones that findings ask about, and
+/// the ones in `in_view` with most time at possibly remote accesses.
 pub fn wanted(
     snapshot: &Snapshot,
     details: Option<ProcessId>,

@@ -120,7 +120,7 @@ impl Results {
         self.rounds.get(&cell).map_or(&[], Vec::as_slice)
     }
 
-    /// Rounds of a cell, including those that no look at the machine has judged yet.
+    /// Rounds of a cell, including pending ones, which are kept only if the machine was idle.
     pub fn taken(&self, cell: Cell) -> usize {
         self.rounds(cell).len() + self.pending.iter().filter(|(of, _)| *of == cell).count()
     }

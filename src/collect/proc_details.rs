@@ -84,8 +84,8 @@ fn texts_with(dir: &Path, status: &Reading<Vec<u8>>, cmdline: Reading<String>) -
     Texts { cmdline, cpus_allowed: list("Cpus_allowed_list"), mems_allowed: list("Mems_allowed_list") }
 }
 
-/// Share of its resident memory in huge pages, in percent: those that a page middle directory maps and those
-/// of hugetlbfs, as defined in the kernel's Documentation/filesystems/proc.rst. The kernel walks every page
+/// Share of its resident memory in huge pages, in percent: pages mapped by a page middle directory, and
+/// pages of hugetlbfs, as defined in the kernel's Documentation/filesystems/proc.rst. The kernel walks every page
 /// table of the process.
 ///
 /// # Errors

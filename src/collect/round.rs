@@ -1,7 +1,7 @@
 //! The walk of a round: over all tasks, or over a list of tasks that ran and tasks that are due. Pure.
 //!
-//! A walk over all tasks costs by the number of tasks, most of which sleep: the kernel's iterator takes each
-//! from its table of ids. A short walk costs by the tasks on its list. It finds everything that a walk over
+//! The cost of a walk over all tasks grows with their number, and most tasks sleep. The kernel's iterator takes
+//! each from its table of ids. A short walk costs by the tasks on its list. It finds everything that a walk over
 //! all finds, with two exceptions, each for less than [`LOOK_EVERY`] rounds. A task that was woken and waits
 //! for a CPU shows its old state, and changes that others make to a sleeping task are found when that task is
 //! due. A walk over all tasks does not have the former exception.
@@ -24,7 +24,7 @@ pub const WHOLE_EVERY: u32 = 64;
 pub enum Walk {
     /// Over all tasks, and a look at each.
     Whole,
-    /// Over all tasks, reading those that ran and one in [`LOOK_EVERY`] of the others.
+    /// Over all tasks: reads each task that ran, and one in [`LOOK_EVERY`] of the others.
     Changes,
     /// Over a list of tasks that ran and tasks that are due.
     Short,

@@ -218,7 +218,7 @@ impl Values {
         found
     }
 
-    /// A byte, as far as it is known without reading.
+    /// A byte, if it is known without a read of memory.
     fn own(&self, address: u64) -> Own {
         match self.stored.get(&address) {
             Some(Some(stored)) => return Own::Known(*stored),

@@ -468,7 +468,7 @@ impl Run<'_, '_> {
     fn broadcast(&mut self, element: usize) {
         let length = self.length(0);
         let from = match self.instruction.op1_kind() {
-            // A mask selects the elements that are written, not those that are read.
+            // A mask selects elements to write. All elements are read.
             OpKind::Memory => {
                 let address = self.values.operand_address(self.instruction);
                 self.values.load_bytes(address, ones(element), self.read)

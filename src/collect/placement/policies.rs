@@ -71,7 +71,7 @@ impl Seen<'_> {
 
 /// The process to look at next. Its policy is the kernel's default. A fifth of its memory or more is outside the
 /// node where it runs most, or it is nearly as large as that node. Processes that were never looked at come first,
-/// then those that ran longest. `sizes`: memory of each node, bytes.
+/// then the ones with most CPU time. `sizes`: memory of each node, bytes.
 pub fn next(
     tasks: &[Arc<TaskRaw>],
     known: &BTreeMap<u64, Arc<PlacementRaw>>,
