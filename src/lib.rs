@@ -36,6 +36,9 @@ pub mod program;
 pub mod record;
 pub mod report;
 pub mod run;
+#[cfg(test)]
+#[path = "../tests/common/scratch.rs"]
+mod scratch;
 pub mod selftest;
 pub mod settings;
 pub mod snapshot;

@@ -121,7 +121,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The same without rows of tasks and containers.
+    /// The same without rows of tasks, containers and senders to disks.
     #[must_use]
     pub fn machine(&self) -> Snapshot {
         Snapshot {
@@ -137,7 +137,7 @@ impl Snapshot {
             flows: self.flows.clone(),
             page_flows: self.page_flows.clone(),
             inputs: self.inputs.clone(),
-            disk_traffic: self.disk_traffic.clone(),
+            disk_traffic: BTreeMap::new(),
             cpus: self.cpus.clone(),
             silent: self.silent.clone(),
             open_slots: self.open_slots.clone(),

@@ -240,7 +240,7 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
     let last_ns = snapshot.interval_ns.unwrap_or(measured_ns).max(1);
     over.room = snapshot.room.over(measured_ns as f64 / last_ns as f64);
     over.interval_ns = Some(measured_ns);
-    (over.on_cpus, over.counts, over.disk_traffic) = Default::default();
+    (over.on_cpus, over.counts) = Default::default();
     for node in &mut over.nodes {
         (node.on_cpus, node.counts) = Default::default();
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::topology::pci_address;
 use crate::model::disks::{DiskUse, DisksUsed};
+use crate::model::sums::Sum;
 
 /// The disks below a root.
 pub struct Disks {
@@ -42,7 +43,7 @@ impl Disks {
                 continue;
             }
             let sum = sums.entry(self.address(&device).unwrap_or_default()).or_default();
-            *sum = sum.plus(used);
+            sum.add(&used);
         }
         sums
     }

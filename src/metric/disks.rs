@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::container::delta;
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
-use crate::model::disks::{DiskRoute, DiskUse};
+use crate::model::disks::{DiskTraffic, DiskUse};
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
+use crate::model::sums::Sum;
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, GroupDelta, Snapshot, Task};
@@ -65,8 +66,7 @@ const fn per_second(
 fn rate(row: &Container, of: fn(&DiskUse) -> u64) -> Reading<Value> {
     let delta = delta(row)?;
     let disks = delta.disks.as_ref().map_err(Clone::clone)?;
-    let sum = disks.values().fold(0u64, |sum, used| sum.saturating_add(of(used)));
-    Ok(Value::F64(sum as f64 * 1e9 / delta.interval_ns as f64))
+    Ok(Value::F64(of(&total(disks.values())) as f64 * 1e9 / delta.interval_ns as f64))
 }
 
 pub const PROCESS_BYTES_PER_S: Metric<Task> = of_process(
@@ -75,7 +75,7 @@ pub const PROCESS_BYTES_PER_S: Metric<Task> = of_process(
     "Bytes per second that it reads from and writes to disks, counted as it submits them: direct and synchronous requests, reads, \
      fsync. Pages that the kernel writes back later are not among them, nor are reads from the page cache.",
     "process_disk_bytes_per_s",
-    |task, snapshot| per_s(routes(task, snapshot)?, snapshot, |route| route.bytes),
+    |task, snapshot| process_rate(task, snapshot, |used| used.bytes),
 );
 
 pub const PROCESS_REQUESTS_PER_S: Metric<Task> = of_process(
@@ -83,21 +83,21 @@ pub const PROCESS_REQUESTS_PER_S: Metric<Task> = of_process(
     DISK_REQUESTS_PER_S.title,
     "Its disk requests per second, as it submits them.",
     "process_disk_requests_per_s",
-    |task, snapshot| per_s(routes(task, snapshot)?, snapshot, |route| route.requests),
+    |task, snapshot| process_rate(task, snapshot, |used| used.requests),
 );
 
 pub const PROCESS_FAR_PCT: Metric<Task> = Metric {
-    id: DISK_FAR_PCT.id,
-    title: DISK_FAR_PCT.title,
-    width: DISK_FAR_PCT.width,
-    group: DISK_FAR_PCT.group,
     unit: DISK_FAR_PCT.unit,
-    order: DISK_FAR_PCT.order,
-    help: "Share of its disk bytes that it submits on another node than the disk's. Disks with an unknown node, such as \
-           network disks, count in the total only.",
-    value: |task, snapshot| far(task, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(far),
     traits: OF_PROCESS.better(Better::Low).missing_as("process_disk_far_pct"),
+    ..of_process(
+        DISK_FAR_PCT.id,
+        DISK_FAR_PCT.title,
+        "Share of its disk bytes that it submits on another node than the disk's. Disks with an unknown node, such as \
+         network disks, count in the total only.",
+        "process_disk_far_pct",
+        |task, snapshot| far(task, snapshot).map(Quotient::value).map(Value::F64),
+    )
 };
 
 /// Containers have the same metrics from their files.
@@ -118,45 +118,48 @@ const fn of_process(
 ///
 /// # Errors
 /// It is counted of whole processes that are no kernel threads.
-pub fn routes<'a>(task: &Task, snapshot: &'a Snapshot) -> Reading<&'a [DiskRoute]> {
+pub fn traffic<'a>(task: &Task, snapshot: &'a Snapshot) -> Reading<&'a DiskTraffic> {
+    static NONE: DiskTraffic = BTreeMap::new();
     if task.tid.is_some() {
         return Err(no("counted by process"));
     }
     if task.raw.kthread {
         return Err(no("kernel threads write for others"));
     }
-    let traffic = snapshot.disk_traffic.get(&task.raw.process().into());
-    Ok(traffic.map_or(&[][..], |traffic| &traffic.routes))
+    Ok(snapshot.disk_traffic.get(&task.raw.process().into()).unwrap_or(&NONE))
 }
 
 /// Use of disks by a process, by their node; `None` is the node of those whose node is not known.
 ///
 /// # Errors
-/// As [`routes`].
-pub fn process_by_node(task: &Task, snapshot: &Snapshot) -> Reading<BTreeMap<Option<NodeId>, DiskUse>> {
-    let mut sums: BTreeMap<Option<NodeId>, DiskUse> = BTreeMap::new();
-    for route in routes(task, snapshot)? {
-        let sum = sums.entry(node_of(&route.disk, &snapshot.host.topology)).or_default();
-        *sum = sum.plus(DiskUse { bytes: route.bytes, requests: route.requests });
-    }
-    Ok(sums)
+/// As [`traffic`].
+pub fn process_by_node(task: &Task, snapshot: &Snapshot) -> Reading<ByNode> {
+    let used = traffic(task, snapshot)?.iter().map(|(route, used)| (&route.disk, used));
+    Ok(add_up(used, &snapshot.host.topology))
 }
 
 fn far(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
     snapshot.rate(0)?;
     let (mut far, mut all) = (0u64, 0u64);
-    for route in routes(task, snapshot)? {
-        all = all.saturating_add(route.bytes);
+    for (route, used) in traffic(task, snapshot)? {
+        all.add(&used.bytes);
         if node_of(&route.disk, &snapshot.host.topology).is_some_and(|node| node != route.from) {
-            far = far.saturating_add(route.bytes);
+            far.add(&used.bytes);
         }
     }
     if all == 0 { Err(no("it used no disk")) } else { Ok(Quotient::pct(far as f64, all as f64)) }
 }
 
-fn per_s(routes: &[DiskRoute], snapshot: &Snapshot, of: fn(&DiskRoute) -> u64) -> Reading<Value> {
-    let sum = routes.iter().fold(0u64, |sum, route| sum.saturating_add(of(route)));
-    snapshot.rate(sum).map(Value::F64)
+fn process_rate(task: &Task, snapshot: &Snapshot, of: fn(&DiskUse) -> u64) -> Reading<Value> {
+    snapshot.rate(of(&total(traffic(task, snapshot)?.values()))).map(Value::F64)
+}
+
+/// Use of all disks.
+pub fn total<'a>(used: impl Iterator<Item = &'a DiskUse>) -> DiskUse {
+    used.fold(DiskUse::default(), |mut sum, used| {
+        sum.add(used);
+        sum
+    })
 }
 
 /// The node of a disk by the address of its PCI function; `None` where the firmware does not give it.
@@ -168,14 +171,20 @@ fn node_of(address: &str, topology: &Topology) -> Option<NodeId> {
 }
 
 /// Use of disks by their node; `None` is the node of those whose node is not known.
+pub type ByNode = BTreeMap<Option<NodeId>, DiskUse>;
+
+fn add_up<'a>(used: impl Iterator<Item = (&'a String, &'a DiskUse)>, topology: &Topology) -> ByNode {
+    let mut sums = ByNode::new();
+    for (address, used) in used {
+        sums.entry(node_of(address, topology)).or_default().add(used);
+    }
+    sums
+}
+
+/// Use of disks by a container, by their node.
 ///
 /// # Errors
 /// Why their use is not known.
-pub fn by_node(delta: &GroupDelta, topology: &Topology) -> Reading<BTreeMap<Option<NodeId>, DiskUse>> {
-    let mut sums: BTreeMap<Option<NodeId>, DiskUse> = BTreeMap::new();
-    for (address, used) in delta.disks.as_ref().map_err(Clone::clone)? {
-        let sum = sums.entry(node_of(address, topology)).or_default();
-        *sum = sum.plus(*used);
-    }
-    Ok(sums)
+pub fn by_node(delta: &GroupDelta, topology: &Topology) -> Reading<ByNode> {
+    Ok(add_up(delta.disks.as_ref().map_err(Clone::clone)?.iter(), topology))
 }

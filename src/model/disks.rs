@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::coded::{Copied, Key, coded};
 use super::process::ProcessId;
-use super::sums::Sum;
+use super::sums::sums;
 use super::units::NodeId;
 
-/// Bytes and requests of one disk, cumulative; discards are in neither.
+/// Bytes and requests of one disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUse {
     /// Read and written.
@@ -18,20 +18,15 @@ pub struct DiskUse {
     pub requests: u64,
 }
 
+coded!(DiskUse { bytes, requests });
+sums!(DiskUse { bytes, requests });
+
 impl DiskUse {
     /// The difference since `before`.
     pub fn since(self, before: DiskUse) -> DiskUse {
         DiskUse {
             bytes: self.bytes.saturating_sub(before.bytes),
             requests: self.requests.saturating_sub(before.requests),
-        }
-    }
-
-    /// The sum of both.
-    pub fn plus(self, other: DiskUse) -> DiskUse {
-        DiskUse {
-            bytes: self.bytes.saturating_add(other.bytes),
-            requests: self.requests.saturating_add(other.requests),
         }
     }
 }
@@ -60,60 +55,30 @@ impl From<ProcessId> for DiskSender {
 }
 
 /// Traffic of one sender.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiskTraffic {
-    /// By disk and by node of the CPU, in ascending order.
-    pub routes: Vec<DiskRoute>,
-}
+pub type DiskTraffic = BTreeMap<DiskRoute, DiskUse>;
 
-coded!(DiskTraffic { routes });
-
-/// Traffic from the CPUs of one node to one disk.
+/// The way from the CPUs of a node to a disk.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DiskRoute {
     /// Address of the PCI function of the disk, as in [`DisksUsed`].
     pub disk: String,
     /// Node of the CPU that submits the requests.
     pub from: NodeId,
-    /// Bytes read and written.
-    pub bytes: u64,
-    /// Requests of all kinds: flushes and discards, too.
-    pub requests: u64,
 }
 
-coded!(DiskRoute { disk, from, bytes, requests }, most MAX_ROUTES, "routes to disks");
+coded!(DiskRoute { disk, from }, most MAX_ROUTES, "routes to disks");
 
 /// Routes of one sender at most.
 pub const MAX_ROUTES: usize = 1 << 16;
 
-impl DiskTraffic {
-    /// The traffic since `before`. A route that was left out meanwhile begins at 0.
-    pub fn since(&self, before: Option<&DiskTraffic>) -> DiskTraffic {
-        let known = |route: &DiskRoute| {
-            let old = before?.routes.iter().find(|old| (&old.disk, old.from) == (&route.disk, route.from))?;
-            (old.bytes <= route.bytes && old.requests <= route.requests).then_some(old)
-        };
-        let since = |route: &DiskRoute| {
-            let (bytes, requests) = known(route).map_or((0, 0), |old| (old.bytes, old.requests));
-            DiskRoute { bytes: route.bytes - bytes, requests: route.requests - requests, ..route.clone() }
-        };
-        let routes = self.routes.iter().map(since).filter(|route| route.requests > 0);
-        DiskTraffic { routes: routes.collect() }
-    }
-}
-
-impl Sum for DiskTraffic {
-    fn add(&mut self, more: &DiskTraffic) {
-        for route in &more.routes {
-            match self.routes.iter_mut().find(|sum| (&sum.disk, sum.from) == (&route.disk, route.from)) {
-                Some(sum) => {
-                    sum.bytes.add(&route.bytes);
-                    sum.requests.add(&route.requests);
-                }
-                None => self.routes.push(route.clone()),
-            }
-        }
-    }
+/// The traffic of a sender since `before`. A route that was left out meanwhile begins at 0.
+pub fn traffic_since(now: &DiskTraffic, before: Option<&DiskTraffic>) -> DiskTraffic {
+    let since = |(route, now): (&DiskRoute, &DiskUse)| {
+        let known = before.and_then(|before| before.get(route));
+        let known = known.filter(|old| old.bytes <= now.bytes && old.requests <= now.requests);
+        (route.clone(), now.since(known.copied().unwrap_or_default()))
+    };
+    now.iter().map(since).filter(|(_, used)| used.requests > 0).collect()
 }
 
 #[cfg(test)]
@@ -122,25 +87,17 @@ mod tests {
 
     #[test]
     fn a_route_that_returns_begins_at_nothing() {
-        let route = |disk: &str, from, bytes, requests| DiskRoute {
-            disk: disk.into(),
-            from: NodeId(from),
-            bytes,
-            requests,
+        let traffic = |routes: &[(&str, u32, u64, u64)]| -> DiskTraffic {
+            let route = |(disk, from, bytes, requests): &(&str, u32, u64, u64)| {
+                let route = DiskRoute { disk: (*disk).into(), from: NodeId(*from) };
+                (route, DiskUse { bytes: *bytes, requests: *requests })
+            };
+            routes.iter().map(route).collect()
         };
-        let before =
-            DiskTraffic { routes: vec![route("a", 0, 100, 10), route("b", 0, 7, 7), route("c", 1, 5, 1)] };
-        let now = DiskTraffic {
-            routes: vec![
-                route("a", 0, 150, 11),
-                route("a", 1, 8, 2),
-                route("b", 0, 3, 1),
-                route("c", 1, 5, 1),
-            ],
-        };
-        let sent =
-            DiskTraffic { routes: vec![route("a", 0, 50, 1), route("a", 1, 8, 2), route("b", 0, 3, 1)] };
-        assert_eq!(now.since(Some(&before)), sent);
-        assert_eq!(now.since(None), now);
+        let before = traffic(&[("a", 0, 100, 10), ("b", 0, 7, 7), ("c", 1, 5, 1)]);
+        let now = traffic(&[("a", 0, 150, 11), ("a", 1, 8, 2), ("b", 0, 3, 1), ("c", 1, 5, 1)]);
+        let sent = traffic(&[("a", 0, 50, 1), ("a", 1, 8, 2), ("b", 0, 3, 1)]);
+        assert_eq!(traffic_since(&now, Some(&before)), sent);
+        assert_eq!(traffic_since(&now, None), now);
     }
 }

@@ -7,7 +7,7 @@ use super::cpu_sets::cpu_sets;
 use super::{
     Accesses, CpuDelta, OnCpus, Own, Remote, Room, RowKind, Snapshot, add, cpus, dead_counters, sum,
 };
-use crate::model::disks::{DiskSender, DiskTraffic};
+use crate::model::disks::{DiskSender, DiskTraffic, traffic_since};
 use crate::model::event::Event;
 use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample};
 use crate::model::sums::sums;
@@ -185,7 +185,7 @@ fn tier_pages(previous: Option<&Sample>, current: &Sample, node: NodeId) -> Opti
 fn disk_traffic(previous: Option<&Sample>, current: &Sample) -> BTreeMap<DiskSender, DiskTraffic> {
     let Some(before) = previous.map(|sample| &sample.inputs.disk_traffic) else { return BTreeMap::new() };
     let changed = current.inputs.disk_traffic.iter().filter(|(sender, now)| before.get(sender) != Some(now));
-    changed.map(|(sender, now)| (*sender, now.since(before.get(sender).map(|old| &**old)))).collect()
+    changed.map(|(sender, now)| (*sender, traffic_since(now, before.get(sender).map(|old| &**old)))).collect()
 }
 
 fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<Swapped> {

@@ -19,7 +19,7 @@ pub use self::actor::Actor;
 use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
 use crate::model::counters::Counter;
-use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic};
+use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic, DiskUse};
 use crate::model::free_blocks::FreeBlocks;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::Interrupts;
@@ -245,8 +245,9 @@ impl Machine {
         for (pid, disk, from, bytes, requests) in &self.disk_rates {
             let Some(row) = self.rows.values().find(|row| row.pid == *pid) else { continue };
             let (bytes, requests) = (grown(*bytes, 0, to_ns), grown(*requests, 0, to_ns));
-            let route = DiskRoute { disk: disk.clone(), from: *from, bytes, requests };
-            senders.entry(row.process().into()).or_default().routes.push(route);
+            let route = DiskRoute { disk: disk.clone(), from: *from };
+            let traffic = senders.entry(row.process().into()).or_default();
+            traffic.insert(route, DiskUse { bytes, requests });
         }
         senders.into_iter().map(|(sender, traffic)| (sender, Arc::new(traffic))).collect()
     }

@@ -9,7 +9,7 @@ use super::interval::Interval;
 use crate::metric::located::Located;
 use crate::metric::{Value, disks, events, identity, placement};
 use crate::model::counters::{COUNTERS, Counter};
-use crate::model::disks::DiskRoute;
+use crate::model::disks::DiskUse;
 use crate::model::event::Role;
 use crate::model::group::Group;
 use crate::model::sample::Slot;
@@ -53,11 +53,10 @@ impl TaskRow {
     }
 
     /// A sum over all disks; empty of threads, and where it is not counted.
-    fn disk(&self, of: fn(&DiskRoute) -> u64) -> Option<u64> {
+    fn disk(&self, of: fn(&DiskUse) -> u64) -> Option<u64> {
         let snapshot = &self.interval.snapshot;
         disks::PROCESS_BYTES_PER_S.read(self.task(), snapshot).ok()?;
-        let routes = disks::routes(self.task(), snapshot).ok()?;
-        Some(routes.iter().fold(0, |sum: u64, route| sum.saturating_add(of(route))))
+        Some(of(&disks::total(disks::traffic(self.task(), snapshot).ok()?.values())))
     }
 
     fn remote_source(&self) -> Option<String> {

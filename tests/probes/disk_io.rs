@@ -9,29 +9,18 @@ use std::process::{Command, id};
 use anyhow::{Context, Error, Result, ensure};
 
 use numatop_ng::metric::Value;
-use numatop_ng::metric::disks::{PROCESS_BYTES_PER_S, PROCESS_REQUESTS_PER_S, routes};
-use numatop_ng::model::disks::DiskRoute;
-use numatop_ng::model::sample::Sample;
+use numatop_ng::metric::disks::{PROCESS_BYTES_PER_S, PROCESS_REQUESTS_PER_S, total, traffic};
+use numatop_ng::model::disks::{DiskTraffic, DiskUse};
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
+use crate::sample;
+use crate::scratch::Scratch;
+
 /// Each request has this size, in bytes.
 const BLOCK: usize = 64 << 10;
 const BLOCKS: usize = 200;
-
-/// A file beside the tests, which is removed with the value.
-struct Scratch(std::path::PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-fn scratch(name: &str) -> Scratch {
-    Scratch(std::env::temp_dir().join(format!("numatop-ng-{name}-{}", id())))
-}
 
 fn direct(path: &Path) -> std::io::Result<File> {
     File::options().write(true).create(true).truncate(true).custom_flags(libc::O_DIRECT).open(path)
@@ -39,8 +28,9 @@ fn direct(path: &Path) -> std::io::Result<File> {
 
 /// Why nothing can be written to a disk here.
 pub fn obstacle() -> Option<String> {
-    let file = scratch("no-disk");
-    match direct(&file.0).and_then(|opened| opened.metadata()) {
+    let folder = Scratch::new();
+    let file = folder.join("file");
+    match direct(&file).and_then(|opened| opened.metadata()) {
         Err(error) => Some(format!("{} takes no direct writes: {error}", std::env::temp_dir().display())),
         Ok(metadata) => {
             let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
@@ -51,14 +41,11 @@ pub fn obstacle() -> Option<String> {
     }
 }
 
-fn sample(source: &mut LiveSource) -> Result<Sample> {
-    source.next()?.context("a live source does not end")
-}
-
 pub fn direct_writes_are_counted_to_the_byte() -> Result<()> {
     let mut source = LiveSource::start(LiveOptions::default())?;
-    let file = scratch("direct");
-    let mut opened = direct(&file.0)?;
+    let folder = Scratch::new();
+    let file = folder.join("file");
+    let mut opened = direct(&file)?;
     // Aligned to a page, as direct writes want it.
     let buffer = vec![1u8; 2 * BLOCK];
     let start = buffer.as_ptr().align_offset(4096);
@@ -69,11 +56,9 @@ pub fn direct_writes_are_counted_to_the_byte() -> Result<()> {
     let after = sample(&mut source)?;
     let snapshot = derive(&source.host(), Some(&before), &after, RowKind::Processes);
     let own = snapshot.tasks.iter().find(|task| task.raw.pid == id()).context("no row of the test")?;
-    let routes = routes(own, &snapshot).map_err(Error::msg)?;
-    let (bytes, requests) = routes
-        .iter()
-        .fold((0, 0), |(bytes, requests), route| (bytes + route.bytes, requests + route.requests));
-    println!("{bytes} bytes in {requests} requests, {routes:?}");
+    let traffic = traffic(own, &snapshot).map_err(Error::msg)?;
+    let DiskUse { bytes, requests } = total(traffic.values());
+    println!("{bytes} bytes in {requests} requests, {traffic:?}");
     let written = (BLOCK * BLOCKS) as u64;
     // The file system may write another block in between.
     ensure!(bytes >= written && bytes - written <= 64 << 10, "{written} bytes were written, {bytes} counted");
@@ -89,19 +74,19 @@ pub fn direct_writes_are_counted_to_the_byte() -> Result<()> {
 /// A process that ends keeps what it sent in its last row.
 pub fn a_process_that_ends_keeps_its_traffic() -> Result<()> {
     let mut source = LiveSource::start(LiveOptions::default())?;
-    let file = scratch("ends");
+    let folder = Scratch::new();
+    let file = folder.join("file");
     let before = sample(&mut source)?;
     let child = Command::new("dd")
         .args(["if=/dev/zero", "bs=64k", "count=200", "oflag=direct", "status=none"])
-        .arg(format!("of={}", file.0.display()))
+        .arg(format!("of={}", file.display()))
         .spawn()?;
     let pid = child.id();
     ensure!({ child }.wait()?.success(), "dd failed");
     let after = sample(&mut source)?;
     let snapshot = derive(&source.host(), Some(&before), &after, RowKind::Processes);
     let row = snapshot.tasks.iter().find(|task| task.raw.pid == pid).context("no row of dd")?;
-    let routes = routes(row, &snapshot).map_err(Error::msg)?;
-    let bytes: u64 = routes.iter().map(|route| route.bytes).sum();
+    let DiskUse { bytes, .. } = total(traffic(row, &snapshot).map_err(Error::msg)?.values());
     ensure!(
         (13_107_200..=13_107_200 + (256 << 10)).contains(&bytes),
         "dd wrote 13107200 bytes, {bytes} counted"
@@ -113,18 +98,19 @@ pub fn a_process_that_ends_keeps_its_traffic() -> Result<()> {
 pub fn thousands_of_senders_are_counted() -> Result<()> {
     const SENDERS: usize = 2000;
     let mut source = LiveSource::start(LiveOptions::default())?;
-    let file = scratch("many");
-    direct(&file.0)?;
+    let folder = Scratch::new();
+    let file = folder.join("file");
+    direct(&file)?;
     let before = sample(&mut source)?;
     let script = format!(
         "for i in $(seq {SENDERS}); do dd if=/dev/zero of={} bs=4k count=1 oflag=direct conv=notrunc status=none; done",
-        file.0.display()
+        file.display()
     );
     ensure!(Command::new("sh").args(["-c", &script]).status()?.success(), "dd failed");
     let after = sample(&mut source)?;
     let new = after.inputs.disk_traffic.iter().filter(|(id, _)| !before.inputs.disk_traffic.contains_key(id));
-    let wrote = |routes: &[DiskRoute]| routes.iter().any(|route| route.bytes >= 4096);
-    let counted = new.filter(|(_, traffic)| wrote(&traffic.routes)).count();
+    let wrote = |traffic: &DiskTraffic| traffic.values().any(|used| used.bytes >= 4096);
+    let counted = new.filter(|(_, traffic)| wrote(traffic)).count();
     ensure!(counted >= SENDERS, "{counted} of {SENDERS} processes were counted");
     Ok(())
 }

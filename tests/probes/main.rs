@@ -42,6 +42,9 @@ mod reclaim;
 mod recording;
 mod sampled_by_default;
 mod scoped_recording;
+#[path = "../common/scratch.rs"]
+#[allow(dead_code, reason = "one of several users")]
+mod scratch;
 mod screen;
 mod selftest;
 mod short_walk;
@@ -59,8 +62,12 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
+use anyhow::Context;
 use libtest_mimic::{Arguments, Failed, Trial};
+use numatop_ng::model::sample::Sample;
 use numatop_ng::run::children;
+use numatop_ng::source::Source;
+use numatop_ng::source::live::LiveSource;
 
 /// A list of trials that are called as their functions are.
 macro_rules! tests {
@@ -97,6 +104,11 @@ const TAKEN: &str = "other work on the machine may take the CPU that the process
 
 /// Tests that were tried again.
 static RETRIED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+
+/// The next sample of the machine.
+fn sample(source: &mut LiveSource) -> anyhow::Result<Sample> {
+    source.next()?.context("a live source does not end")
+}
 
 /// Runs a test, and runs it again if it failed and has a race.
 fn attempt(name: &'static str, run: fn() -> anyhow::Result<()>) -> Result<(), Failed> {

@@ -6,6 +6,7 @@ use std::ptr;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::sample;
 use numatop_ng::collect::probes::page_allocs::PageBudget;
 use numatop_ng::metric::needs::Demand;
 use numatop_ng::metric::pages::PAGES_MIGRATED;
@@ -35,10 +36,6 @@ fn watch() -> Result<LiveSource> {
 
 fn watch_within(page_budget: PageBudget) -> Result<LiveSource> {
     LiveSource::start(LiveOptions { count_pages: true, page_budget, ..LiveOptions::default() })
-}
-
-fn sample(source: &mut LiveSource) -> Result<Sample> {
-    source.next()?.context("a live source does not end")
 }
 
 fn own_pages(sample: &Sample) -> (u64, u64) {

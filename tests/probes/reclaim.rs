@@ -11,6 +11,8 @@ use numatop_ng::model::sample::Sample;
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
+use crate::sample;
+
 /// Writing a size here reclaims as much (Documentation/ABI/stable/sysfs-devices-node, Linux 6.17).
 const ASK: &str = "/sys/devices/system/node/node0/reclaim";
 const ASKED: &str = "32M";
@@ -43,8 +45,4 @@ pub fn reclaimed_pages_are_counted_on_their_node() -> Result<()> {
     ensure!(counted.abs_diff(truth) <= truth / 100, "counted {counted} pages, the kernel says {truth}");
     ensure!(source.host().missing.keys().all(|id| !id.contains("reclaim")), "reclaim is said to be missing");
     Ok(())
-}
-
-fn sample(source: &mut LiveSource) -> Result<Sample> {
-    source.next()?.context("a live source does not end")
 }

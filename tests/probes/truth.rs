@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::sample;
 use numatop_ng::container::scope::Scope;
 use numatop_ng::metric::counters;
 use numatop_ng::model::counters::Counter;
@@ -37,10 +38,6 @@ fn watch(scope: Scope, events: &str) -> Result<LiveSource> {
 
 fn watch_everything() -> Result<LiveSource> {
     watch(Scope::default(), "")
-}
-
-fn sample(source: &mut LiveSource) -> Result<Sample> {
-    source.next()?.context("a live source does not end")
 }
 
 fn between(source: &LiveSource, from: &Sample, to: &Sample) -> Snapshot {

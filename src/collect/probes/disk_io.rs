@@ -15,9 +15,10 @@ use crate::collect::object;
 use crate::collect::skel::disk_io::{DiskIoSkel, DiskIoSkelBuilder};
 use crate::host::btf::Feature;
 use crate::host::disks::Disks;
-use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic};
+use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic, DiskUse};
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
+use crate::model::sums::Sum;
 use crate::model::units::NodeId;
 use crate::model::wire::{DISK_LEAF, DISK_PATH, DISK_UPPER, DISK_USES_MAX, DISKS_MAX, DiskKey, DiskSent};
 use crate::sys;
@@ -58,12 +59,12 @@ struct State {
 struct Entry {
     /// Address of the disk, which may be gone.
     address: String,
-    /// As the kernel's table has it.
+    /// The value in the kernel's table.
     sent: DiskSent,
     /// Sent until the kernel's entry was dropped.
     carried: DiskSent,
     changed_ns: u64,
-    /// The kernel's table has it.
+    /// It is in the kernel's table.
     is_listed: bool,
 }
 
@@ -199,21 +200,20 @@ fn by_sender(
     state: &State,
     before: &BTreeMap<DiskSender, Arc<DiskTraffic>>,
 ) -> BTreeMap<DiskSender, Arc<DiskTraffic>> {
-    let mut senders: BTreeMap<DiskSender, BTreeMap<(String, NodeId), DiskSent>> = BTreeMap::new();
+    let mut senders: BTreeMap<DiskSender, DiskTraffic> = BTreeMap::new();
     for (key, entry) in &state.entries {
-        let sender = DiskSender { pid: key.pid, id: key.id };
-        let route =
-            senders.entry(sender).or_default().entry((entry.address.clone(), NodeId(key.node))).or_default();
-        route.bytes += entry.sent.bytes + entry.carried.bytes;
-        route.requests += entry.sent.requests + entry.carried.requests;
+        let traffic = senders.entry(DiskSender { pid: key.pid, id: key.id }).or_default();
+        let route = DiskRoute { disk: entry.address.clone(), from: NodeId(key.node) };
+        let sum = traffic.entry(route).or_default();
+        for DiskSent { bytes, requests } in [entry.sent, entry.carried] {
+            sum.add(&DiskUse { bytes, requests });
+        }
     }
-    let shared = |sender: DiskSender, routes: BTreeMap<(String, NodeId), DiskSent>| {
-        let route = |((disk, from), DiskSent { bytes, requests })| DiskRoute { disk, from, bytes, requests };
-        let traffic = DiskTraffic { routes: routes.into_iter().map(route).collect() };
+    let shared = |(sender, traffic): (DiskSender, DiskTraffic)| {
         let same = before.get(&sender).filter(|old| ***old == traffic).map(Arc::clone);
         (sender, same.unwrap_or_else(|| Arc::new(traffic)))
     };
-    senders.into_iter().map(|(sender, routes)| shared(sender, routes)).collect()
+    senders.into_iter().map(shared).collect()
 }
 
 /// All disks by device number, with their kinds and addresses.
@@ -248,39 +248,31 @@ fn found(root: &Path) -> BTreeMap<u32, (u32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A folder that is removed with the value.
-    struct Folder(PathBuf);
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::scratch::Scratch;
 
     #[test]
     fn disks_are_hardware_paths_and_what_stands_on_them() {
-        let root = Folder(std::env::temp_dir().join(format!("numatop-ng-disk-io-{}", std::process::id())));
+        let root = Scratch::new();
         let disk = |name: &str, folder: &str, hidden: &str| {
-            let below = root.0.join("sys/devices").join(folder).join("block").join(name);
+            let below = root.join("sys/devices").join(folder).join("block").join(name);
             fs::create_dir_all(&below).unwrap();
-            fs::create_dir_all(root.0.join("sys/block")).unwrap();
+            fs::create_dir_all(root.join("sys/block")).unwrap();
             fs::write(below.join("hidden"), hidden).unwrap();
             let link = format!("../devices/{folder}/block/{name}");
-            std::os::unix::fs::symlink(link, root.0.join("sys/block").join(name)).unwrap();
+            std::os::unix::fs::symlink(link, root.join("sys/block").join(name)).unwrap();
         };
         disk("sda", "pci0000:00/0000:00:1f.2/ata1/host0", "0\n");
         disk("nvme1c0n1", "pci0000:17/0000:18:00.0/nvme/nvme1", "1\n");
         disk("dm-0", "virtual", "0\n");
-        fs::create_dir_all(root.0.join("proc")).unwrap();
+        fs::create_dir_all(root.join("proc")).unwrap();
         let lines = "   8       0 sda 1 2\n   8       1 sda1 1 2\n 259       7 nvme1c0n1 0 0\n 253       0 dm-0 0 0\nx\n 9 9\n";
-        fs::write(root.0.join("proc/diskstats"), lines).unwrap();
+        fs::write(root.join("proc/diskstats"), lines).unwrap();
         let expected = [
             (8 << 20, (DISK_LEAF, "0000:00:1f.2".to_owned())),
             (253 << 20, (DISK_UPPER, String::new())),
             (259 << 20 | 7, (DISK_PATH, "0000:18:00.0".to_owned())),
         ];
-        assert_eq!(found(&root.0), expected.into());
+        assert_eq!(found(root.path()), expected.into());
         assert_eq!(found(Path::new("/nonexistent")), BTreeMap::new());
     }
 
@@ -299,13 +291,13 @@ mod tests {
 
     fn sum(state: &State, pid: u32) -> u64 {
         let traffic = by_sender(state, &BTreeMap::new());
-        traffic.get(&DiskSender { pid, id: 1 }).map_or(0, |traffic| traffic.routes[0].bytes)
+        traffic.get(&DiskSender { pid, id: 1 }).map_or(0, |traffic| traffic.values().next().unwrap().bytes)
     }
 
     #[test]
     fn the_sum_of_a_sender_does_not_fall_while_it_is_busy() {
         let mut state = state();
-        // Two disks without an address, one of which rests.
+        // Two disks without an address. One of them is idle.
         state.entries = [(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 50))].into();
         state.drop_idle(40, 60, |_, _| panic!("it is busy"));
         assert_eq!(sum(&state, 7), 105);
