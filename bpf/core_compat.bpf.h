@@ -137,20 +137,22 @@ struct bio {
 } NT_RELOCATED;
 
 /* The number of REQ_OP_ZONE_APPEND is the running kernel's: it changed in 6.11. */
-enum req_op {
-	REQ_OP_READ = 0,
-	REQ_OP_WRITE = 1,
-	REQ_OP_ZONE_APPEND = 7,
+enum req_op___nt {
+	REQ_OP_ZONE_APPEND___nt = 7,
 };
 
-#define NT_REQ_OP_MASK 0xff /* include/linux/blk_types.h, the same since 4.10 */
+/* include/linux/blk_types.h, the same since 4.10 */
+#define NT_REQ_OP_MASK 0xff
+#define NT_REQ_OP_READ 0
+#define NT_REQ_OP_WRITE 1
 
 /* Whether the size of a bio is that of data which a disk reads or writes: flushes and discards have none. */
 static inline bool nt_bio_moves_data(struct bio *bio)
 {
 	__u32 op = bio->bi_opf & NT_REQ_OP_MASK;
 
-	return op == REQ_OP_READ || op == REQ_OP_WRITE || op == bpf_core_enum_value(enum req_op, REQ_OP_ZONE_APPEND);
+	return op == NT_REQ_OP_READ || op == NT_REQ_OP_WRITE ||
+	       op == bpf_core_enum_value(enum req_op___nt, REQ_OP_ZONE_APPEND___nt);
 }
 
 typedef struct {

@@ -189,6 +189,11 @@ fn program(header: &str, types: &str) -> (String, usize) {
             compared += 1;
         }
     }
+    // Members of enumerations whose number is the running kernel's: the kernel's name has no suffix.
+    for (member, _) in header.lines().filter_map(|line| line.trim().split_once("___nt = ")) {
+        program += &format!("_Static_assert({member} >= 0, \"{member} is another in this kernel\");\n");
+        compared += 1;
+    }
     (program, compared)
 }
 
@@ -277,5 +282,8 @@ mod tests {
         assert!(program.contains("a.x") && !program.contains("a.y"), "{program}");
         // With the structure of the old kernel, that is compared too.
         assert_eq!(super::program(header, "\nstruct a {\n\nstruct old {\n").1, 2);
+        let (program, compared) = super::program("\nenum b___nt {\n\tC___nt = 7,\n};\n", "");
+        assert_eq!(compared, 1);
+        assert!(program.contains("(C >= 0"), "{program}");
     }
 }
