@@ -35,7 +35,9 @@ pub struct Verdict {
 /// Judges the addresses at which a thread was interrupted in the loop.
 ///
 /// # Errors
-/// Samples are too few, or fall on neither instruction.
+/// * [`Missing::NotCollected`]: samples are too few, or are divided between the two instructions. A busy
+///   machine can be the cause, and another try may succeed.
+/// * [`Missing::Unsupported`]: samples fall on other instructions.
 pub fn judge(interrupted: &[u64], landmarks: Landmarks) -> Result<Verdict, Missing> {
     let samples = interrupted.len();
     if samples < SAMPLES_MIN {
@@ -47,6 +49,15 @@ pub fn judge(interrupted: &[u64], landmarks: Landmarks) -> Result<Verdict, Missi
     let (behind, at) = (share(landmarks.behind), share(landmarks.load));
     let (attribution, share) =
         if behind >= ENOUGH { (Attribution::Behind, behind) } else { (Attribution::At, at) };
+    if share < ENOUGH && behind + at >= ENOUGH {
+        return Err(Missing::NotCollected(format!(
+            "clock samples fall behind slow instructions ({:.0} %) and on them ({:.0} %): one of the two \
+             must have {:.0} %; try again when the machine is less busy",
+            100.0 * behind,
+            100.0 * at,
+            100.0 * ENOUGH
+        )));
+    }
     if share < ENOUGH {
         return Err(Missing::Unsupported(format!(
             "clock samples do not fall behind slow instructions on this CPU ({:.0} %)",
@@ -79,7 +90,14 @@ mod tests {
     fn an_emulator_is_refused() {
         let why = of(0, 0, 2862).unwrap_err();
         assert!(why.to_string().contains("(0 %)"), "{why}");
-        assert!(of(50, 50, 0).is_err());
+    }
+
+    #[test]
+    fn divided_samples_are_worth_another_try() {
+        let why = of(52, 46, 2).unwrap_err();
+        assert!(matches!(why, Missing::NotCollected(_)), "{why}");
+        assert!(why.to_string().contains("(46 %) and on them (52 %)"), "{why}");
+        assert!(matches!(of(20, 30, 50), Err(Missing::Unsupported(_))));
     }
 
     #[test]
