@@ -47,6 +47,7 @@ use crate::model::facility::Facility;
 use crate::model::sample::{HostFacts, Missing, Reading};
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
+use crate::text::json::number;
 
 use over::{Better, Over, Quotient};
 
@@ -172,12 +173,10 @@ impl Value {
             Value::I64(v) => json!(v),
             // JSON has no infinity; a quotient of something and nothing is one all the same.
             Value::F64(v) if v.is_infinite() => json!("inf"),
-            Value::F64(v) => json!(round(*v)),
+            Value::F64(v) => number(*v),
             Value::Text(v) => json!(v),
-            Value::Share { pct, .. } => json!(round(*pct)),
-            Value::ByNode(v) => {
-                v.iter().map(|(node, share)| (node.to_string(), json!(round(*share)))).collect()
-            }
+            Value::Share { pct, .. } => number(*pct),
+            Value::ByNode(v) => v.iter().map(|(node, share)| (node.to_string(), number(*share))).collect(),
         }
     }
 
@@ -200,14 +199,6 @@ impl Value {
             Value::ByNode(v) => v.iter().map(|(_, share)| *share).max_by(f64::total_cmp),
         }
     }
-}
-
-/// Six significant decimals are more than any of our measurements has.
-pub(crate) fn round(v: f64) -> f64 {
-    if !v.is_finite() {
-        return v;
-    }
-    (v * 1e6).round() / 1e6
 }
 
 /// A metric of rows of type `R`.

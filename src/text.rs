@@ -1,5 +1,6 @@
 //! Text that is fit to be shown: cleaned when it comes from outside, wrapped when it is long.
 
+pub mod json;
 pub mod nearest;
 pub mod quantity;
 pub mod shade;

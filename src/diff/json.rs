@@ -7,6 +7,7 @@ use super::verdict::Verdict;
 use super::{Diff, Row};
 use crate::entity::Who;
 use crate::metric::Unit;
+use crate::text::json::number;
 
 /// The version of the object.
 pub const SCHEMA: &str = "numatop-diff/1";
@@ -34,7 +35,7 @@ pub fn object(diff: &Diff, sides: [&SideWords; 2], warnings: &[String]) -> Value
     };
     let one_sided = |rows: &[(Who, f64)]| -> Vec<Value> {
         rows.iter()
-            .map(|(who, cpus)| json!({ "by": who.by.id(), "who": who.name, "cpus": round(*cpus) }))
+            .map(|(who, cpus)| json!({ "by": who.by.id(), "who": who.name, "cpus": number(*cpus) }))
             .collect()
     };
     json!({
@@ -55,7 +56,7 @@ fn row(row: &Row) -> Value {
     let change =
         of.factor.map(|factor| [factor.middle, factor.low, factor.high].map(|factor| (factor - 1.0) * 100.0));
     let more = match row.verdict {
-        Verdict::TooShort { times } | Verdict::Unclear { times } => Some(round(times)),
+        Verdict::TooShort { times } | Verdict::Unclear { times } => Some(number(times)),
         _ => None,
     };
     json!({
@@ -64,17 +65,17 @@ fn row(row: &Row) -> Value {
         "metric": row.metric,
         "unit": unit(row.unit),
         "better": row.better.id(),
-        "a": round(of.a.value),
-        "b": round(of.b.value),
+        "a": number(of.a.value),
+        "b": number(of.b.value),
         "n_a": row.intervals[0],
         "n_b": row.intervals[1],
-        "tau": round(of.tau),
-        "change_pct": change.map(|change| round(change[0])),
-        "low_pct": change.map(|change| round(change[1])),
-        "high_pct": change.map(|change| round(change[2])),
+        "tau": number(of.tau),
+        "change_pct": change.map(|change| number(change[0])),
+        "low_pct": change.map(|change| number(change[1])),
+        "high_pct": change.map(|change| number(change[2])),
         "p": of.p,
         "q": row.q,
-        "cliff": row.cliff.map(round),
+        "cliff": row.cliff.map(number),
         "verdict": row.verdict.id(),
         "times_as_long": more,
     })
@@ -93,9 +94,4 @@ fn unit(unit: Unit) -> &'static str {
         Unit::GigabytesPerSecond => "GB/s",
         Unit::Count | Unit::Id | Unit::Text => "count",
     }
-}
-
-/// Infinite errors have no number in JSON.
-fn round(value: f64) -> Value {
-    if value.is_finite() { json!((value * 1e6).round() / 1e6) } else { Value::Null }
 }

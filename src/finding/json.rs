@@ -6,12 +6,8 @@ use super::verdict::{Undecided, Verdict};
 use super::{Arithmetic, Blind, Check, Command, Engine, Evidence, Finding, Gain, Subject, Summary};
 use crate::model::sample::pages;
 use crate::snapshot::GroupObject;
+use crate::text::json::number;
 use crate::text::rfc3339;
-
-/// Six decimals are more than any measurement has.
-fn round(value: f64) -> Json {
-    if value.is_finite() { json!((value * 1e6).round() / 1e6) } else { Json::Null }
-}
 
 /// One finding.
 pub fn finding(finding: &Finding) -> Json {
@@ -28,12 +24,12 @@ pub fn finding(finding: &Finding) -> Json {
         "state": finding.state.name(),
         "since": rfc3339(finding.since_wall_ns),
         "until": finding.until_wall_ns.map(rfc3339),
-        "held_s": round(finding.held_ns as f64 / 1e9),
+        "held_s": number(finding.held_ns as f64 / 1e9),
         "times": finding.times,
         "sentence": advice.sentence,
         "because_of": finding.because_of.as_ref().map(ToString::to_string),
         "rank": finding.rank,
-        "peak": finding.peak.map(round),
+        "peak": finding.peak.map(number),
         "ended": finding.end.map(|(end, _)| end.words()),
         "gain": gain(&advice.gain),
         "evidence": finding.evidence.iter().map(evidence).collect::<Vec<Json>>(),
@@ -87,7 +83,7 @@ const MEMBERS_MAX: usize = 64;
 
 fn shared_object(GroupObject { facts: object, error_hundredths, is_drawn }: &GroupObject) -> Json {
     let all = pages(&object.by_node).max(1.0);
-    let pct = |pages: &u32| round(f64::from(*pages) * 100.0 / all);
+    let pct = |pages: &u32| number(f64::from(*pages) * 100.0 / all);
     json!({
         "device": object.device,
         "inode": object.inode,
@@ -95,7 +91,7 @@ fn shared_object(GroupObject { facts: object, error_hundredths, is_drawn }: &Gro
         "resident_bytes": object.resident_bytes,
         "mappings": object.mappings,
         "node_pct": object.by_node.iter().map(pct).collect::<Json>(),
-        "node_error_points": round(f64::from(*error_hundredths) / 100.0),
+        "node_error_points": number(f64::from(*error_hundredths) / 100.0),
         "nodes_from": if *is_drawn { "page_cache" } else { "page_tables" },
     })
 }
@@ -105,22 +101,22 @@ fn gain(gain: &Gain) -> Json {
     if let Some(arithmetic) = gain.how {
         how = match arithmetic {
             Arithmetic::Placement { now, then, phi } => {
-                json!({ "distance_now": round(now * 10.0), "distance_then": round(then * 10.0), "phi": round(phi) })
+                json!({ "distance_now": number(now * 10.0), "distance_then": number(then * 10.0), "phi": number(phi) })
             }
             Arithmetic::Waiting { wait, idle } => {
-                json!({ "wait_cpus": round(wait), "idle_cpus": round(idle) })
+                json!({ "wait_cpus": number(wait), "idle_cpus": number(idle) })
             }
-            Arithmetic::Siblings { busy, k } => json!({ "busy": round(busy), "k": round(k) }),
-            Arithmetic::Moves { per_s } => json!({ "moves_per_s": round(per_s) }),
-            Arithmetic::Twins { cpi, twins } => json!({ "cpi": round(cpi), "twins_cpi": round(twins) }),
+            Arithmetic::Siblings { busy, k } => json!({ "busy": number(busy), "k": number(k) }),
+            Arithmetic::Moves { per_s } => json!({ "moves_per_s": number(per_s) }),
+            Arithmetic::Twins { cpi, twins } => json!({ "cpi": number(cpi), "twins_cpi": number(twins) }),
             Arithmetic::Scans | Arithmetic::Interrupts => json!({}),
         };
         how["formula"] = json!(arithmetic.id());
     }
     json!({
-        "at_least_cpus": gain.at_least.map(round),
-        "at_most_cpus": gain.at_most.map(round),
-        "of_cpus": gain.of.map(round),
+        "at_least_cpus": gain.at_least.map(number),
+        "at_most_cpus": gain.at_most.map(number),
+        "of_cpus": gain.of.map(number),
         "how": how,
         "assumes": gain.assumes.iter().map(|assumption| assumption.id()).collect::<Vec<&str>>(),
     })
@@ -130,10 +126,10 @@ fn evidence(evidence: &Evidence) -> Json {
     let mut object = json!({
         "metric": evidence.metric,
         "of": evidence.of.to_string(),
-        "value": round(evidence.value),
-        "error": round(evidence.error),
-        "over_s": round(evidence.over_ns as f64 / 1e9),
-        "limit": evidence.limit.map(round),
+        "value": number(evidence.value),
+        "error": number(evidence.error),
+        "over_s": number(evidence.over_ns as f64 / 1e9),
+        "limit": evidence.limit.map(number),
         "note": evidence.note.map(|note| note.id()),
     });
     if let Some(node) = evidence.node {
@@ -155,8 +151,8 @@ fn check(check: &Check) -> Json {
     json!({
         "metric": check.metric,
         "of": check.of.to_string(),
-        "from": round(check.from),
-        "to": round(check.to),
+        "from": number(check.from),
+        "to": number(check.to),
         "below": check.below,
         "within_s": check.within_s,
     })
@@ -189,8 +185,8 @@ pub fn undecided(verdict: &Verdict) -> Json {
             "id": rule.id,
             "why": rule.why.id(),
             "severity": rule.gravest.name(),
-            "needs_s": round(rule.needs_ns as f64 / 1e9),
-            "had_s": round(rule.had_ns as f64 / 1e9),
+            "needs_s": number(rule.needs_ns as f64 / 1e9),
+            "had_s": number(rule.had_ns as f64 / 1e9),
             "subjects": rule.subjects,
         })
     };

@@ -12,6 +12,7 @@ use super::{Report, words};
 use crate::finding::json as findings;
 use crate::metric::over::Quotient;
 use crate::metric::{placement, task};
+use crate::text::json::number;
 use crate::text::rfc3339;
 
 /// The version of the object. Keys may be added, never renamed or removed.
@@ -36,7 +37,7 @@ pub fn object(report: &Report, clock: &Clock) -> Json {
         "from": rfc3339(report.span.0),
         "to": rfc3339(report.span.1),
         "intervals": report.intervals,
-        "measured_ns": round(report.total_ns),
+        "measured_ns": number(report.total_ns),
         "lede": words::lede(report),
         "caveat": words::caveat(report, clock),
         "buckets": {
@@ -54,13 +55,8 @@ pub fn object(report: &Report, clock: &Clock) -> Json {
         "containers": table(report, &report.containers),
         "hot": hot(report),
         "missing": missing(report),
-        "self": { "cpu_ns": round(report.own_ns), "rss_bytes": report.own_rss },
+        "self": { "cpu_ns": number(report.own_ns), "rss_bytes": report.own_rss },
     })
-}
-
-/// Six decimals are more than any measurement has.
-fn round(value: f64) -> Json {
-    if value.is_finite() { json!((value * 1e6).round() / 1e6) } else { Json::Null }
 }
 
 /// First and last bucket of each run of gaps.
@@ -77,13 +73,13 @@ fn runs(gaps: &[bool]) -> Vec<[usize; 2]> {
 
 /// The value, and the sums that it is a quotient of.
 fn quotient(sums: Quotient) -> Json {
-    let value = if sums.den > 0.0 { round(sums.num * sums.scale / sums.den) } else { Json::Null };
-    json!({ "value": value, "num": round(sums.num * sums.scale), "den": round(sums.den) })
+    let value = if sums.den > 0.0 { number(sums.num * sums.scale / sums.den) } else { Json::Null };
+    json!({ "value": value, "num": number(sums.num * sums.scale), "den": number(sums.den) })
 }
 
 fn track(track: &Track) -> Json {
     let each = |of: fn(&Cell) -> Option<f64>| -> Vec<Json> {
-        track.cells.iter().map(|cell| of(cell).map_or(Json::Null, round)).collect()
+        track.cells.iter().map(|cell| of(cell).map_or(Json::Null, number)).collect()
     };
     let mut object = quotient(track.sums(0..track.cells.len()));
     object["mean"] = json!(each(Cell::value));
@@ -102,7 +98,7 @@ fn lane(lane: &Lane) -> Json {
         "name": words::lane(id),
         "missing": lane.missing,
         "source": (id == Id::Remote).then(|| words::source(lane.sources.most())),
-        "error_points": lane.sources.error_points().map(round),
+        "error_points": lane.sources.error_points().map(number),
         "machine": track(&lane.machine),
         "nodes": nodes,
     })
@@ -112,7 +108,7 @@ fn matrices(report: &Report) -> Json {
     let nodes = &report.matrices.nodes;
     let of = |matrix: &Matrix| -> Json {
         let row =
-            |from: usize| -> Vec<Json> { (0..nodes.len()).map(|to| round(matrix.sum(from, to))).collect() };
+            |from: usize| -> Vec<Json> { (0..nodes.len()).map(|to| number(matrix.sum(from, to))).collect() };
         (0..nodes.len()).map(row).collect()
     };
     if nodes.len() < 2 {
@@ -121,25 +117,25 @@ fn matrices(report: &Report) -> Json {
     json!({
         "nodes": nodes,
         "accesses_ns": of(&report.matrices.accesses),
-        "accesses_sampled_pct": round(report.matrices.sampled_pct()),
+        "accesses_sampled_pct": number(report.matrices.sampled_pct()),
         "tasks_moved": of(&report.matrices.tasks),
         "pages_moved": of(&report.matrices.pages),
     })
 }
 
 fn sums(report: &Report, sums: &Sums) -> Json {
-    let by_node = |list: &[f64]| list.iter().map(|one| round(*one)).collect::<Vec<Json>>();
+    let by_node = |list: &[f64]| list.iter().map(|one| number(*one)).collect::<Vec<Json>>();
     let per_time = |amount: f64, scale: f64| Quotient { num: amount, den: report.total_ns, scale };
     json!({
         (task::CPU_PCT.id): quotient(per_time(sums.run_ns, 100.0)),
         (placement::REMOTE_PCT.id): quotient(sums.remote),
         (placement::REMOTE_SOURCE.id): words::source(sums.sources.most()),
-        (placement::REMOTE_ERROR_POINTS.id): sums.sources.error_points().map(round),
+        (placement::REMOTE_ERROR_POINTS.id): sums.sources.error_points().map(number),
         (task::IPC.id): quotient(sums.ipc),
         (task::RUNQ_WAIT_PCT.id): quotient(per_time(sums.wait_ns, 100.0)),
         (task::NODE_MIGRATIONS_PER_S.id): quotient(per_time(sums.moves, 1e9)),
         (task::RSS_BYTES.id): quotient(sums.rss),
-        "rss_bytes_most": round(sums.rss_most),
+        "rss_bytes_most": number(sums.rss_most),
         "run_ns_by_node": by_node(&sums.run_by_node),
         "memory_byte_ns_by_node": by_node(&sums.memory_by_node),
         "processes": sums.processes,
@@ -169,9 +165,9 @@ fn hot(report: &Report) -> Json {
             "function": spot.function,
             "module": spot.module,
             "kernel": spot.kernel,
-            "own_pct": round(spot.own_pct),
-            "own_error_pct": round(spot.error_pct),
-            "total_pct": round(spot.total_pct),
+            "own_pct": number(spot.own_pct),
+            "own_error_pct": number(spot.error_pct),
+            "total_pct": number(spot.total_pct),
         })
     });
     json!({
@@ -192,7 +188,7 @@ fn missing(report: &Report) -> Json {
             "to": rfc3339(gap.to_ns),
             "why": gap.why,
             "gaps": gap.count,
-            "missing_ns": round(gap.ns),
+            "missing_ns": number(gap.ns),
             "more_why": gap.more_why,
             "new_run": gap.new_runs > 0,
             "restarted": gap.is_restart,

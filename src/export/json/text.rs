@@ -2,8 +2,9 @@
 
 use serde_json::Value as Json;
 
-use crate::metric::{Value, round};
+use crate::metric::Value;
 use crate::model::units::NodeId;
+use crate::text::json::rounded;
 
 /// The way in which output says what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +33,11 @@ pub(super) fn value(out: &mut Vec<u8>, value: &Value, style: Style) {
 pub(super) fn number(out: &mut Vec<u8>, v: f64, style: Style) {
     let millionths = (v * 1e6).round();
     match style {
-        Style::Full => plain(out, &round(v)),
+        Style::Full => plain(out, &rounded(v)),
         // So many are exact in a float, and the decimal that is written is read as the same float.
         Style::Short if millionths.abs() < 9e15 => decimal(out, millionths as i64),
         Style::Short if v.fract() == 0.0 && v.abs() < 9e15 => plain(out, &(v as i64)),
-        Style::Short => plain(out, &round(v)),
+        Style::Short => plain(out, &rounded(v)),
     }
 }
 
