@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod allowed;
+pub mod amounts;
 pub mod balancing;
 pub mod columns;
 pub mod container;
@@ -26,7 +27,6 @@ pub mod matrix;
 pub mod mempolicy;
 pub mod needs;
 pub mod node;
-pub mod node_amounts;
 pub mod on_cpus;
 pub mod on_demand;
 pub mod over;

@@ -111,7 +111,7 @@ impl Table {
         match self {
             Table::Tasks => all(&tasks::TASKS),
             Table::TaskNodes => all(tasks::TASK_NODES),
-            Table::Containers => all(containers::CONTAINERS),
+            Table::Containers => all(&containers::CONTAINERS),
             Table::ContainerNodes => all(containers::CONTAINER_NODES),
             Table::Nodes => all(&nodes::NODES),
             Table::Sockets => all(places::SOCKETS),

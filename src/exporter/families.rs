@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::finding::Engine;
 use crate::finding::rules::RULES;
-use crate::metric::node_amounts::{FamilyOver, NODE_AMOUNTS, NodeFamily, NodeNow};
+use crate::metric::amounts::NS;
+use crate::metric::amounts::node::{FamilyOver, NODE_AMOUNTS, NodeFamily, NodeNow};
+use crate::metric::amounts::row::{self, RowFamily};
 use crate::model::sample::Missing;
 use crate::snapshot::{Container, Node, Snapshot};
 use crate::text::{clean_str, one_line};
@@ -12,7 +14,7 @@ use crate::text::{clean_str, one_line};
 use super::labels::Labels;
 use super::ledger::{Ledger, Now, OTHERS, container_labels};
 use super::page::Family;
-use super::sums::{AMOUNTS, NS, Sums};
+use super::sums::Sums;
 use super::top::Top;
 
 /// Parts of the page in the order in which they are left out.
@@ -179,19 +181,25 @@ fn others(name: &'static str) -> Labels {
     Labels::of([(name, OTHERS)])
 }
 
-/// A family for each amount, with a series for each row of `top`.
+/// A family for each amount that has a name, with a series for each row of `top`.
 fn amounts(
     top: &Top<Labels, Sums>,
     rest: &Labels,
-    name: impl Fn(usize) -> Option<&'static str>,
+    name: impl Fn(&RowFamily) -> Option<&'static str>,
 ) -> Vec<Family> {
-    let family = |(at, amount): (usize, &super::sums::Amount)| {
+    let family = |(at, (_, family)): (usize, (_, RowFamily))| {
         let series = top
             .series()
             .filter_map(|(labels, sums)| Some((labels.unwrap_or(rest).clone(), sums.amounts[at]?)));
-        Some(Family::counter(name(at)?, amount.help).with(series))
+        Some(Family::counter(name(&family)?, family.help).with(series))
     };
-    AMOUNTS.iter().enumerate().filter_map(family).collect()
+    row::families().enumerate().filter_map(family).collect()
+}
+
+/// The family of CPU time, which is by node where there is room.
+fn cpu_time() -> RowFamily {
+    let (_, family) = row::families().next().expect("CPU time is the first amount");
+    family
 }
 
 /// The events that were asked for by name, each with its name as a label.
@@ -230,7 +238,9 @@ fn gauge(
 fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     let rest = others("container");
     // CPU time is by node: see `cpu_by_node`.
-    let mut families = amounts(&ledger.containers, &rest, |at| (at > 0).then_some(AMOUNTS[at].container));
+    let by_node = cpu_time().container;
+    let other = |family: &RowFamily| Some(family.container).filter(|name| *name != by_node);
+    let mut families = amounts(&ledger.containers, &rest, other);
     families.push(gauge(
         Family::gauge("numatop_container_processes", "Processes."),
         (&ledger.containers, &rest),
@@ -287,12 +297,11 @@ fn cpu_by_node(ledger: &Ledger) -> Family {
         let ran = sums.cpu_s_by_node.iter().enumerate().filter(|(_, seconds)| **seconds > 0.0);
         ran.map(move |(node, seconds)| (labels.and("node", &node.to_string()), *seconds)).collect::<Vec<_>>()
     });
-    Family::counter(AMOUNTS[0].container, AMOUNTS[0].help).with(series)
+    Family::counter(cpu_time().container, cpu_time().help).with(series)
 }
 
 fn cpu(ledger: &Ledger) -> Family {
-    let mut families =
-        amounts(&ledger.containers, &others("container"), |at| (at == 0).then_some(AMOUNTS[0].container));
+    let mut families = amounts(&ledger.containers, &others("container"), |family| Some(family.container));
     families.remove(0)
 }
 
@@ -309,7 +318,7 @@ fn container_memory(ledger: &Ledger, snapshot: &Snapshot) -> Family {
 
 fn programs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     let rest = others("comm");
-    let mut families = amounts(&ledger.programs, &rest, |at| AMOUNTS[at].program);
+    let mut families = amounts(&ledger.programs, &rest, |family| family.program);
     let rows = || (&ledger.programs, &rest);
     let (processes, rss) = (
         Family::gauge("numatop_program_processes", "Processes."),

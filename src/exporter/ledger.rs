@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::metric::amounts::NS;
+use crate::metric::amounts::node::{FamilyOver, NODE_AMOUNTS, NodeFamily, NodeNow};
+use crate::metric::amounts::row::Counted;
 use crate::metric::located::Located;
-use crate::metric::node_amounts::{FamilyOver, NODE_AMOUNTS, NodeFamily, NodeNow};
 use crate::model::group::{Group, Kind};
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task};
@@ -12,7 +14,7 @@ use crate::text::clean;
 
 use super::Limits;
 use super::labels::Labels;
-use super::sums::{NS, Sums};
+use super::sums::Sums;
 use super::top::{Sum, Top};
 
 /// Gauges of a row as of now.
@@ -66,6 +68,7 @@ impl Ledger {
             (BTreeMap::<Labels, Sums>::new(), BTreeMap::<Labels, Sums>::new());
         (self.containers_now, self.programs_now) = (BTreeMap::new(), BTreeMap::new());
         let mut labels = BTreeMap::<u64, Labels>::new();
+        let counted = Counted::of(snapshot);
         let mut all = Sums::default();
         let mut located = BTreeMap::<usize, Located>::new();
         for task in &snapshot.tasks {
@@ -74,7 +77,7 @@ impl Ledger {
             let container = labels.entry(id).or_insert_with(|| container_of(group)).clone();
             let program = program_of(group, task);
             let known = Located::of(task, snapshot);
-            let sums = Sums::of(task, known, snapshot);
+            let sums = Sums::of(task, known, snapshot, &counted);
             all.add(&sums);
             for (node, more) in known.into_iter().flat_map(|known| known.by_node(task)) {
                 *located.entry(node).or_default() += more;

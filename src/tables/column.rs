@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::metric::amounts::Number;
 use crate::model::sample::Reading;
 
 /// The type of a column.
@@ -130,6 +131,15 @@ impl Cell<Option<i64>> for f64 {
 impl Cell<Option<f64>> for f64 {
     fn cell(self) -> Option<f64> {
         Some(self)
+    }
+}
+
+impl Cell<Option<i64>> for Number {
+    fn cell(self) -> Option<i64> {
+        match self {
+            Number::Whole(whole) => whole.cell(),
+            Number::Scaled(scaled) => scaled.cell(),
+        }
     }
 }
 

@@ -1,15 +1,13 @@
 //! Tables of containers and other cgroups, and each of them by node.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::cells::RowGroup;
-use super::column::columns;
+use super::column::{Cell, Column, Get, columns};
 use super::interval::Interval;
+use crate::metric::amounts::row::{ROW_AMOUNTS, Row, RowAmount};
 use crate::metric::container::{CGROUP, CONTAINER_ID, PARENT};
 use crate::metric::located::Located;
-use crate::metric::placement;
-use crate::model::counters::Counter;
-use crate::model::event::Role;
 use crate::model::sample::GroupRaw;
 use crate::snapshot::Container;
 
@@ -29,30 +27,9 @@ impl ContainerRow {
         self.row().raw.as_deref()
     }
 
-    fn counter(&self, counter: Counter) -> Option<u64> {
-        self.interval.counter(&self.row().sum, counter)
-    }
-
-    fn events(&self, role: Role) -> Option<f64> {
-        self.interval.events(&self.row().sum.delta.slots, role)
-    }
-
-    /// Throttled time of the interval, ns. Files of groups are read in turns: the time between two readings is spread over the
-    /// intervals that it covers.
-    fn throttled_ns(&self) -> Option<f64> {
-        let raw = self.raw()?;
-        let (then, before) = raw.throttled_before?;
-        let over = raw.read_ns.checked_sub(then).filter(|over| *over > 0)?;
-        let throttled = raw.throttled_ns.as_ref().ok()?.saturating_sub(before);
-        let interval_ns = self.interval.snapshot.interval_ns?;
-        Some(throttled as f64 * interval_ns as f64 / over as f64)
-    }
-
-    fn remote_best_ns(&self) -> Option<f64> {
-        let located = self.located?;
-        let metric = &placement::CONTAINER_REMOTE_BEST_PCT;
-        let best = metric.read(self.row(), &self.interval.snapshot).ok()?.number()?;
-        Some((best / 100.0 * located.run_ns).min(located.remote_ns))
+    /// An amount of [`AMOUNTS`].
+    fn amount(&self, at: usize) -> Option<i64> {
+        AMOUNTS[at].value(self.interval.now(Row::Container(self.row()), self.located)).cell()
     }
 
     fn name(&self) -> String {
@@ -62,7 +39,7 @@ impl ContainerRow {
 }
 
 columns! {
-    pub(super) CONTAINERS of ContainerRow: row => {
+    FIRST of ContainerRow: row => {
         "cgroup" Text row.interval.text(&CGROUP, row.row());
         "container" Text row.name();
         "kind" Text row.row().kind().name();
@@ -72,23 +49,27 @@ columns! {
         "parent" Text row.interval.text(&PARENT, row.row());
         "processes" Int row.row().processes;
         "threads" Int row.row().sum.threads;
-        "cpu_ns" Int row.row().sum.run_ns();
-        "wait_ns" Int row.counter(Counter::RunDelayNs);
-        "throttled_ns" Int row.throttled_ns();
-        "node_moves" Int row.counter(Counter::NodeMoves);
-        "cycles" Int row.events(Role::Cycles);
-        "instructions" Int row.events(Role::Instructions);
-        "lma" Int row.events(Role::Lma);
-        "rma" Int row.events(Role::Rma);
-        "located_ns" Int row.located.map(|located| located.run_ns);
-        "remote_ns" Int row.located.map(|located| located.remote_ns);
-        "remote_best_ns" Int row.remote_best_ns();
-        "pages_migrated" Int row.counter(Counter::MigratedPages);
+    }
+}
+
+columns! {
+    LAST of ContainerRow: row => {
         "mem_bytes" Int row.raw().and_then(|raw| raw.mem_bytes.clone().ok());
         "mem_limit_bytes" Int row.raw().and_then(|raw| raw.mem_limit_bytes.clone().ok()).flatten();
         "cpu_quota_milli" Int row.raw().and_then(|raw| raw.cpu_quota_milli.clone().ok()).flatten();
     }
 }
+
+static AMOUNTS: LazyLock<Vec<RowAmount>> =
+    LazyLock::new(|| ROW_AMOUNTS.iter().filter(|amount| amount.is_of_containers()).copied().collect());
+
+/// All columns.
+pub(super) static CONTAINERS: LazyLock<Vec<Column<ContainerRow>>> = LazyLock::new(|| {
+    let amounts = AMOUNTS.iter().enumerate();
+    let amounts = amounts
+        .map(|(at, amount)| Column { name: amount.column, get: Get::Listed(ContainerRow::amount, at) });
+    FIRST.iter().copied().chain(amounts).chain(LAST.iter().copied()).collect()
+});
 
 /// A row of containers on a node.
 pub(super) struct ContainerNodeRow {
@@ -118,7 +99,7 @@ pub(super) fn add(
         let located = located.get(at).copied().flatten();
         let row = Arc::new(ContainerRow { interval: Arc::clone(interval), at, located });
         if let Some(containers) = &mut containers {
-            containers.push(&interval.stamp, CONTAINERS, &*row);
+            containers.push(&interval.stamp, &CONTAINERS, &*row);
         }
         if let Some(nodes) = &mut nodes {
             by_node(&row, |of_node| nodes.push(&interval.stamp, CONTAINER_NODES, &of_node));

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::column::Stamp;
+use crate::metric::amounts::row::{Counted, Row, RowNow};
 use crate::metric::located::Located;
-use crate::metric::{Metric, Value, counted, counters};
-use crate::model::counters::{COUNTERS, Counter, NR_COUNTERS};
-use crate::model::event::Role;
+use crate::metric::{Metric, Value};
+use crate::model::counters::Counter;
 use crate::model::group::DEPTH_MAX;
-use crate::model::sample::{HostFacts, Sample, Slot};
+use crate::model::sample::{HostFacts, Sample};
 use crate::snapshot::{Snapshot, Task};
 use crate::text::clean_str;
 
@@ -53,7 +53,7 @@ pub struct Gap {
 pub struct Interval {
     pub(super) snapshot: Snapshot,
     pub(super) stamp: Stamp,
-    counted: [bool; NR_COUNTERS],
+    counted: Counted,
 }
 
 /// The first columns of rows of this host at this moment.
@@ -68,24 +68,18 @@ pub(super) fn stamp(host: &HostFacts, wall_ns: i64, interval_ns: Option<u64>) ->
 
 impl Interval {
     pub(super) fn new(snapshot: Snapshot) -> Interval {
-        let counted = std::array::from_fn(|at| {
-            counted::missing(COUNTERS[at].counter, &snapshot.host.missing).is_none()
-        });
         let stamp = stamp(&snapshot.host, snapshot.wall_ns, snapshot.interval_ns);
-        Interval { snapshot, stamp, counted }
+        Interval { counted: Counted::of(&snapshot), snapshot, stamp }
+    }
+
+    /// A row of this interval.
+    pub(super) fn now<'a>(&'a self, row: Row<'a>, located: Option<Located>) -> RowNow<'a> {
+        RowNow { row, snapshot: &self.snapshot, counted: &self.counted, located }
     }
 
     /// The count of a task or of a sum of tasks; `None` where it was not counted.
     pub(super) fn counter(&self, row: &Task, counter: Counter) -> Option<u64> {
-        self.counted[counter as usize].then(|| row.delta[counter])
-    }
-
-    /// The count of the events of a role; `None` where they were not counted.
-    pub(super) fn events(&self, slots: &[Slot], role: Role) -> Option<f64> {
-        match role {
-            Role::Lma => counters::lma(slots, &self.snapshot).ok(),
-            role => counters::count(slots, &self.snapshot, role).ok(),
-        }
+        self.counted.count(row, counter)
     }
 
     /// The text of a metric.

@@ -5,9 +5,9 @@ use std::sync::{Arc, LazyLock};
 use super::cells::RowGroup;
 use super::column::{Cell, Column, Get, columns};
 use super::interval::{Interval, LocatedSums};
+use crate::metric::amounts::node::{NODE_AMOUNTS, NodeNow};
 use crate::metric::located::Located;
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
-use crate::metric::node_amounts::{NODE_AMOUNTS, NodeNow, Number};
 use crate::model::sample::Flow;
 use crate::model::units::NodeId;
 use crate::snapshot::Node;
@@ -28,10 +28,7 @@ impl NodeRow {
             return None;
         }
         let now = NodeNow { node: &snapshot.nodes[self.at], snapshot, located: self.located, cpu_s: None };
-        match (NODE_AMOUNTS[at].value)(now)? {
-            Number::Whole(whole) => whole.cell(),
-            Number::Scaled(scaled) => scaled.cell(),
-        }
+        (NODE_AMOUNTS[at].value)(now).cell()
     }
 }
 

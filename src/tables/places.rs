@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::cells::RowGroup;
 use super::column::columns;
 use super::interval::Interval;
+use crate::metric::amounts::events;
 use crate::model::event::Role;
 use crate::model::topology::format_cpulist;
 use crate::snapshot::{CpuSet, SetKind};
@@ -21,7 +22,7 @@ impl PlaceRow {
     }
 
     fn events(&self, role: Role) -> Option<f64> {
-        self.interval.events(&self.set().on_cpus.slots, role)
+        events(&self.set().on_cpus.slots, &self.interval.snapshot, role)
     }
 }
 

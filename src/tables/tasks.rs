@@ -6,13 +6,13 @@ use std::sync::{Arc, LazyLock};
 use super::cells::RowGroup;
 use super::column::{Cell, Column, Get, columns};
 use super::interval::Interval;
+use crate::metric::amounts::row::{ROW_AMOUNTS, Row, RowAmount};
 use crate::metric::located::Located;
-use crate::metric::{Value, disks, events, identity, placement};
-use crate::model::counters::{COUNTERS, Counter};
+use crate::metric::{Value, amounts, disks, events, identity, placement};
+use crate::model::counters::Counter;
 use crate::model::disks::DiskUse;
 use crate::model::event::Role;
 use crate::model::group::Group;
-use crate::model::sample::Slot;
 use crate::model::wire::NodeCounts;
 use crate::snapshot::Task;
 use crate::text::{clean, clean_str};
@@ -33,23 +33,9 @@ impl TaskRow {
         self.interval.snapshot.names.groups.get(&self.task().raw.cgroup_id).map(Arc::as_ref)
     }
 
-    fn counter(&self, counter: Counter) -> Option<u64> {
-        self.interval.counter(self.task(), counter)
-    }
-
-    fn slots(&self) -> &[Slot] {
-        &self.task().delta.slots
-    }
-
-    fn events(&self, role: Role) -> Option<f64> {
-        self.interval.events(self.slots(), role)
-    }
-
-    /// The least part of its located time that moving could make remote, ns.
-    fn remote_best_ns(&self) -> Option<f64> {
-        let located = self.located?;
-        let best = placement::REMOTE_BEST_PCT.read(self.task(), &self.interval.snapshot).ok()?.number()?;
-        Some((best / 100.0 * located.run_ns).min(located.remote_ns))
+    /// An amount of [`AMOUNTS`].
+    fn amount(&self, at: usize) -> Option<i64> {
+        AMOUNTS[at].value(self.interval.now(Row::Task(self.task()), self.located)).cell()
     }
 
     /// A sum over all disks; empty of threads, and where it is not counted.
@@ -80,51 +66,14 @@ columns! {
         "pod" Text row.interval.text(&identity::POD, row.task());
         "namespace" Text row.group().and_then(|group| group.namespace.as_deref());
         "threads" Int row.task().threads;
-        "cpu_ns" Int row.task().run_ns();
     }
 }
 
-/// Counters of time and of switches, by the name of their column.
-const OF_TIME: [(&str, Counter); 8] = [
-    ("wait_ns", Counter::RunDelayNs),
-    ("dispatches", Counter::RunCount),
-    ("voluntary", Counter::Nvcsw),
-    ("involuntary", Counter::Nivcsw),
-    ("cpu_moves", Counter::CpuMigrations),
-    ("llc_moves", Counter::LlcMoves),
-    ("node_moves", Counter::NodeMoves),
-    ("smt_busy_ns", Counter::SmtBusyNs),
-];
-
 columns! {
-    OF_EVENTS of TaskRow: row => {
-        "cycles" Int row.events(Role::Cycles);
-        "instructions" Int row.events(Role::Instructions);
-        "lma" Int row.events(Role::Lma);
-        "rma" Int row.events(Role::Rma);
-        "stall_frontend" Int row.events(Role::StallFrontend);
-        "stall_backend" Int row.events(Role::StallBackend);
-        "llc_misses" Int row.events(Role::Llc);
-        "located_ns" Int row.located.map(|located| located.run_ns);
-        "remote_ns" Int row.located.map(|located| located.remote_ns);
-        "remote_best_ns" Int row.remote_best_ns();
+    SOURCE of TaskRow: row => {
         "remote_source" Text row.remote_source();
     }
 }
-
-/// Counters of pages.
-const OF_PAGES: [(&str, Counter); 10] = [
-    ("minor_faults", Counter::MinFlt),
-    ("major_faults", Counter::MajFlt),
-    ("allocs", Counter::UserAllocs),
-    ("cross_allocs", Counter::CrossAllocs),
-    ("pages_migrated", Counter::MigratedPages),
-    ("pages_balanced", Counter::BalancedPages),
-    ("pages_asked", Counter::AskedPages),
-    ("hint_faults", Counter::HintFaults),
-    ("hint_remote", Counter::HintRemote),
-    ("balancing_ns", Counter::BalancingNs),
-];
 
 columns! {
     LAST of TaskRow: row => {
@@ -136,23 +85,25 @@ columns! {
     }
 }
 
-/// All columns. Counters without a line above stand last, under the name that they have in recordings.
+/// Amounts of tasks; counters without a line of their own stand last.
+static AMOUNTS: LazyLock<Vec<RowAmount>> = LazyLock::new(|| {
+    let of_tasks = ROW_AMOUNTS.iter().filter(|amount| amount.is_of_tasks());
+    of_tasks.copied().chain(amounts::row::others()).collect()
+});
+
+/// All columns.
 pub(super) static TASKS: LazyLock<Vec<Column<TaskRow>>> = LazyLock::new(|| {
-    fn counted(row: &TaskRow, at: usize) -> Option<i64> {
-        row.counter(COUNTERS[at].counter).cell()
-    }
-    let column = |(name, counter): (&'static str, Counter)| Column {
-        name,
-        get: Get::Listed(counted, counter as usize),
-    };
-    let has_line = |counter: Counter| OF_TIME.iter().chain(&OF_PAGES).any(|(_, own)| *own == counter);
-    let others = COUNTERS.iter().filter(|info| !has_line(info.counter)).map(|info| (info.name, info.counter));
+    let others = AMOUNTS.len() - amounts::row::others().count();
     let mut all: Vec<Column<TaskRow>> = FIRST.to_vec();
-    all.extend(OF_TIME.map(column));
-    all.extend_from_slice(OF_EVENTS);
-    all.extend(OF_PAGES.map(column));
-    all.extend_from_slice(LAST);
-    all.extend(others.map(column));
+    for (at, amount) in AMOUNTS.iter().enumerate() {
+        if at == others {
+            all.extend_from_slice(LAST);
+        }
+        all.push(Column { name: amount.column, get: Get::Listed(TaskRow::amount, at) });
+        if amount.column == "remote_best_ns" {
+            all.extend_from_slice(SOURCE);
+        }
+    }
     all
 });
 
@@ -242,8 +193,10 @@ fn by_node(row: &Arc<TaskRow>, task: &Task, mut give: impl FnMut(TaskNodeRow)) {
     let mem_bytes = interval.by_node(&placement::MEM_BYTES_BY_NODE, task);
     let pages_known = interval.counter(task, Counter::UserAllocs).is_some() && !task.delta.pages.is_empty();
     let ran_on = task.delta.run_ns.iter().filter(|ns| **ns > 0).count();
-    let split =
-        |role, of: fn(&NodeCounts) -> u64| Split::new(row.events(role), &task.delta.by_node, of, ran_on);
+    let split = |role, of: fn(&NodeCounts) -> u64| {
+        let all = amounts::events(&task.delta.slots, &interval.snapshot, role);
+        Split::new(all, &task.delta.by_node, of, ran_on)
+    };
     let cycles = split(Role::Cycles, |counts| counts.cycles);
     let instructions = split(Role::Instructions, |counts| counts.instructions);
     let last = mem_bytes.iter().flat_map(BTreeMap::keys).next_back().map_or(0, |last| *last as usize + 1);

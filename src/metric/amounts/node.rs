@@ -1,15 +1,13 @@
-//! Quantities of nodes for consumers that add up: columns of tables, and families of the exporter. One line for each.
+//! Amounts of nodes.
 
-use super::located::Located;
-use super::node::*;
-use super::{Metric, balancing, counters, free_blocks, page_migrations, tiers};
+use super::{NS, Number, events};
+use crate::metric::located::Located;
+use crate::metric::node::*;
+use crate::metric::{Metric, balancing, free_blocks, page_migrations, tiers};
 use crate::model::event::Role;
 use crate::model::sample::NodeRaw;
 use crate::model::tiers::TierPages;
 use crate::snapshot::{Node, Snapshot};
-
-/// Seconds of a nanosecond.
-const NS: f64 = 1e-9;
 
 /// A node in an interval, with the amounts known from the rows of its tasks.
 #[derive(Clone, Copy)]
@@ -20,41 +18,6 @@ pub struct NodeNow<'a> {
     pub located: Option<Located>,
     /// CPU time of tasks, seconds.
     pub cpu_s: Option<f64>,
-}
-
-/// An amount: exact, or scaled, as counts of events and shares of time are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
-    Whole(u64),
-    Scaled(f64),
-}
-
-impl Number {
-    /// The next number with a fraction.
-    pub fn as_f64(self) -> f64 {
-        match self {
-            Number::Whole(whole) => whole as f64,
-            Number::Scaled(scaled) => scaled,
-        }
-    }
-}
-
-impl From<u64> for Number {
-    fn from(whole: u64) -> Number {
-        Number::Whole(whole)
-    }
-}
-
-impl From<u32> for Number {
-    fn from(whole: u32) -> Number {
-        Number::Whole(whole.into())
-    }
-}
-
-impl From<f64> for Number {
-    fn from(scaled: f64) -> Number {
-        Number::Scaled(scaled)
-    }
 }
 
 /// A quantity of a node.
@@ -116,16 +79,16 @@ macro_rules! of {
     ($($field:ident).+) => { |now| Some(Number::from(now.node.$($field).+)) };
 }
 
-fn events(now: NodeNow<'_>, role: Role) -> Option<Number> {
-    counters::count(&now.node.on_cpus.slots, now.snapshot, role).ok().map(Number::Scaled)
+fn counted(now: NodeNow<'_>, role: Role) -> Option<f64> {
+    events(&now.node.on_cpus.slots, now.snapshot, role)
 }
 
 fn lma(now: NodeNow<'_>) -> Option<f64> {
-    counters::lma(&now.node.on_cpus.slots, now.snapshot).ok()
+    counted(now, Role::Lma)
 }
 
 fn rma(now: NodeNow<'_>) -> Option<f64> {
-    counters::rma(&now.node.on_cpus.slots, now.snapshot).ok()
+    counted(now, Role::Rma)
 }
 
 fn moved(now: NodeNow<'_>, pages: fn(&TierPages) -> Option<u64>) -> Option<Number> {
@@ -148,8 +111,8 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     of!(on_cpus.busy_ns), column "busy_ns";
     |now| now.cpu_s.map(Number::Scaled), family Sum(1.0) => "numatop_node_cpu_seconds" "CPU time of tasks.";
     |now| now.node.on_cpus.irq_ns.get().map(Number::Whole), column "irq_ns" of IRQ_PCT, family Sum(NS) => "numatop_node_irq_seconds" "Time in interrupts.";
-    |now| events(now, Role::Cycles), column "cycles", family Sum(1.0) => "numatop_node_cycles" "CPU cycles of tasks.";
-    |now| events(now, Role::Instructions), column "instructions",
+    |now| counted(now, Role::Cycles).map(Number::Scaled), column "cycles", family Sum(1.0) => "numatop_node_cycles" "CPU cycles of tasks.";
+    |now| counted(now, Role::Instructions).map(Number::Scaled), column "instructions",
         family Sum(1.0) => "numatop_node_instructions" "Instructions of tasks.";
     |now| lma(now).map(Number::Scaled), column "lma";
     |now| rma(now).map(Number::Scaled), column "rma";
