@@ -48,8 +48,10 @@ fn pass_on(received: &Receiver<Message>, inbox: &Inbox, want: Want, screen: &Mai
     let mut history = History::new(want);
     while let Ok(first) = received.recv() {
         let (mut is_due, mut has_moved, mut pauses) = (false, false, false);
-        // Samples that have come meanwhile are kept, and the last interval is derived.
-        for message in std::iter::once(first).chain(received.try_iter()).chain(inbox.take()) {
+        // Samples that have come meanwhile are kept, and the last interval is derived. The mailbox is emptied after its
+        // wake-ups are: a message whose wake-up is gone would wait for the next one.
+        let woken: Vec<Message> = std::iter::once(first).chain(received.try_iter()).collect();
+        for message in woken.into_iter().chain(inbox.take()) {
             match message {
                 Message::Mail => {}
                 Message::Want(want) => {
