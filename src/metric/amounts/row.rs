@@ -18,7 +18,7 @@ pub struct RowNow<'a> {
     pub located: Option<Located>,
 }
 
-/// What an amount is of.
+/// The owner of an amount.
 #[derive(Clone, Copy)]
 pub enum Row<'a> {
     Task(&'a Task),
