@@ -5,6 +5,8 @@
 
 #include "core_compat.bpf.h"
 
-const volatile __u32 nr_nodes = 1; /* possible nodes; set by user space before load */
+/* Set by user space before load. */
+const volatile __u32 nr_nodes = 1;  /* possible nodes */
+const volatile __u32 nr_places = 1; /* possible places; nr_nodes where places are the nodes */
 
 #endif /* NODES_BPF_H */

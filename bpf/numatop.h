@@ -145,6 +145,8 @@ struct nt_cpu_topo {
 	__u32 slots;  /* bit i: counter slot i is open on this CPU */
 	__u32 opened; /* changes whenever the counters are opened anew: they start from zero */
 	__u32 waits; /* bit i: counter slot i is wanted on this CPU, and is not open because it is the turn of others */
+	__u32 place;  /* index of the set of CPUs by which time is kept; the node, where these are the nodes */
+	__u32 pad;
 };
 
 /*
@@ -178,7 +180,7 @@ struct nt_cpu {
 };
 
 /*
- * The record of a task: the fixed head, followed by run_ns[nr_nodes] and, on request of user space: struct
+ * The record of a task: the fixed head, followed by run_ns[nr_places] and, on request of user space: struct
  * nt_node_counts[nr_nodes]; struct nt_node_counts[NT_SIBLINGS], by the state of the SMT siblings; __u64
  * pages[nr_nodes].
  */
@@ -214,7 +216,7 @@ struct nt_rec {
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS]; /* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u64 run_ns[]; /* on-CPU time by node */
+	__u64 run_ns[]; /* on-CPU time by place */
 };
 
 /* NUMA hinting faults on one CPU, of tasks in and out of the scope. */
@@ -342,7 +344,8 @@ struct nt_task {
 	__s32 preferred_nid;
 	__u32 scan_period_ms;
 	__u32 group_live;      /* threads of its process that have not begun to exit */
-	__u32 nodes;           /* how many run_ns[] the nt_rec has */
+	__u16 nodes;           /* how many elements the nt_rec has of each list by node */
+	__u16 places;          /* how many run_ns[] */
 	__u32 numa_group;      /* 0: none */
 	__u32 mempolicy;       /* of new memory: mode, and its flags in the upper half; 0: the default */
 	__u64 mempolicy_nodes; /* bit i: node i is in it; nodes above 63 are not told */
@@ -484,7 +487,7 @@ _Static_assert(sizeof(struct nt_access_touch) == 72, "nt_access_touch");
 _Static_assert(sizeof(struct nt_access_process) == 16, "nt_access_process");
 _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_alloc_pace) == 64, "nt_alloc_pace");
-_Static_assert(sizeof(struct nt_cpu_topo) == 24, "nt_cpu_topo");
+_Static_assert(sizeof(struct nt_cpu_topo) == 32, "nt_cpu_topo");
 _Static_assert(sizeof(struct nt_cpu) == 64 + 64 + 6 * 64, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 64 + 8 * NT_NR_COUNTERS + 3 * 64, "nt_rec");

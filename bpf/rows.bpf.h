@@ -7,7 +7,7 @@
 #include "maps.bpf.h"
 #include "nodes.bpf.h"
 
-#define NT_NODES_MAX 1024 /* what the kernel can be built for: NODES_SHIFT is at most 10 */
+#define NT_PLACES_MAX 1024 /* as many nodes as the kernel can be built for: NODES_SHIFT is at most 10 */
 
 /* Set by user space before load, from what it made the map with. */
 const volatile __u32 rec_size = sizeof(struct nt_rec); /* with all that follows it */
@@ -17,7 +17,7 @@ const volatile bool by_sibling = false; /* counts by what the SMT siblings did a
 /* No function can be hooked: hinting faults are read from the task structure. */
 const volatile bool hints_from_task = false;
 
-/* CPU time of exited tasks whose row did not fit the ring, by node. */
+/* CPU time of exited tasks whose row did not fit the ring, by place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -119,6 +119,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	row->cpus_allowed = task->nr_cpus_allowed;
 	row->group_live = BPF_CORE_READ(task, signal, live.counter);
 	row->nodes = nr_nodes;
+	row->places = nr_places;
 	if (bpf_core_field_exists(task->numa_preferred_nid)) {
 		row->preferred_nid = task->numa_preferred_nid;
 		row->scan_period_ms = task->numa_scan_period;
@@ -152,26 +153,26 @@ static inline bool nt_is_known(struct nt_rec *rec)
 static inline void nt_lose_end(struct nt_rec *rec)
 {
 	struct nt_cpu *cpu = nt_this_cpu();
-	__u32 node;
+	__u32 place;
 
 	if (cpu)
 		nt_count_loss(cpu, NT_LOST_EXIT);
-	for (node = 0; node < NT_NODES_MAX; node++) {
+	for (place = 0; place < NT_PLACES_MAX; place++) {
 		/*
 		 * A copy: older verifiers forget the value of a variable whose address is passed to a helper. With it they
 		 * lose the bounds of the loop and of the record.
 		 */
-		__u32 key = node;
+		__u32 key = place;
 		__u64 *lost;
 
-		if (node >= nr_nodes)
+		if (place >= nr_places)
 			break;
-		/* Never true: for the verifier, which does not know that rec_size is made of nr_nodes. */
-		if (sizeof(*rec) + (node + 1) * sizeof(__u64) > rec_size)
+		/* Never true: for the verifier, which does not know that rec_size is made of nr_places. */
+		if (sizeof(*rec) + (place + 1) * sizeof(__u64) > rec_size)
 			break;
 		lost = bpf_map_lookup_elem(&exit_lost_ns, &key);
 		if (lost)
-			__sync_fetch_and_add(lost, rec->run_ns[node]);
+			__sync_fetch_and_add(lost, rec->run_ns[place]);
 	}
 }
 

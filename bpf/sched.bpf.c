@@ -105,13 +105,13 @@ static inline struct nt_node_counts *node_counts(struct nt_rec *rec, __u32 node)
 {
 	if (!by_node || node >= nr_nodes)
 		return NULL;
-	return (struct nt_node_counts *)&rec->run_ns[nr_nodes] + node;
+	return (struct nt_node_counts *)&rec->run_ns[nr_places] + node;
 }
 
 /* The counts of stretches in which the siblings did one thing; behind those by node. */
 static inline struct nt_node_counts *sibling_counts(struct nt_rec *rec, enum nt_siblings siblings)
 {
-	struct nt_node_counts *first = (struct nt_node_counts *)&rec->run_ns[nr_nodes];
+	struct nt_node_counts *first = (struct nt_node_counts *)&rec->run_ns[nr_places];
 
 	if (!by_sibling || siblings >= NT_SIBLINGS)
 		return NULL;
@@ -207,7 +207,7 @@ static __always_inline void note_move(const struct stretch *s)
 	s->rec->last_cpu = s->cpu_id;
 }
 
-/* Charge on-CPU time up to now to the node of this CPU, and return it. */
+/* Charge on-CPU time up to now to the place of this CPU, and return it. */
 static __always_inline __u64 charge_record(const struct stretch *s, __u64 exec_ns)
 {
 	struct nt_rec *rec = s->rec;
@@ -228,8 +228,8 @@ static __always_inline __u64 charge_record(const struct stretch *s, __u64 exec_n
 		if (gap)
 			__sync_fetch_and_add(&rec->scope_gap_ns, -gap);
 	}
-	if (s->topo->node < nr_nodes)
-		rec->run_ns[s->topo->node] += delta;
+	if (s->topo->place < nr_places)
+		rec->run_ns[s->topo->place] += delta;
 	return delta;
 }
 

@@ -30,8 +30,8 @@ pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use report::{PageFormat, ReportArgs};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HostArgs, HotArgs,
-    JsonArgs, MeasureArgs, NamedGroups, OutputArgs, Preset, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs,
-    StackArgs, ThemeArg, WatchArgs,
+    JsonArgs, MeasureArgs, NamedGroups, OutputArgs, PlacesArg, Preset, ProfileArgs, RecordLimits, ScopeArgs,
+    ScreenArgs, StackArgs, ThemeArg, WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};
 pub use run::{Binding, Bound, RunArgs, RunFormat};

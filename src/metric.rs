@@ -33,6 +33,7 @@ pub mod over;
 pub mod page_migrations;
 pub mod pages;
 pub mod placement;
+pub mod places;
 pub mod pressure;
 pub mod resident;
 pub mod scheduler;

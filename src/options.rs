@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use crate::calibrate::store::{self, Wanted};
 use crate::cli::{
-    ContainerArgs, CountArgs, DisplayArgs, HostArgs, JsonArgs, MeasureArgs, OutputArgs, ProfileArgs,
-    RecordLimits, ScopeArgs, WatchArgs,
+    ContainerArgs, CountArgs, DisplayArgs, HostArgs, JsonArgs, MeasureArgs, OutputArgs, PlacesArg,
+    ProfileArgs, RecordLimits, ScopeArgs, WatchArgs,
 };
 use crate::collect::placement;
 use crate::container::runtime;
@@ -32,7 +32,7 @@ use crate::container::select::{Want, Wants};
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::getent::Getent;
 use crate::model::cgroup_path;
-use crate::model::topology::{Topology, format_cpulist};
+use crate::model::topology::{Division, Topology, format_cpulist};
 use crate::text::rfc3339;
 
 use crate::export::{FORMATS, Format, Part, flags_that_carry, json};
@@ -132,6 +132,11 @@ pub fn watched(tasks: &ScopeArgs, measure: &MeasureArgs) -> Result<LiveOptions, 
         event_turn,
         sets: Vec::new(),
         placement_budget,
+        division: match measure.places {
+            None => Division::Usual,
+            Some(PlacesArg::Node) => Division::Nodes,
+            Some(PlacesArg::L3) => Division::Places,
+        },
         flush_isolated: measure.flush_isolated,
         host_name: host_name(measure, std::env::var("NUMATOP_HOST_NAME").ok())
             .or_else(|| roots::host_name(host_root.as_deref()?)),

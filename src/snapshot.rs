@@ -33,7 +33,7 @@ use crate::model::units::NodeId;
 use crate::program::overhead::Cost;
 
 pub use containers::{Container, GroupDelta};
-pub use cpu_sets::{CpuSet, SetKind};
+pub use cpu_sets::{CpuSet, PlaceSets, SetKind, most_used};
 pub use cpus::{CpuDelta, OnCpus};
 pub(crate) use ids::IdHash;
 pub use machine::{MachineCounts, Node, NodeCounts, NumaPages, Swapped};
@@ -81,6 +81,8 @@ pub struct Snapshot {
     pub nodes: Vec<Node>,
     /// Sockets, then L3 domains, where they are not the nodes.
     pub cpu_sets: Vec<CpuSet>,
+    /// The sets of these by which time of tasks is kept.
+    pub place_sets: PlaceSets,
     /// In the interval, of all rows with known memory.
     pub accesses: Accesses,
     /// For as much time and memory as the nodes have.
@@ -128,6 +130,7 @@ impl Snapshot {
             host: Arc::clone(&self.host),
             nodes: self.nodes.clone(),
             cpu_sets: self.cpu_sets.clone(),
+            place_sets: self.place_sets.clone(),
             tasks: Vec::new(),
             row_uses: Vec::new(),
             sharers: Vec::new(),
@@ -353,6 +356,7 @@ fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut task
         }
         add_accesses(&mut snapshot.accesses, task, memory);
     }
+    snapshot.place_sets.count(&tasks, &mut snapshot.cpu_sets);
     (snapshot.grain, snapshot.tasks) = (grain, tasks);
     snapshot
 }

@@ -222,6 +222,13 @@ pub struct NamedGroups {
     pub machines: Vec<String>,
 }
 
+/// Sets of CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlacesArg {
+    Node,
+    L3,
+}
+
 pub(super) const MEASUREMENT: &str = "Measurement";
 
 /// Measurements, and when they are made.
@@ -238,6 +245,10 @@ pub struct MeasureArgs {
     /// Milliseconds per interval for locating memory; 0 turns it off. Default: 20 ms or 1 % of a CPU, whichever is less.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub placement_budget: Option<u64>,
+
+    /// The sets of CPUs by which time of tasks is kept: nodes, or L3 domains. Default: L3 domains where there are at most 64.
+    #[arg(long, value_enum, value_name = "BY")]
+    pub places: Option<PlacesArg>,
 
     /// Name of this machine in all output, for containers, where the kernel reports the container's name. Default: NUMATOP_HOST_NAME, or the kernel's.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]

@@ -25,16 +25,18 @@ pub struct Uncharged {
     pub ns: u64,
 }
 
-/// The task that a row of the wire describes.
-pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
+/// The task that a row of the wire describes. `nodes` has the node of each place; it is empty where places are the nodes.
+pub fn parse(row: &Row<'_>, page_size: u64, nodes: &[u32]) -> Parsed {
     let (task, rec) = (&row.task, &row.rec);
     let slot = |at: usize| Slot {
         count: rec.slot[at],
         enabled_ns: rec.slot_enabled_ns[at],
         running_ns: rec.slot_running_ns[at],
     };
+    let (run_ns, by_place) = run_times(row, nodes);
     let counts = Counts {
-        run_ns: row.run_ns().collect(),
+        run_ns,
+        by_place,
         scalars: Scalars::new(&rec.counters, &task.lifetime),
         slots: std::array::from_fn(slot).into(),
         by_node: row.node_counts().collect(),
@@ -83,6 +85,21 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         group_live: task.group_live,
         uncharged: (uncharged.ns > 0 && rec.in_scope & REC_CROSSED == 0).then_some(uncharged),
     }
+}
+
+/// On-CPU time by node and by place, ns; none by place where places are the nodes.
+fn run_times(row: &Row<'_>, nodes: &[u32]) -> (Vec<u64>, Vec<u64>) {
+    if nodes.is_empty() {
+        return (row.run_ns().collect(), Vec::new());
+    }
+    let by_place: Vec<u64> = row.run_ns().collect();
+    let mut by_node = vec![0; row.task.nodes.into()];
+    for (ns, node) in by_place.iter().zip(nodes) {
+        if let Some(sum) = by_node.get_mut(*node as usize) {
+            *sum += ns;
+        }
+    }
+    (by_node, by_place)
 }
 
 /// The bits of nodes; none at all say nothing.

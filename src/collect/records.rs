@@ -1,4 +1,4 @@
-//! The task-storage map whose values are as long as the machine has nodes.
+//! The task-storage map whose values are as long as the machine has nodes and places.
 //!
 //! Task storage must be created with BTF that describes a value of exactly its size, and libbpf takes that
 //! from the object file, where the size is fixed. So this module creates the map, with a BTF of two types,
@@ -19,6 +19,8 @@ use crate::sys::{Btf, KeyAndValue};
 pub struct Layout {
     /// Possible nodes, 1..=1024.
     pub nodes: u32,
+    /// Possible places, 1..=1024: the nodes, unless there are several places on one.
+    pub places: u32,
     /// Slots of cycles and instructions, when there are both.
     pub counted: Option<(u32, u32)>,
     /// Cores have several hardware threads.
@@ -30,11 +32,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout for a machine and its counters; pages have room where there are several nodes.
+    /// The layout for a machine whose places are its nodes, and its counters; pages have room where there are several nodes.
     pub fn new(nodes: u32, smt: bool, events: &[Event]) -> Layout {
         let slot = |role: Role| events.iter().position(|event| event.role == role).map(|slot| slot as u32);
         Layout {
             nodes,
+            places: nodes,
             counted: slot(Role::Cycles).zip(slot(Role::Instructions)),
             smt,
             pages: nodes > 1,
@@ -67,7 +70,7 @@ impl Layout {
     pub fn pages_at(&self) -> u32 {
         let by_node = if self.by_node() { self.nodes } else { 0 };
         let by_sibling = if self.by_sibling() { SIBLINGS as u32 } else { 0 };
-        self.nodes + (by_node + by_sibling) * (size_of::<NodeCounts>() / size_of::<u64>()) as u32
+        self.places + (by_node + by_sibling) * (size_of::<NodeCounts>() / size_of::<u64>()) as u32
     }
 }
 
@@ -76,8 +79,9 @@ impl Layout {
 /// # Errors
 /// The errno of `BPF_BTF_LOAD` or `BPF_MAP_CREATE`: EPERM without CAP_BPF, EINVAL before 5.11.
 pub fn create(layout: Layout) -> Result<OwnedFd> {
-    let nodes = layout.nodes;
+    let (nodes, places) = (layout.nodes, layout.places);
     ensure!((1..=1024).contains(&nodes), "{nodes} NUMA nodes: the kernel allows 1 to 1024");
+    ensure!((1..=1024).contains(&places), "{places} places: a record has room for 1 to 1024");
     let size = layout.size();
     let mut btf = Btf::new().context("making a BTF for the task storage map")?;
     let key = btf.add_int(c"int", size_of::<u32>(), BTF_INT_SIGNED)?;
@@ -98,5 +102,7 @@ mod tests {
         let without = Layout { pages: false, ..layout };
         assert_eq!(layout.size() - without.size(), 16 * 8);
         assert!(without.several_nodes(), "moves between nodes are counted all the same");
+        let divided = Layout { places: 24, ..layout };
+        assert_eq!((divided.size() - layout.size(), divided.pages_at()), (8 * 8, 24));
     }
 }

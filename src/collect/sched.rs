@@ -17,7 +17,7 @@ use crate::host::kernel;
 use crate::model::event::Event;
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
-use crate::model::wire::{MARKS, Place, SLOTS, Scoped, Wire};
+use crate::model::wire::{CpuTopo, MARKS, SLOTS, Scoped, Wire};
 use crate::pmu::open::{Counters, Refused, TooMany};
 use crate::program::overhead::ReadCost;
 use crate::sys;
@@ -44,7 +44,7 @@ pub struct SchedProbe {
     states: CpuStates,
     moves: NodeMatrix,
     counters: Counters,
-    places: BTreeMap<CpuId, Place>,
+    places: BTreeMap<CpuId, CpuTopo>,
     /// Number of times counters were opened on a CPU.
     openings: u32,
     possible_cpus: u32,
@@ -70,7 +70,7 @@ impl SchedProbe {
         let mut open = object::open("sched", SchedSkelBuilder::default())?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("sched.bpf.o has no .rodata")?;
         rodata.nr_cpus = cpus;
-        rodata.nr_nodes = topology.possible_nodes;
+        (rodata.nr_nodes, rodata.nr_places) = (topology.possible_nodes, topology.possible_places());
         rodata.has_smt = topology.smt();
         rodata.hints_from_task = layout.hints_from_task;
         rodata.rec_size = layout.size();
@@ -84,7 +84,7 @@ impl SchedProbe {
         open.maps.cpu_topo.set_max_entries(cpus)?;
         open.maps.cores.set_max_entries(cpus)?;
         open.maps.exits.set_max_entries(ring_bytes(cpus))?;
-        open.maps.exit_lost_ns.set_max_entries(topology.possible_nodes)?;
+        open.maps.exit_lost_ns.set_max_entries(topology.possible_places())?;
         open.maps.moves.set_max_entries(NodeMatrix::entries(topology.possible_nodes))?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
         open.maps.dirty_tasks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
@@ -127,13 +127,15 @@ impl SchedProbe {
                 .map_err(|error| io::Error::other(error.to_string()))
         });
         self.openings += 1;
-        let place = Place {
+        let place = CpuTopo {
             node: known.node.map_or(0, |node| node.0),
             llc: known.llc,
             core: known.core,
             slots,
             opened: self.openings,
             waits: self.counters.waiting_on(cpu),
+            place: topology.place_of(known),
+            pad: 0,
         };
         self.set_place(cpu, place)?;
         Ok(failed)
@@ -145,13 +147,13 @@ impl SchedProbe {
     /// The kernel refused the update of the place.
     pub fn offline(&mut self, cpu: CpuId) -> Result<()> {
         if let Some(place) = self.places.get(&cpu).copied() {
-            self.set_place(cpu, Place { slots: 0, ..place })?;
+            self.set_place(cpu, CpuTopo { slots: 0, ..place })?;
         }
         self.counters.close_on(cpu);
         Ok(())
     }
 
-    fn set_place(&mut self, cpu: CpuId, place: Place) -> Result<()> {
+    fn set_place(&mut self, cpu: CpuId, place: CpuTopo) -> Result<()> {
         self.skel
             .maps
             .cpu_topo

@@ -13,7 +13,7 @@ use super::cpu_states::Running;
 use super::parsed::{Parsed, Uncharged};
 use crate::model::sample::{CpuRaw, Slot, Slots, TaskRaw};
 use crate::model::topology::format_cpulist;
-use crate::model::units::{CpuId, NodeId};
+use crate::model::units::CpuId;
 use crate::model::wire::{CPU_UNSEEN, SLOTS};
 
 /// State of a task that is on a CPU or waits for one (include/linux/sched.h).
@@ -110,7 +110,7 @@ impl Spared {
         (ends, walk): (&mut [Parsed], &mut [Parsed]),
         cpus: &mut [CpuRaw],
         (mono_ns, scaled): (u64, bool),
-        node_of: impl Fn(u32) -> Option<NodeId>,
+        place_of: impl Fn(CpuId) -> (u32, u32),
     ) {
         if self.cpus.is_empty() {
             return;
@@ -134,9 +134,11 @@ impl Spared {
             let is_spared = |uncharged: &Uncharged| self.cpus.contains(&uncharged.cpu);
             let Some(Uncharged { cpu, ns }) = row.uncharged.filter(is_spared) else { continue };
             let task = &mut row.task;
-            let node = node_of(cpu.0).map_or(0, |node| node.0);
-            if let Some(run_ns) = task.counts.run_ns.get_mut(node as usize) {
-                *run_ns += ns;
+            let (node, place) = place_of(cpu);
+            for (times, at) in [(&mut task.counts.run_ns, node), (&mut task.counts.by_place, place)] {
+                if let Some(run_ns) = times.get_mut(at as usize) {
+                    *run_ns += ns;
+                }
             }
             task.cpu = cpu.0;
             stood_still(&mut task.counts.slots, &said, before.as_ref(), ns);
@@ -235,12 +237,13 @@ mod tests {
     ) -> (TaskRaw, CpuRaw) {
         let mut slots = [Slot::default(); SLOTS];
         slots[0].count = count;
-        let counts = Counts { run_ns: vec![charged_ns, 0], slots: slots.into(), ..Counts::default() };
+        let (run_ns, by_place) = (vec![charged_ns, 0], vec![0, charged_ns, 0, 0]);
+        let counts = Counts { run_ns, by_place, slots: slots.into(), ..Counts::default() };
         let task = TaskRaw { serial: 7, cpu: 1, counts, ..TaskRaw::default() };
         let uncharged = ns.map(|ns| Uncharged { cpu: CpuId(3), ns });
         let mut walk = vec![Parsed { task, leaves: false, group_live: 1, uncharged }];
         let mut cpus = vec![CpuRaw { id: 3, busy_ns: charged_ns, switches, slots, ..CpuRaw::default() }];
-        spared.charge((&mut [], &mut walk), &mut cpus, (mono_ns, false), |cpu| Some(NodeId(cpu / 2)));
+        spared.charge((&mut [], &mut walk), &mut cpus, (mono_ns, false), |cpu| (cpu.0 / 2, cpu.0));
         (walk.remove(0).task, cpus.remove(0))
     }
 
@@ -257,6 +260,7 @@ mod tests {
     fn time_on_a_spared_cpu_goes_to_the_task_its_node_and_the_cpu() {
         let (task, cpu) = sample(&mut spared(&[3]), (100, 5, 1), Some(40));
         assert_eq!((task.counts.run_ns, task.cpu, cpu.busy_ns), (vec![100, 40], 3, 140));
+        assert_eq!(task.counts.by_place, [0, 100, 0, 40]);
         // Elsewhere the next interrupt charges it.
         let (task, cpu) = sample(&mut spared(&[2]), (100, 5, 1), Some(40));
         assert_eq!((task.counts.run_ns, task.cpu, cpu.busy_ns), (vec![100, 0], 1, 100));
@@ -299,7 +303,7 @@ mod tests {
                 true => (&mut rows[..], &mut none[..]),
                 false => (&mut none[..], &mut rows[..]),
             };
-            spared.charge((ended, walked), &mut [], (at as u64, true), |_| Some(NodeId(0)));
+            spared.charge((ended, walked), &mut [], (at as u64, true), |_| (0, 0));
             (rows[0].task.counts.slots[0], rows[0].task.counts.cpu_ns())
         });
         told.collect()
@@ -391,7 +395,7 @@ mod tests {
         let mut row = |tid, state, cpu| {
             let task = TaskRaw { serial: 7, tid, state, cpu, ..TaskRaw::default() };
             let mut walk = [Parsed { task, leaves: false, group_live: 1, uncharged: None }];
-            spared.charge((&mut [], &mut walk), &mut [], (1_000, false), |_| Some(NodeId(0)));
+            spared.charge((&mut [], &mut walk), &mut [], (1_000, false), |_| (0, 0));
             ids(&spared)
         };
         assert_eq!(row(70, 0, 3), [90, 70]);

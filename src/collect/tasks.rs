@@ -283,19 +283,27 @@ impl TaskProbe {
         bss.map_or((0, 0), |bss| (sys::read_variable(&bss.next_serial), sys::read_variable(&bss.nr_ended)))
     }
 
-    /// CPU time of exited tasks whose row was lost, by node, ns.
+    /// CPU time of exited tasks whose row was lost, by node, ns. `nodes` has the node of each place; it is empty where places are
+    /// the nodes.
     ///
     /// # Errors
     /// The kernel refused the look-up.
-    pub fn exit_lost_ns(&self) -> Result<Vec<u64>> {
-        (0..self.nodes)
-            .map(|node| {
-                let value = self.skel.maps.exit_lost_ns.lookup(&node.to_ne_bytes(), MapFlags::ANY)?;
-                let value = value.context("array maps have every element")?;
-                Ok(u64::from_ne_bytes(value.as_slice().try_into().context("exit_lost_ns holds u64")?))
-            })
-            .collect::<Result<_>>()
-            .context("reading the CPU time of lost exits")
+    pub fn exit_lost_ns(&self, nodes: &[u32]) -> Result<Vec<u64>> {
+        let lost_at = |place: u32| -> Result<u64> {
+            let value = self.skel.maps.exit_lost_ns.lookup(&place.to_ne_bytes(), MapFlags::ANY)?;
+            let value = value.context("array maps have every element")?;
+            Ok(u64::from_ne_bytes(value.as_slice().try_into().context("exit_lost_ns holds u64")?))
+        };
+        let mut by_node = vec![0; self.nodes as usize];
+        let places = if nodes.is_empty() { self.nodes } else { nodes.len() as u32 };
+        for place in 0..places {
+            let lost_ns = lost_at(place).context("reading the CPU time of lost exits")?;
+            let node = nodes.get(place as usize).copied().unwrap_or(place);
+            if let Some(sum) = by_node.get_mut(node as usize) {
+                *sum += lost_ns;
+            }
+        }
+        Ok(by_node)
     }
 }
 
@@ -312,7 +320,7 @@ fn load(
     let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
     rodata.rec_size = sched.layout().size();
     rodata.by_sibling = sched.layout().by_sibling();
-    rodata.nr_nodes = topology.possible_nodes;
+    (rodata.nr_nodes, rodata.nr_places) = (topology.possible_nodes, topology.possible_places());
     rodata.nr_cpus = topology.possible_cpus;
     rodata.hints_from_task = sched.layout().hints_from_task;
     rodata.cgroup_subsys = cgroups.subsys.map_or(-1, |index| index as i32);

@@ -202,7 +202,8 @@ fn task_probe(
 }
 
 fn layout(check: &HostCheck, topology: &Topology) -> Layout {
-    Layout::new(topology.possible_nodes, topology.smt(), &check.pmu.working())
+    let layout = Layout::new(topology.possible_nodes, topology.smt(), &check.pmu.working());
+    Layout { places: topology.possible_places(), ..layout }
 }
 
 fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {

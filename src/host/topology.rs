@@ -47,6 +47,7 @@ impl Topology {
             unplaced_devices,
             calibration: None,
             contradictions: contradictions.into_iter().flatten().collect(),
+            places: Vec::new(),
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::over::{Better, Over};
 use super::{
     Group, Metric, Order, Several, Traits, Unit, Value, balancing, disks, identity, interference, no,
-    page_migrations, pages, placement, pressure, smt, task, tiers,
+    page_migrations, pages, placement, places, pressure, smt, task, tiers,
 };
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
@@ -88,6 +88,10 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!(task::CPU_PCT),
     summed!(task::HOME_NODE),
     summed!(task::RUN_PCT_BY_NODE),
+    summed!(places::HOME_LLC),
+    summed!(places::RUN_PCT_BY_LLC),
+    summed!(places::HOME_SOCKET),
+    summed!(places::RUN_PCT_BY_SOCKET),
     summed!(task::SWITCHES_PER_S),
     summed!(task::INVOLUNTARY_PER_S),
     summed!(task::RUNQ_WAIT_PCT),

@@ -17,6 +17,7 @@ pub static CPU_SET_METRICS: &[Metric<CpuSet>] = &[
     CPUS,
     CORES,
     LLC_SIZE_BYTES,
+    TASKS,
     CPU_PCT,
     IRQ_PCT,
     IPC,
@@ -82,6 +83,18 @@ pub const LLC_SIZE_BYTES: Metric<CpuSet> =
             SetKind::Socket => Err(no("a socket may have several L3 caches")),
         }
     });
+
+pub const TASKS: Metric<CpuSet> = set(
+    "tasks",
+    "TASKS",
+    5,
+    Unit::Count,
+    "Rows of tasks that ran in the interval, most of it here.",
+    |set, _| match set.tasks {
+        Some(tasks) => Ok(Value::U64(tasks.into())),
+        None => Err(no("time of tasks is kept by nodes")),
+    },
+);
 
 fn of_cpus(ns: u64, set: &CpuSet, snapshot: &Snapshot) -> Reading<Value> {
     snapshot.share(ns).map(|pct| Value::F64(pct / set.cpus.len() as f64))

@@ -4,7 +4,7 @@ use super::over::{self, Better, Over, Quotient};
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
     access, allowed, balancing, disks, identity, interference, mempolicy, on_demand, page_migrations, pages,
-    placement, resident, smt,
+    placement, places, resident, smt,
 };
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
@@ -43,6 +43,10 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     allowed::NODES_ALLOWED,
     HOME_NODE,
     RUN_PCT_BY_NODE,
+    places::HOME_LLC,
+    places::RUN_PCT_BY_LLC,
+    places::HOME_SOCKET,
+    places::RUN_PCT_BY_SOCKET,
     SWITCHES_PER_S,
     INVOLUNTARY_PER_S,
     RUNQ_WAIT_PCT,

@@ -11,6 +11,8 @@ use crate::model::wire::{NodeCounts, SIBLINGS};
 pub struct Counts {
     /// On-CPU time by node id, since numatop-ng first saw the task.
     pub run_ns: Vec<u64>,
+    /// The same by place ([`crate::model::topology::Place`]); empty where places are the nodes.
+    pub by_place: Vec<u64>,
     /// One number for each [`Counter`].
     pub scalars: Scalars,
     /// Perf counters, by slot; events are in [`crate::model::sample::HostFacts::events`].
@@ -53,8 +55,9 @@ impl Counts {
     /// Applies `op` to each number and that of `other`; the shorter of two lists is extended with zeros.
     fn zip(&mut self, other: &Counts, op: impl Fn(&mut u64, u64)) {
         // All fields by name: one that is added and forgotten here does not compile.
-        let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = other;
+        let Counts { run_ns, by_place, scalars, slots, by_node, pages, by_sibling } = other;
         zip_lists(&mut self.run_ns, run_ns, |mine, theirs| op(mine, *theirs));
+        zip_lists(&mut self.by_place, by_place, |mine, theirs| op(mine, *theirs));
         zip_lists(&mut self.pages, pages, |mine, theirs| op(mine, *theirs));
         let both = |mine: &mut NodeCounts, theirs: &NodeCounts| {
             op(&mut mine.cycles, theirs.cycles);
@@ -86,17 +89,21 @@ impl Counts {
         });
     }
 
+    /// Lengths of the lists.
+    fn lengths(&self) -> [usize; 4] {
+        [self.run_ns.len(), self.by_place.len(), self.pages.len(), self.by_node.len()]
+    }
+
     /// Adds the difference between two counts of one task, in one pass over their numbers. Wrapping, as both additions are.
     pub fn add_difference(&mut self, now: &Counts, before: &Counts) {
-        let lists = |counts: &Counts| [counts.run_ns.len(), counts.pages.len(), counts.by_node.len()];
         // A list that is longer in one of them is rare, and so is a counter that only one of them has.
-        if lists(now) != lists(before) || now.slots.is_empty() != before.slots.is_empty() {
+        if now.lengths() != before.lengths() || now.slots.is_empty() != before.slots.is_empty() {
             *self += now;
             *self -= before;
             return;
         }
         // All fields by name: one that is added and forgotten here does not compile.
-        let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = self;
+        let Counts { run_ns, by_place, scalars, slots, by_node, pages, by_sibling } = self;
         let op = |mine: &mut u64, now: u64, before: u64| {
             *mine = mine.wrapping_add(now.wrapping_sub(before));
         };
@@ -105,6 +112,9 @@ impl Counts {
             op(&mut mine.instructions, now.instructions, before.instructions);
         };
         zip_differences(run_ns, &now.run_ns, &before.run_ns, |mine, now, before| op(mine, *now, *before));
+        zip_differences(by_place, &now.by_place, &before.by_place, |mine, now, before| {
+            op(mine, *now, *before);
+        });
         zip_differences(pages, &now.pages, &before.pages, |mine, now, before| op(mine, *now, *before));
         zip_differences(by_node, &now.by_node, &before.by_node, both);
         for ((mine, now), before) in by_sibling.iter_mut().zip(&now.by_sibling).zip(&before.by_sibling) {
@@ -125,8 +135,7 @@ impl Counts {
 
     /// The difference between two counts of one task: what [`Counts::add_difference`] makes of zeros, in one pass.
     pub fn difference(now: &Counts, before: &Counts) -> Counts {
-        let lists = |counts: &Counts| [counts.run_ns.len(), counts.pages.len(), counts.by_node.len()];
-        if lists(now) != lists(before) || now.slots.is_empty() != before.slots.is_empty() {
+        if now.lengths() != before.lengths() || now.slots.is_empty() != before.slots.is_empty() {
             let mut counts = now.clone();
             counts -= before;
             return counts;
@@ -152,6 +161,7 @@ impl Counts {
         // All fields by name: one that is added and forgotten here does not compile.
         Counts {
             run_ns: numbers(&now.run_ns, &before.run_ns),
+            by_place: numbers(&now.by_place, &before.by_place),
             scalars,
             slots,
             by_node: now.by_node.iter().zip(&before.by_node).map(|(now, before)| both(now, before)).collect(),
@@ -162,8 +172,8 @@ impl Counts {
 
     /// Applies `change` to each number except zero.
     fn change_all(&mut self, change: impl Fn(&mut u64)) {
-        let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = self;
-        run_ns.iter_mut().chain(pages).chain(scalars.values_mut()).for_each(&change);
+        let Counts { run_ns, by_place, scalars, slots, by_node, pages, by_sibling } = self;
+        run_ns.iter_mut().chain(by_place).chain(pages).chain(scalars.values_mut()).for_each(&change);
         for node in by_node.iter_mut().chain(by_sibling) {
             change(&mut node.cycles);
             change(&mut node.instructions);
@@ -259,6 +269,7 @@ mod tests {
         };
         let mut counts = Counts {
             run_ns: (0..lists).map(|_| next()).collect(),
+            by_place: (0..lists).map(|_| next()).collect(),
             pages: (0..lists).map(|_| next()).collect(),
             by_node: (0..lists).map(|_| NodeCounts { cycles: next(), instructions: next() }).collect(),
             by_sibling: [NodeCounts { cycles: next(), instructions: next() }; SIBLINGS],

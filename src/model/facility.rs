@@ -10,6 +10,8 @@ use crate::model::event::Role;
 pub enum Facility {
     /// CPU time by node, charged at each context switch.
     CpuTime,
+    /// CPU time by socket and last-level cache.
+    Places,
     /// The list of tasks, from the kernel's task iterator.
     TaskWalk,
     /// Births and final totals of tasks.

@@ -1,6 +1,7 @@
 //! The places of a machine: nodes, CPUs, cores, last-level caches, distances and devices.
 
 mod cpulist;
+mod places;
 mod warnings;
 
 use std::collections::BTreeSet;
@@ -8,6 +9,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 pub use self::cpulist::{CpuListError, MAX_ID, format_cpulist, parse_cpulist, parse_cpumask};
+pub use self::places::{Division, Place, TooManyPlaces};
 use super::units::{CpuId, NodeId};
 
 /// The machine. Recordings embed it, so a field may be added but not change its meaning.
@@ -43,6 +45,9 @@ pub struct Topology {
     /// Lists of the kernel that contradict each other, in words, with the choice made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contradictions: Vec<String>,
+    /// Sets of CPUs by which time of tasks is kept, by number; empty where they are the nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Place>,
 }
 
 /// The measurement of a machine by `calibrate`.

@@ -265,10 +265,10 @@ pub struct AllocPace {
     pub pad: [u64; 5],
 }
 
-/// `struct nt_place`.
+/// `struct nt_cpu_topo`: where a CPU is, and its counters.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
-pub struct Place {
+pub struct CpuTopo {
     /// Node id.
     pub node: u32,
     /// Dense index of the last-level cache.
@@ -281,6 +281,10 @@ pub struct Place {
     pub opened: u32,
     /// Bit i: counter slot i is wanted on this CPU, and is not open because it is the turn of others.
     pub waits: u32,
+    /// Number of its place; its node where places are the nodes.
+    pub place: u32,
+    /// Padding, 0.
+    pub pad: u32,
 }
 
 /// `struct nt_cpu`.
@@ -305,7 +309,7 @@ pub struct CpuState {
     pub in_pid: u32,
     /// CLOCK_MONOTONIC at the start of the stretch that is counted now, ns; only where counts are kept by sibling.
     pub in_ns: u64,
-    /// [`Place::opened`] of the counters that `slot_last` belongs to.
+    /// [`CpuTopo::opened`] of the counters that `slot_last` belongs to.
     pub opened: u32,
     /// Padding, 0.
     pub pad: u32,
@@ -431,8 +435,10 @@ pub struct TaskRow {
     pub scan_period_ms: u32,
     /// Threads of its process that have not begun to exit.
     pub group_live: u32,
-    /// Elements of `run_ns` behind the record.
-    pub nodes: u32,
+    /// Elements of each list by node behind the record.
+    pub nodes: u16,
+    /// Elements of `run_ns` there: by place.
+    pub places: u16,
     /// Group in which NUMA balancing places it; 0: none.
     pub numa_group: u32,
     /// `MPOL_*` of new memory, with its flags in the upper half; 0: the default.
@@ -463,7 +469,7 @@ pub const MASK_OTHERS: usize = 64;
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<CpuHints>() == 16);
-const _: () = assert!(size_of::<Place>() == 24);
+const _: () = assert!(size_of::<CpuTopo>() == 32);
 /// Whole cache lines, whether they have 64, 128 or 256 bytes: neighbours are states of other CPUs.
 const _: () = assert!(size_of::<CpuState>() == 64 + 64 + 6 * 64);
 const _: () = assert!(size_of::<Rec>() == 48 + 64 + 8 * NR_KEPT + 3 * 64);
@@ -506,18 +512,18 @@ impl<'a> Row<'a> {
         }
         let rec = Rec::from_bytes(&bytes[head..])?;
         let tail = &bytes[fixed..size];
-        let words = (task.nodes as usize).checked_mul(size_of::<u64>())?;
-        let (run_ns, rest) = tail.split_at_checked(words)?;
+        let words = |elements: u16| usize::from(elements) * size_of::<u64>();
+        let (run_ns, rest) = tail.split_at_checked(words(task.places))?;
         let siblings = if task.flags & ROW_BY_SIBLING != 0 { SIBLINGS * size_of::<NodeCounts>() } else { 0 };
         // Two counts by node, one number by node, both or none of them stand around the siblings.
-        let both = words.checked_mul(2)?;
+        let both = 2 * words(task.nodes);
         let counted = rest.len().checked_sub(siblings)? >= both && both > 0;
         let (node_counts, rest) = rest.split_at_checked(if counted { both } else { 0 })?;
         let (sibling_counts, pages) = rest.split_at_checked(siblings)?;
         Some((Row { task, rec, run_ns, node_counts, sibling_counts, pages }, &bytes[size..]))
     }
 
-    /// On-CPU time by node, in ns.
+    /// On-CPU time by place, in ns.
     pub fn run_ns(&self) -> impl Iterator<Item = u64> + 'a {
         self.run_ns.chunks_exact(size_of::<u64>()).filter_map(u64::from_bytes)
     }
@@ -546,12 +552,19 @@ impl Row<'_> {
 mod tests {
     use super::*;
 
+    fn set_lengths(bytes: &mut [u8], nodes: u16, places: u16) {
+        let fields =
+            [(std::mem::offset_of!(TaskRow, nodes), nodes), (std::mem::offset_of!(TaskRow, places), places)];
+        for (at, length) in fields {
+            bytes[at..at + 2].copy_from_slice(&length.to_ne_bytes());
+        }
+    }
+
     fn row_bytes(nodes: &[u64]) -> Vec<u8> {
         let size = size_of::<TaskRow>() + size_of::<Rec>() + nodes.len() * 8;
         let mut bytes = vec![0u8; size];
-        let nodes_at = std::mem::offset_of!(TaskRow, nodes);
         bytes[..4].copy_from_slice(&(size as u32).to_ne_bytes());
-        bytes[nodes_at..nodes_at + 4].copy_from_slice(&(nodes.len() as u32).to_ne_bytes());
+        set_lengths(&mut bytes, nodes.len() as u16, nodes.len() as u16);
         for (i, ns) in nodes.iter().enumerate() {
             let at = size - (nodes.len() - i) * 8;
             bytes[at..at + 8].copy_from_slice(&ns.to_ne_bytes());
@@ -581,22 +594,26 @@ mod tests {
     #[test]
     fn counts_by_node_follow_the_times() {
         let mut bytes = row_bytes(&[7, 8, 9, 10, 11, 12]);
-        let nodes_at = std::mem::offset_of!(TaskRow, nodes);
-        bytes[nodes_at..nodes_at + 4].copy_from_slice(&2u32.to_ne_bytes());
+        set_lengths(&mut bytes, 2, 2);
         let (row, _) = Row::split(&bytes).unwrap();
         assert_eq!(row.run_ns().collect::<Vec<_>>(), [7, 8]);
         let counts: Vec<NodeCounts> = row.node_counts().collect();
         assert_eq!(counts[1], NodeCounts { cycles: 11, instructions: 12 });
-        bytes[nodes_at..nodes_at + 4].copy_from_slice(&u32::MAX.to_ne_bytes());
-        assert!(Row::split(&bytes).is_none(), "more nodes than bytes");
+        set_lengths(&mut bytes, 2, u16::MAX);
+        assert!(Row::split(&bytes).is_none(), "more places than bytes");
+        // Three places on one node, with its counts.
+        let mut bytes = row_bytes(&[7, 8, 9, 10, 11]);
+        set_lengths(&mut bytes, 1, 3);
+        let (row, _) = Row::split(&bytes).unwrap();
+        assert_eq!(row.run_ns().collect::<Vec<_>>(), [7, 8, 9]);
+        assert_eq!(row.node_counts().collect::<Vec<_>>(), [NodeCounts { cycles: 10, instructions: 11 }]);
     }
 
     #[test]
     fn counts_by_sibling_are_the_last() {
         let mut bytes = row_bytes(&[7, 9, 10, 11, 12, 13, 14]);
         let flags_at = std::mem::offset_of!(TaskRow, flags);
-        let nodes_at = std::mem::offset_of!(TaskRow, nodes);
-        bytes[nodes_at..nodes_at + 4].copy_from_slice(&1u32.to_ne_bytes());
+        set_lengths(&mut bytes, 1, 1);
         assert!(Row::split(&bytes).unwrap().0.sibling_counts().is_none());
         bytes[flags_at..flags_at + 4].copy_from_slice(&ROW_BY_SIBLING.to_ne_bytes());
         let (row, _) = Row::split(&bytes).unwrap();

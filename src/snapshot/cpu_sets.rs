@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CpuDelta, OnCpus};
+use super::{CpuDelta, OnCpus, Task};
+use crate::model::sample::Counts;
 use crate::model::topology::{Cpu, Topology};
 use crate::model::units::CpuId;
 
@@ -32,6 +33,79 @@ pub struct CpuSet {
     pub llc_size_bytes: Option<u64>,
     /// In the interval.
     pub on_cpus: OnCpus,
+    /// Rows of tasks that ran in the interval, most of it here; `None` where time is not kept by these sets.
+    pub tasks: Option<u32>,
+}
+
+/// The socket and the last-level cache of each place, by which the time of tasks is kept. Empty where it is not, and where
+/// each node is in one of these sets: then time by node says as much.
+#[derive(Clone, Debug, Default)]
+pub struct PlaceSets {
+    sockets: Vec<Option<u32>>,
+    llcs: Vec<Option<u32>>,
+}
+
+/// Numbers of sets at most: those of sockets are the firmware's, and a recording may hold any.
+const SETS_MAX: usize = 4096;
+
+impl PlaceSets {
+    /// The sets of the places of a machine, as far as they are among `sets`.
+    pub(super) fn of(topology: &Topology, sets: &[CpuSet]) -> PlaceSets {
+        let splits_nodes = |kind| {
+            let of_kind = sets.iter().filter(|set| set.kind == kind);
+            let nodes: Vec<u32> = of_kind.flat_map(|set| set.nodes.iter().copied()).collect();
+            nodes.iter().collect::<BTreeSet<_>>().len() < nodes.len()
+        };
+        let mut places = PlaceSets::default();
+        if splits_nodes(SetKind::Socket) {
+            places.sockets = topology.sockets_of_places().collect();
+        }
+        if splits_nodes(SetKind::Llc) {
+            places.llcs = topology.llcs_of_places().collect();
+        }
+        places
+    }
+
+    /// On-CPU time by the number of a socket or of a last-level cache, ns; `None` where it is not kept by these sets.
+    pub fn times(&self, counts: &Counts, kind: SetKind) -> Option<Vec<u64>> {
+        let sets = match kind {
+            SetKind::Socket => &self.sockets,
+            SetKind::Llc => &self.llcs,
+        };
+        let most = sets.iter().flatten().max()?;
+        let mut times = vec![0u64; SETS_MAX.min(*most as usize + 1)];
+        for (ns, set) in counts.by_place.iter().zip(sets) {
+            if let Some(sum) = set.and_then(|set| times.get_mut(set as usize)) {
+                *sum = sum.saturating_add(*ns);
+            }
+        }
+        Some(times)
+    }
+
+    /// Counts the tasks that ran, by the sets on which they ran most.
+    pub(super) fn count(&self, tasks: &[Task], sets: &mut [CpuSet]) {
+        for kind in [SetKind::Socket, SetKind::Llc] {
+            if self.times(&Counts::default(), kind).is_none() {
+                continue;
+            }
+            let mut homes: BTreeMap<u32, u32> = BTreeMap::new();
+            for task in tasks.iter().filter(|task| task.run_ns() > 0) {
+                let times = self.times(&task.delta, kind);
+                if let Some(home) = times.as_deref().and_then(most_used) {
+                    *homes.entry(home).or_default() += 1;
+                }
+            }
+            for set in sets.iter_mut().filter(|set| set.kind == kind) {
+                set.tasks = Some(homes.get(&set.id).copied().unwrap_or(0));
+            }
+        }
+    }
+}
+
+/// The place of the largest time, the first of equal ones; `None` where all are 0.
+pub fn most_used(times: &[u64]) -> Option<u32> {
+    let most = times.iter().enumerate().max_by_key(|(at, ns)| (**ns, std::cmp::Reverse(*at)))?;
+    (*most.1 > 0).then_some(most.0 as u32)
 }
 
 /// Sockets and L3 domains whose CPUs are not those of the nodes, with the work of their CPUs. A kind that
@@ -93,13 +167,14 @@ fn set(
         llc_level: llc.and_then(|llc| llc.level),
         llc_size_bytes: llc.and_then(|llc| llc.size_bytes),
         on_cpus: OnCpus::of(members.iter().filter_map(|cpu| deltas.get(cpu).copied())),
+        tasks: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::topology::Llc;
+    use crate::model::topology::{Division, Llc};
     use crate::model::units::NodeId;
 
     /// A machine whose CPU `at` has this node, socket and L3 domain, and one CPU per core.
@@ -176,6 +251,30 @@ mod tests {
         let both = |kind| [(kind, vec![0, 1]), (kind, vec![2, 3])];
         assert_eq!(spans, [both(SetKind::Socket), both(SetKind::Llc)].concat());
         assert_eq!(of(&machine(&[(0, 0, 0), (1, 0, 0)], Some(3))), [], "one socket is the machine");
+    }
+
+    #[test]
+    fn time_by_place_adds_up_to_sets_that_split_nodes() {
+        let counts = Counts { by_place: vec![1, 20, 300, 4_000], ..Counts::default() };
+        let times = |places: &[(u32, i32, u32)]| {
+            let mut topology = machine(places, Some(3));
+            topology.possible_nodes = 2;
+            topology.divide(Division::Usual).unwrap();
+            let sets = PlaceSets::of(&topology, &cpu_sets(&topology, &busy(places.len() as u32)));
+            [SetKind::Socket, SetKind::Llc].map(|kind| sets.times(&counts, kind))
+        };
+        assert_eq!(
+            times(&[(0, 0, 0), (0, 1, 1), (0, 1, 2), (0, 1, 3)]),
+            [Some(vec![1, 4_320]), Some(vec![1, 20, 300, 4_000]),]
+        );
+        // Sockets are the nodes here, and then caches are, too.
+        assert_eq!(
+            times(&[(0, 0, 0), (0, 0, 1), (1, 1, 2), (1, 1, 3)]),
+            [None, Some(vec![1, 20, 300, 4_000])]
+        );
+        assert_eq!(times(&[(0, 0, 0), (1, 1, 1)]), [None, None]);
+        assert_eq!(most_used(&[3, 7, 7, 0]), Some(1));
+        assert_eq!(most_used(&[0, 0]), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::cpu_sets::cpu_sets;
+use super::cpu_sets::{PlaceSets, cpu_sets};
 use super::{
     Accesses, CpuDelta, OnCpus, Own, Remote, Room, RowKind, Snapshot, add, cpus, dead_counters, sum,
 };
@@ -107,6 +107,7 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
     let silent = dead_counters::roles(host, current);
     let is_open = |event: &Event| !host.missing.contains_key(&event.name) && !silent.contains(&event.role);
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
+    let sets = cpu_sets(&host.topology, &cpus);
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
         wall_ns: current.wall_ns,
@@ -119,7 +120,8 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         sharers: Vec::new(),
         containers: Vec::new(),
         nodes: nodes(previous, current, &cpus),
-        cpu_sets: cpu_sets(&host.topology, &cpus),
+        place_sets: PlaceSets::of(&host.topology, &sets),
+        cpu_sets: sets,
         flows: flows(previous, current, |sample| &sample.flows),
         page_flows: Vec::new(),
         inputs: current.inputs.clone(),

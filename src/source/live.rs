@@ -51,6 +51,7 @@ use crate::metric::needs::Demand;
 use crate::model::cgroup_path;
 use crate::model::sample::{HostFacts, Names, Sample};
 use crate::model::stacks::StackBatch;
+use crate::model::topology::Division;
 use crate::model::units::CpuId;
 use crate::pmu::sets::Choice;
 use crate::program::overhead::{ReadCost, Statistics};
@@ -85,6 +86,8 @@ pub struct LiveOptions {
     pub sets: Vec<(&'static str, Choice)>,
     /// The way stacks are sampled while hot spots are shown.
     pub sampling: Sampling,
+    /// The sets of CPUs by which the time of each task is kept.
+    pub division: Division,
     /// Count pages by node even with a single node.
     pub count_pages: bool,
     /// Page allocations that are counted one by one; beyond it, some of them stand for all.

@@ -391,6 +391,8 @@ struct Places {
     at: BTreeMap<u32, [usize; 1]>,
     /// By place in the list: id, and the place of its SMT sibling.
     cpus: Vec<(u32, Option<usize>)>,
+    /// By place in the list: its set of CPUs by which time is kept; empty where these are the nodes.
+    places: Vec<u32>,
     busy_ns: Vec<u64>,
     step_ns: u64,
 }
@@ -415,6 +417,10 @@ impl Places {
             free,
             cpus: machine.cpus.iter().map(|cpu| (cpu.id, sibling(cpu))).collect(),
             at,
+            places: match topology.places.is_empty() {
+                true => Vec::new(),
+                false => machine.cpus.iter().map(|cpu| topology.node_and_place(CpuId(cpu.id)).1).collect(),
+            },
             busy_ns: Vec::new(),
             step_ns,
         };
@@ -441,7 +447,22 @@ impl Places {
     fn step_of(&self, actor: &Actor, from_ns: u64, to_ns: u64, busy: f64) -> Step {
         let run_ns: Vec<(u32, u64)> =
             actor.runs.iter().map(|(node, pct)| (*node, run_ns(*pct, busy, self.step_ns))).collect();
-        Step { from_ns, to_ns, smt_busy: actor.smt_busy.unwrap_or_else(|| self.smt_busy(actor)), run_ns }
+        let smt_busy = actor.smt_busy.unwrap_or_else(|| self.smt_busy(actor));
+        Step { from_ns, to_ns, smt_busy, by_place: self.by_place(actor, &run_ns), run_ns }
+    }
+
+    /// Time of an actor by place. CPUs of a node have equal parts; the first has what does not divide.
+    fn by_place(&self, actor: &Actor, run_ns: &[(u32, u64)]) -> Vec<(u32, u64)> {
+        let mut by_place = Vec::new();
+        for (node, ns) in run_ns.iter().filter(|_| !self.places.is_empty()) {
+            let on = self.on(actor, *node);
+            let share = ns / on.len().max(1) as u64;
+            for (nth, at) in on.iter().enumerate() {
+                let rest = if nth == 0 { ns - share * on.len() as u64 } else { 0 };
+                by_place.push((self.places[*at], share + rest));
+            }
+        }
+        by_place
     }
 
     /// Load of the SMT siblings of the CPUs that an actor runs on, 0 to 1.

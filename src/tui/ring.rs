@@ -399,6 +399,7 @@ fn row_bytes(task: &TaskRaw) -> usize {
     let counts = &task.counts;
     size_of::<TaskRaw>()
         + size_of_val(&counts.run_ns[..])
+        + size_of_val(&counts.by_place[..])
         + size_of_val(&counts.pages[..])
         + size_of_val(&counts.by_node[..])
         + counts.slots.heap_bytes()

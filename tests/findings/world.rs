@@ -91,6 +91,7 @@ fn topology(shape: Shape) -> Topology {
         unplaced_devices: vec![],
         calibration: None,
         contradictions: Vec::new(),
+        places: Vec::new(),
     }
 }
 

@@ -86,7 +86,7 @@ impl ByHand {
         // one.
         let seen = &mut self.seen;
         self.tasks.walk(&Round::unknown(false), |row| {
-            let task = parse(&row, 4096).task;
+            let task = parse(&row, 4096, &[]).task;
             seen.insert(task.tid, task);
         })?;
         Ok(tids.iter().map(|tid| seen.get(tid).map(|task| task.counts.clone()).unwrap_or_default()).collect())

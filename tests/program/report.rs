@@ -663,6 +663,7 @@ fn wide(nodes: u32) -> Machine {
         .collect();
     topology.llcs =
         (0..nodes).map(|id| Llc { cpus: cpus_of(id).to_vec(), level: Some(3), size_bytes: None }).collect();
+    topology.places.clear();
     (topology.cores, topology.sockets) = (2 * nodes, 1);
     (topology.possible_cpus, topology.possible_nodes) = (2 * nodes, nodes);
     let runs: Vec<(u32, f64)> = (0..nodes).map(|node| (node, 50.0 + f64::from(node))).collect();

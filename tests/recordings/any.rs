@@ -50,10 +50,12 @@ fn counts() -> impl Strategy<Value = Counts> {
             NodeCounts { cycles: busy, instructions: busy_done },
         ]
     });
-    let nodes = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4), by_node);
+    let times = || vec(any::<u64>(), 0..4);
+    let nodes = (times(), times(), times(), by_node);
     (nodes, scalars, siblings, proptest::array::uniform8(slot())).prop_map(
-        |((run_ns, pages, by_node), scalars, by_sibling, slots)| Counts {
+        |((run_ns, by_place, pages, by_node), scalars, by_sibling, slots)| Counts {
             run_ns,
+            by_place,
             scalars,
             slots: slots.into(),
             by_node,

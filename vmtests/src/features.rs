@@ -8,6 +8,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("all programs load, and each number that is missing has its reason", &["load", "snapshot"]),
     ("topology: nodes, distances, CPUs, as QEMU was told", &["boot", "nodes", "topology"]),
     ("CPU time by node: pinned and moving threads", &["pinned", "moving"]),
+    ("CPU time by socket and L3 domain where one node is shown", &["caches"]),
     ("nothing lost: fork storms, tasks that end, switches", &["storm", "exits", "switches", "stopped"]),
     ("CPUs taken off and on under load; isolated ones are left alone", &["hotplug", "isolated"]),
     ("a busy sibling of a hardware thread", &["siblings"]),

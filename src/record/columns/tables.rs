@@ -356,7 +356,11 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 added_for: Some(Facility::ResidentKinds),
             },
         ];
-        others.into_iter().chain(counters).collect()
+        let places = [
+            nodes!("by_place_len", by_place, u64).added_for(Facility::Places),
+            by_node!("by_place", "ns by place, counter", by_place).added_for(Facility::Places),
+        ];
+        others.into_iter().chain(counters).chain(places).collect()
     });
     &COLUMNS
 }

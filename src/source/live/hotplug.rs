@@ -25,7 +25,8 @@ impl LiveSource {
             self.notes.push(format!("CPU {cpu} went offline"));
         }
         // A CPU that was never online before has no place in the topology yet.
-        let topology = Topology::read(&self.files)?;
+        let mut topology = Topology::read(&self.files)?;
+        topology.divide_as(&self.host.topology.places);
         for cpu in &now {
             let came = !self.online.contains(cpu);
             if !came && !silent.contains(cpu) {

@@ -61,7 +61,7 @@ impl LiveSource {
         // Once for all uses. If it fails, the check reports why.
         let types = Types::read(Path::new(ROOT)).ok();
         let mut check = HostCheck::read(options.roots(), &options.events, types.as_ref());
-        let topology = check
+        let mut topology = check
             .topology
             .clone()
             .into_known()
@@ -72,6 +72,13 @@ impl LiveSource {
         {
             bail!(foreign(root, why));
         }
+        topology.divide(options.division).map_err(|error| Refusal {
+            exit: Exit::Usage,
+            what: format!("--places: {error}"),
+            why: None,
+            said: None,
+            advice: Vec::new(),
+        })?;
         let hierarchy = options.hierarchy.clone().unwrap_or_else(|| check.cgroups.clone());
         let limit =
             rlimit::raise_open_files(files::needed(SLOTS as u64 + SAMPLERS, topology.possible_cpus.into()));
@@ -83,8 +90,8 @@ impl LiveSource {
         let (groups, mut notes) = watch_groups(&options, &hierarchy, &mut names)?;
         notes.extend(limits_of_sight(options.roots(), &check, &hierarchy));
         notes.extend(crowded_out);
-        let nodes = topology.possible_nodes;
-        let mut layout = Layout::new(nodes, topology.smt(), &events);
+        let mut layout = Layout::new(topology.possible_nodes, topology.smt(), &events);
+        layout.places = topology.possible_places();
         let planned = with_balancing(&check);
         let measurable = |needs: &[Facility]| planned.obstacle(needs).is_none();
         let wanted = |facility| {

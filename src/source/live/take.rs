@@ -37,16 +37,16 @@ impl LiveSource {
         self.follow_cgroups(&[])?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
         let page_size = self.page_size;
-        self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
+        let nodes: Vec<u32> = self.host.topology.places.iter().map(|place| place.node.0).collect();
+        self.tasks.exits(|row| ends.push(parse(&row, page_size, &nodes)))?;
         let lost = self.sched.states().sums_of_losses(&self.host.topology)[Loss::Exit as usize];
         let all = self.table.wants_all(lost);
         let (table, spared, states) = (&self.table, &self.spared, self.sched.states());
         let beside = |turn| table.due(turn).chain(spared.unmarked(|cpu| states.running(cpu))).collect();
         let round = Round { all, beside: &beside };
-        self.tasks.walk(&round, |row| walk.push(parse(&row, page_size)))?;
-        let host = &self.host;
-        let rows = (&mut ends[..], &mut walk[..]);
-        self.spared.charge(rows, &mut cpus, (mono_ns, self.multiplexed), |cpu| host.node_of(cpu));
+        self.tasks.walk(&round, |row| walk.push(parse(&row, page_size, &nodes)))?;
+        let (topology, rows) = (&self.host.topology, (&mut ends[..], &mut walk[..]));
+        self.spared.charge(rows, &mut cpus, (mono_ns, self.multiplexed), |cpu| topology.node_and_place(cpu));
         // At once: what moves between this and the walk is in the matrix and not yet in a row.
         let flows = self.sched.moves().flows(&self.host.topology);
         let (mut inputs, mut lost_by_cause) =
@@ -108,7 +108,7 @@ impl LiveSource {
             page_flows,
             inputs,
             lost: lost_by_cause,
-            exit_lost_ns: self.table.in_no_row(self.tasks.exit_lost_ns()?),
+            exit_lost_ns: self.table.in_no_row(self.tasks.exit_lost_ns(&nodes)?),
             own,
             names,
             groups,

@@ -95,6 +95,8 @@ pub(super) struct Step {
     pub to_ns: u64,
     /// Time on a CPU by node.
     pub run_ns: Vec<(u32, u64)>,
+    /// The same by place; empty where places are the nodes.
+    pub by_place: Vec<(u32, u64)>,
     /// Share of that with a busy SMT sibling.
     pub smt_busy: f64,
 }
@@ -210,7 +212,11 @@ impl Actor {
             scan_period_ms: 0,
             numa_group: self.numa_group,
             mempolicy: self.mempolicy,
-            counts: Counts { run_ns: vec![0; nodes], ..Counts::default() },
+            counts: Counts {
+                run_ns: vec![0; nodes],
+                by_place: vec![0; host.topology.places.len()],
+                ..Counts::default()
+            },
         }
     }
 
@@ -238,6 +244,9 @@ impl Actor {
                 here.instructions += counted.instructions;
                 counted.divide(step.smt_busy, &mut counts.by_sibling);
             }
+        }
+        for (place, ns) in &step.by_place {
+            counts.by_place[*place as usize] += ns;
         }
         let grown = |rate: u64| grown(rate, step.from_ns, step.to_ns);
         counts[Counter::NodeMoves] += grown(self.node_moves);

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use crate::model::event::{Event, Role};
 use crate::model::sample::{CgroupFacts, CgroupMode, GroupReclaim, HostFacts, Managers, Missing};
-use crate::model::topology::{Calibration, Cost, Cpu, Device, DeviceClass, Llc, Node, NumaSupport, Topology};
+use crate::model::topology::{
+    Calibration, Cost, Cpu, Device, DeviceClass, Division, Llc, Node, NumaSupport, Topology,
+};
 use crate::model::units::{CpuId, NodeId};
 
 pub(super) const NODES: u32 = 4;
 /// Cores of a node. Each has two hardware threads: CPU n and CPU n + 16.
 const CORES: u32 = 4;
+/// Cores that share a last-level cache: half of a node.
+const LLC_CORES: u32 = 2;
 const ALL_CORES: u32 = NODES * CORES;
 /// Functions of the network card and the disk.
 pub(super) const ETH0: &str = "0000:41:00.0";
@@ -73,6 +77,8 @@ fn cost((node, distance): (NodeId, u32)) -> Cost {
 fn topology() -> Topology {
     let node_of = |cpu: u32| cpu % ALL_CORES / CORES;
     let cpus_of = |node: u32| (0..2 * ALL_CORES).filter(|cpu| node_of(*cpu) == node).map(CpuId).collect();
+    let is_in_llc = |cpu: &u32, llc| cpu % ALL_CORES / LLC_CORES == llc;
+    let cpus_of_llc = |llc: u32| (0..2 * ALL_CORES).filter(|cpu| is_in_llc(cpu, llc)).map(CpuId).collect();
     let cpu = |id: u32| {
         let core = id % ALL_CORES;
         Cpu {
@@ -82,7 +88,7 @@ fn topology() -> Topology {
             socket: Some((node_of(id) / 2) as i32),
             core_id: Some((core % (2 * CORES)) as i32),
             core,
-            llc: node_of(id),
+            llc: core / LLC_CORES,
             siblings: vec![CpuId(core), CpuId(core + ALL_CORES)],
         }
     };
@@ -95,11 +101,11 @@ fn topology() -> Topology {
         mem_free_bytes: MEMORY / 2,
         devices: devices(id),
     };
-    Topology {
+    let mut topology = Topology {
         nodes: (0..NODES).map(node).collect(),
         cpus: (0..2 * ALL_CORES).map(cpu).collect(),
-        llcs: (0..NODES)
-            .map(|node| Llc { cpus: cpus_of(node), level: Some(3), size_bytes: Some(32 << 20) })
+        llcs: (0..ALL_CORES / LLC_CORES)
+            .map(|llc| Llc { cpus: cpus_of_llc(llc), level: Some(3), size_bytes: Some(32 << 20) })
             .collect(),
         cores: ALL_CORES,
         sockets: 2,
@@ -110,7 +116,12 @@ fn topology() -> Topology {
         unplaced_devices: vec![],
         calibration: Some(Calibration { time: "2026-01-01T10:00:00Z".into(), ..Calibration::default() }),
         contradictions: Vec::new(),
-    }
+        places: Vec::new(),
+    };
+    // It has as many places as caches, which are few.
+    let divided = topology.divide(Division::Usual);
+    debug_assert!(divided.is_ok());
+    topology
 }
 
 fn devices(node: u32) -> Vec<Device> {

@@ -297,9 +297,10 @@ fn the_made_up_machine_adds_up() {
         [Table::Tasks, Table::Nodes, Table::Sockets, Table::Llcs].map(|table| rows(&out, table));
     for amount in ["busy_ns", "irq_ns", "cycles", "lma", "rma"] {
         assert_eq!(sum(&sockets, amount), sum(&nodes, amount), "{amount}");
+        assert_eq!(sum(&llcs, amount), sum(&nodes, amount), "{amount}");
     }
     assert_eq!(word(&sockets[1], "cpu_list").as_deref(), Some("8-15,24-31"));
-    assert!(llcs.is_empty(), "its L3 domains are its nodes");
+    assert_eq!(word(&llcs[1], "cpu_list").as_deref(), Some("2-3,18-19"));
     assert!(sum(&tasks, "cpu_ns") > 60_000_000_000);
     let (of_tasks, of_nodes) = (sum(&tasks, "cpu_ns"), sum(&nodes, "busy_ns"));
     // The made-up machine rounds the time of each of its CPUs.

@@ -3,6 +3,7 @@
 mod alternators;
 mod balancing_time;
 mod boot;
+mod caches;
 mod calibrate;
 mod cgroup;
 mod counters;
@@ -59,6 +60,7 @@ const CASES: &[Case] = &[
     topology::CASE,
     load::CASE,
     pinned::CASE,
+    caches::CASE,
     moving::CASE,
     storm::CASE,
     exits::CASE,

@@ -1,0 +1,122 @@
+//! On-CPU time by socket and by last-level cache, where a hypervisor shows one node.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use vmtests_protocol::Plan;
+
+use super::{Case, Stop, all_cpus};
+use crate::intervals::number;
+use crate::report::Report;
+use crate::sysfs::show_list;
+use crate::tool::Batch;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "caches",
+    about: "CPU time of pinned threads is all on their L3 domain and socket, and that of their process has the parts that the \
+            threads say",
+    run,
+};
+
+/// Kinds of sets: the column of shares, the column of the set with the most, the rows of these sets.
+const KINDS: [(&str, &str, &str); 2] =
+    [("run_pct_by_llc", "home_llc", "llcs"), ("run_pct_by_socket", "home_socket", "sockets")];
+/// Intervals in which the threads run.
+const INTERVALS: usize = 6;
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    let cpus = all_cpus(plan);
+    if plan.machine.nodes.len() != 1 || plan.machine.sockets != 2 || cpus.len() != 4 {
+        return Err(Stop::skip("needs one node of two sockets with two CPUs each"));
+    }
+    threads(report, &cpus)?;
+    process(report, &cpus[1..])
+}
+
+/// The number of the socket and of the L3 domain of a CPU: they have its two CPUs in common.
+fn set_of(cpu: u32) -> u64 {
+    u64::from(cpu / 2)
+}
+
+fn threads(report: &mut Report, cpus: &[u32]) -> Result<(), Stop> {
+    let mut batch = Batch::start(&["--threads", "-d", "0.5"])?;
+    let mut work = Work::start("spin", &[&show_list(cpus)])?;
+    batch.next()?;
+    work.go();
+    batch.next()?;
+    let interval = batch.next()?;
+    let done = work.stop()?;
+    batch.stop()?;
+    let rows = interval["tasks"].as_array().into_iter().flatten();
+    let rows: BTreeMap<u64, &Value> = rows.filter_map(|row| Some((row["tid"].as_u64()?, row))).collect();
+    for thread in done.truth["threads"].as_array().into_iter().flatten() {
+        let (tid, cpu) = (thread["tid"].as_u64().unwrap_or(0), thread["cpu"].as_u64().unwrap_or(0) as u32);
+        let row = rows.get(&tid).ok_or_else(|| Stop::fail(format!("thread {tid} has no row")))?;
+        for (shares, home, _) in KINDS {
+            let set = set_of(cpu);
+            report.equal(
+                format_args!("{home} of the thread on CPU {cpu}"),
+                set,
+                row[home].as_u64().unwrap_or(99),
+            );
+            let share = row[shares][set.to_string()].as_f64().unwrap_or(0.0);
+            report.close(format_args!("{shares} of the thread on CPU {cpu}"), 100.0, share, 0.01);
+        }
+    }
+    for (_, _, sets) in KINDS {
+        let rows = interval[sets].as_array().into_iter().flatten();
+        let tasks: u64 = rows.filter_map(|set| set["tasks"].as_u64()).sum();
+        report.check(
+            tasks >= cpus.len() as u64,
+            format_args!("tasks of all {sets}"),
+            format_args!("{} or more", cpus.len()),
+            tasks,
+        );
+    }
+    Ok(())
+}
+
+/// One thread on the first of the sets, and two on the second.
+fn process(report: &mut Report, cpus: &[u32]) -> Result<(), Stop> {
+    let mut batch = Batch::start(&["-d", "0.5"])?;
+    let mut work = Work::start("spin", &[&show_list(cpus)])?;
+    let pid = work.pid() as u64;
+    batch.next()?;
+    work.go();
+    let mut ran = [BTreeMap::<u64, f64>::new(), BTreeMap::new()];
+    for _ in 0..INTERVALS {
+        let interval = batch.next()?;
+        let tasks = interval["tasks"].as_array().into_iter().flatten();
+        for row in tasks.filter(|row| row["pid"].as_u64() == Some(pid)) {
+            let cpu_pct = row["cpu_pct"].as_f64().unwrap_or(0.0);
+            for ((shares, ..), ran) in KINDS.iter().zip(&mut ran) {
+                for (set, share) in row[*shares].as_object().into_iter().flatten() {
+                    let (set, share) = (set.parse().unwrap_or(99), share.as_f64().unwrap_or(0.0));
+                    *ran.entry(set).or_default() += cpu_pct * share;
+                }
+            }
+        }
+    }
+    let done = work.stop()?;
+    batch.stop()?;
+    let mut truth = BTreeMap::<u64, f64>::new();
+    for thread in done.truth["threads"].as_array().into_iter().flatten() {
+        *truth.entry(set_of(thread["cpu"].as_u64().unwrap_or(0) as u32)).or_default() +=
+            number(thread, "cpu_ns")?;
+    }
+    let part = |of: &BTreeMap<u64, f64>, set| {
+        of.get(&set).copied().unwrap_or(0.0) / of.values().sum::<f64>().max(f64::MIN_POSITIVE)
+    };
+    for ((shares, ..), ran) in KINDS.iter().zip(&ran) {
+        for set in [0, 1] {
+            report.close(
+                format_args!("part of the process's time on set {set}, by {shares}"),
+                part(&truth, set),
+                part(ran, set),
+                0.03,
+            );
+        }
+    }
+    Ok(())
+}
