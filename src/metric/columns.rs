@@ -127,6 +127,7 @@ pub const CPU_SET_PRIORITY: &[&str] = &[
     cpu_set::CORES.id,
     cpu_set::IPC.id,
     cpu_set::LLC_MPKI.id,
+    cpu_set::TASKS.id,
     cpu_set::RMA_PER_S.id,
     cpu_set::LMA_PER_S.id,
     cpu_set::IRQ_PCT.id,

@@ -86,19 +86,13 @@ fn process(report: &mut Report, cpus: &[u32]) -> Result<(), Stop> {
     work.go();
     let mut ran = [BTreeMap::<u64, f64>::new(), BTreeMap::new()];
     for _ in 0..INTERVALS {
-        let interval = batch.next()?;
-        let tasks = interval["tasks"].as_array().into_iter().flatten();
-        for row in tasks.filter(|row| row["pid"].as_u64() == Some(pid)) {
-            let cpu_pct = row["cpu_pct"].as_f64().unwrap_or(0.0);
-            for ((shares, ..), ran) in KINDS.iter().zip(&mut ran) {
-                for (set, share) in row[*shares].as_object().into_iter().flatten() {
-                    let (set, share) = (set.parse().unwrap_or(99), share.as_f64().unwrap_or(0.0));
-                    *ran.entry(set).or_default() += cpu_pct * share;
-                }
-            }
-        }
+        add(&batch.next()?, pid, &mut ran);
     }
     let done = work.stop()?;
+    // The rest of its time is in the interval in which it ended.
+    for _ in 0..2 {
+        add(&batch.next()?, pid, &mut ran);
+    }
     batch.stop()?;
     let mut truth = BTreeMap::<u64, f64>::new();
     for thread in done.truth["threads"].as_array().into_iter().flatten() {
@@ -119,4 +113,19 @@ fn process(report: &mut Report, cpus: &[u32]) -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// Adds the CPU time of a process in an interval by set, in parts of a CPU and of the interval.
+fn add(interval: &Value, pid: u64, ran: &mut [BTreeMap<u64, f64>; 2]) {
+    let seconds = interval["interval_ns"].as_f64().unwrap_or(0.0) / 1e9;
+    let tasks = interval["tasks"].as_array().into_iter().flatten();
+    for row in tasks.filter(|row| row["pid"].as_u64() == Some(pid)) {
+        let cpu_s = row["cpu_pct"].as_f64().unwrap_or(0.0) / 100.0 * seconds;
+        for ((shares, ..), ran) in KINDS.iter().zip(&mut *ran) {
+            for (set, share) in row[*shares].as_object().into_iter().flatten() {
+                let (set, share) = (set.parse().unwrap_or(99), share.as_f64().unwrap_or(0.0) / 100.0);
+                *ran.entry(set).or_default() += cpu_s * share;
+            }
+        }
+    }
 }
