@@ -17,7 +17,7 @@ pub const RUN_PCT_BY_LLC: Metric<Task> = Metric {
     unit: Unit::Percent,
     order: Order::Descending,
     help: "Share of its on-CPU time per last-level cache (L3 domain) in the interval; sums to 100.",
-    value: |task, snapshot| run_pct(task, snapshot, SetKind::Llc).map(shown),
+    value: |task, snapshot| run_pct(task, snapshot, SetKind::Llc).map(over::values).map(Value::ByNode),
     over: Over::ByNode(|task, snapshot| run_pct(task, snapshot, SetKind::Llc)),
     traits: NEEDS.least_width(9),
 };
@@ -30,7 +30,7 @@ pub const RUN_PCT_BY_SOCKET: Metric<Task> = Metric {
     unit: Unit::Percent,
     order: Order::Descending,
     help: "Share of its on-CPU time per socket in the interval; sums to 100.",
-    value: |task, snapshot| run_pct(task, snapshot, SetKind::Socket).map(shown),
+    value: |task, snapshot| run_pct(task, snapshot, SetKind::Socket).map(over::values).map(Value::ByNode),
     over: Over::ByNode(|task, snapshot| run_pct(task, snapshot, SetKind::Socket)),
     traits: NEEDS.least_width(10),
 };
@@ -76,12 +76,6 @@ fn run_pct(task: &Task, snapshot: &Snapshot, kind: SetKind) -> Reading<over::ByN
         return Err(no("did not run in this interval"));
     }
     Ok(over::shares(&times(&task.delta, snapshot, kind)?))
-}
-
-/// Shares to a hundredth of a point: a machine may have 64 of these sets.
-fn shown(shares: over::ByNode) -> Value {
-    let hundredths = |pct: f64| (pct * 100.0).round() / 100.0;
-    Value::ByNode(over::values(shares).into_iter().map(|(set, pct)| (set, hundredths(pct))).collect())
 }
 
 fn times(counts: &Counts, snapshot: &Snapshot, kind: SetKind) -> Reading<Vec<u64>> {
