@@ -434,6 +434,7 @@ static inline __u64 nt_cached_page(struct address_space *pages, __u64 index)
 
 struct inode {
 	unsigned short i_mode;
+	__u32 i_rdev; /* 12 bits of the driver, 20 of the device */
 	struct super_block *i_sb;
 	struct address_space *i_mapping;
 	unsigned long i_ino;
@@ -472,6 +473,12 @@ struct bpf_iter__task_vma {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 	struct vm_area_struct *vma;
+} NT_RELOCATED;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct file *file;
 } NT_RELOCATED;
 
 /*

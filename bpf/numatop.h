@@ -249,6 +249,20 @@ struct nt_disk_use {
 	__u64 requests;
 };
 
+#define NT_MAJOR_WORDS 64 /* a driver's part of a device number has 12 bits */
+
+/* A bit for each driver whose device files are looked for. */
+struct nt_majors {
+	__u64 words[NT_MAJOR_WORDS];
+};
+
+/* A device file that a process has open. */
+struct nt_open_file {
+	__u64 start_ns; /* of the process, since boot */
+	__u32 pid;
+	__u32 device; /* as the kernel has it */
+};
+
 /* Reclaim on one node since start. */
 struct nt_reclaim {
 	__u64 kswapd_pages;  /* freed by kswapd */
@@ -495,6 +509,8 @@ _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_disk_key) == 24, "nt_disk_key");
 _Static_assert(sizeof(struct nt_disk_use) == 16, "nt_disk_use");
+_Static_assert(sizeof(struct nt_majors) == 512, "nt_majors");
+_Static_assert(sizeof(struct nt_open_file) == 16, "nt_open_file");
 _Static_assert(sizeof(struct nt_policy_row) == 48, "nt_policy_row");
 _Static_assert(sizeof(struct nt_draw) == 24 + 10 * NT_DRAW_PAGES, "nt_draw");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");

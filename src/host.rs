@@ -1,5 +1,6 @@
 //! Facts about this machine, read below an injectable root. No decisions.
 
+pub mod accelerators;
 pub mod btf;
 pub mod cgroup_walk;
 pub mod cgroups;

@@ -2,6 +2,7 @@
 //!
 //! One entry makes a metric a column, a sort key, a key in JSON and CSV, and a line of the help.
 
+pub mod accelerators;
 pub mod access;
 pub mod allowed;
 pub mod amounts;

@@ -2,6 +2,7 @@
 
 #![warn(missing_docs)]
 
+pub mod accelerators;
 pub mod access;
 pub mod cgroup_path;
 pub mod coded;

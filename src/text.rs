@@ -36,6 +36,12 @@ pub fn clean_str(text: &str) -> String {
     clean(text.as_bytes())
 }
 
+/// A sort key that puts nvme2 before nvme10.
+pub fn natural(name: &str) -> (&str, u64) {
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    (stem, name[stem.len()..].parse().unwrap_or(0))
+}
+
 /// A reason without the attempt behind it in parentheses, ` (opening cycles: ENOENT)`: doctor has that, and screens have no room.
 pub fn without_attempt(why: &str) -> &str {
     match why.find(" (opening ") {

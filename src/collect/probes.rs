@@ -2,6 +2,7 @@
 //! switches, of the task walk) and those of hot spots are started by name ([`super::sched`], [`super::tasks`],
 //! [`super::hot`]).
 
+pub mod accelerators;
 mod disk_io;
 mod hint_faults;
 mod misplaced_pages;
@@ -36,7 +37,7 @@ use crate::model::sample::{Flow, Hints, Missing, NodeRaw, VmStat};
 use crate::model::topology::Topology;
 
 /// All of them, in the order in which doctor tries them.
-pub static PROBES: [&Probe; 9] = [
+pub static PROBES: [&Probe; 10] = [
     &reclaim::PROBE,
     &page_allocs::PROBE,
     &page_migrations::PROBE,
@@ -46,6 +47,7 @@ pub static PROBES: [&Probe; 9] = [
     &numab_time::PROBE,
     &policies::PROBE,
     &disk_io::PROBE,
+    &accelerators::PROBE,
 ];
 
 /// One BPF object, and its purpose.
@@ -163,8 +165,8 @@ impl<'a> Shared<'a> {
 
 /// A probe that is loaded and attached. Dropping it detaches it.
 pub trait Running {
-    /// The object that its programs are in.
-    fn object(&self) -> &Object;
+    /// The object that its programs are in; `None` while nothing needs them.
+    fn object(&self) -> Option<&Object>;
 
     /// The way it is attached, or the hooks.
     fn words(&self) -> String;
@@ -230,8 +232,8 @@ impl<S: Skel<'static>> Attached<S> {
 }
 
 impl<S: Skel<'static>> Running for Attached<S> {
-    fn object(&self) -> &Object {
-        self.skel.object()
+    fn object(&self) -> Option<&Object> {
+        Some(self.skel.object())
     }
 
     fn words(&self) -> String {
@@ -300,7 +302,7 @@ impl Probes {
 
     /// The programs that are attached.
     pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
-        self.running.values().flat_map(|running| object::programs(running.object()))
+        self.running.values().filter_map(|running| running.object()).flat_map(object::programs)
     }
 
     /// Facilities that did not start or stopped to work, and why.

@@ -39,6 +39,7 @@ pub enum Feature {
     MoveNuma,
     BioQueue,
     BioDevice,
+    FileIterator,
 }
 
 /// The proof in BTF that a feature exists.
@@ -62,7 +63,7 @@ struct Entry {
 use Sign::{Constant, Member, Struct as StructNamed, Typedef};
 
 /// Every feature: its name for people, where it comes from, and its sign.
-static FEATURES: [Entry; 19] = [
+static FEATURES: [Entry; 20] = [
     Entry {
         feature: Feature::SchedSwitch,
         name: "the sched_switch tracepoint in BTF",
@@ -180,6 +181,12 @@ static FEATURES: [Entry; 19] = [
         name: "bio.bi_bdev",
         origin: "since Linux 5.12",
         sign: Member("bio", "bi_bdev"),
+    },
+    Entry {
+        feature: Feature::FileIterator,
+        name: "the BPF iterator over open files",
+        origin: "since Linux 5.8",
+        sign: StructNamed("bpf_iter__task_file"),
     },
 ];
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::over::{Better, Over};
 use super::{
-    Group, Metric, Order, Several, Traits, Unit, Value, balancing, disks, identity, interference, no,
-    page_migrations, pages, placement, places, pressure, smt, task, tiers,
+    Group, Metric, Order, Several, Traits, Unit, Value, accelerators, balancing, disks, identity,
+    interference, no, page_migrations, pages, placement, places, pressure, smt, task, tiers,
 };
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
@@ -114,6 +114,9 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     disks::DISK_BYTES_PER_S,
     disks::DISK_REQUESTS_PER_S,
     disks::DISK_FAR_PCT,
+    accelerators::CONTAINER_ACCELERATORS,
+    accelerators::CONTAINER_NODES,
+    accelerators::CONTAINER_FAR_PCT,
     tiers::CONTAINER_PROMOTED,
     tiers::CONTAINER_DEMOTED,
     CPUS_ALLOWED,

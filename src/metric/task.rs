@@ -3,8 +3,8 @@
 use super::over::{self, Better, Over, Quotient};
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
-    access, allowed, balancing, disks, identity, interference, mempolicy, on_demand, page_migrations, pages,
-    placement, places, resident, smt,
+    accelerators, access, allowed, balancing, disks, identity, interference, mempolicy, on_demand,
+    page_migrations, pages, placement, places, resident, smt,
 };
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
@@ -119,6 +119,9 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     disks::PROCESS_BYTES_PER_S,
     disks::PROCESS_REQUESTS_PER_S,
     disks::PROCESS_FAR_PCT,
+    accelerators::ACCELERATORS,
+    accelerators::ACCELERATOR_NODES,
+    accelerators::ACCELERATOR_FAR_PCT,
     PREFERRED_NODE,
     SCAN_PERIOD_MS,
     balancing::NUMA_GROUP,

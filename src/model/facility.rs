@@ -88,6 +88,8 @@ pub enum Facility {
     HostState,
     /// Bytes and requests of disks, by the process that sends them.
     DiskTraffic,
+    /// GPUs and other accelerators that processes hold.
+    Accelerators,
     /// The sched_ext scheduler that is loaded.
     SchedExt,
     /// Names and kinds of containers and other cgroups.

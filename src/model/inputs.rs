@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::accelerators::Held;
 use super::coded::varint::Malformed;
 use super::coded::{In, Out, get_changed, put_changed};
 use super::disks::{DiskSender, DiskTraffic};
@@ -10,12 +11,13 @@ use super::facility::Facility;
 use super::free_blocks::FreeBlocks;
 use super::interrupts::DeviceInterrupts;
 use super::object_nodes::{ObjectId, ObjectNodes};
+use super::process::ProcessId;
 use super::scheduler::SchedExt;
 use super::tiers::{NodeTier, TierPages};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of
-/// recordings; neither tag nor name ever changes. 36 is the next one. Recordings without the facility, if one
+/// recordings; neither tag nor name ever changes. 37 is the next one. Recordings without the facility, if one
 /// is given, lack the input.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
@@ -60,6 +62,8 @@ inputs! {
     scope_ns: u32 => u64 = 34, None;
     /// Traffic to disks since it began to be counted. A sender that rests for long is left out, and begins at 0 when it returns.
     disk_traffic: DiskSender => DiskTraffic = 35, Some(Facility::DiskTraffic);
+    /// Accelerators that processes held at the last look. Processes that held none are absent.
+    accelerators: ProcessId => Held = 36, Some(Facility::Accelerators);
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.
@@ -79,6 +83,7 @@ pub struct Input {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::accelerators::Accelerator;
     use crate::model::coded::Room;
     use crate::model::coded::varint::Bytes;
 
@@ -124,6 +129,32 @@ mod tests {
         let one = length(Some(&key), &interrupts(6));
         assert!(one < length(None, &interrupts(6)), "a device that is as it was is not written: {one}");
         assert_eq!(length(None, &none), 0, "machines without such devices have no byte");
+    }
+
+    #[test]
+    fn accelerators_are_written_when_they_change() {
+        let gpu = |name: &str| Accelerator {
+            name: name.into(),
+            functions: vec!["0000:3b:00.0".into(), "0000:5e:00.0".into()],
+            nodes: vec![NodeId(0), NodeId(7)],
+            is_nodeless: true,
+        };
+        let held = |names: &[&str]| {
+            let others = ((8, 1), Arc::new(vec![gpu("card0")]));
+            let one = ((7, u64::MAX), Arc::new(names.iter().map(|name| gpu(name)).collect::<Held>()));
+            Inputs { accelerators: Arc::new([one, others].into()), ..Inputs::default() }
+        };
+        let (before, now) = (held(&["nvidia0", "nvidia1"]), held(&["nvidia1"]));
+        for base in [None, Some(&before), Some(&Inputs::default())] {
+            assert_eq!(read(&written(base, &now), base).unwrap(), now);
+        }
+        assert!(
+            written(Some(&before), &held(&["nvidia0", "nvidia1"])).is_empty(),
+            "the same is not written again"
+        );
+        let bytes = written(None, &now);
+        assert!((1..bytes.len()).all(|length| read(&bytes[..length], None).is_err()));
+        assert!(read(&written(None, &held(&["\x1b[2J"])), None).is_err());
     }
 
     #[test]

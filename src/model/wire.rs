@@ -183,6 +183,26 @@ pub const DISK_LEAF: u32 = 1;
 /// One of several ways to an NVMe disk.
 pub const DISK_PATH: u32 = 2;
 
+/// `struct nt_majors`: a bit for each driver of character devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Majors {
+    /// 4,096 bits.
+    pub words: [u64; 64],
+}
+
+/// `struct nt_open_file`: a device file that a process has open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct OpenFile {
+    /// Start of the process, ns since boot.
+    pub start_ns: u64,
+    /// Its id.
+    pub pid: u32,
+    /// Device number: 12 bits of the driver, 20 of the device.
+    pub device: u32,
+}
+
 /// `struct nt_reclaim`: what reclaim did on one node.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]

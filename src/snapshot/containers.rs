@@ -8,6 +8,7 @@ use super::changes::Changes;
 use super::ids::IdMap;
 use super::rows::{Gathered, newcomer};
 use super::{Remote, Room, Tally, Task, counted_twice};
+use crate::model::accelerators::{self, Held};
 use crate::model::disks::{DiskUse, DisksUsed};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::process::ProcessId;
@@ -37,6 +38,8 @@ pub struct Container {
     pub raw: Option<Arc<GroupRaw>>,
     /// See [`Container::raw_delta`].
     delta: OnceLock<Option<GroupDelta>>,
+    /// Accelerators that its processes hold, and those below it.
+    pub held: Held,
     /// CPUs that share a core with a CPU of another container; `None` unless both have CPUs of their own.
     pub smt_shared_cpus: Option<u32>,
 }
@@ -149,6 +152,7 @@ impl Sums {
         }
         let order = list.connect();
         let List { mut rows, mut totals, at, .. } = list;
+        add_held(&mut rows, current, processes, &homes);
         // Deepest first, so that each row is complete when it is added to the one above it.
         for at in order.iter().copied() {
             rows[at].sum.total = take(&mut totals[at]).sum();
@@ -164,6 +168,8 @@ impl Sums {
             row.processes += processes;
             super::add(&mut row.sum.rss_bytes, bytes);
             rows[at].sum.delta = delta;
+            let held = rows[at].held.clone();
+            hold(&mut rows[parent].held, held);
         }
         // Only a circle has more to add.
         for (row, mut more) in rows.iter_mut().zip(totals).filter(|(_, more)| !more.is_empty()) {
@@ -271,6 +277,26 @@ fn add_members(list: &mut List<'_>, current: &Sample, processes: &Gathered) -> V
         }
     }
     homes
+}
+
+/// Adds the accelerators of processes to their rows.
+fn add_held(rows: &mut [Container], current: &Sample, processes: &Gathered, homes: &[Home]) {
+    let all = &current.inputs.accelerators;
+    if all.is_empty() {
+        return;
+    }
+    for (home, process) in homes.iter().zip(&processes.rows) {
+        if let (Some(at), Some(held)) = (home.first, all.get(&process.raw.process())) {
+            hold(&mut rows[at].held, Held::clone(held));
+        }
+    }
+}
+
+fn hold(held: &mut Held, more: Held) {
+    if !more.is_empty() {
+        held.extend(more);
+        accelerators::sort(held);
+    }
 }
 
 /// Adds what tasks did in the interval. A task that was moved between two samples counts where it is now.
@@ -416,6 +442,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
         remote: Remote::default(),
         raw: None,
         delta: OnceLock::new(),
+        held: Held::new(),
         smt_shared_cpus: None,
     }
 }

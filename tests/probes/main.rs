@@ -2,6 +2,7 @@
 //! the kernel's own numbers.
 #![expect(unsafe_code, reason = "calls C")]
 
+mod accelerators;
 mod access;
 mod allowed;
 mod attack;
@@ -322,6 +323,11 @@ fn main() -> ExitCode {
         screen::a_locked_process_is_looked_at_closely_and_the_screen_goes_on,
         smt::counts_by_sibling_follow_what_it_does,
         reclaim::reclaimed_pages_are_counted_on_their_node,
+        accelerators::open_device_files_are_those_of_proc,
+        accelerators::a_scan_of_many_files_is_cheap,
+        accelerators::a_scan_beside_short_processes_ends,
+        accelerators::a_process_holds_what_it_has_open,
+        accelerators::rows_that_hold_none_say_so,
         disk_io::direct_writes_are_counted_to_the_byte,
         disk_io::a_process_that_ends_keeps_its_traffic,
         disk_io::thousands_of_senders_are_counted,

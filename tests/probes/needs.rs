@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Error, Result, ensure};
 use numatop_ng::collect::access::AccessProbe;
 use numatop_ng::collect::hot::{HotProbe, Sampling};
+use numatop_ng::collect::probes::accelerators::FileScan;
 use numatop_ng::collect::probes::{Otherwise, Shared, of};
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::sched::SchedProbe;
@@ -62,6 +63,16 @@ const NEEDS: &[Need] = &[
     Need {
         obstacle: || refused(probe(Facility::DiskTraffic)),
         tests: &["direct_writes_are_counted_to_the_byte", "a_process_that_ends_keeps_its_traffic"],
+    },
+    Need {
+        obstacle: || refused(FileScan::start().map(drop)),
+        tests: &[
+            "open_device_files_are_those_of_proc",
+            "a_scan_of_many_files_is_cheap",
+            "a_scan_beside_short_processes_ends",
+            "a_process_holds_what_it_has_open",
+            "rows_that_hold_none_say_so",
+        ],
     },
     Need {
         obstacle: || refused(probe(Facility::Reclaim)),

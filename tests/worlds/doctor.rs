@@ -43,6 +43,7 @@ fn passed() -> Vec<Trial> {
             Facility::Placement,
             Facility::SentTasks,
             Facility::DiskTraffic,
+            Facility::Accelerators,
         ],
         outcome: Ok("loaded, attached, run on 64 CPUs".into()),
         log: Vec::new(),

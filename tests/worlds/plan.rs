@@ -41,7 +41,7 @@ struct Row {
 
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
-    const PROBES: &[Facility] = &[CpuTime, TaskWalk, Exits, Reclaim, NewPages, MovedPages, SentTasks, PageFlows, DiskTraffic];
+    const PROBES: &[Facility] = &[CpuTime, TaskWalk, Exits, Reclaim, NewPages, MovedPages, SentTasks, PageFlows, DiskTraffic, Accelerators];
     const COUNTERS: &[Facility] = &[
         Counters, Counter(Role::Cycles), Counter(Role::Instructions), Counter(Role::Lma), Counter(Role::Rma),
         Counter(Role::StallFrontend), Counter(Role::StallBackend), Counter(Role::Llc), Counter(Role::Dtlb),
@@ -56,7 +56,7 @@ fn table() -> Vec<Row> {
         row("BTF behind a sandbox", set(|host| {
             host.kernel.btf = BtfFacts::Denied("/sys/kernel/btf/vmlinux: Permission denied (os error 13)".into());
         }), PROBES, Exit::Privilege, "os error 13"),
-        row("5.10 without task storage", linux_5_10(), PROBES, Exit::Kernel, "Linux 6.1 or newer"),
+        row("5.10 without task storage", linux_5_10(), &PROBES[..PROBES.len() - 1], Exit::Kernel, "Linux 6.1 or newer"),
         row("5.15: thread_info.cpu is elsewhere", without(bare_metal(), &[Feature::ThreadInfoCpu]), &[TaskWalk, Exits], Exit::Kernel, "thread_info.cpu (since Linux 5.16)"),
         row("no CONFIG_SCHED_INFO", without(bare_metal(), &[Feature::SchedInfo]), &[TaskWalk, Exits], Exit::Kernel, "built with CONFIG_SCHED_INFO"),
         row("user with both capabilities", user_with(both), &[], Exit::Ok, ""),
@@ -90,7 +90,7 @@ fn table() -> Vec<Row> {
         row("no SMT", set(|host| host.topology = Fact::Known(fixture("kunpeng-920-4826"))), &[SmtTime], Exit::Ok, "one thread each"),
         row("sysfs not mounted", set(|host| {
             host.topology = Fact::unknown("opening /sys/devices/system/cpu/online: no such file");
-        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages, Placement, SentTasks, PageFlows, DeviceIrqs, DiskTraffic], Exit::CouldNotMeasure, "cpu/online"),
+        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages, Placement, SentTasks, PageFlows, DeviceIrqs, DiskTraffic, Accelerators], Exit::CouldNotMeasure, "cpu/online"),
         row("nothing known about privileges", set(|host| {
             host.privileges.effective = Fact::unknown("/proc is not mounted");
             host.privileges.host_user_namespace = Fact::unknown("/proc is not mounted");

@@ -168,7 +168,7 @@ impl State {
 }
 
 impl Running for DiskProbe {
-    fn object(&self) -> &Object {
+    fn object(&self) -> Option<&Object> {
         self.programs.object()
     }
 

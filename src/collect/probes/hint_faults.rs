@@ -49,7 +49,7 @@ impl HintProbe {
 }
 
 impl Running for HintProbe {
-    fn object(&self) -> &Object {
+    fn object(&self) -> Option<&Object> {
         self.0.object()
     }
 

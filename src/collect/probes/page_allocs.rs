@@ -65,7 +65,7 @@ impl PageProbe {
 }
 
 impl Running for PageProbe {
-    fn object(&self) -> &Object {
+    fn object(&self) -> Option<&Object> {
         self.attached.object()
     }
 

@@ -42,7 +42,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
 }
 
 impl Running for BalanceProbe {
-    fn object(&self) -> &Object {
+    fn object(&self) -> Option<&Object> {
         self.programs.object()
     }
 

@@ -76,8 +76,8 @@ impl PolicyProbe {
 }
 
 impl Running for PolicyProbe {
-    fn object(&self) -> &Object {
-        self.skel.object()
+    fn object(&self) -> Option<&Object> {
+        Some(self.skel.object())
     }
 
     fn words(&self) -> String {

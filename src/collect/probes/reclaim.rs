@@ -54,7 +54,7 @@ impl ReclaimProbe {
 }
 
 impl Running for ReclaimProbe {
-    fn object(&self) -> &Object {
+    fn object(&self) -> Option<&Object> {
         self.programs.object()
     }
 

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::sysfs::Root;
 use crate::model::topology::{Cpu, Device, DeviceClass, Node, Topology, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
+use crate::text::natural;
 
 /// Every device, ordered by class and name.
 pub(super) fn read(root: &Root, cpus: &[Cpu]) -> Result<Vec<Device>> {
@@ -169,12 +170,6 @@ fn is_pci_address(text: &str) -> bool {
     // A domain may have more than four digits (Intel VMD: 10000:e1:00.0).
     matches!(parts[..], [domain, bus, device, function]
         if hex(domain, 4) && hex(bus, 2) && hex(device, 2) && hex(function, 1))
-}
-
-/// A sort key that puts nvme2 before nvme10.
-fn natural(name: &str) -> (&str, u64) {
-    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    (stem, name[stem.len()..].parse().unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use crate::metric::accelerators::held_by;
 use crate::metric::format::short;
 use crate::metric::free_blocks;
 use crate::metric::host::{self, HostMetric};
@@ -221,7 +222,11 @@ fn devices(snapshot: &Snapshot, devices: &[Device]) -> String {
             None if nodes.is_empty() => String::new(),
             None => format!(", interrupts on node {nodes}"),
         };
-        format!("{} ({}{interrupts})", clean_str(&device.name), device.class.name())
+        let holders = match held_by(device, snapshot) {
+            holders if holders.is_empty() => holders,
+            holders => format!(", held by {holders}"),
+        };
+        format!("{} ({}{interrupts}{holders})", clean_str(&device.name), device.class.name())
     };
     devices.iter().map(device).collect::<Vec<_>>().join(", ")
 }
