@@ -9,8 +9,10 @@ mod cores_exhausted;
 mod counters_taken_turns;
 mod cpus_and_memory_apart;
 mod cpus_too_few;
+mod device_node_unknown;
 mod distances_wrong;
 mod far_device;
+mod gpu_away;
 mod hugetlb_on_other_node;
 mod idle_elsewhere;
 mod interleaved_on_one_node;
@@ -87,8 +89,10 @@ pub static RULES: &[&Rule] = &[
     &interrupts_on_busy_node::RULE,
     &interrupts_off_node::RULE,
     &far_device::RULE,
+    &gpu_away::RULE,
     &tlb_misses::RULE,
     &nodes_hidden::RULE,
+    &device_node_unknown::RULE,
     &node_without_memory::RULE,
     &distances_wrong::RULE,
     &counters_taken_turns::RULE,

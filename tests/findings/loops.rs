@@ -458,6 +458,11 @@ fn idle_elsewhere() {
 }
 
 #[test]
+fn gpu_away() {
+    closes("gpu-away", crate::devices::gpu_away::world(), 70);
+}
+
+#[test]
 fn interrupts_on_busy_node() {
     let mut world = worlds::interrupts();
     each_second(&mut world, |machine, _| {

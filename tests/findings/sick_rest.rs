@@ -9,6 +9,7 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, FilePages, MemPolicy};
 use numatop_ng::snapshot::{RowKind, derive};
 
+use crate::devices::gpu_away;
 use crate::disks::far_device;
 use crate::huge_pages::hugetlb_on_other_node;
 use crate::large::larger_than_node;
@@ -121,6 +122,7 @@ fn machine_rules() {
     gone.nodes[1].managed_bytes = 0;
     exactly("node-without-memory", Severity::Info, gone, &[]);
     exactly("far-device", Severity::Info, far_device::world(), &[]);
+    exactly("gpu-away", Severity::Info, gpu_away::world(), &[]);
     let off = |pid| Actor { memory: pages(88), ..work(pid, "postgres") };
     let mut off = machine(TWO, (800..803).map(off).collect());
     off.state.numa_balancing = Some(0);

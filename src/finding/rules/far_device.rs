@@ -176,16 +176,17 @@ fn disks(view: &View<'_>, node: NodeId) -> Vec<String> {
         .collect()
 }
 
-fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
-    let Facts { node, home, share, bytes_per_s, far } = seen.facts;
+/// Commands that move a subject to a node, those that undo them, and their risk. Where it does not fit, or where that is not
+/// known, they are words.
+pub(super) fn move_to(
+    view: &View<'_>,
+    of: &SubjectRef<'_>,
+    node: NodeId,
+) -> (Vec<Command>, Vec<Command>, String) {
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid) = (view.env(of), cores::pid(view, of));
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
     let mut risk = String::new();
-    let scope = match of {
-        SubjectRef::Process(_) => Scope::Process,
-        _ => Scope::Container,
-    };
     match guards::placed(view, of) {
         Ok(placed) if fits(view, of, &placed, &[node]) => {
             commands.extend(env::bind(&environment, &view.cpus_of_nodes(&[node]), &[node], pid, unified));
@@ -206,21 +207,35 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 );
             }
             risk = format!(
-                "Its threads leave the caches of node {home}, and memory that stays there is remote then. {RISK_OF_MOVE}"
+                "Its threads leave their caches, and memory that stays is remote then. {RISK_OF_MOVE}"
             );
         }
         Ok(_) => {
-            commands.push(Command::words(When::NextStart, scope, format!("it does not fit on node {node}")));
+            let words = format!("it does not fit on node {node}");
+            commands.push(Command::words(When::NextStart, scope_of(of), words));
         }
         Err(_) => {
             let words = format!("whether it fits on node {node} is not known: its memory is not located");
-            commands.push(Command::words(When::NextStart, scope, words));
+            commands.push(Command::words(When::NextStart, scope_of(of), words));
         }
     }
+    (commands, undo, risk)
+}
+
+fn scope_of(of: &SubjectRef<'_>) -> Scope {
+    match of {
+        SubjectRef::Process(_) => Scope::Process,
+        _ => Scope::Container,
+    }
+}
+
+fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
+    let Facts { node, home, share, bytes_per_s, far } = seen.facts;
+    let (mut commands, undo, risk) = move_to(view, of, node);
     let own = disks(view, home);
     if !own.is_empty() {
         let words = format!("or put its files on a disk of node {home}: {}", own.join(", "));
-        commands.push(Command::words(When::ForGood, scope, words));
+        commands.push(Command::words(When::ForGood, scope_of(of), words));
     }
     let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
