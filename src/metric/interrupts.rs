@@ -136,7 +136,7 @@ mod tests {
         let snapshot = demo(|_| ());
         let all = |metric| (0..4).map(|node| of(&snapshot, node, metric).ok()).collect::<Vec<_>>();
         assert_eq!(all(&IRQS_PER_S), [Some(11_400.0), Some(600.0), Some(3_100.0), Some(0.0)]);
-        assert_eq!(all(&DEVICE_IRQS_PER_S), [Some(12_000.0), None, Some(3_100.0), None]);
+        assert_eq!(all(&DEVICE_IRQS_PER_S), [Some(12_000.0), Some(0.0), Some(3_100.0), None]);
         assert_eq!(all(&DEVICE_IRQS_AWAY_PCT), [Some(5.0), None, Some(0.0), None]);
     }
 

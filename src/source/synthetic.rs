@@ -18,12 +18,14 @@ use std::sync::Arc;
 pub use self::actor::Actor;
 use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
+use crate::model::accelerators::Held;
 use crate::model::counters::Counter;
 use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic, DiskUse};
 use crate::model::free_blocks::FreeBlocks;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::Interrupts;
 use crate::model::object_nodes::{ObjectId, ObjectNodes};
+use crate::model::process::ProcessId;
 use crate::model::sample::{
     CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesByPolicy,
     PagesFound, PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
@@ -84,6 +86,8 @@ pub struct Machine {
     pub tier_switches: BTreeMap<String, u64>,
     /// Traffic to disks per second: the process, the address of the disk, the node of the CPUs, bytes, requests.
     pub disk_rates: Vec<(u32, String, NodeId, u64, u64)>,
+    /// Accelerators that processes hold, by process id.
+    pub held: Vec<(u32, Held)>,
     /// Nodes of objects of shared memory, drawn each 30 s.
     pub object_nodes: BTreeMap<ObjectId, ObjectNodes>,
     /// The sched_ext scheduler that is loaded, by its name.
@@ -155,6 +159,7 @@ impl Machine {
             tiers: host.topology.nodes.iter().map(|node| (node.id, tier(&host.topology, node))).collect(),
             tier_pages: BTreeMap::new(),
             disk_rates: Vec::new(),
+            held: Vec::new(),
             tier_switches: [(DEMOTION.to_owned(), 0), (PROMOTE_LIMIT.to_owned(), 65_536)].into(),
             object_nodes: BTreeMap::new(),
             scheduler: None,
@@ -224,6 +229,7 @@ impl Machine {
                 tier_switches: Arc::new(shared(&self.tier_switches)),
                 object_nodes: Arc::new(self.object_nodes(to_ns)),
                 disk_traffic: Arc::new(self.disk_traffic(to_ns)),
+                accelerators: Arc::new(self.accelerators()),
             },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
@@ -250,6 +256,15 @@ impl Machine {
             traffic.insert(route, DiskUse { bytes, requests });
         }
         senders.into_iter().map(|(sender, traffic)| (sender, Arc::new(traffic))).collect()
+    }
+
+    /// Accelerators of processes that live.
+    fn accelerators(&self) -> BTreeMap<ProcessId, Arc<Held>> {
+        let of = |(pid, held): &(u32, Held)| {
+            let row = self.rows.values().find(|row| row.pid == *pid)?;
+            Some((row.process(), Arc::new(held.clone())))
+        };
+        self.held.iter().filter_map(of).collect()
     }
 
     /// The node with the kinds of its pages of files, unless a plan has set them.

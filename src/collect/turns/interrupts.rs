@@ -205,10 +205,12 @@ mod tests {
         };
         assert_eq!(*read[&devices[1].1], moved);
         assert!(read[&devices[0].1].by_node.is_empty(), "the other one was silent: {read:?}");
-        assert_eq!(cut.keys().collect::<Vec<_>>(), [&devices[0].1], "a list that was cut is no number");
+        assert!(!cut.contains_key(&devices[1].1), "a list that was cut is no number");
+        assert_eq!(cut.len(), devices.len() - 1);
         tree.clear();
-        turn.next(tree.root(), &topology, 6_000_000_000, &mut notes);
-        turn.next(tree.root(), &topology, 6_000_000_000, &mut notes);
+        for _ in &devices {
+            turn.next(tree.root(), &topology, 6_000_000_000, &mut notes);
+        }
         assert!(turn.interrupts.is_empty(), "a device without a driver has no rate");
         assert_eq!(notes.len(), 1, "it is said once: {notes:?}");
         assert!(notes[0].contains("sys/kernel/irq/31/per_cpu_count"), "{notes:?}");

@@ -18,6 +18,9 @@ const ALL_CORES: u32 = NODES * CORES;
 /// Functions of the network card and the disk.
 pub(super) const ETH0: &str = "0000:41:00.0";
 pub(super) const NVME0: &str = "0000:a1:00.0";
+/// The GPU, and its node.
+pub(super) const GPU0: &str = "0000:61:00.0";
+pub(super) const GPU_NODE: u32 = 1;
 pub(super) const MEMORY: u64 = 64 << 30;
 /// Between nodes of one socket, between twins in both, and between all others, as the firmware counts.
 const DISTANCES: [[u32; 4]; 4] = [[10, 12, 20, 22], [12, 10, 22, 20], [20, 22, 10, 12], [22, 20, 12, 10]];
@@ -134,6 +137,7 @@ fn devices(node: u32) -> Vec<Device> {
     };
     match node {
         0 => vec![device("eth0", DeviceClass::Net, ETH0)],
+        GPU_NODE => vec![device(GPU0, DeviceClass::Gpu, GPU0)],
         2 => vec![device("nvme0", DeviceClass::Nvme, NVME0)],
         _ => vec![],
     }

@@ -5,6 +5,7 @@ use super::containers::{
 };
 use super::hardware::{self, MEMORY, NODES};
 use super::{Actor, BOOT_NS, Machine, SECOND};
+use crate::model::accelerators::Accelerator;
 use crate::model::counters::Counter;
 use crate::model::object_nodes::{ObjectId, ObjectNodes};
 use crate::model::sample::{Comm, Counts, MemPolicy, PagesByPolicy, SharedObject};
@@ -29,9 +30,13 @@ const DATABASE: u32 = 4200;
 const COMPILES: u64 = 3;
 const COMPILER: u32 = 9100;
 
-/// Interrupts per second of the network card and the disk, by node.
-const INTERRUPTS: [(&str, u32, u64); 3] =
-    [(hardware::ETH0, 0, 11_400), (hardware::ETH0, 1, 600), (hardware::NVME0, 2, 3_100)];
+/// Interrupts per second of the network card, the disk and the GPU, by node.
+const INTERRUPTS: [(&str, u32, u64); 4] = [
+    (hardware::ETH0, 0, 11_400),
+    (hardware::ETH0, 1, 600),
+    (hardware::NVME0, 2, 3_100),
+    (hardware::GPU0, hardware::GPU_NODE, 0),
+];
 
 /// Traffic to the disk on node 2: the log of the database from there, and the backup from node 3. Process, node, bytes and requests
 /// per second.
@@ -60,6 +65,13 @@ pub fn machine() -> Machine {
     machine.disk_rates = DISK_TRAFFIC
         .map(|(pid, node, bytes, requests)| (pid, hardware::NVME0.into(), NodeId(node), bytes, requests))
         .into();
+    let gpu = Accelerator {
+        name: "nvidia0".into(),
+        functions: vec![hardware::GPU0.into()],
+        nodes: vec![NodeId(hardware::GPU_NODE)],
+        is_nodeless: false,
+    };
+    machine.held = vec![(TRAINER, vec![gpu])];
     machine.plan = Some(Box::new(live));
     machine.state.load_hundredths = Some([1512, 1487, 1390]);
     machine
