@@ -47,6 +47,7 @@ const FEATURES: &[(&str, &[&str])] = &[
             "findings_quota",
             "findings_interrupts",
             "findings_far_device",
+            "findings_gpu_away",
             "findings_bound",
             "findings_swaps",
             "findings_short",

@@ -7,6 +7,7 @@ mod capabilities;
 mod cases;
 mod cpuacct;
 mod disk;
+mod drivers;
 mod groups;
 mod init;
 mod intervals;

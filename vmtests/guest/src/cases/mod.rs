@@ -112,6 +112,7 @@ const CASES: &[Case] = &[
     findings::PING_PONG,
     findings::INTERRUPTS,
     findings::FAR_DEVICE,
+    findings::GPU_AWAY,
     findings::BOUND,
     findings::SWAPS,
     findings::SHORT,
