@@ -62,6 +62,8 @@ pub enum Action {
     ScrollRight,
     /// The table of nodes, or the matrix from node to node.
     Matrix,
+    /// Shades of nodes over time, or the table of nodes.
+    OverTime,
     Fold,
     Follow,
     Pause,

@@ -131,6 +131,13 @@ pub static KEYS: &[Binding] = &[
         "Matrix",
         "Nodes: the next matrix from node to node; then sockets and L3 domains; then the table",
     ),
+    bind(
+        NODES,
+        &[ch('v')],
+        Action::OverTime,
+        "Over time",
+        "Nodes: CPU and remote share of each node over time, as shades; again: the table",
+    ),
     bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or all again"),
     bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope chosen here"),
     bind(
