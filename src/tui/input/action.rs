@@ -66,6 +66,10 @@ pub enum Action {
     OverTime,
     Fold,
     Follow,
+    /// Tag the selected row, or remove its tag.
+    Tag,
+    /// Remove all tags.
+    Untag,
     Pause,
     /// Pause at the previous interval.
     Rewind,
