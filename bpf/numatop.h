@@ -145,7 +145,7 @@ struct nt_cpu_topo {
 	__u32 slots;  /* bit i: counter slot i is open on this CPU */
 	__u32 opened; /* changes whenever the counters are opened anew: they start from zero */
 	__u32 waits; /* bit i: counter slot i is wanted on this CPU, and is not open because it is the turn of others */
-	__u32 place;  /* index of the set of CPUs by which time is kept; the node, where these are the nodes */
+	__u32 place; /* index of the set of CPUs by which time is kept; the node, where these are the nodes */
 	__u32 pad;
 };
 

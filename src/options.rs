@@ -9,6 +9,7 @@ mod report;
 mod run;
 mod settings;
 mod show;
+mod simulated;
 mod tables;
 mod traces;
 
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 use crate::calibrate::store::{self, Wanted};
 use crate::cli::{
-    ContainerArgs, CountArgs, DisplayArgs, HostArgs, JsonArgs, MeasureArgs, OutputArgs, PlacesArg,
-    ProfileArgs, RecordLimits, ScopeArgs, WatchArgs,
+    ContainerArgs, CountArgs, DisplayArgs, HostArgs, JsonArgs, MeasureArgs, NamedGroups, OutputArgs,
+    PlacesArg, ProfileArgs, RecordLimits, ScopeArgs, WatchArgs,
 };
 use crate::collect::placement;
 use crate::container::runtime;
@@ -57,6 +58,7 @@ pub use settings::{check_settings, with_settings};
 pub use show::{
     columns, container_selection, filter, node_columns, place_kind, place_selection, selection, sort,
 };
+pub use simulated::simulated;
 pub use tables::{Layout, Tables, check_no_tables, no_parquet, several_hosts_in_a_file, tables};
 pub use traces::{TraceChoice, no_trace_on_a_terminal, trace};
 
@@ -337,15 +339,21 @@ fn wants(args: &ContainerArgs, roots: Roots<'_>) -> Result<(Wants, Option<Hierar
         }
         wants.push(Want::Cgroup(format!("/{}", below.trim_start_matches('/'))));
     }
-    wants.extend(args.named.containers.iter().map(|name| Want::Container(name.clone())));
-    wants.extend(args.named.pods.iter().map(|name| match name.split_once('/') {
+    wants.extend(named_wants(&args.named));
+    Ok((Wants { wants, host: args.host, wait: args.wait }, chosen))
+}
+
+/// Groups by name, without paths of cgroups.
+fn named_wants(named: &NamedGroups) -> impl Iterator<Item = Want> {
+    let pod = |name: &String| match name.split_once('/') {
         Some((namespace, name)) => Want::Pod { namespace: Some(namespace.into()), name: name.into() },
         None => Want::Pod { namespace: None, name: name.clone() },
-    }));
-    wants.extend(args.named.namespaces.iter().map(|name| Want::Namespace(name.clone())));
-    wants.extend(args.named.units.iter().map(|name| Want::Unit(name.clone())));
-    wants.extend(args.named.machines.iter().map(|name| Want::Machine(name.clone())));
-    Ok((Wants { wants, host: args.host, wait: args.wait }, chosen))
+    };
+    let containers = named.containers.iter().cloned().map(Want::Container);
+    let namespaces = named.namespaces.iter().cloned().map(Want::Namespace);
+    let units = named.units.iter().cloned().map(Want::Unit);
+    let machines = named.machines.iter().cloned().map(Want::Machine);
+    containers.chain(named.pods.iter().map(pod)).chain(namespaces).chain(units).chain(machines)
 }
 
 fn scope_text(args: &ScopeArgs, wants: &Wants) -> String {

@@ -7,6 +7,7 @@ pub mod merge;
 pub mod recorded;
 pub mod recording;
 pub mod synthetic;
+mod unmatched;
 pub mod witness;
 
 use std::io;

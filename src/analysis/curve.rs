@@ -80,6 +80,11 @@ impl Curve {
         }
     }
 
+    /// The intervals that are kept.
+    pub fn points(&self) -> &[Arc<Point>] {
+        &self.points
+    }
+
     /// The length of the intervals that are marked by place, of those by accesses, and of all, ns.
     pub fn marked_ns(&self) -> ([i64; 2], i64) {
         let sum = |of: &dyn Fn(&Point) -> i64| {

@@ -32,6 +32,44 @@ const EXITS: [(Exit, &str); 6] = [
     (Exit::Found, "diagnose found something, or diff --fail-on something worse."),
 ];
 
+/// Commands to begin with, and what each does.
+const EXAMPLES: [(&str, &str); 7] = [
+    ("numatop-ng --demo", "The live view of a simulated machine, without root."),
+    ("sudo numatop-ng", "The live view of this machine."),
+    ("sudo numatop-ng run -- make -j8", "A command and all its descendants: one page when it ends."),
+    ("sudo numatop-ng diagnose", "What is wrong, what it costs, what to type; the exit code is for scripts."),
+    ("sudo numatop-ng --record /var/log/numa/", "The live view, and a ring of hourly recordings."),
+    ("numatop-ng replay /var/log/numa/ --at 03:12", "The same screen, later."),
+    ("numatop-ng report /var/log/numa/ -o report.html", "One page for readers without numatop-ng."),
+];
+
+const FILES: [(&str, &str); 3] = [
+    (
+        "~/.config/numatop-ng/config.toml",
+        "Default values for flags of the screen. W in the live view writes it; --config names another file.",
+    ),
+    (
+        "/var/lib/numatop-ng/machine.json",
+        "Costs between nodes, measured by calibrate as root; of other users: ~/.local/state/numatop-ng/machine.json.",
+    ),
+    (
+        "/var/lib/numatop-ng/selftest.json",
+        "Events that selftest compared with known work, in the same folders.",
+    ),
+];
+
+const ENVIRONMENT: [(&str, &str); 6] = [
+    ("NUMATOP_NG_CONFIG", "File with settings, as --config."),
+    ("NUMATOP_HOST_NAME", "Name of this machine in all output, as --host-name."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Folders in place of ~/.config and ~/.local/state."),
+    ("NO_COLOR", "If it is not empty, output has no colour unless --color asks for it."),
+    (
+        "LC_ALL, LC_CTYPE, LANG, TERM",
+        "Without UTF-8, and on the Linux console, the screen is drawn in ASCII.",
+    ),
+    ("TZ", "Time zone of times on the screen, in reports and in flags."),
+];
+
 const DESCRIPTION: &str = "Without a command, numatop-ng shows a live view of this machine, or writes batch output if standard output is not \
      a terminal. That needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; replay, export, verify \
      and --demo need none. 'numatop-ng doctor' says what works on this machine; '?' in the live view explains keys \
@@ -83,6 +121,9 @@ fn man(command: Command, keys: &[(String, &str)]) -> io::Result<Vec<u8>> {
         section(subcommand, &mut out)?;
     }
     of_keys(keys).to_writer(&mut out)?;
+    terms("EXAMPLES", &EXAMPLES).to_writer(&mut out)?;
+    terms("FILES", &FILES).to_writer(&mut out)?;
+    terms("ENVIRONMENT", &ENVIRONMENT).to_writer(&mut out)?;
     exit_status().to_writer(&mut out)?;
     Ok(out)
 }
@@ -133,6 +174,18 @@ fn of_keys(keys: &[(String, &str)]) -> Roff {
         roff.control("TP", []);
         roff.text([bold(key)]);
         roff.text([roman(format!("{meaning}."))]);
+    }
+    roff
+}
+
+/// A section of words, each with its meaning.
+fn terms(title: &str, terms: &[(&str, &str)]) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", [title]);
+    for (term, meaning) in terms {
+        roff.control("TP", []);
+        roff.text([bold(*term)]);
+        roff.text([roman(*meaning)]);
     }
     roff
 }

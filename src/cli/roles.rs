@@ -33,7 +33,7 @@ pub struct OutputArgs {
 /// The shape of JSON.
 #[derive(Args, Debug)]
 pub struct JsonArgs {
-    /// Repeat everything in every line of JSON. By default, a line leaves out what the lines before say (docs/json.md).
+    /// Repeat everything in every line of JSON. By default, a line leaves out what earlier lines contain (docs/json.md).
     #[arg(long)]
     pub json_full: bool,
 }
@@ -54,17 +54,17 @@ pub struct DisplayArgs {
     #[arg(short = 'H', long)]
     pub threads: bool,
 
-    /// One row per container, pod, unit or other cgroup, each with all below it; on the screen that view first, in
-    /// batch mode for text and CSV (JSON has both).
+    /// One row per container, pod, unit or other cgroup, each with all below it. On the screen, begin with that view; in
+    /// batch mode, text and CSV have these rows (JSON always has both).
     #[arg(long, conflicts_with_all = ["threads", "comm", "node"])]
     pub by_container: bool,
 
-    /// One row per last-level cache (L3), where caches are not the nodes; in batch mode for text and CSV (JSON has them in any
-    /// case). On the screen the view of nodes comes first, which has them after its tables.
+    /// One row per last-level cache (L3), where caches differ from nodes. In batch mode, text and CSV have these rows (JSON
+    /// always does); on the screen, begin with the nodes, where x leads to them.
     #[arg(long, conflicts_with_all = ["threads", "comm", "node", "by_container"])]
     pub by_llc: bool,
 
-    /// The same with one row per socket.
+    /// As --by-llc, with one row per socket.
     #[arg(long, conflicts_with_all = ["threads", "comm", "node", "by_container", "by_llc"])]
     pub by_socket: bool,
 
@@ -88,7 +88,7 @@ pub struct DisplayArgs {
     #[arg(long, value_name = "REGEX")]
     pub comm: Option<String>,
 
-    /// Show only tasks that ran on this node in the interval, or rest there.
+    /// Show only tasks that ran on this node in the interval, or were last there.
     #[arg(long, value_name = "NODE")]
     pub node: Option<u32>,
 }

@@ -110,7 +110,9 @@ fn demo(error: &clap::Error, command: &Command) -> Option<String> {
         return None;
     }
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
-        return Some("--demo measures nothing; --comm and --node choose rows".to_string());
+        return Some(
+            "--demo measures nothing; --container, --comm and --node choose what is shown".to_string(),
+        );
     };
     let has_it = |here: &Command| here.get_arguments().any(|arg| arg.get_long() == Some("demo"));
     match command.find_subcommand(name) {

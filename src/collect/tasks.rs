@@ -429,7 +429,7 @@ fn set_masks(skel: &mut TasksSkel<'static>, masks: &CpuMasks) -> Result<()> {
 
 fn for_each_row(mut bytes: &[u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {
     while !bytes.is_empty() {
-        let (first, rest) = Row::split(bytes).context("the kernel handed out half a row")?;
+        let (first, rest) = Row::split(bytes).context("the kernel returned half a row")?;
         ensure!(rest.len() < bytes.len(), "a row of no length");
         row(first);
         bytes = rest;

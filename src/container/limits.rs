@@ -253,7 +253,7 @@ fn named(text: &Reading<String>, file: &str, name: &str) -> Reading<u64> {
 }
 
 fn known<T>(file: &str, value: Option<T>) -> Reading<T> {
-    value.ok_or_else(|| Missing::Unsupported(format!("{file} cannot be understood")))
+    value.ok_or_else(|| Missing::Unsupported(format!("{file} cannot be parsed")))
 }
 
 /// The number behind `name` in lines of `name number`.

@@ -166,7 +166,7 @@ pub fn parse(answer: &[u8]) -> io::Result<Names> {
         return Err(invalid(&format!("it answers '{status}'")));
     }
     let list: Vec<Container> = serde_json::from_slice(body)
-        .map_err(|error| invalid(&format!("the list cannot be understood: {error}")))?;
+        .map_err(|error| invalid(&format!("the list cannot be parsed: {error}")))?;
     let named = |container: Container| {
         let name = Name::new(container.names?.first()?)?;
         is_id(&container.id).then_some((container.id, name))

@@ -94,9 +94,9 @@ fn summary(view: &View<'_>) -> Markup {
         p.muted {
             "A value is a quotient of sums over all intervals. A bar is the 95 % interval of the change, "
             @if diff.rows.iter().any(|row| row.cliff.is_some()) {
-                "with neighbouring intervals being alike taken into account, "
-            } @else { "each recording being one draw, " }
-            "the mark in it the change itself; grey is ± " (pct) " %. Better, worse and changed: a rate of false discoveries below 5 % over all "
+                "corrected for the likeness of neighbouring intervals; "
+            } @else { "each recording being one draw; " }
+            "the mark in it is the change itself; grey is ± " (pct) " %. Better, worse and changed: a rate of false discoveries below 5 % over all "
             (plural(diff.rows.len(), "comparison")) "."
         }
         @if same > 0 {

@@ -136,7 +136,7 @@ pub fn witness<'a>(view: &View<'a>, of: &SubjectRef<'a>) -> Option<(Subject, &'a
 /// A sentence if further processes use the shared memory of a group, too.
 pub fn other_users(of: &SubjectRef<'_>) -> Option<String> {
     let SubjectRef::Group(_, group) = of else { return None };
-    let words = "Others map it, too: processes that were not looked at, which may need it where it is.";
+    let words = "Other processes map it, too, and may need it where it is; they were not examined.";
     group.has_unknown_users.then(|| words.to_owned())
 }
 

@@ -71,7 +71,7 @@ pub fn text(root: &Path, path: &str) -> Result<String, String> {
 pub fn value<T: FromStr>(root: &Path, path: &str) -> Fact<T> {
     text(root, path)
         .and_then(|text| {
-            let odd = || format!("{}: cannot understand {text:?}", root.join(path).display());
+            let odd = || format!("{}: cannot parse {text:?}", root.join(path).display());
             text.parse().map_err(|_| odd())
         })
         .into()

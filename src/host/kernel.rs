@@ -84,7 +84,7 @@ fn lockdown(text: &str) -> Result<Lockdown, String> {
         Some("[none]") => Ok(Lockdown::None),
         Some("[integrity]") => Ok(Lockdown::Integrity),
         Some("[confidentiality]") => Ok(Lockdown::Confidentiality),
-        _ => Err(format!("/sys/kernel/security/lockdown: cannot understand {text:?}")),
+        _ => Err(format!("/sys/kernel/security/lockdown: cannot parse {text:?}")),
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     fn the_level_in_brackets_is_in_force() {
         assert_eq!(lockdown("none [integrity] confidentiality"), Ok(Lockdown::Integrity));
         assert_eq!(lockdown("[none] integrity confidentiality"), Ok(Lockdown::None));
-        assert!(lockdown("none integrity").unwrap_err().contains("cannot understand"));
+        assert!(lockdown("none integrity").unwrap_err().contains("cannot parse"));
     }
 
     #[test]

@@ -12,8 +12,7 @@ use crate::model::sample::Pressure;
 pub fn read(mut read: impl FnMut(&str) -> io::Result<String>) -> io::Result<Pressure> {
     let (cpu, memory) = (read("cpu")?, read("memory")?);
     let known = |total: Option<u64>| {
-        total
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a pressure file cannot be understood"))
+        total.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a pressure file cannot be parsed"))
     };
     Ok(Pressure {
         cpu_some_us: known(total(&cpu, "some"))?,

@@ -87,7 +87,7 @@ pub const MEM_TIME_ERROR_POINTS: Metric<Task> = metric(
     "mem_time_error_points",
     ("MEMTIMEERR", 10),
     (Unit::Percent, Order::Descending),
-    "The share in mem_time_remote_pct is this near the truth in 95 of 100 cases, in percentage points.",
+    "Error of mem_time_remote_pct (95 % confidence), in percentage points.",
     |task, snapshot| {
         let (remote, known) = remote(task, snapshot)?;
         Ok(Value::F64(wilson_farther(remote, known).map_or(100.0, |(_, error)| error)))

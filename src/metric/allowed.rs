@@ -45,7 +45,7 @@ fn of(task: &Task, nodes: Option<u64>, snapshot: &Snapshot) -> Reading<String> {
         return Err(no("the task has ended"));
     }
     if task.raw.pid == OTHERS_PID {
-        return Err(no("each of them may have others"));
+        return Err(no("several tasks, each with its own"));
     }
     if snapshot.host.topology.possible_nodes > u64::BITS {
         return Err(Missing::Unsupported("nodes above 63 are not shown".into()));

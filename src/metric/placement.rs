@@ -93,14 +93,14 @@ pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
     ("MEMERR", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Every share in mem_pct_by_node is this near the truth in 95 of 100 cases, in percentage points; 0: all pages \
-     were read.",
+    "Error of each share in mem_pct_by_node (95 % confidence), in percentage points; 0: all pages were read.",
     |task, snapshot| match only_node(snapshot) {
         Some(_) if task.rss_bytes > 0 => Ok(Value::F64(0.0)),
         _ => Ok(Value::F64(memory(task)?.error_points)),
     },
 )
-.over(Over::Level).with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]).ages());
+.over(Over::Level)
+.with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]).ages());
 
 pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
     "mem_age_ms",
@@ -151,7 +151,7 @@ pub const OWN_POLICY_ERROR_POINTS: Metric<Task> = metric::<Task>(
     ("OWNERR", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "The share in own_policy_pct is this near the truth in 95 of 100 cases, in percentage points.",
+    "Error of own_policy_pct (95 % confidence), in percentage points.",
     |task, snapshot| match own_policy(task, snapshot)? {
         (_, Some(error)) => Ok(Value::F64(error)),
         (_, None) => Ok(Value::F64(0.0)),
@@ -200,7 +200,7 @@ const SOURCE_HELP: &str = "Source of remote_pct: counted (RMA and LMA), sampled 
                            share of accesses), placement (where it ran and where its memory is), hinting (its hinting \
                            faults, where its memory could not be located: unreliable, see hint_remote_pct), one_node.";
 const ERROR_HELP: &str = "Error of remote_pct in percentage points: the distance to the farther of remote_low_pct \
-                          and remote_high_pct; 0 where counted. Where sampled, it holds in 95 of 100 cases.";
+                          and remote_high_pct; 0 where counted. Where sampled, with 95 % confidence.";
 const LOW_HELP: &str = "Lower end of the share of remote accesses. With sampled_time: if no sample without an address is \
     remote. With placement: if its hot pages, at \
     least a megabyte and a hundredth of its memory, are as near as its memory allows.";

@@ -58,7 +58,7 @@ fn read_here(path: &Path) -> io::Result<String> {
     let text = guard::read_text(path, FILE_MAX, Owner::OfFolder)?;
     // Others would be six bytes each on the way back.
     if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is no text"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is not text"));
     }
     Ok(text)
 }

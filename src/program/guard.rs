@@ -433,7 +433,7 @@ pub fn read(path: &Path, max: u64, owner: Owner) -> io::Result<Vec<u8>> {
 /// As those of [`read`]; `InvalidData` for a text that is not UTF-8.
 pub fn read_text(path: &Path, max: u64, owner: Owner) -> io::Result<String> {
     String::from_utf8(read(path, max, owner)?)
-        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is no text"))
+        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text"))
 }
 
 /// Creates a new file for its owner and, as the umask allows, for others.

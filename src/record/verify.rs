@@ -213,7 +213,7 @@ impl Walk {
         let read = if seq >= self.next_seq || is_copy {
             self.read(frame)
         } else {
-            Err("its number was there before".into())
+            Err("its number occurs earlier in the file".into())
         };
         match read {
             Ok(()) if is_copy => self.report.parts.copies += frame.head.len(),

@@ -120,7 +120,7 @@ fn finding(number: usize, finding: &Finding, clock: &Clock) -> String {
         let line = match (paragraph.section, paragraph.content) {
             (Section::Gain, Content::Words(gain)) => hanging("     gain: ", pieces(&one_line(&gain)), WIDTH),
             // A command line is copied whole.
-            (Section::Type, Content::Line(line)) => format!("     type: {}\n", one_line(&line)),
+            (Section::Type, Content::Line(line)) => format!("     run: {}\n", one_line(&line)),
             _ => continue,
         };
         out += &line;

@@ -17,7 +17,8 @@ use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Pace};
 use crate::run::replay::{Part, intervals};
 use crate::source::recorded::Recorded;
-use crate::source::synthetic::demo::Demo;
+use crate::source::synthetic::demo::{Demo, DemoOptions};
+use crate::source::synthetic::events;
 use crate::source::{Focus, Source};
 use crate::tui;
 
@@ -31,16 +32,28 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode> {
 fn live(args: &LiveArgs) -> Result<ExitCode> {
     let mut options = screen(args)?;
     options.view.demo = true;
+    options.view.sets = events::sets();
+    let simulated = simulated(args)?;
+    // The source starts on its thread, and wrong names are refused before.
+    Demo::of(&simulated)?;
     let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
     let recorded = recorder.is_some();
     let start = move || {
+        let demo = Demo::of(&simulated)?;
         Ok(match recorder {
-            Some(recorder) => Box::new(Recorded::new(Demo::new(), recorder, rotate)) as Box<dyn Source>,
-            None => Box::new(Demo::new()),
+            Some(recorder) => Box::new(Recorded::new(demo, recorder, rotate)) as Box<dyn Source>,
+            None => Box::new(demo),
         })
     };
     ended(tui::run(options, recorded, start)?)
+}
+
+/// The machine of the screen and of batch output. A number of intervals is not waited for, except on the screen.
+fn simulated(args: &LiveArgs) -> Result<DemoOptions> {
+    let measure = &args.watch.measure;
+    let counted = args.output.count.iterations.filter(|_| wants_batch(&args.output));
+    Ok(options::simulated(&args.watch.scope, measure, counted.map(|_| measure.interval()))?)
 }
 
 fn batch(args: &LiveArgs) -> Result<ExitCode> {
@@ -48,10 +61,7 @@ fn batch(args: &LiveArgs) -> Result<ExitCode> {
     let mut export = exporter(format, &args.display)?;
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
-    let source = match args.output.count.iterations {
-        Some(_) => Demo::at_once(args.watch.measure.interval()),
-        None => Demo::new(),
-    };
+    let source = Demo::of(&simulated(args)?)?;
     let pace = pace(args);
     recorded(source, recorder(args)?, rotate_signal()?, |source| match pace.iterations {
         Some(_) => write_at_once(source, export.as_mut(), &mut out, pace, stop).map(drop),
@@ -63,9 +73,10 @@ fn batch(args: &LiveArgs) -> Result<ExitCode> {
 /// Records it: a number of intervals without waiting for any, or in real time until a signal comes.
 pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     let interval = args.watch.measure.interval();
+    let every = args.count.iterations.map(|_| interval);
+    let source = Demo::of(&options::simulated(&args.watch.scope, &args.watch.measure, every)?)?;
     let stop = stop_signals()?;
     let recorder = Recorder::open(&args.path, options::recording(&args.limits, &args.path, interval)?)?;
-    let source = if args.count.iterations.is_some() { Demo::at_once(interval) } else { Demo::new() };
     let pace = recording_pace(args);
     let (mut quiet, mut out) = (Quiet::default(), messages()?);
     say_recording(args);

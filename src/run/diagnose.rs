@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 
 use super::output::{Existing, Out, quoted};
 use super::report::{Deriving, Step, begin, check_hosts};
-use super::stretch::{Read, blame, samples_between};
+use super::stretch::{Read, blame, nothing_there, samples_between};
 use super::watch::start;
 use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiagnoseArgs, LevelArg, ReportFormat};
@@ -48,7 +48,13 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     let mut folded =
         Folded { engine: Engine::new(chosen.clone()), deriving, page: None, load: Load::default() };
     match &args.path {
-        Some(path) => fold_recording(path, args, &mut folded, stop)?,
+        Some(path) => {
+            let span = fold_recording(path, args, &mut folded, stop)?;
+            let is_part = args.from.is_some() || args.to.is_some();
+            if is_part && folded.engine.watched_ns() == 0 && signals::ended_by().is_none() {
+                return Ok(nothing_there(path, span));
+            }
+        }
         None => {
             let seconds = seconds(args, &chosen);
             warn_of_short(&chosen, least(args), seconds, &format!("--for {seconds}"));
@@ -163,8 +169,13 @@ fn write_page(args: &DiagnoseArgs, page: Fold, out: &Out) -> Result<()> {
     out.write(&page::render(&view), Form::Text)
 }
 
-/// Folds the intervals of a recording.
-fn fold_recording(path: &Path, args: &DiagnoseArgs, folded: &mut Folded, stop: BorrowedFd<'_>) -> Result<()> {
+/// Folds the intervals of a recording. Returns the moments of its first and last sample, ns since 1970.
+fn fold_recording(
+    path: &Path,
+    args: &DiagnoseArgs,
+    folded: &mut Folded,
+    stop: BorrowedFd<'_>,
+) -> Result<(i64, i64)> {
     if args.report.is_some() {
         check_hosts(path)?;
     }
@@ -182,13 +193,14 @@ fn fold_recording(path: &Path, args: &DiagnoseArgs, folded: &mut Folded, stop: B
     if let Some(page) = &mut folded.page {
         page.torn(recording.torn());
     }
-    Ok(())
+    Ok(span)
 }
 
 /// Folds `seconds` seconds of the made-up machine, without waiting.
 fn fold_demo(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded) -> Result<()> {
     let interval = args.measure.interval();
-    let mut source = Demo::at_once(interval);
+    let simulated = options::simulated(&args.scope, &args.measure, Some(interval))?;
+    let mut source = Demo::of(&simulated)?;
     source.focus(Focus { asked: asked(&source.host()), ..Focus::default() });
     let intervals = Duration::from_secs(seconds).as_nanos().div_ceil(interval.as_nanos());
     for _ in 0..=intervals {

@@ -7,6 +7,7 @@
 mod actor;
 mod containers;
 pub mod demo;
+pub mod events;
 mod hardware;
 mod memory;
 mod stacks;
@@ -18,10 +19,12 @@ use std::sync::Arc;
 pub use self::actor::Actor;
 use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
+use crate::container::scope::Scope;
 use crate::model::accelerators::Held;
 use crate::model::counters::Counter;
 use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic, DiskUse};
 use crate::model::free_blocks::FreeBlocks;
+use crate::model::group::DEPTH_MAX;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::Interrupts;
 use crate::model::object_nodes::{ObjectId, ObjectNodes};
@@ -65,6 +68,10 @@ pub struct Machine {
     pub ghz: f64,
     /// Keep counters by node and by the state of SMT siblings, too.
     pub by_node: bool,
+    /// Events of all roles count, not only cycles, instructions and memory accesses.
+    pub all_roles: bool,
+    /// The tasks that are watched. Only cgroups decide it.
+    pub scope: Scope,
     /// Names of users and cgroups.
     pub names: Arc<Names>,
     /// CPUs, nodes and the machine as in the last sample: cumulative since start.
@@ -141,6 +148,8 @@ impl Machine {
             busy: 1.0,
             ghz: 2.0,
             by_node: false,
+            all_roles: false,
+            scope: Scope::default(),
             names: Arc::new(names),
             vm: VmStat { zone_reclaim_mode: Some(0), hints: Some(Hints::default()), ..VmStat::default() },
             state: MachineRaw {
@@ -211,8 +220,8 @@ impl Machine {
             wall_ns: WALL_NS + to_ns as i64,
             mono_ns: BOOT_NS + to_ns,
             boot_ns: BOOT_NS + to_ns,
-            tasks: self.rows.values().cloned().collect(),
-            exited,
+            tasks: self.rows.values().filter(|row| self.watches(row.cgroup_id)).cloned().collect(),
+            exited: exited.into_iter().filter(|row| self.watches(row.cgroup_id)).collect(),
             cpus: self.cpus.clone(),
             nodes: self.nodes.iter().map(|node| self.with_file_pages(node)).collect(),
             vm: Some(self.vm),
@@ -249,7 +258,8 @@ impl Machine {
     fn disk_traffic(&self, to_ns: u64) -> BTreeMap<DiskSender, Arc<DiskTraffic>> {
         let mut senders: BTreeMap<DiskSender, DiskTraffic> = BTreeMap::new();
         for (pid, disk, from, bytes, requests) in &self.disk_rates {
-            let Some(row) = self.rows.values().find(|row| row.pid == *pid) else { continue };
+            let mut rows = self.rows.values().filter(|row| self.watches(row.cgroup_id));
+            let Some(row) = rows.find(|row| row.pid == *pid) else { continue };
             let (bytes, requests) = (grown(*bytes, 0, to_ns), grown(*requests, 0, to_ns));
             let route = DiskRoute { disk: disk.clone(), from: *from };
             let traffic = senders.entry(row.process().into()).or_default();
@@ -315,6 +325,14 @@ impl Machine {
 }
 
 impl Machine {
+    /// Whether tasks of a cgroup are in scope.
+    pub fn watches(&self, cgroup: u64) -> bool {
+        let parent = |id: &u64| self.names.groups.get(id).and_then(|group| group.parent);
+        let up = || std::iter::successors(Some(cgroup), parent).take(DEPTH_MAX);
+        let wanted = !self.scope.by_cgroup || up().any(|id| self.scope.cgroups.contains(&id));
+        wanted && !up().any(|id| self.scope.outside.contains(&id))
+    }
+
     /// Interrupts in the step, of functions that have any.
     fn interrupts(&self, from_ns: u64, to_ns: u64) -> Interrupts {
         let mut all = Interrupts::new();
@@ -353,7 +371,8 @@ impl Machine {
 
     /// Placement of the memory of all processes, read for this sample.
     fn placements(&self) -> BTreeMap<u64, Arc<PlacementRaw>> {
-        let leaders = self.actors.iter().filter(|actor| actor.pid == actor.tid && !actor.memory.is_empty());
+        let is_leader = |actor: &&Actor| actor.pid == actor.tid && !actor.memory.is_empty();
+        let leaders = self.actors.iter().filter(is_leader).filter(|actor| self.watches(actor.cgroup));
         let look = |actor: &Actor| {
             let found = PagesFound {
                 space_bytes: actor.rss,
@@ -410,6 +429,7 @@ struct Places {
     places: Vec<u32>,
     busy_ns: Vec<u64>,
     step_ns: u64,
+    all_roles: bool,
 }
 
 impl Places {
@@ -438,6 +458,7 @@ impl Places {
             },
             busy_ns: Vec::new(),
             step_ns,
+            all_roles: machine.all_roles,
         };
         let mut busy_ns = vec![0; machine.cpus.len()];
         for actor in &machine.actors {
@@ -463,7 +484,8 @@ impl Places {
         let run_ns: Vec<(u32, u64)> =
             actor.runs.iter().map(|(node, pct)| (*node, run_ns(*pct, busy, self.step_ns))).collect();
         let smt_busy = actor.smt_busy.unwrap_or_else(|| self.smt_busy(actor));
-        Step { from_ns, to_ns, smt_busy, by_place: self.by_place(actor, &run_ns), run_ns }
+        let by_place = self.by_place(actor, &run_ns);
+        Step { from_ns, to_ns, run_ns, smt_busy, by_place, all_roles: self.all_roles }
     }
 
     /// Time of an actor by place. CPUs of a node have equal parts; the first has what does not divide.
@@ -524,7 +546,7 @@ fn charge(cpus: &mut [CpuRaw], actor: &Actor, step: &Step, places: &Places, (hos
             let cpu = &mut cpus[*at];
             cpu.busy_ns += share;
             cpu.switches += grown(switches, step.from_ns, step.to_ns);
-            actor.counted(*node, share, step.smt_busy, ghz).add_to(&mut cpu.slots, host);
+            actor.counted(*node, share, step.smt_busy, ghz).add_to(&mut cpu.slots, host, step.all_roles);
         }
     }
 }

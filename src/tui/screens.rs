@@ -24,6 +24,7 @@ use crate::model::group::DEPTH_MAX;
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
+use crate::text::plural;
 
 /// Something that is selected, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,6 +157,11 @@ pub trait Screen {
 
     /// Takes the choice from a list of this screen.
     fn picked(&mut self, _what: Pickable) {}
+}
+
+/// The message when this many tags were removed.
+fn untagged(tags: usize) -> String {
+    format!("{} removed", plural(tags, "tag"))
 }
 
 /// Whether a cgroup is `top` or below it.

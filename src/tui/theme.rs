@@ -138,6 +138,7 @@ pub struct Glyphs {
     pub vertical: char,
     pub ended: char,
     pub followed: char,
+    pub tagged: char,
     pub dot: char,
     pub at_least: &'static str,
 }
@@ -157,6 +158,7 @@ static UNICODE: Glyphs = Glyphs {
     vertical: '│',
     ended: '×',
     followed: '»',
+    tagged: '+',
     dot: '·',
     at_least: "≥",
 };
@@ -177,6 +179,7 @@ static ASCII: Glyphs = Glyphs {
     vertical: '|',
     ended: 'x',
     followed: '>',
+    tagged: '+',
     dot: '-',
     at_least: ">=",
 };

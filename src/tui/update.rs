@@ -240,15 +240,19 @@ impl App {
             (Some(_), _) => context::PROMPT,
             (None, Some(picker)) if picker.is_of_columns() => context::PICKER | context::COLUMNS,
             (None, Some(_)) => context::PICKER,
-            (None, None) => self.screen().context() | time & self.screen().contexts_of_time(),
+            (None, None) => {
+                let has_tags = self.screen().table().is_some_and(|table| table.tags() > 0);
+                let tagged = if has_tags { context::TAGGED } else { 0 };
+                self.screen().context() | tagged | time & self.screen().contexts_of_time()
+            }
         }
     }
 
     /// Whether this source supports an action: a recording has only the data measured at its time.
     pub fn offers(&self, action: Action) -> bool {
-        let (is_recording, is_made_up) = (self.state.replay.is_some(), self.state.demo);
+        let is_recording = self.state.replay.is_some();
         match action {
-            Action::Scope => !is_recording && !is_made_up,
+            Action::Scope => !is_recording,
             Action::MemoryUse => !is_recording && !self.state.access,
             Action::Mappings if is_recording => {
                 let tasks = self.state.snapshot().map_or(&[][..], |snapshot| &snapshot.tasks);

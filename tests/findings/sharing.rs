@@ -303,7 +303,11 @@ mod groups {
         }
         let finding = one(world_of(world), ID).unwrap();
         assert_eq!(finding.severity, Severity::Info);
-        assert!(finding.advice.or_else[0].starts_with("Others map it, too"), "{:?}", finding.advice.or_else);
+        assert!(
+            finding.advice.or_else[0].starts_with("Other processes map it, too"),
+            "{:?}",
+            finding.advice.or_else
+        );
     }
 
     #[test]

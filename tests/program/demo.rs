@@ -1,5 +1,6 @@
 //! The demo machine: its numbers agree, are the same every time, and show the examples that the README names.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -9,8 +10,8 @@ use crate::pages;
 use crate::program;
 use crate::scratch::Scratch;
 use crate::terminal::Terminal;
+use common::Machine;
 use common::screen::{draw, text};
-use common::{Machine, press};
 
 use std::time::Duration;
 
@@ -219,8 +220,6 @@ fn the_screen_says_that_it_is_a_demo() {
         let shown = text(&draw(&app, size.0, size.1));
         assert!(shown.lines().next().unwrap().contains("DEMO"), "{shown}");
         assert!(shown.contains("postgres") && shown.contains("simulated machine"), "{shown}");
-        press(&mut app, "E");
-        assert!(text(&draw(&app, size.0, size.1)).contains("not in the demo"));
     }
 }
 
@@ -309,4 +308,77 @@ fn mappings_and_their_use_agree_with_memory_by_node() {
     }
     assert!(seen > 8, "{seen} processes");
     assert!(uses.processes.values().any(|found| !found.lines.listed.is_empty()));
+}
+
+#[test]
+fn a_scope_by_container_leaves_the_rest_out() {
+    let rows = |words: &[&str]| {
+        let usual = ["--demo", "-b", "-n", "2", "--format", "csv", "--columns", "comm"];
+        pages::stdout(&[&usual[..], words].concat())
+    };
+    let names = |text: &str| -> BTreeSet<String> {
+        // The last column says whether it has ended.
+        text.lines().skip(1).filter_map(|line| line.rsplit(',').nth(1).map(String::from)).collect()
+    };
+    assert_eq!(names(&rows(&["--container", "report"])), ["python3".to_owned()].into());
+    assert_eq!(names(&rows(&["--pod", "shop/orders-5d9c7"])), ["java".to_owned()].into());
+    assert_eq!(names(&rows(&["--unit", "postgresql"])), ["postgres".to_owned()].into());
+    assert_eq!(names(&rows(&["--cgroup", "/docker"])), ["nginx".to_owned(), "python3".to_owned()].into());
+    let host = names(&rows(&["--host"]));
+    assert!(host.contains("postgres") && !host.contains("java"), "{host:?}");
+    let refused = pages::numatop(&["--demo", "-b", "-n", "1", "--container", "repotr"]);
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && why.contains("closest names: report"), "{why}");
+}
+
+#[test]
+fn moves_between_nodes_are_those_of_tasks_in_scope() {
+    let moves = |container: &str| -> f64 {
+        let usual = ["--demo", "-b", "-n", "3", "--json-full", "--container", container];
+        let text = pages::stdout(&usual);
+        let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let rows = last["matrix"]["task_migrations_per_s"].as_object().unwrap().values();
+        rows.flat_map(|row| row.as_object().unwrap().values()).filter_map(serde_json::Value::as_f64).sum()
+    };
+    assert_eq!((moves("report"), moves("orders")), (0.0, 36.0));
+}
+
+#[test]
+fn sets_of_events_are_chosen_in_the_demo() {
+    let column = |set: &str| {
+        let words =
+            ["--demo", "-b", "-n", "2", "--format", "csv", "--columns", "stall_backend_pct", "--events", set];
+        pages::stdout(&[&words[..], &["--comm", "postgres", "--top", "1"]].concat())
+    };
+    let value =
+        |text: &str| text.lines().last().and_then(|line| line.rsplit(',').nth(1)?.parse::<f64>().ok());
+    assert!(value(&column("stalls,basic")).is_some_and(|pct| pct > 50.0), "{}", column("stalls"));
+    assert_eq!(value(&column("auto")), None);
+    let usual = ["--demo", "--container", "report", "--columns", "comm,ipc,stall_backend_pct"];
+    let mut view = Terminal::start(&usual.map(OsStr::new), 30, 120).unwrap();
+    view.until("the scope", |text| text.contains("only container report")).unwrap();
+    view.press("E").unwrap();
+    view.until("the sets", |text| text.contains("CPU counters") && text.contains("backend-stalls")).unwrap();
+    view.press("stalls\r").unwrap();
+    let is_counted = |line: &str| {
+        let mut words = line.split_whitespace().rev();
+        line.contains("python3") && words.next().is_some_and(|word| word.parse::<f64>().is_ok())
+    };
+    view.until("stalls", |text| text.lines().any(is_counted)).unwrap();
+    // The scope of the command line is none that was chosen here.
+    view.press("C").unwrap();
+    view.until("the refusal", |text| text.contains("no scope was chosen here")).unwrap();
+}
+
+#[test]
+fn the_scope_of_the_screen_is_chosen_among_containers() {
+    let mut view = Terminal::start(&["--demo"].map(OsStr::new), 30, 120).unwrap();
+    view.until("rows", |text| text.contains("solver")).unwrap();
+    view.press("3").unwrap();
+    view.until("containers", |text| text.contains("ci-runner")).unwrap();
+    view.press("j").unwrap();
+    view.press("c").unwrap();
+    view.until("the scope", |text| text.contains("· only ")).unwrap();
+    view.press("C").unwrap();
+    view.until("all", |text| !text.contains("· only ") && text.contains("ci-runner")).unwrap();
 }

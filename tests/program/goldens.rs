@@ -104,7 +104,7 @@ const COMMANDS: [(&str, &[&str]); 47] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 79] = [
+const WRONG_USAGE: [&[&str]; 80] = [
     &["exporter", "--listen", "6862"],
     &["exporter", "--listen", "unix:"],
     &["exporter", "--from-recording", "nowhere.nrec", "--record", "x"],
@@ -149,7 +149,8 @@ const WRONG_USAGE: [&[&str]; 79] = [
     &["export", "plain.nrec", "--format", "parquet", "--tables", "nonsense"],
     &["verify"],
     &["--demo", "-b", "--pid", "7"],
-    &["--demo", "-b", "--events", "basic"],
+    &["--demo", "-b", "--events", "branch-misses"],
+    &["--demo", "-b", "--container", "repotr"],
     &["--demo", "-b", "--node", "4"],
     &["--demo", "-b", "--hot"],
     &["--demo", "doctor"],

@@ -67,7 +67,7 @@ fn placed(bit: u16) -> App {
         press(&mut app, key);
     }
     let keys: &[&str] = match bit {
-        context::PAUSED => &["Space", "["],
+        context::PAUSED => &["Z", "["],
         context::TASKS => &[],
         context::NODES => &["Tab", "j"],
         context::DETAIL => &["Enter"],
@@ -177,7 +177,7 @@ fn a_recording_goes_where_it_is_told() {
 #[test]
 fn a_pause_goes_where_it_is_told() {
     let (_, mut app) = intel(8);
-    press(&mut app, "Space");
+    press(&mut app, "Z");
     for (keys, typed, behind_s) in [
         ("Home", "", 6),
         ("End", "", 0),
@@ -194,7 +194,7 @@ fn a_pause_goes_where_it_is_told() {
         }
         assert_eq!((effect, app.state.behind_ns()), (None, Some(behind_s * 1_000_000_000)), "{keys} {typed}");
     }
-    press(&mut app, "Space");
+    press(&mut app, "Z");
     assert_eq!(app.state.behind_ns(), None);
 }
 
@@ -206,7 +206,7 @@ fn marks_are_gone_to_in_the_order_of_time() {
     for _ in 0..3 {
         app.sample(world.host.clone(), world.tick());
     }
-    press(&mut app, "Space");
+    press(&mut app, "Z");
     press(&mut app, "Home");
     while app.state.message.as_deref().is_none_or(|text| !text.contains("lost in this interval")) {
         press(&mut app, "}");
@@ -287,7 +287,7 @@ fn idle_tasks_do_not_change_places() {
 fn pausing_holds_the_interval_while_measuring_goes_on() {
     let (mut world, mut app) = intel(5);
     let shown = app.state.snapshot().unwrap().mono_ns;
-    press(&mut app, "Space");
+    press(&mut app, "Z");
     app.sample(world.host.clone(), world.tick());
     app.sample(world.host.clone(), world.tick());
     assert_eq!(app.state.snapshot().unwrap().mono_ns, shown);
@@ -298,7 +298,7 @@ fn pausing_holds_the_interval_while_measuring_goes_on() {
     press(&mut app, "T");
     press(&mut app, "Shift-Left");
     assert_eq!(app.state.behind_ns(), Some(3_000_000_000));
-    press(&mut app, "Space");
+    press(&mut app, "Z");
     assert_eq!((app.state.behind_ns(), app.state.snapshot().unwrap().mono_ns), (None, shown + 2_000_000_000));
 }
 
@@ -322,7 +322,7 @@ fn scrubbing_stops_at_both_ends() {
 fn what_was_paused_at_moves_on_when_the_ring_drops_it() {
     let mut world = World::vm();
     let mut app = app(&mut world, 3, SIZE, Theme::new(true, false));
-    press(&mut app, "Space");
+    press(&mut app, "Z");
     for _ in 0..MAX_SAMPLES + 5 {
         app.sample(world.host.clone(), world.tick());
     }
@@ -931,4 +931,54 @@ proptest! {
         press(&mut app, ["j", "Tab", "Enter", "?", "F2", "s", "/", "H"][key]);
         draw(&app, width, height);
     }
+}
+
+#[test]
+fn tagged_rows_are_marked_and_no_filter_hides_them() {
+    let (_, mut app) = intel(4);
+    let (pid, all) = (selected_pid(&app), pids(&app).len());
+    press(&mut app, "Space");
+    assert_ne!(selected_pid(&app), pid, "the next row is selected");
+    assert!(screen(&app).lines().any(|line| line.starts_with('+')), "{}", screen(&app));
+    type_filter(&mut app, "no such task");
+    assert_eq!(pids(&app), [pid]);
+    assert!(screen(&app).contains("1 tagged"), "{}", screen(&app));
+    press(&mut app, "Esc");
+    assert_eq!(pids(&app).len(), all);
+    // As in htop.
+    press(&mut app, "U");
+    assert!(screen(&app).contains("1 tag removed"), "{}", screen(&app));
+    type_filter(&mut app, "no such task");
+    assert!(pids(&app).is_empty());
+    assert!(!app.state.sampling);
+    press(&mut app, "U");
+    assert!(app.state.sampling, "without tags it samples");
+}
+
+#[test]
+fn a_second_tag_on_a_row_removes_the_first() {
+    let (_, mut app) = intel(4);
+    for key in ["Space", "Up", "Space"] {
+        press(&mut app, key);
+    }
+    assert_eq!(app.screens.tasks.list.tags(), 0);
+}
+
+#[test]
+fn in_a_recording_space_plays_and_insert_tags() {
+    let (_, mut app) = intel(4);
+    app.state.replay((0, i64::MAX), false);
+    assert!(press(&mut app, "Space").is_some());
+    press(&mut app, "Insert");
+    assert_eq!(app.screens.tasks.list.tags(), 1);
+}
+
+#[test]
+fn space_says_on_other_screens_what_it_does() {
+    let (_, mut app) = intel(4);
+    for key in ["2", "Space"] {
+        press(&mut app, key);
+    }
+    assert!(screen(&app).contains("Space: Z pauses"), "{}", screen(&app));
+    assert_eq!(app.state.behind_ns(), None);
 }

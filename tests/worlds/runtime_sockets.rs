@@ -136,8 +136,8 @@ fn what_is_no_list_is_refused_with_a_reason() {
         ("", "no HTTP"),
         ("SSH-2.0-x\r\n\r\n", "no HTTP"),
         ("HTTP/1.0 403 Forbidden\r\n\r\n", "HTTP/1.0 403 Forbidden"),
-        ("HTTP/1.0 200 OK\r\n\r\n{}", "cannot be understood"),
-        ("HTTP/1.0 200 OK\r\n\r\n[{\"Id\":1}]", "cannot be understood"),
+        ("HTTP/1.0 200 OK\r\n\r\n{}", "cannot be parsed"),
+        ("HTTP/1.0 200 OK\r\n\r\n[{\"Id\":1}]", "cannot be parsed"),
     ] {
         let error = parse(answer.as_bytes()).unwrap_err();
         assert!(error.to_string().contains(said), "{answer}: {error}");

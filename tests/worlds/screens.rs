@@ -642,7 +642,8 @@ fn a_clock_alone_says_why_no_line_is_listed() {
 #[test]
 fn a_cpu_that_does_not_tell_of_lines_has_no_zero_of_them() {
     let mut world = World::intel();
-    let why = Missing::Unsupported("SPE does not say on CPU 0-3 that a line came from another core".into());
+    let why =
+        Missing::Unsupported("SPE on CPU 0-3 has no known code for lines that come from another core".into());
     Arc::make_mut(&mut world.host).missing.insert("contended_lines".into(), why);
     let mut app = app(&mut world, 3, (100, 30), Theme::new(false, false));
     for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "l"] {
@@ -657,7 +658,7 @@ fn a_cpu_that_does_not_tell_of_lines_has_no_zero_of_them() {
         text(&draw(&app, 100, 30))
     };
     let none = shown(0);
-    assert!(none.contains("contended lines n/a: SPE does not say on CPU 0-3"), "{none}");
+    assert!(none.contains("contended lines n/a: SPE on CPU 0-3 has no known code"), "{none}");
     assert!(!none.contains("took their line"), "{none}");
     // Others do.
     let some = shown(2);
@@ -721,7 +722,7 @@ fn a_cpu_whose_samples_say_nothing_is_named_above_the_mappings() {
     let refused = "use n/a: clock samples do not fall behind slow instructions on this CPU (3 %); 5 of";
     assert!(!text(&draw(&app, 130, 40)).contains(refused), "nothing was asked for");
     press(&mut app, "u");
-    press(&mut app, "Space");
+    press(&mut app, "Z");
     let shown = text(&draw(&app, 130, 40));
     assert!(shown.contains(refused), "{shown}");
 }
@@ -1152,7 +1153,7 @@ fn a_tree_while_paused_with_losses_and_a_filter() {
     world.lost.insert("exit".into(), 1234);
     world.notes = vec!["CPU 7 went offline".into()];
     let mut app = app(&mut world, 3, (80, 24), Theme::new(true, false));
-    press(&mut app, "Space");
+    press(&mut app, "Z");
     for _ in 0..2 {
         app.sample(world.host.clone(), world.tick());
     }
@@ -1230,4 +1231,37 @@ fn ten_thousand_rows_are_arranged_and_drawn_in_no_time() {
     }
     // Formatting every row would take a hundred times as long, also without optimization.
     assert!(began.elapsed() < std::time::Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[test]
+fn nodes_over_time() {
+    for (seconds, size) in [(12, (80, 24)), (200, (120, 35)), (200, (220, 60))] {
+        let mut app = app(&mut demo_machine(), seconds, size, Theme::new(false, false));
+        for key in ["2", "v", "Down"] {
+            press(&mut app, key);
+        }
+        insta::assert_snapshot!(
+            format!("over_time_{}x{}", size.0, size.1),
+            text(&draw(&app, size.0, size.1))
+        );
+    }
+}
+
+#[test]
+fn nodes_over_time_say_where_a_pause_is_and_what_is_not_measured() {
+    let mut paused = app(&mut demo_machine(), 30, (80, 24), Theme::new(false, true));
+    for key in ["Z", "2", "v", "J", "9", "Enter"] {
+        press(&mut paused, key);
+    }
+    let shown = text(&draw(&paused, 80, 24));
+    assert!(shown.contains("here") && !shown.contains(" now ") && shown.is_ascii(), "{shown}");
+    let marks = shown.lines().filter(|line| line.contains('^') && line.contains("03:04"));
+    assert!(marks.count() >= 1, "{shown}");
+    // The first sample ends no interval.
+    let mut unknown = app(&mut World::ft_2500(), 1, (120, 40), Theme::new(false, false));
+    for key in ["2", "v"] {
+        press(&mut unknown, key);
+    }
+    let shown = text(&draw(&unknown, 120, 40));
+    assert_eq!(shown.matches("nothing to show yet").count(), 2, "{shown}");
 }

@@ -74,7 +74,7 @@ fn kernel_has(check: &HostCheck, features: &[Feature]) -> Verdict {
             return Err(Hindrance::new(Missing::NotPermitted(missing), [Advice::say(advice)]));
         }
         BtfFacts::Damaged(why) => {
-            let missing = format!("the kernel's type information (BTF) cannot be understood: {why}");
+            let missing = format!("the kernel's type information (BTF) cannot be parsed: {why}");
             return Err(Hindrance::new(Missing::Lost(missing), []));
         }
     };

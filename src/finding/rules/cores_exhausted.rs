@@ -42,7 +42,7 @@ pub(super) static RULE: Rule = Rule {
             70.0,
             "[S1]: a second thread adds 20 % on one machine and 40 to 50 % on others",
         ),
-        Limit::least("promised", 110.0, "reasoned: quotas above what the cores can do contradict themselves"),
+        Limit::least("promised", 110.0, "reasoned: the quotas promise more than the cores can deliver"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },

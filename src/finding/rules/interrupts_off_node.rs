@@ -158,7 +158,7 @@ pub(super) fn move_interrupts(address: &str, cpus: &[u32], before: &[u32]) -> (V
     let to = |cpus: &[u32]| line("for i in").interrupts_of(address, cpus);
     let words = "irqbalance writes its own lists again: stop it first, where it runs";
     let commands = vec![
-        Command::new(When::Now, Scope::Host, keep, "keeps what is there"),
+        Command::new(When::Now, Scope::Host, keep, "saves the current lists"),
         Command::new(When::Now, Scope::Host, to(cpus), words),
     ];
     let back = "or write the lists of /root/irq-before.txt back";

@@ -123,7 +123,7 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         family Sum(1.0) => "numatop_node_memory_accesses" "Accesses that the CPUs counted." with "target" = "remote";
     |now| now.located.map(|located| Number::Scaled(located.run_ns)), column "located_ns",
         family Sum(NS) => "numatop_node_located_cpu_seconds"
-        "CPU time of the node of tasks whose memory is located.";
+        "CPU time on the node of tasks whose memory is located.";
     |now| now.located.map(|located| Number::Scaled(located.remote_ns)), column "remote_ns",
         family Sum(NS) => "numatop_node_remote_cpu_seconds"
         "Part of the located CPU time that uses memory of other nodes.";
@@ -147,19 +147,19 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         family Level => "numatop_node_watermark_distance_ratio"
         "Free memory above the low watermark, of the memory that can be given out; kswapd is woken below 0.";
     of!(counts.pages.numa_hit), column "numa_hit" of NUMA_HIT_PER_S,
-        family Kernel(|raw| raw.numa_hit) => "numatop_node_numa_hit_pages" "Pages taken here as wanted.";
+        family Kernel(|raw| raw.numa_hit) => "numatop_node_numa_hit_pages" "Pages allocated here as intended.";
     of!(counts.pages.numa_miss), column "numa_miss" of NUMA_MISS_PER_S,
         family Kernel(|raw| raw.numa_miss) => "numatop_node_numa_miss_pages"
-        "Pages taken here although another node was wanted.";
+        "Pages allocated here although another node was preferred.";
     of!(counts.pages.numa_foreign), column "numa_foreign" of NUMA_FOREIGN_PER_S,
-        family Kernel(|raw| raw.numa_foreign) => "numatop_node_numa_foreign_pages" "Pages wanted here and taken elsewhere.";
+        family Kernel(|raw| raw.numa_foreign) => "numatop_node_numa_foreign_pages" "Pages wanted here but allocated on another node.";
     of!(counts.pages.interleave_hit), column "interleave_hit" of INTERLEAVE_HIT_PER_S,
         family Kernel(|raw| raw.interleave_hit) => "numatop_node_numa_interleave_hit_pages"
-        "Interleaved pages taken here as wanted.";
+        "Interleaved pages allocated here as intended.";
     of!(counts.pages.local_node), column "local_node" of LOCAL_NODE_PER_S,
-        family Kernel(|raw| raw.local_node) => "numatop_node_numa_local_pages" "Pages taken here by tasks here.";
+        family Kernel(|raw| raw.local_node) => "numatop_node_numa_local_pages" "Pages allocated here by tasks running here.";
     of!(counts.pages.other_node), column "other_node" of OTHER_NODE_PER_S,
-        family Kernel(|raw| raw.other_node) => "numatop_node_numa_other_pages" "Pages taken here by tasks elsewhere.";
+        family Kernel(|raw| raw.other_node) => "numatop_node_numa_other_pages" "Pages allocated here by tasks running on other nodes.";
     of!(counts.kswapd_pages), column "kswapd_pages" of KSWAPD_PAGES_PER_S,
         family Kernel(|raw| raw.kswapd_pages) => "numatop_node_reclaimed_pages"
         "Pages that reclaim freed, by the background and by tasks." with "by" = "kswapd";

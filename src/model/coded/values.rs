@@ -198,8 +198,8 @@ pub fn json(missing: &Missing) -> String {
 /// # Errors
 /// It is something else, or no terminal should see it.
 pub fn missing(text: &str) -> Result<Missing, Malformed> {
-    let missing: Missing =
-        serde_json::from_str(text).map_err(|_| Malformed("why something is missing cannot be understood"))?;
+    let missing: Missing = serde_json::from_str(text)
+        .map_err(|_| Malformed("the reason of a missing value cannot be parsed"))?;
     if is_clean(&missing.to_string()) {
         Ok(missing)
     } else {

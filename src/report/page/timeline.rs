@@ -143,7 +143,7 @@ fn one(report: &Report, lane: &Lane) -> Markup {
                     (words::about_lane(lane.id, !lane.nodes.is_empty()))
                     @if let Some(source) = source { "; " (source) }
                     @if is_strip {
-                        "; a row a node, " (rows[0].0) " on top; stronger is "
+                        "; one row per node, " (rows[0].0) " on top; darker is "
                         (if lane.id.least_is_worst() { "less" } else { "more" })
                         ", " (words::value(top, unit)) " at most"
                     } @else { "; " (scale) }

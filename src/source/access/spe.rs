@@ -117,9 +117,7 @@ impl Spe {
         let mut cpus = self.probe.without_transfers().map(|cpu| cpu.0).peekable();
         cpus.peek()?;
         let cpus = format_cpulist(cpus);
-        let why = format!(
-            "SPE does not say on CPU {cpus} that a line came from another core: no such code is known there"
-        );
+        let why = format!("SPE on CPU {cpus} has no known code for lines that come from another core");
         Some(Missing::Unsupported(why))
     }
 

@@ -29,7 +29,6 @@ use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
 use crate::collect::turns::Turns;
 use crate::container::asked::AskedNames;
 use crate::container::groups::CgroupTracker;
-use crate::container::select::Unmatched;
 use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::{self, Hierarchy};
@@ -40,7 +39,6 @@ use crate::host::{clock, isolation, kernel, managers, processes, rlimit, users};
 use crate::metric::needs;
 use crate::model::event::Event;
 use crate::model::facility::Facility;
-use crate::model::group::Engine;
 use crate::model::sample::{GroupReclaim, HostFacts, Names};
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
@@ -48,6 +46,7 @@ use crate::model::wire::SLOTS;
 use crate::pmu::files;
 use crate::program::helper::OWN_PROGRAM;
 use crate::program::slack::Slack;
+use crate::source::unmatched::refuse;
 
 /// Events that are open on each CPU while stacks and accesses are sampled.
 const SAMPLERS: u64 = 2;
@@ -214,7 +213,7 @@ fn watch_groups(
     let unmatched = groups.read(0, names);
     let mut notes = groups.take_troubles();
     if !unmatched.is_empty() {
-        ensure!(groups.wants.wait, refuse(&unmatched, &notes));
+        ensure!(groups.wants.wait, refuse(&unmatched[0], "this machine", &notes, true));
         notes.extend(unmatched.iter().map(|missing| format!("waiting for {}", missing.want)));
     }
     Ok((groups, notes))
@@ -304,39 +303,3 @@ const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup 
 
 const HIDDEN: &str = "numatop-ng is in a pid namespace: live tasks outside it are not listed, only the CPU time that they \
                       take; run its container with --pid=host";
-
-/// The way to names that no file has.
-fn ask_engine(engine: Engine) -> Option<Advice> {
-    let socket = match engine {
-        Engine::Docker | Engine::Unknown => "/run/docker.sock",
-        Engine::Podman => "/run/podman/podman.sock",
-        _ => return None,
-    };
-    let words = format!(
-        "some containers of {} have no name in its known files: --runtime-socket {socket} looks them up",
-        engine.name()
-    );
-    Some(Advice::say(words))
-}
-
-/// Unmatched names: wrong usage, with the existing names, and why names may be missing.
-fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
-    let first = &unmatched[0];
-    let closest = match first.closest.as_slice() {
-        [] => format!("this machine has no {}", first.want.noun()),
-        names => format!("closest names: {}", names.join(", ")),
-    };
-    let reasons: Vec<String> = std::iter::once(closest).chain(troubles.iter().cloned()).collect();
-    Refusal {
-        exit: Exit::Usage,
-        what: format!("there is no {}", first.want),
-        why: Some(reasons.join("; ")),
-        said: None,
-        advice: first
-            .nameless
-            .and_then(ask_engine)
-            .into_iter()
-            .chain([Advice::say("--wait starts without it and waits until it exists")])
-            .collect(),
-    }
-}

@@ -99,6 +99,8 @@ pub(super) struct Step {
     pub by_place: Vec<(u32, u64)>,
     /// Share of that with a busy SMT sibling.
     pub smt_busy: f64,
+    /// Events of all roles count, not only cycles, instructions and memory accesses.
+    pub all_roles: bool,
 }
 
 impl Actor {
@@ -237,7 +239,7 @@ impl Actor {
             row.exec_ns += ns;
             counts[Counter::SmtBusyNs] += (*ns as f64 * step.smt_busy) as u64;
             let counted = self.counted(*node, *ns, step.smt_busy, ghz);
-            counted.add_to(&mut counts.slots, host);
+            counted.add_to(&mut counts.slots, host, step.all_roles);
             if by_node {
                 let here = &mut counts.by_node[*node as usize];
                 here.cycles += counted.cycles;
@@ -293,18 +295,36 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Adds it to the slots that count it.
-    pub(super) fn add_to(&self, slots: &mut [Slot], host: &HostFacts) {
-        for (role, count) in [
+    /// Adds it to the slots that count it. `all_roles`: the rest of the roles, too.
+    pub(super) fn add_to(&self, slots: &mut [Slot], host: &HostFacts, all_roles: bool) {
+        let main = [
             (Role::Cycles, self.cycles),
             (Role::Instructions, self.instructions),
             (Role::Lma, self.local),
             (Role::Rma, self.remote),
-        ] {
-            if let Some(slot) = host.slots(role).next() {
+        ];
+        let others = self.others();
+        for (role, count) in main.iter().chain(others.iter().filter(|_| all_roles)) {
+            let open = |slot: &usize| !all_roles || !host.missing.contains_key(&host.events[*slot].name);
+            if let Some(slot) = host.slots(*role).find(open) {
                 slots[slot].count += count;
             }
         }
+    }
+
+    /// Counts that follow from these: a core that retires four instructions per cycle stalls at memory in the rest of the time.
+    fn others(&self) -> [(Role, u64); 7] {
+        let accesses = self.local + self.remote;
+        let idle = self.cycles.saturating_sub(self.instructions / 4);
+        [
+            (Role::RemoteCache, self.remote / 9),
+            (Role::StallFrontend, idle / 12),
+            (Role::StallBackend, idle / 6 * 5),
+            (Role::Llc, accesses),
+            (Role::Dtlb, accesses / 7),
+            (Role::Itlb, self.instructions / 9000),
+            (Role::Branch, self.instructions / 240),
+        ]
     }
 
     /// Divides it between stretches with an idle and with a busy sibling, so that IPC differs by the cost of

@@ -7,16 +7,32 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::story::machine;
-use super::{Actor, Machine, memory, stacks};
+use super::{Actor, Machine, events, memory, stacks};
 use crate::collect::mappings::Mappings;
+use crate::container::scope::Scope;
+use crate::container::select::{Tree, Wants};
 use crate::model::counters::Counter;
+use crate::model::event::Event;
 use crate::model::process::{Asked, ProcFields, ProcFieldsOf};
 use crate::model::process::{Details, ProcessId, Texts};
 use crate::model::sample::{HostFacts, Missing, Sample};
 use crate::model::stacks::StackBatch;
 use crate::model::topology::format_cpulist;
+use crate::pmu::sets::SETS;
 use crate::program::overhead::Statistics;
+use crate::source::unmatched::refuse;
 use crate::source::{Focus, Source, poll};
+
+/// The part of the demo machine that is shown, and its counters.
+#[derive(Clone, Debug, Default)]
+pub struct DemoOptions {
+    /// Containers and other cgroups whose tasks are watched; none: all.
+    pub wants: Wants,
+    /// Events that are counted; none: those of the usual set.
+    pub sets: Vec<&'static str>,
+    /// Time between samples, which need not be waited for; `None`: real time.
+    pub every: Option<Duration>,
+}
 
 /// Steps are whole multiples of this, so that the same keys make the same samples whatever the clock does.
 const GRAIN: Duration = Duration::from_millis(10);
@@ -35,6 +51,8 @@ pub struct Demo {
     /// Accesses are sampled because the screen asks for them.
     focused: bool,
     news: Option<StackBatch>,
+    /// The scope of the start, with its name.
+    scope: (Scope, String),
     /// Time between samples on the machine, whenever they are asked for.
     every: Option<Duration>,
 }
@@ -53,7 +71,45 @@ impl Demo {
             access: false,
             focused: false,
             news: None,
+            scope: (Scope::default(), String::new()),
         }
+    }
+
+    /// The part of the machine that was asked for, in real time unless an interval is given.
+    ///
+    /// # Errors
+    /// The machine has nothing of that name.
+    pub fn of(options: &DemoOptions) -> Result<Demo> {
+        let mut demo = Demo { every: options.every, ..Demo::new() };
+        let names = Arc::clone(&demo.machine.names);
+        let tree = Tree { paths: &names.cgroups, groups: &names.groups };
+        let (scope, unmatched) = options.wants.resolve(&tree, &Scope::default());
+        if let Some(first) = unmatched.first() {
+            bail!(refuse(first, "the demo", &[], false));
+        }
+        demo.scope = (scope, options.wants.describe());
+        demo.watch(demo.scope.clone());
+        if !options.sets.is_empty() {
+            demo.count(&options.sets);
+        }
+        Ok(demo)
+    }
+
+    /// Watches the tasks of a scope from now on.
+    fn watch(&mut self, (scope, name): (Scope, String)) {
+        self.machine.scope = scope;
+        Arc::make_mut(&mut self.machine.host).scope = name;
+    }
+
+    /// Counts the events of these sets from now on.
+    fn count(&mut self, sets: &[&str]) {
+        let mut wanted: Vec<Event> = Vec::new();
+        for event in sets.iter().flat_map(|set| events::set_of(set)) {
+            if !wanted.contains(&event) {
+                wanted.push(event);
+            }
+        }
+        events::count(Arc::make_mut(&mut self.machine.host), &wanted);
     }
 
     /// The same in intervals of this length, which need not be waited for.
@@ -68,7 +124,8 @@ impl Demo {
             self.news = Some(stacks::news(&self.machine.actors, self.last.as_ref(), &sample));
         }
         if self.access || self.focused {
-            sample.memory_use = Some(Arc::new(memory::uses(&self.machine.actors)));
+            let watched = self.machine.actors.iter().filter(|actor| self.machine.watches(actor.cgroup));
+            sample.memory_use = Some(Arc::new(memory::uses(&watched.cloned().collect::<Vec<_>>())));
         }
         if self.asked != Asked::default() {
             sample.about = Arc::new(self.abouts());
@@ -157,12 +214,23 @@ impl Source for Demo {
         Some(actor.map(|actor| memory::mappings(actor, exact)).ok_or_else(|| "it has ended".into()))
     }
 
-    fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
-        bail!("the demo machine is always shown whole: Enter shows the processes of a container")
+    fn set_scope(&mut self, cgroup: Option<u64>) -> Result<()> {
+        let scope = match cgroup {
+            None => self.scope.clone(),
+            Some(id) => {
+                let group = self.machine.names.groups.get(&id).context("the cgroup has been removed")?;
+                let scope = Scope { cgroups: [id].into(), by_cgroup: true, ..Scope::default() };
+                (scope, group.name.clone())
+            }
+        };
+        self.watch(scope);
+        Ok(())
     }
 
-    fn set_events(&mut self, _set: &str) -> Result<()> {
-        bail!("the demo counts cycles, instructions and memory accesses only")
+    fn set_events(&mut self, set: &str) -> Result<()> {
+        let (known, ..) = SETS.iter().find(|(name, ..)| *name == set).context("no such set of events")?;
+        self.count(&[known]);
+        Ok(())
     }
 
     fn set_access(&mut self, on: bool) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::event::{Event, Role};
-use crate::model::sample::{CgroupFacts, CgroupMode, GroupReclaim, HostFacts, Managers, Missing};
+use super::events;
+use crate::model::sample::{CgroupFacts, CgroupMode, GroupReclaim, HostFacts, Managers};
 use crate::model::topology::{
     Calibration, Cost, Cpu, Device, DeviceClass, Division, Llc, Node, NumaSupport, Topology,
 };
@@ -25,14 +25,14 @@ pub(super) const MEMORY: u64 = 64 << 30;
 /// Between nodes of one socket, between twins in both, and between all others, as the firmware counts.
 const DISTANCES: [[u32; 4]; 4] = [[10, 12, 20, 22], [12, 10, 22, 20], [20, 22, 10, 12], [22, 20, 12, 10]];
 
-/// Metrics whose events the demo machine does not count.
-const NOT_COUNTED: [&str; 6] =
-    ["llc_mpki", "dtlb_mpki", "itlb_mpki", "branch_mpki", "stall_frontend_pct", "stall_backend_pct"];
-
 /// The demo machine, with a PMU that counts cycles, instructions and memory accesses.
 pub(super) fn host() -> HostFacts {
-    let event = |name: &str, role| Event { name: name.into(), role, ..Event::default() };
-    let why = Missing::NotCollected("the demo counts cycles, instructions and memory accesses only".into());
+    let mut host = facts();
+    events::count(&mut host, &events::set_of("auto"));
+    host
+}
+
+fn facts() -> HostFacts {
     HostFacts {
         hostname: "demo".into(),
         kernel: "6.12.0".into(),
@@ -40,14 +40,9 @@ pub(super) fn host() -> HostFacts {
         cpu_model: "simulated CPU (--demo)".into(),
         boot_id: "00000000-0000-0000-0000-000000000de0".into(),
         topology: topology(),
-        events: vec![
-            event("cycles", Role::Cycles),
-            event("instructions", Role::Instructions),
-            event("local-accesses", Role::Lma),
-            event("remote-accesses", Role::Rma),
-        ],
+        events: vec![],
         tables: vec![],
-        missing: NOT_COUNTED.iter().map(|id| (id.to_string(), why.clone())).collect::<BTreeMap<_, _>>(),
+        missing: BTreeMap::new(),
         scope: String::new(),
         isolated_cpus: Vec::new(),
         nohz_full_cpus: Vec::new(),

@@ -50,7 +50,7 @@ const FILES: u64 = 9 << 30;
 /// Two nodes in each of two sockets, and a dozen processes.
 pub fn machine() -> Machine {
     let mut machine = Machine::new(hardware::host(), containers::names(), actors());
-    machine.by_node = true;
+    (machine.by_node, machine.all_roles) = (true, true);
     machine.ghz = 2.6;
     machine.lost = crate::model::wire::Loss::ALL.map(|loss| (loss.id().to_string(), 0)).into();
     machine.notes = vec!["simulated machine (--demo): nothing was measured".into()];
@@ -403,13 +403,21 @@ fn live(machine: &mut Machine, second: u64) {
     if machine.actors.iter().all(|actor| actor.ends.is_none()) {
         machine.actors.push(compiler(second, BOOT_NS + machine.step_began_ns));
     }
-    machine.flow_rates = SHOP_MOVES.map(|pair| (pair, 12)).into();
-    machine.page_flow_rates = SHOP_MOVES.map(|pair| (pair, 120)).into();
-    let (from, to, pages) = moving(second);
-    *machine.flow_rates.entry((from, to)).or_default() += moves(second);
-    *machine.page_flow_rates.entry((from, to)).or_default() += pages;
+    set_flows(machine, second);
     fill_nodes(machine);
     machine.groups = containers::groups(&machine.actors, &machine.groups, machine.elapsed_ns);
+}
+
+/// Sets the moves of tasks that are watched, and of their pages, until the end of `second`.
+fn set_flows(machine: &mut Machine, second: u64) {
+    let moves_of = |cgroup, rate| if machine.watches(cgroup) { rate } else { 0 };
+    let (tasks, shop_pages) = (moves_of(ORDERS, 12), moves_of(ORDERS, 120));
+    let (from, to, pages) = moving(second);
+    let (trainer, pages) = (moves_of(SESSION, moves(second)), moves_of(SESSION, pages));
+    machine.flow_rates = SHOP_MOVES.map(|pair| (pair, tasks)).into();
+    machine.page_flow_rates = SHOP_MOVES.map(|pair| (pair, shop_pages)).into();
+    *machine.flow_rates.entry((from, to)).or_default() += trainer;
+    *machine.page_flow_rates.entry((from, to)).or_default() += pages;
 }
 
 /// A thread of the shop: mostly on one of three nodes, on another one soon.

@@ -62,8 +62,14 @@ pub enum Action {
     ScrollRight,
     /// The table of nodes, or the matrix from node to node.
     Matrix,
+    /// Shades of nodes over time, or the table of nodes.
+    OverTime,
     Fold,
     Follow,
+    /// Tag the selected row, or remove its tag.
+    Tag,
+    /// Remove all tags.
+    Untag,
     Pause,
     /// Pause at the previous interval.
     Rewind,

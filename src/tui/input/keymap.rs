@@ -31,6 +31,8 @@ pub mod context {
     pub const SUMMARY: u16 = 8192;
     /// Where one finding, or the rules without data, cover the table; what keys mean there comes first.
     pub const COVERED: u16 = 16384;
+    /// Where rows of the table are tagged; what keys mean there comes before what they mean elsewhere.
+    pub const TAGGED: u16 = 32768;
     /// The screens with a table of their own.
     pub const TABLES: u16 = TASKS | NODES | CONTAINERS | FINDINGS;
     pub const SCREENS: u16 = TABLES | DETAIL;
@@ -131,6 +133,13 @@ pub static KEYS: &[Binding] = &[
         "Matrix",
         "Nodes: the next matrix from node to node; then sockets and L3 domains; then the table",
     ),
+    bind(
+        NODES,
+        &[ch('v')],
+        Action::OverTime,
+        "Over time",
+        "Nodes: CPU and remote share of each node over time, as shades; again: the table",
+    ),
     bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or all again"),
     bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope chosen here"),
     bind(
@@ -157,6 +166,14 @@ pub static KEYS: &[Binding] = &[
         "Show only what matches: names, user:ada, node:2, ipc<0.5",
     ),
     bind(TASKS, &[ch('u')], Action::PickUser, "", "Show only one user's tasks"),
+    bind(
+        TASKS | CONTAINERS,
+        &[ch(' '), key(KeyCode::Insert)],
+        Action::Tag,
+        "Tag",
+        "Tag the row or untag it; no filter hides a tagged one. In a recording: Insert",
+    ),
+    bind(TAGGED, &[ch('U')], Action::Untag, "Untag", "With tags: untag all rows"),
     bind(TASKS, &[ch('K')], Action::Hide(Rows::Kernel), "", "Hide or show kernel threads"),
     bind(
         TASKS,
@@ -296,12 +313,12 @@ pub static KEYS: &[Binding] = &[
     ),
     bind(
         SCREENS,
-        &[ch(' ')],
+        &[ch('Z')],
         Action::Pause,
         "Pause",
         "Pause the screen, not the measurement; again: back to now",
     ),
-    bind(PAUSED, &[ch(' ')], Action::Pause, "Now", ""),
+    bind(PAUSED, &[ch('Z')], Action::Pause, "Now", ""),
     bind(
         SCREENS,
         &[ch('['), shift(KeyCode::Left)],
@@ -418,7 +435,7 @@ pub fn action(event: KeyEvent, contexts: u16) -> Option<Action> {
     let pressed = Key::of(event);
     let find = |bits| KEYS.iter().find(|line| line.contexts & bits != 0 && line.keys.contains(&pressed));
     // Keys of the list of columns come before those of all lists.
-    let special = [COVERED, REPLAY, PAUSED, COLUMNS].into_iter().find_map(|bit| find(contexts & bit));
+    let special = [COVERED, TAGGED, REPLAY, PAUSED, COLUMNS].into_iter().find_map(|bit| find(contexts & bit));
     match (special.or_else(|| find(contexts)), event.code) {
         (Some(line), _) => Some(line.action),
         (None, KeyCode::Char(c)) if contexts & (PROMPT | PICKER) != 0 && pressed.1.is_empty() => {
@@ -471,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_key_means_one_thing_in_one_place() {
-        for bit in (0..15).map(|shift| 1u16 << shift) {
+        for bit in (0..16).map(|shift| 1u16 << shift) {
             let here: Vec<&Key> =
                 KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
             for (i, key) in here.iter().enumerate() {

@@ -15,6 +15,7 @@ const HABITS: &[(&[KeyCode], &str)] = &[
     (&[KeyCode::Char('Q')], "q quits, F10 from anywhere"),
     (&[KeyCode::Char('5'), KeyCode::Char('6'), KeyCode::Char('7')], "the tables are 1 to 4"),
     (&[KeyCode::Char('8'), KeyCode::Char('9'), KeyCode::Char('0')], "the tables are 1 to 4"),
+    (&[KeyCode::Char(' ')], "Z pauses; Space tags rows of tasks and containers"),
     (&[KeyCode::Char('x')], "F6 sorts, the title of the sorted column is marked"),
     (&[KeyCode::Char('L'), KeyCode::Char('D')], "F2 chooses columns, F4 filters"),
     (&[KeyCode::BackTab], "Tab shows the next table, 1 to 4 name one"),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Answer, Screen, Subject};
+use super::{Answer, Screen, Subject, untagged};
 use crate::finding;
 use crate::metric::container::{CONTAINER, CONTAINER_METRICS, by_id};
 use crate::metric::{Metric, task};
@@ -133,10 +133,12 @@ impl Screen for Containers {
         Some(&mut self.list)
     }
 
-    fn act(&mut self, action: Action, _height: usize, state: &mut State) -> Answer {
+    fn act(&mut self, action: Action, height: usize, state: &mut State) -> Answer {
         match action {
             Action::Tree => self.list.tree = !self.list.tree,
             Action::Fold => state.message = self.list.fold().err().map(String::from),
+            Action::Tag => self.list.tag(height),
+            Action::Untag => state.message = Some(untagged(self.list.untag())),
             // The selected container, or no scope when it is that already.
             Action::Scope => {
                 let selected = state.snapshot().and_then(|snapshot| self.list.selected(snapshot));

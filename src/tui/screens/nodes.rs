@@ -1,8 +1,9 @@
-//! The table of nodes, above the facts of the selected one. Sockets and L3 domains, or a matrix from node to
-//! node, may replace both.
+//! The table of nodes, above the facts of the selected one. Sockets and L3 domains, a matrix from node to node, or
+//! maps of nodes over time may replace both.
 
 mod facts;
 mod matrix;
+mod over_time;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -96,6 +97,7 @@ enum Shown {
     CpuSets,
     /// One of [`PAIR_METRICS`] from node to node.
     Pairs(usize),
+    OverTime,
 }
 
 pub struct Nodes {
@@ -122,7 +124,7 @@ impl Nodes {
     fn matrix(&self) -> Option<&'static PairMetric> {
         match self.shown {
             Shown::Pairs(at) => PAIR_METRICS.get(at),
-            Shown::Table | Shown::CpuSets => None,
+            Shown::Table | Shown::CpuSets | Shown::OverTime => None,
         }
     }
 
@@ -130,7 +132,7 @@ impl Nodes {
     fn next_part(&mut self, snapshot: Option<&Snapshot>) {
         let has_sets = snapshot.is_some_and(|snapshot| !snapshot.cpu_sets.is_empty());
         self.shown = match self.shown {
-            Shown::Table => Shown::Pairs(0),
+            Shown::Table | Shown::OverTime => Shown::Pairs(0),
             Shown::Pairs(at) if at + 1 < PAIR_METRICS.len() => Shown::Pairs(at + 1),
             Shown::Pairs(_) if has_sets => Shown::CpuSets,
             Shown::Pairs(_) | Shown::CpuSets => Shown::Table,
@@ -208,6 +210,9 @@ impl Screen for Nodes {
         if self.shown == Shown::CpuSets {
             return self.sets.draw(snapshot, theme, area, buf, |_| Look::default());
         }
+        if self.shown == Shown::OverTime {
+            return over_time::render(state, snapshot, &self.list, area, buf);
+        }
         let (table_area, facts_area) = split(area, Some(snapshot));
         self.list.draw(snapshot, theme, table_area, buf, |node| {
             let severity = state.marks.get(&finding::Subject::Node(node.key())).copied();
@@ -221,8 +226,13 @@ impl Screen for Nodes {
     }
 
     fn list(&self, body: Rect, state: &State) -> Rect {
-        let table = if self.shown == Shown::CpuSets { body } else { split(body, state.snapshot()).0 };
-        below(table, 1)
+        match self.shown {
+            Shown::CpuSets => below(body, 1),
+            Shown::OverTime => {
+                over_time::list(body, state.snapshot().map_or(0, |snapshot| snapshot.nodes.len()))
+            }
+            Shown::Table | Shown::Pairs(_) => below(split(body, state.snapshot()).0, 1),
+        }
     }
 
     fn arrange(&mut self, state: &State, height: usize) {
@@ -256,6 +266,10 @@ impl Screen for Nodes {
     fn act(&mut self, action: Action, _height: usize, state: &mut State) -> Answer {
         match action {
             Action::Matrix => self.next_part(state.snapshot()),
+            Action::OverTime => {
+                let is_on = self.shown == Shown::OverTime;
+                self.shown = if is_on { Shown::Table } else { Shown::OverTime };
+            }
             Action::SortLeft | Action::ScrollLeft if self.matrix().is_some() => self.shift_columns(false),
             Action::SortRight | Action::ScrollRight if self.matrix().is_some() => self.shift_columns(true),
             _ => return Answer::Ignored,

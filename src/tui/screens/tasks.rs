@@ -12,7 +12,7 @@ use ratatui::layout::Rect;
 pub use self::choice::{Choice, Hidden};
 use self::choice::{matches, words};
 pub use self::row::RowKey;
-use super::{Answer, Screen, Subject, is_below};
+use super::{Answer, Screen, Subject, is_below, untagged};
 use crate::analysis::filter::RowFilter;
 use crate::finding;
 use crate::metric::identity::user;
@@ -87,6 +87,7 @@ impl Tasks {
             choice.uid.map(|uid| format!("user {}", user(uid, snapshot))),
             container.map(|name| format!("in {name}")),
             choice.node.or(choice.filter.node).map(|node| format!("node {node} only")),
+            (self.list.tags() > 0).then(|| format!("{} tagged", self.list.tags())),
         ];
         facts.into_iter().flatten().chain(choice.hidden.facts()).collect()
     }
@@ -289,6 +290,8 @@ impl Screen for Tasks {
             Action::Tree => self.list.tree = !self.list.tree,
             Action::Fold => state.message = self.list.fold().err().map(String::from),
             Action::Follow => self.toggle_follow(height),
+            Action::Tag => self.list.tag(height),
+            Action::Untag => state.message = Some(untagged(self.list.untag())),
             Action::Hide(rows) => self.toggle(rows, state),
             Action::Bytes => {
                 let is_on = self.list.instead_of.take().is_some();

@@ -24,9 +24,7 @@ impl State {
     pub fn pause(&mut self) {
         let newest = self.kept.numbers().map(|(_, newest)| newest);
         self.pause_at(if self.paused_at.is_some() { None } else { newest });
-        self.message = self
-            .paused_at
-            .map(|_| "paused (no tags here): [ and ] move in history, Space ends the pause".into());
+        self.message = self.paused_at.map(|_| "paused: [ and ] move in history, Z ends the pause".into());
     }
 
     /// Shows the interval that sample `number` ends from now on; `None` follows the newest.
@@ -45,7 +43,7 @@ impl State {
         if wanted < oldest {
             self.message = Some("nothing older is kept".into());
         } else if wanted > newest {
-            self.message = Some("this is the newest interval; Space: back to now".into());
+            self.message = Some("this is the newest interval; Z: back to now".into());
         }
         self.pause_at(Some(wanted.clamp(oldest, newest)));
     }

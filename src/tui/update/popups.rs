@@ -15,9 +15,7 @@ impl App {
     /// Opens the list of sets of events.
     pub(super) fn pick_events(&mut self) {
         let state = &mut self.state;
-        if state.demo {
-            state.message = Some("not in the demo".into());
-        } else if state.sets.is_empty() {
+        if state.sets.is_empty() {
             state.message = Some("the counters of a recording were chosen when it was made".into());
         } else if state.snapshot.is_some() {
             let line = |(set, choice): &(&'static str, Choice)| Line {

@@ -66,6 +66,8 @@ pub struct List<R: Row> {
     pub tree: bool,
     pub cursor: Cursor<R::Key>,
     folded: HashSet<R::Key>,
+    /// Rows that filters do not hide, also while they are not there.
+    tagged: HashSet<R::Key>,
     rows: Vec<Branch>,
     keys: Vec<R::Key>,
     /// Values of events that are not open in this interval.
@@ -84,6 +86,7 @@ impl<R: Row> List<R> {
             tree: false,
             cursor: Cursor::new(),
             folded: HashSet::new(),
+            tagged: HashSet::new(),
             rows: Vec::new(),
             keys: Vec::new(),
             held: Held::default(),
@@ -103,6 +106,8 @@ impl<R: Row> List<R> {
     /// most `top`. `height` is the number of rows in view.
     pub fn arrange(&mut self, snapshot: &Snapshot, height: usize, keeps: impl Fn(&R) -> bool, top: usize) {
         let all = R::all(snapshot);
+        let is_tagged = |row: &R| self.tagged.contains(&row.key());
+        let keeps = |row: &R| is_tagged(row) || keeps(row);
         let order = filter::order(all, keeps, snapshot, self.sort.metric, self.sort.reversed, R::tie);
         self.rows = if self.tree {
             let parents = R::parents(snapshot, &order);
@@ -110,7 +115,8 @@ impl<R: Row> List<R> {
         } else {
             order.into_iter().map(Branch::flat).collect()
         };
-        self.rows.truncate(top);
+        let beyond = self.rows.split_off(top.min(self.rows.len()));
+        self.rows.extend(beyond.into_iter().filter(|row| is_tagged(&all[row.at])));
         self.keys = self.rows.iter().map(|row| all[row.at].key()).collect();
         self.cursor.settle(&self.keys, height);
         self.hold(snapshot, height);
@@ -149,6 +155,25 @@ impl<R: Row> List<R> {
     /// Keys of the rows in view.
     pub fn in_view(&self, height: usize) -> impl Iterator<Item = R::Key> + '_ {
         self.keys.iter().skip(self.cursor.offset()).take(height).copied()
+    }
+
+    /// Tags the selected row, or removes its tag, and selects the next row.
+    pub fn tag(&mut self, height: usize) {
+        let Some(key) = self.keys.get(self.cursor.at()) else { return };
+        if !self.tagged.remove(key) {
+            self.tagged.insert(*key);
+        }
+        self.step(Motion::Down, height);
+    }
+
+    /// Removes all tags. Returns how many there were.
+    pub fn untag(&mut self) -> usize {
+        std::mem::take(&mut self.tagged).len()
+    }
+
+    /// Number of tags, also of rows that are not there.
+    pub fn tags(&self) -> usize {
+        self.tagged.len()
     }
 
     /// Folds or unfolds the rows below the selected one.
@@ -249,7 +274,8 @@ impl<R: Row> List<R> {
             // A snapshot for another screen may be without rows of this kind; the next one has them.
             let Some(row) = R::all(snapshot).get(branch.at) else { break };
             let selected = offset + usize::from(line) - 1 == self.cursor.at();
-            let look = Look { selected, prefix: branch.prefix(theme.glyphs, levels), ..dress(row) };
+            let (tagged, prefix) = (self.tagged.contains(&row.key()), branch.prefix(theme.glyphs, levels));
+            let look = Look { selected, tagged, prefix, ..dress(row) };
             table.row(row, &look, area, line, buf);
         }
     }

@@ -48,6 +48,7 @@ pub struct Look {
     /// Where its memory is was found out some time ago.
     pub aged: bool,
     pub followed: bool,
+    pub tagged: bool,
     /// The gravest finding about it.
     pub severity: Option<Severity>,
     /// Matches the search.
@@ -112,9 +113,10 @@ impl<R: Row> Table<'_, R> {
         if look.selected {
             pen.repeat(' ', area.width, theme.style(Role::Selected)).column(area.x, 0);
         }
-        let mark = match (look.followed, look.severity, look.ended) {
+        let mark = match (look.followed, look.tagged, look.severity, look.ended) {
             (true, ..) => Some((theme.glyphs.followed, Role::Warn)),
-            (_, Some(severity), _) => Some((severity.mark(), Role::of(severity))),
+            (_, true, ..) => Some((theme.glyphs.tagged, Role::Title)),
+            (.., Some(severity), _) => Some((severity.mark(), Role::of(severity))),
             (.., true) => Some((theme.glyphs.ended, Role::Warn)),
             _ => None,
         };
@@ -169,7 +171,11 @@ impl<R: Row> Table<'_, R> {
             Value::Text(text) if metric.id == self.name => {
                 let prefix = look.prefix.width().min(usize::from(column.width)) as u16;
                 pen.write_within(&look.prefix, column.width, style(Role::Dim));
-                let role = if look.found { Role::Match } else { Role::Plain };
+                let role = match (look.found, look.tagged) {
+                    (true, _) => Role::Match,
+                    (false, true) => Role::Title,
+                    (false, false) => Role::Plain,
+                };
                 pen.write_within(text, column.width - prefix, style(role));
             }
             Value::Text(text) => {

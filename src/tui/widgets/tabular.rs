@@ -42,6 +42,9 @@ pub trait Tabular {
     /// Scrolls columns by one. Returns the message if no further column exists.
     fn scroll(&mut self, right: bool, width: u16, snapshot: &Snapshot) -> Option<String>;
 
+    /// Number of tagged rows.
+    fn tags(&self) -> usize;
+
     /// Moves the selection; `height` is the number of rows in view.
     fn go(&mut self, motion: Motion, height: usize);
 
@@ -100,6 +103,10 @@ impl<R: Row> Tabular for List<R> {
 
     fn scroll(&mut self, right: bool, width: u16, snapshot: &Snapshot) -> Option<String> {
         List::scroll(self, right, width, snapshot)
+    }
+
+    fn tags(&self) -> usize {
+        List::tags(self)
     }
 
     fn go(&mut self, motion: Motion, height: usize) {

@@ -195,7 +195,7 @@ fn words(kind: Kind, marks: &Highlights, wide: bool) -> String {
 }
 
 /// Time of day, with the day where there are several.
-fn clock(wall_ns: i64, with_day: bool, zone: &TimeZone) -> String {
+pub fn clock(wall_ns: i64, with_day: bool, zone: &TimeZone) -> String {
     let form = if with_day { "%m-%d %H:%M" } else { "%H:%M:%S" };
     Timestamp::from_nanosecond(i128::from(wall_ns))
         .map_or("?".into(), |time| time.to_zoned(zone.clone()).strftime(form).to_string())
