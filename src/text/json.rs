@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-/// Six decimals: more than any measurement has. Numbers that are not finite stay.
+/// Six decimals: more than any measurement has. Numbers that are not finite stay, and so do those so large that their
+/// millionths are no whole number.
 pub fn rounded(value: f64) -> f64 {
-    if value.is_finite() { (value * 1e6).round() / 1e6 } else { value }
+    let millionths = value * 1e6;
+    if millionths.abs() < 9e15 { millionths.round() / 1e6 } else { value }
 }
 
 /// The number [`rounded`]; null where it is not finite.
@@ -21,5 +23,6 @@ mod tests {
         assert_eq!(number(f64::NAN), Value::Null);
         assert_eq!(number(f64::NEG_INFINITY), Value::Null);
         assert_eq!(number(1.23456789), json!(1.234568));
+        assert_eq!(number(895_736_273_117.0), json!(895_736_273_117.0));
     }
 }
