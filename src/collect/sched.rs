@@ -1,6 +1,6 @@
 //! The scheduler probe: loads `sched.bpf.c`, opens its counters, brings it up to date before a read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -127,10 +127,11 @@ impl SchedProbe {
                 .map_err(|error| io::Error::other(error.to_string()))
         });
         self.openings += 1;
+        let llc = topology.llcs.get(known.llc as usize).map_or(&[][..], |llc| &llc.cpus);
         let place = CpuTopo {
             node: known.node.map_or(0, |node| node.0),
-            llc: known.llc,
-            core: known.core,
+            llc: number(&self.places, cpu, llc, |place| place.llc),
+            core: number(&self.places, cpu, &known.siblings, |place| place.core),
             slots,
             opened: self.openings,
             waits: self.counters.waiting_on(cpu),
@@ -289,6 +290,22 @@ pub(super) struct SharedMaps<'a> {
     pub exit_lost_ns: BorrowedFd<'a>,
 }
 
+/// The number of the core or of the last-level cache that a CPU shares with these: the one that one of them or it has, else
+/// one that no CPU has. Numbers of the topology change when CPUs come and go, and those of the programs may not.
+fn number(
+    places: &BTreeMap<CpuId, CpuTopo>,
+    cpu: CpuId,
+    shared_with: &[CpuId],
+    of: fn(&CpuTopo) -> u32,
+) -> u32 {
+    let others = shared_with.iter().filter(|other| **other != cpu);
+    if let Some(place) = others.chain([&cpu]).find_map(|cpu| places.get(cpu)) {
+        return of(place);
+    }
+    let taken: BTreeSet<u32> = places.values().map(of).collect();
+    (0..).find(|number| !taken.contains(number)).unwrap_or(0)
+}
+
 fn ring_bytes(cpus: u32) -> u32 {
     cpus.saturating_mul(RING_PER_CPU).min(RING_MAX).next_power_of_two().clamp(RING_MIN, RING_MAX)
 }
@@ -296,6 +313,19 @@ fn ring_bytes(cpus: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_cores_stay_when_cpus_come_online() {
+        let mut places = BTreeMap::new();
+        let mut come = |cpu: u32, siblings: [u32; 2]| {
+            let core = number(&places, CpuId(cpu), &siblings.map(CpuId), |place| place.core);
+            places.insert(CpuId(cpu), CpuTopo { core, ..CpuTopo::default() });
+            core
+        };
+        // CPUs 2 and 3, which are a core between the two others, come later.
+        assert_eq!([0, 1, 4, 5].map(|cpu| come(cpu, [cpu & !1, cpu | 1])), [0, 0, 1, 1]);
+        assert_eq!([2, 3, 4].map(|cpu| come(cpu, [cpu & !1, cpu | 1])), [2, 2, 1]);
+    }
 
     #[test]
     fn the_ring_is_a_power_of_two_of_pages() {

@@ -1,10 +1,11 @@
 //! Where tasks run below the level of nodes: sockets and last-level caches.
 
-use super::over::{self, Over};
+use super::over::{self, Over, Quotient};
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use crate::model::facility::Facility;
 use crate::model::sample::{Counts, Reading};
 use crate::model::topology::Topology;
+use crate::model::units::NodeId;
 use crate::snapshot::{SetKind, Snapshot, Task, most_used};
 
 const NEEDS: Traits = Traits::NONE.needs(&[Facility::Places]).several(Several::Caches);
@@ -75,16 +76,23 @@ fn run_pct(task: &Task, snapshot: &Snapshot, kind: SetKind) -> Reading<over::ByN
     if task.run_ns() == 0 {
         return Err(no("did not run in this interval"));
     }
-    Ok(over::shares(&times(&task.delta, snapshot, kind)?))
+    let times = times(&task.delta, snapshot, kind)?;
+    let all = times.iter().fold(0u64, |all, (_, ns)| all.saturating_add(*ns)) as f64;
+    let used = times.into_iter().filter(|(_, ns)| *ns > 0);
+    Ok(used.map(|(set, ns)| (NodeId(set), Quotient::pct(ns as f64, all))).collect())
 }
 
-fn times(counts: &Counts, snapshot: &Snapshot, kind: SetKind) -> Reading<Vec<u64>> {
+fn times(counts: &Counts, snapshot: &Snapshot, kind: SetKind) -> Reading<Vec<(u32, u64)>> {
     snapshot.place_sets.times(counts, kind).ok_or_else(|| no(why_not(&snapshot.host.topology, kind)))
 }
 
 fn why_not(topology: &Topology, kind: SetKind) -> &'static str {
     match kind {
-        SetKind::Socket if topology.sockets < 2 => "the machine has one socket",
+        SetKind::Socket if topology.sockets == 0 => "sysfs names no sockets",
+        SetKind::Socket if topology.sockets == 1 => "the machine has one socket",
+        SetKind::Socket if topology.places.is_empty() => {
+            "each node is in one socket, or time is kept by nodes (--places l3)"
+        }
         SetKind::Socket => "each node is in one socket: time by node says as much",
         SetKind::Llc => topology.no_llcs().unwrap_or(match topology.places.is_empty() {
             true => "L3 domains are the nodes, or time is kept by nodes (--places l3)",

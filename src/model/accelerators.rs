@@ -26,10 +26,15 @@ const MAX_HELD: usize = 1 << 16;
 /// Accelerators that a process holds, in the order of [`sort`].
 pub type Held = Vec<Accelerator>;
 
-/// Sorts accelerators by name, `nvidia2` before `nvidia10`, and drops repeated ones.
+/// Sorts accelerators by name, `nvidia2` before `nvidia10`, and drops repeated ones. What is not known of one is not
+/// known of all.
 pub fn sort(held: &mut Held) {
     held.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
-    held.dedup_by(|a, b| a.name == b.name);
+    held.dedup_by(|again, first| {
+        let is_same = again.name == first.name;
+        first.is_nodeless |= is_same && again.is_nodeless;
+        is_same
+    });
 }
 
 /// Nodes of all of them, ascending, and whether the node of some is not known.
@@ -52,6 +57,10 @@ mod tests {
         sort(&mut held);
         let names: Vec<&str> = held.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["card0", "kfd", "nvidia2", "nvidia10", "vfio/9"]);
+        let kfd = |is_nodeless| Accelerator { is_nodeless, ..of("kfd") };
+        let mut of_two_processes = vec![kfd(false), kfd(true)];
+        sort(&mut of_two_processes);
+        assert_eq!(of_two_processes, [kfd(true)]);
     }
 
     #[test]

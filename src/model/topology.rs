@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 pub use self::cpulist::{CpuListError, MAX_ID, format_cpulist, parse_cpulist, parse_cpumask};
-pub use self::places::{Division, Place, TooManyPlaces};
+pub use self::places::{Division, Place, TABLE_MAX as PLACES_MAX, TooManyPlaces};
 use super::units::{CpuId, NodeId};
 
 /// The machine. Recordings embed it, so a field may be added but not change its meaning.

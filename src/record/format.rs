@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{columns, sections};
 pub use crate::model::coded::{MAX_FLOWS, MAX_NAMES, MAX_NODES, MAX_TEXT};
 use crate::model::sample::HostFacts;
+use crate::model::topology::{PLACES_MAX, Place};
 use crate::model::units::NodeId;
 
 /// Version of the format. A reader opens every version up to its own. Columns and sections may be added
@@ -184,7 +185,12 @@ impl Head {
         let last_node =
             topology.nodes.last().map(|node| node.id).max(topology.offline_nodes.iter().max().copied());
         let known = |node: Option<NodeId>| node.is_none_or(|node| node.index() < nodes);
+        let is_place = |place: &Place| known(place.node) && place.cpus.iter().all(|cpu| cpu.index() < cpus);
+        let listed: usize = topology.places.iter().map(|place| place.cpus.len()).sum();
         let in_range = known(last_node)
+            && topology.places.len() <= PLACES_MAX
+            && listed <= cpus
+            && topology.places.iter().all(is_place)
             && topology.cpus.last().is_none_or(|cpu| cpu.id.index() < cpus)
             && topology.cpus.iter().all(|cpu| known(cpu.node));
         if !ascending || !in_range || topology.nodes.is_empty() {

@@ -41,12 +41,29 @@ pub struct CpuSet {
 /// each node is in one of these sets: then time by node says as much.
 #[derive(Clone, Debug, Default)]
 pub struct PlaceSets {
-    sockets: Vec<Option<u32>>,
-    llcs: Vec<Option<u32>>,
+    sockets: Sets,
+    llcs: Sets,
 }
 
-/// Numbers of sets at most: those of sockets are the firmware's, and a recording may hold any.
-const SETS_MAX: usize = 4096;
+/// Sets of one kind.
+#[derive(Clone, Debug, Default)]
+struct Sets {
+    /// Their numbers, ascending. Those of sockets are the firmware's, and may be any.
+    ids: Vec<u32>,
+    /// The index in `ids` of the set of each place.
+    of_place: Vec<Option<u16>>,
+}
+
+impl FromIterator<Option<u32>> for Sets {
+    /// From the number of the set of each place.
+    fn from_iter<I: IntoIterator<Item = Option<u32>>>(places: I) -> Sets {
+        let numbers: Vec<Option<u32>> = places.into_iter().collect();
+        let ids: Vec<u32> = numbers.iter().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let index = |id: u32| ids.binary_search(&id).ok().and_then(|at| u16::try_from(at).ok());
+        let of_place = numbers.iter().map(|number| number.and_then(index)).collect();
+        Sets { ids, of_place }
+    }
+}
 
 impl PlaceSets {
     /// The sets of the places of a machine, as far as they are among `sets`.
@@ -66,16 +83,21 @@ impl PlaceSets {
         places
     }
 
-    /// On-CPU time by the number of a socket or of a last-level cache, ns; `None` where it is not kept by these sets.
-    pub fn times(&self, counts: &Counts, kind: SetKind) -> Option<Vec<u64>> {
+    fn sets(&self, kind: SetKind) -> Option<&Sets> {
         let sets = match kind {
             SetKind::Socket => &self.sockets,
             SetKind::Llc => &self.llcs,
         };
-        let most = sets.iter().flatten().max()?;
-        let mut times = vec![0u64; SETS_MAX.min(*most as usize + 1)];
-        for (ns, set) in counts.by_place.iter().zip(sets) {
-            if let Some(sum) = set.and_then(|set| times.get_mut(set as usize)) {
+        (!sets.ids.is_empty()).then_some(sets)
+    }
+
+    /// On-CPU time by the number of a socket or of a last-level cache, ns, ascending by number; `None` where it is not kept by
+    /// these sets.
+    pub fn times(&self, counts: &Counts, kind: SetKind) -> Option<Vec<(u32, u64)>> {
+        let sets = self.sets(kind)?;
+        let mut times: Vec<(u32, u64)> = sets.ids.iter().map(|id| (*id, 0)).collect();
+        for (ns, set) in counts.by_place.iter().zip(&sets.of_place) {
+            if let Some((_, sum)) = set.and_then(|set| times.get_mut(usize::from(set))) {
                 *sum = sum.saturating_add(*ns);
             }
         }
@@ -85,7 +107,7 @@ impl PlaceSets {
     /// Counts the tasks that ran, by the sets on which they ran most.
     pub(super) fn count(&self, tasks: &[Task], sets: &mut [CpuSet]) {
         for kind in [SetKind::Socket, SetKind::Llc] {
-            if self.times(&Counts::default(), kind).is_none() {
+            if self.sets(kind).is_none() {
                 continue;
             }
             let mut homes: BTreeMap<u32, u32> = BTreeMap::new();
@@ -102,10 +124,10 @@ impl PlaceSets {
     }
 }
 
-/// The place of the largest time, the first of equal ones; `None` where all are 0.
-pub fn most_used(times: &[u64]) -> Option<u32> {
-    let most = times.iter().enumerate().max_by_key(|(at, ns)| (**ns, std::cmp::Reverse(*at)))?;
-    (*most.1 > 0).then_some(most.0 as u32)
+/// The number of the set with the largest time, the lowest of equal ones; `None` where all are 0.
+pub fn most_used(times: &[(u32, u64)]) -> Option<u32> {
+    let (id, ns) = times.iter().max_by_key(|(id, ns)| (*ns, std::cmp::Reverse(*id)))?;
+    (*ns > 0).then_some(*id)
 }
 
 /// Sockets and L3 domains whose CPUs are not those of the nodes, with the work of their CPUs. A kind that
@@ -263,18 +285,15 @@ mod tests {
             let sets = PlaceSets::of(&topology, &cpu_sets(&topology, &busy(places.len() as u32)));
             [SetKind::Socket, SetKind::Llc].map(|kind| sets.times(&counts, kind))
         };
-        assert_eq!(
-            times(&[(0, 0, 0), (0, 1, 1), (0, 1, 2), (0, 1, 3)]),
-            [Some(vec![1, 4_320]), Some(vec![1, 20, 300, 4_000]),]
-        );
+        // Numbers of sockets are the firmware's.
+        let llcs = || Some(vec![(0, 1), (1, 20), (2, 300), (3, 4_000)]);
+        let hidden = times(&[(0, 0, 0), (0, 70_000, 1), (0, 70_000, 2), (0, 70_000, 3)]);
+        assert_eq!(hidden, [Some(vec![(0, 1), (70_000, 4_320)]), llcs()]);
         // Sockets are the nodes here, and then caches are, too.
-        assert_eq!(
-            times(&[(0, 0, 0), (0, 0, 1), (1, 1, 2), (1, 1, 3)]),
-            [None, Some(vec![1, 20, 300, 4_000])]
-        );
+        assert_eq!(times(&[(0, 0, 0), (0, 0, 1), (1, 1, 2), (1, 1, 3)]), [None, llcs()]);
         assert_eq!(times(&[(0, 0, 0), (1, 1, 1)]), [None, None]);
-        assert_eq!(most_used(&[3, 7, 7, 0]), Some(1));
-        assert_eq!(most_used(&[0, 0]), None);
+        assert_eq!(most_used(&[(4, 3), (5, 7), (9, 7)]), Some(5));
+        assert_eq!(most_used(&[(0, 0), (1, 0)]), None);
     }
 
     #[test]

@@ -158,7 +158,10 @@ impl Running for AcceleratorProbe {
             let rest = self.look(&mut state, readings.topology);
             let rest_ns = rest.as_ref().unwrap_or(&REST_WITHOUT).as_nanos() as u64;
             state.due_ns = readings.mono_ns.saturating_add(rest_ns);
-            rest.map_err(|error| Missing::Lost(format!("{error:#}")))?;
+            rest.map_err(|error| {
+                state.held = Arc::default();
+                Missing::Lost(format!("{error:#}"))
+            })?;
         }
         readings.inputs.accelerators = Arc::clone(&state.held);
         Ok(())

@@ -47,12 +47,15 @@ struct DiskProbe {
 }
 
 /// The list of disks, and the entries of the kernel's table.
+#[derive(Default)]
 struct State {
     root: PathBuf,
     listed_ns: u64,
     /// By device number: the kind, and the address of the PCI function, empty without one.
     disks: BTreeMap<u32, (u32, String)>,
     entries: BTreeMap<DiskKey, Entry>,
+    /// Traffic of the last sample.
+    told: Arc<BTreeMap<DiskSender, Arc<DiskTraffic>>>,
 }
 
 #[derive(Clone, Default)]
@@ -70,12 +73,7 @@ struct Entry {
 
 fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let skel = object::load("disk_io", object::open("disk_io", DiskIoSkelBuilder::default())?)?;
-    let mut state = State {
-        root: shared.root.to_owned(),
-        listed_ns: 0,
-        disks: BTreeMap::new(),
-        entries: BTreeMap::new(),
-    };
+    let mut state = State { root: shared.root.to_owned(), ..State::default() };
     // Before the programs run: they count requests to known disks.
     state.list(&skel.maps.disks)?;
     let programs = Attached::all(skel, "loaded, attached to block_bio_queue and block_bio_remap")?;
@@ -186,7 +184,8 @@ impl Running for DiskProbe {
             state.listed_ns = now_ns;
         }
         state.read(&maps.disk_uses, now_ns).map_err(lost)?;
-        readings.inputs.disk_traffic = Arc::new(by_sender(&state, &readings.inputs.disk_traffic));
+        state.told = Arc::new(by_sender(&state, &state.told));
+        readings.inputs.disk_traffic = Arc::clone(&state.told);
         if let Some(bss) = maps.bss_data.as_deref() {
             readings.lost.insert("requests_to_unknown_disks".into(), sys::read_variable(&bss.unknown_disk));
             readings.lost.insert("requests_of_uncounted_senders".into(), sys::read_variable(&bss.uses_full));
@@ -276,10 +275,6 @@ mod tests {
         assert_eq!(found(Path::new("/nonexistent")), BTreeMap::new());
     }
 
-    fn state() -> State {
-        State { root: PathBuf::new(), listed_ns: 0, disks: BTreeMap::new(), entries: BTreeMap::new() }
-    }
-
     fn key(pid: u32, disk: u32) -> DiskKey {
         DiskKey { id: 1, pid, disk, node: 0, pad: 0 }
     }
@@ -296,7 +291,7 @@ mod tests {
 
     #[test]
     fn the_sum_of_a_sender_does_not_fall_while_it_is_busy() {
-        let mut state = state();
+        let mut state = State::default();
         // Two disks without an address. One of them is idle.
         state.entries = [(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 50))].into();
         state.drop_idle(40, 60, |_, _| panic!("it is busy"));
@@ -305,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_sum_of_a_sender_that_returned_does_not_fall_before_all_of_it_is_dropped() {
-        let mut state = state();
+        let mut state = State::default();
         let returned = Entry { is_listed: false, ..entry(100, 10) };
         state.entries = [(key(7, 1), returned), (key(7, 2), entry(5, 20))].into();
         state.drop_idle(40, 60, |_, sent| Some(sent));
@@ -315,8 +310,22 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_that_rests_shares_its_traffic_with_the_sample_before() {
+        let mut state = State {
+            entries: [(key(7, 1), entry(100, 10)), (key(8, 1), entry(5, 10))].into(),
+            ..State::default()
+        };
+        let before = by_sender(&state, &BTreeMap::new());
+        state.entries.insert(key(8, 1), entry(6, 20));
+        let now = by_sender(&state, &before);
+        let [rests, sends] = [7, 8].map(|pid| DiskSender { pid, id: 1 });
+        assert!(Arc::ptr_eq(&before[&rests], &now[&rests]));
+        assert!(!Arc::ptr_eq(&before[&sends], &now[&sends]));
+    }
+
+    #[test]
     fn traffic_while_an_entry_is_dropped_is_carried() {
-        let mut state = state();
+        let mut state = State::default();
         state.entries =
             [(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 10)), (key(8, 1), entry(3, 10))].into();
         let now = |key: &DiskKey| DiskSent { bytes: [0, 100, 9][key.disk as usize], requests: 1 };

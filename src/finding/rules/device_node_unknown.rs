@@ -38,7 +38,7 @@ fn devices<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Device> {
 }
 
 fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<()>, Unmet> {
-    if view.topology().nodes.len() < 2
+    if view.whole_nodes().len() < 2
         || super::is_virtual(&view.snapshot.host)
         || devices(view).next().is_none()
     {

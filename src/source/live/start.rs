@@ -71,7 +71,7 @@ impl LiveSource {
         {
             bail!(foreign(root, why));
         }
-        topology.divide(options.division).map_err(|error| Refusal {
+        let undivided = topology.divide(options.division).map_err(|error| Refusal {
             exit: Exit::Usage,
             what: format!("--places: {error}"),
             why: None,
@@ -89,6 +89,11 @@ impl LiveSource {
         let (groups, mut notes) = watch_groups(&options, &hierarchy, &mut names)?;
         notes.extend(limits_of_sight(options.roots(), &check, &hierarchy));
         notes.extend(crowded_out);
+        notes.extend(undivided.map(|places| {
+            format!(
+                "time of tasks is kept by node, not by {places} L3 domains: --places l3 keeps it by those"
+            )
+        }));
         let mut layout = Layout::new(topology.possible_nodes, topology.smt(), &events);
         layout.places = topology.possible_places();
         let planned = with_balancing(&check);
