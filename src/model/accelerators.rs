@@ -26,8 +26,8 @@ const MAX_HELD: usize = 1 << 16;
 /// Accelerators that a process holds, in the order of [`sort`].
 pub type Held = Vec<Accelerator>;
 
-/// Sorts accelerators by name, `nvidia2` before `nvidia10`, and drops repeated ones. What is not known of one is not
-/// known of all.
+/// Sorts accelerators by name, `nvidia2` before `nvidia10`, and drops repeated ones. One whose node is not known makes
+/// all of its name unknown.
 pub fn sort(held: &mut Held) {
     held.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
     held.dedup_by(|again, first| {

@@ -48,7 +48,7 @@ pub struct PlaceSets {
 /// Sets of one kind.
 #[derive(Clone, Debug, Default)]
 struct Sets {
-    /// Their numbers, ascending. Those of sockets are the firmware's, and may be any.
+    /// Their numbers, ascending. The firmware chooses any for sockets.
     ids: Vec<u32>,
     /// The index in `ids` of the set of each place.
     of_place: Vec<Option<u16>>,
