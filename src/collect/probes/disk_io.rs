@@ -275,6 +275,10 @@ mod tests {
         assert_eq!(found(Path::new("/nonexistent")), BTreeMap::new());
     }
 
+    fn empty() -> State {
+        State::default()
+    }
+
     fn key(pid: u32, disk: u32) -> DiskKey {
         DiskKey { id: 1, pid, disk, node: 0, pad: 0 }
     }
@@ -291,7 +295,7 @@ mod tests {
 
     #[test]
     fn the_sum_of_a_sender_does_not_fall_while_it_is_busy() {
-        let mut state = State::default();
+        let mut state = empty();
         // Two disks without an address. One of them is idle.
         state.entries = [(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 50))].into();
         state.drop_idle(40, 60, |_, _| panic!("it is busy"));
@@ -300,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_sum_of_a_sender_that_returned_does_not_fall_before_all_of_it_is_dropped() {
-        let mut state = State::default();
+        let mut state = empty();
         let returned = Entry { is_listed: false, ..entry(100, 10) };
         state.entries = [(key(7, 1), returned), (key(7, 2), entry(5, 20))].into();
         state.drop_idle(40, 60, |_, sent| Some(sent));
@@ -325,7 +329,7 @@ mod tests {
 
     #[test]
     fn traffic_while_an_entry_is_dropped_is_carried() {
-        let mut state = State::default();
+        let mut state = empty();
         state.entries =
             [(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 10)), (key(8, 1), entry(3, 10))].into();
         let now = |key: &DiskKey| DiskSent { bytes: [0, 100, 9][key.disk as usize], requests: 1 };
