@@ -217,16 +217,16 @@ pub fn a_container_of_podman_is_chosen_on_the_screen() -> Result<()> {
     // Rows change places with each interval: they hold still while we go to ours, from the top.
     loop {
         terminal.until("row of the container", |text| text.lines().any(is_row))?;
-        terminal.press(" g")?;
+        terminal.press("Zg")?;
         terminal.until("pause", |text| text.contains("PAUSED"))?;
         if terminal.select("\x1b[B", is_row)? {
             break;
         }
         // The interval that is shown was the first or the last without it.
-        terminal.press(" ")?;
+        terminal.press("Z")?;
         terminal.until("end of the pause", |text| !text.contains("PAUSED"))?;
     }
-    terminal.press("c ")?;
+    terminal.press("cZ")?;
     terminal.until("scope in the header", |text| text.contains(&format!("only {name}")))?;
     terminal.press("1")?;
     terminal.until("list of one task", |text| text.contains("tasks 1 "))?;
