@@ -1,12 +1,13 @@
 //! BPF objects: storage for them, and the programs of a loaded one.
 
 use std::ffi::OsString;
+use std::io::{ErrorKind, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, Object, OpenObject, Program, ProgramMut};
+use libbpf_rs::{Iter, Link, Object, OpenObject, Program, ProgramMut};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
 
@@ -64,6 +65,28 @@ fn refused(object: &OpenObject) -> Option<OsString> {
 /// The programs of an object that are loaded.
 pub(super) fn programs(object: &Object) -> impl Iterator<Item = Program<'_>> {
     object.progs().filter(Program::autoload)
+}
+
+/// Reads what an iterator writes to its end, in pieces of at most the length of `buffer`: whole rows, as it writes each at
+/// once.
+///
+/// # Errors
+/// The errno of the kernel, or the error of `each`.
+pub(super) fn read_iterator(
+    link: &Link,
+    buffer: &mut [u8],
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut iterator = Iter::new(link).context("starting the iterator")?;
+    loop {
+        match iterator.read(buffer) {
+            Ok(0) => return Ok(()),
+            Ok(got) => each(&buffer[..got])?,
+            // After a million elements without a row, the kernel wants to be asked again.
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            Err(error) => return Err(error).context("reading the iterator"),
+        }
+    }
 }
 
 /// Attaches all programs that are loaded. Ends of functions come before begins: a stretch whose begin was not seen is

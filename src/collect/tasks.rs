@@ -1,12 +1,11 @@
 //! The task probe: loads `tasks.bpf.c`, walks over tasks for rows that changed, empties the exit ring.
 
-use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, Program, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, Program, RingBuffer, RingBufferBuilder};
 
 use super::cpu_masks::CpuMasks;
 use super::marks::marked;
@@ -384,17 +383,7 @@ fn list_marked(skel: &TasksSkel<'static>, piece: &mut [u8]) -> Result<Vec<u32>> 
 }
 
 fn read_walk(link: &Link, buffer: &mut [u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {
-    let mut walk = Iter::new(link).context("starting the task walk")?;
-    loop {
-        let got = match walk.read(buffer) {
-            Ok(0) => return Ok(()),
-            Ok(got) => got,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => continue,
-            Err(error) => return Err(error).context("reading the task walk"),
-        };
-        for_each_row(&buffer[..got], row)?;
-    }
+    object::read_iterator(link, buffer, |rows| for_each_row(rows, row)).context("walking over tasks")
 }
 
 /// Adds before it removes, so that what stays wanted is never unwanted in between.

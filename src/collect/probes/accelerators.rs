@@ -2,7 +2,6 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytemuck::{bytes_of, pod_read_unaligned};
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
+use libbpf_rs::{Link, MapCore, MapFlags, Object};
 
 use super::{Probe, Readings, Running, Shared};
 use crate::collect::object;
@@ -19,6 +18,7 @@ use crate::host::accelerators::Accelerators;
 use crate::host::btf::Feature;
 use crate::model::accelerators::{Held, sort};
 use crate::model::facility::Facility;
+use crate::model::inputs::shared_with;
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::model::topology::Topology;
@@ -75,22 +75,13 @@ impl FileScan {
         }
         let map = &self.skel.maps.majors;
         map.update(&0u32.to_ne_bytes(), bytes_of(&wanted), MapFlags::ANY).context("choosing drivers")?;
-        let mut iterator = Iter::new(&self.link).context("starting the walk over open files")?;
-        let (mut files, mut buffer) = (BTreeSet::new(), vec![0; BUFFER]);
-        loop {
-            let got = match iterator.read(&mut buffer) {
-                Ok(0) => return Ok(files),
-                Ok(got) => got,
-                // After a million files without a row, the kernel wants to be asked again.
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {
-                    continue;
-                }
-                Err(error) => return Err(error).context("reading the walk over open files"),
-            };
-            files.extend(
-                buffer[..got].chunks_exact(size_of::<OpenFile>()).map(pod_read_unaligned::<OpenFile>),
-            );
-        }
+        let mut files = BTreeSet::new();
+        let each = |rows: &[u8]| {
+            files.extend(rows.chunks_exact(size_of::<OpenFile>()).map(pod_read_unaligned::<OpenFile>));
+            Ok(())
+        };
+        object::read_iterator(&self.link, &mut vec![0; BUFFER], each).context("walking over open files")?;
+        Ok(files)
     }
 }
 
@@ -180,14 +171,12 @@ fn by_process(
             all.entry((file.pid, file.start_ns)).or_default().push(device);
         }
     }
-    let shared = |(process, mut held): (ProcessId, Held)| {
+    for held in all.values_mut() {
         let renders = held.iter().any(|device| device.name.starts_with(RENDER_NODE));
         held.iter_mut().filter(|device| device.name == KFD).for_each(|kfd| kfd.is_nodeless = !renders);
-        sort(&mut held);
-        let same = before.get(&process).filter(|old| ***old == held).map(Arc::clone);
-        (process, same.unwrap_or_else(|| Arc::new(held)))
-    };
-    all.into_iter().map(shared).collect()
+        sort(held);
+    }
+    shared_with(before, all)
 }
 
 #[cfg(test)]
