@@ -41,6 +41,18 @@ macro_rules! inputs {
     };
 }
 
+/// Values by key; each that is as before is shared with the reading before.
+pub fn shared_with<K: Ord, V: PartialEq>(
+    before: &BTreeMap<K, Arc<V>>,
+    now: BTreeMap<K, V>,
+) -> BTreeMap<K, Arc<V>> {
+    let shared = |(key, value): (K, V)| {
+        let same = before.get(&key).filter(|old| ***old == value).map(Arc::clone);
+        (key, same.unwrap_or_else(|| Arc::new(value)))
+    };
+    now.into_iter().map(shared).collect()
+}
+
 inputs! {
     /// Interrupts of devices by node, by the address of the PCI function in the form of
     /// [`crate::model::topology::Device::pci`]. A function appears once its counts were read twice. Empty

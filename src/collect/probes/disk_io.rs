@@ -17,6 +17,7 @@ use crate::host::btf::Feature;
 use crate::host::disks::Disks;
 use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic, DiskUse};
 use crate::model::facility::Facility;
+use crate::model::inputs::shared_with;
 use crate::model::sample::Missing;
 use crate::model::sums::Sum;
 use crate::model::units::NodeId;
@@ -208,11 +209,7 @@ fn by_sender(
             sum.add(&DiskUse { bytes, requests });
         }
     }
-    let shared = |(sender, traffic): (DiskSender, DiskTraffic)| {
-        let same = before.get(&sender).filter(|old| ***old == traffic).map(Arc::clone);
-        (sender, same.unwrap_or_else(|| Arc::new(traffic)))
-    };
-    senders.into_iter().map(shared).collect()
+    shared_with(before, senders)
 }
 
 /// All disks by device number, with their kinds and addresses.
@@ -275,10 +272,6 @@ mod tests {
         assert_eq!(found(Path::new("/nonexistent")), BTreeMap::new());
     }
 
-    fn empty() -> State {
-        State::default()
-    }
-
     fn key(pid: u32, disk: u32) -> DiskKey {
         DiskKey { id: 1, pid, disk, node: 0, pad: 0 }
     }
@@ -288,6 +281,10 @@ mod tests {
         Entry { sent, changed_ns, is_listed: true, ..Entry::default() }
     }
 
+    fn holding<const N: usize>(entries: [(DiskKey, Entry); N]) -> State {
+        State { entries: entries.into(), ..State::default() }
+    }
+
     fn sum(state: &State, pid: u32) -> u64 {
         let traffic = by_sender(state, &BTreeMap::new());
         traffic.get(&DiskSender { pid, id: 1 }).map_or(0, |traffic| traffic.values().next().unwrap().bytes)
@@ -295,18 +292,16 @@ mod tests {
 
     #[test]
     fn the_sum_of_a_sender_does_not_fall_while_it_is_busy() {
-        let mut state = empty();
         // Two disks without an address. One of them is idle.
-        state.entries = [(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 50))].into();
+        let mut state = holding([(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 50))]);
         state.drop_idle(40, 60, |_, _| panic!("it is busy"));
         assert_eq!(sum(&state, 7), 105);
     }
 
     #[test]
     fn the_sum_of_a_sender_that_returned_does_not_fall_before_all_of_it_is_dropped() {
-        let mut state = empty();
         let returned = Entry { is_listed: false, ..entry(100, 10) };
-        state.entries = [(key(7, 1), returned), (key(7, 2), entry(5, 20))].into();
+        let mut state = holding([(key(7, 1), returned), (key(7, 2), entry(5, 20))]);
         state.drop_idle(40, 60, |_, sent| Some(sent));
         assert_eq!(sum(&state, 7), 105);
         state.drop_idle(50, 70, |_, _| panic!("all are dropped"));
@@ -315,10 +310,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_rests_shares_its_traffic_with_the_sample_before() {
-        let mut state = State {
-            entries: [(key(7, 1), entry(100, 10)), (key(8, 1), entry(5, 10))].into(),
-            ..State::default()
-        };
+        let mut state = holding([(key(7, 1), entry(100, 10)), (key(8, 1), entry(5, 10))]);
         let before = by_sender(&state, &BTreeMap::new());
         state.entries.insert(key(8, 1), entry(6, 20));
         let now = by_sender(&state, &before);
@@ -329,9 +321,8 @@ mod tests {
 
     #[test]
     fn traffic_while_an_entry_is_dropped_is_carried() {
-        let mut state = empty();
-        state.entries =
-            [(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 10)), (key(8, 1), entry(3, 10))].into();
+        let mut state =
+            holding([(key(7, 1), entry(100, 10)), (key(7, 2), entry(5, 10)), (key(8, 1), entry(3, 10))]);
         let now = |key: &DiskKey| DiskSent { bytes: [0, 100, 9][key.disk as usize], requests: 1 };
         state.drop_idle(40, 60, |key, _| Some(now(key)));
         assert_eq!(sum(&state, 7), 109);
