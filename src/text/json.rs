@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 
-/// Six decimals: more than any measurement has. Numbers that are not finite stay, and so do those so large that their
-/// millionths are no whole number.
+/// A number in millionths, which is finer than any measurement; `None` where that is no exact whole number.
+pub fn millionths(value: f64) -> Option<f64> {
+    Some((value * 1e6).round()).filter(|millionths| millionths.abs() < 9e15)
+}
+
+/// The number with six decimals. Numbers without [`millionths`] stay.
 pub fn rounded(value: f64) -> f64 {
-    let millionths = value * 1e6;
-    if millionths.abs() < 9e15 { millionths.round() / 1e6 } else { value }
+    millionths(value).map_or(value, |millionths| millionths / 1e6)
 }
 
 /// The number [`rounded`]; null where it is not finite.

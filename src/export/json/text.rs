@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use crate::metric::Value;
 use crate::model::units::NodeId;
-use crate::text::json::rounded;
+use crate::text::json::{millionths, rounded};
 
 /// The way in which output says what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +31,11 @@ pub(super) fn value(out: &mut Vec<u8>, value: &Value, style: Style) {
 
 /// Writes a number with six decimals at most; `null` for what is no number.
 pub(super) fn number(out: &mut Vec<u8>, v: f64, style: Style) {
-    let millionths = (v * 1e6).round();
-    match style {
-        Style::Full => plain(out, &rounded(v)),
-        // So many are exact in a float, and the decimal that is written is read as the same float.
-        Style::Short if millionths.abs() < 9e15 => decimal(out, millionths as i64),
-        Style::Short if v.fract() == 0.0 && v.abs() < 9e15 => plain(out, &(v as i64)),
-        Style::Short => plain(out, &rounded(v)),
+    match (style, millionths(v)) {
+        // The decimal that is written is read as the same float.
+        (Style::Short, Some(millionths)) => decimal(out, millionths as i64),
+        (Style::Short, None) if v.fract() == 0.0 && v.abs() < 9e15 => plain(out, &(v as i64)),
+        _ => plain(out, &rounded(v)),
     }
 }
 
