@@ -176,13 +176,9 @@ fn disks(view: &View<'_>, node: NodeId) -> Vec<String> {
         .collect()
 }
 
-/// Commands that move a subject to a node, those that undo them, and their risk. Where it does not fit, or where that is not
-/// known, they are words.
-pub(super) fn move_to(
-    view: &View<'_>,
-    of: &SubjectRef<'_>,
-    node: NodeId,
-) -> (Vec<Command>, Vec<Command>, String) {
+/// Advice to move a subject to a node: commands, how to undo them, when to roll back, and the risk. It is in words only
+/// where the subject does not fit, or may not fit.
+pub(super) fn move_to(view: &View<'_>, of: &SubjectRef<'_>, node: NodeId) -> Advice {
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid) = (view.env(of), cores::pid(view, of));
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
@@ -219,7 +215,15 @@ pub(super) fn move_to(
             commands.push(Command::words(When::NextStart, scope_of(of), words));
         }
     }
-    (commands, undo, risk)
+    let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
+    let stop =
+        (!undo.is_empty()).then(|| check(of, RUNQ_WAIT_PCT.id, (wait, wait + view.cpus(of) * 10.0), false));
+    Advice { commands, undo, risk, stop: stop.into_iter().collect(), ..Advice::default() }
+}
+
+/// A metric of a subject that goes from one value to another within a minute.
+pub(super) fn check(of: &SubjectRef<'_>, metric: &'static str, (from, to): (f64, f64), below: bool) -> Check {
+    Check { metric, of: of.subject(), from, to, below, within_s: 60.0 }
 }
 
 fn scope_of(of: &SubjectRef<'_>) -> Scope {
@@ -231,14 +235,12 @@ fn scope_of(of: &SubjectRef<'_>) -> Scope {
 
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Facts { node, home, share, bytes_per_s, far } = seen.facts;
-    let (mut commands, undo, risk) = move_to(view, of, node);
+    let mut moved = move_to(view, of, node);
     let own = disks(view, home);
     if !own.is_empty() {
         let words = format!("or put its files on a disk of node {home}: {}", own.join(", "));
-        commands.push(Command::words(When::ForGood, scope_of(of), words));
+        moved.commands.push(Command::words(When::ForGood, scope_of(of), words));
     }
-    let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
-    let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
     let used = disks(view, node).join(", ");
     let used = if used.is_empty() { String::new() } else { format!(" ({used})") };
     Advice {
@@ -248,18 +250,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             pct(share),
             bytes(bytes_per_s)
         )),
-        check: vec![check(DISK_FAR_PCT.id, far, 100.0 - view.rule.limit("share", false), true)],
-        stop: if undo.is_empty() {
-            Vec::new()
-        } else {
-            vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(of) * 10.0, false)]
-        },
-        commands,
-        undo,
-        risk,
+        check: vec![check(of, DISK_FAR_PCT.id, (far, 100.0 - view.rule.limit("share", false)), true)],
         or_else: vec![format!(
             "The disk is slow from every node: then a program on node {node} waits as long. The cost of the distance is not measured."
         )],
-        ..Advice::default()
+        ..moved
     }
 }

@@ -4,11 +4,10 @@ use super::super::command::{Command, Scope, When, cpu_list};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{name, nodes, pct, pct_with_error, sentence};
 use super::super::view::{SubjectRef, View, cpus_of_files, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity, cores, guards};
-use super::far_device::move_to;
+use super::super::{Advice, Confidence, Kind, Note, Severity, cores, guards};
+use super::far_device::{check, move_to};
 use crate::metric::accelerators::{ACCELERATOR_FAR_PCT, ACCELERATORS, held, name_list};
 use crate::metric::placement::MEM_PCT_BY_NODE;
-use crate::metric::task::RUNQ_WAIT_PCT;
 use crate::model::accelerators::nodes_of;
 use crate::model::units::NodeId;
 
@@ -134,35 +133,26 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             nodes(from)
         ),
     };
-    let (commands, undo, risk) = match bound_to {
+    let moved = match bound_to {
         None => move_to(view, of, *node),
         Some(_) => {
             let words =
                 format!("add CPUs of node {node} to its cpuset: {}", cpu_list(&view.cpus_of_nodes(&[*node])));
-            (vec![Command::words(When::ForGood, Scope::Container, words)], Vec::new(), String::new())
+            let commands = vec![Command::words(When::ForGood, Scope::Container, words)];
+            Advice { commands, ..Advice::default() }
         }
     };
-    let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
-    let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
     Advice {
         sentence: sentence(what),
         check: match away {
             Away::Time(far) => {
-                vec![check(ACCELERATOR_FAR_PCT.id, *far, 100.0 - view.rule.limit("far", false), true)]
+                vec![check(of, ACCELERATOR_FAR_PCT.id, (*far, 100.0 - view.rule.limit("far", false)), true)]
             }
             Away::Memory(..) => super::remote_falls(of.subject(), view.remote_pct(of).ok(), 20.0),
         },
-        stop: if undo.is_empty() {
-            Vec::new()
-        } else {
-            vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(of) * 10.0, false)]
-        },
-        commands,
-        undo,
-        risk,
         or_else: vec![
             "It holds the accelerator and does not use it: a program may open all that it finds.".into(),
         ],
-        ..Advice::default()
+        ..moved
     }
 }
