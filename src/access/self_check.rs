@@ -97,6 +97,7 @@ mod tests {
         let why = of(52, 46, 2).unwrap_err();
         assert!(matches!(why, Missing::NotCollected(_)), "{why}");
         assert!(why.to_string().contains("(46 %) and on them (52 %)"), "{why}");
+        assert!(of(50, 50, 0).is_err());
         assert!(matches!(of(20, 30, 50), Err(Missing::Unsupported(_))));
     }
 
