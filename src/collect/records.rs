@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::libbpf_sys::BTF_INT_SIGNED;
 
 use crate::model::event::{Event, Role};
+use crate::model::topology::Topology;
 use crate::model::wire::{NodeCounts, Rec, SIBLINGS};
 use crate::sys::{Btf, KeyAndValue};
 
@@ -43,6 +44,12 @@ impl Layout {
             pages: nodes > 1,
             hints_from_task: false,
         }
+    }
+
+    /// The layout for a machine and its places.
+    pub fn of(topology: &Topology, events: &[Event]) -> Layout {
+        let layout = Layout::new(topology.possible_nodes, topology.smt(), events);
+        Layout { places: topology.possible_places(), ..layout }
     }
 
     /// Cycles and instructions are kept by node: only where there are several.

@@ -202,8 +202,7 @@ fn task_probe(
 }
 
 fn layout(check: &HostCheck, topology: &Topology) -> Layout {
-    let layout = Layout::new(topology.possible_nodes, topology.smt(), &check.pmu.working());
-    Layout { places: topology.possible_places(), ..layout }
+    Layout::of(topology, &check.pmu.working())
 }
 
 fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {

@@ -73,7 +73,7 @@ fn cpu_time() -> Result<Duration> {
     Ok(Duration::new(usage.tv_sec as u64, usage.tv_nsec as u32))
 }
 
-/// The scan finds what /proc shows, of processes that others have started, and drops those that end.
+/// The scan finds the same device files as /proc, also of other processes, and forgets processes that end.
 pub fn open_device_files_are_those_of_proc() -> Result<()> {
     let scan = FileScan::start()?;
     let _own = [File::open("/dev/full")?, File::open("/dev/zero")?];

@@ -22,7 +22,7 @@ use crate::scratch::Scratch;
 /// The section with the checksum of the keyframe.
 const KEY_ID: u8 = 19;
 
-/// Sections with rows of tasks: live ones, and those that ended.
+/// Sections with rows of tasks: of live tasks, and of ended ones.
 const ROWS: [u8; 2] = [2, 3];
 
 /// Sections when the fixture was made. Each has bytes in one of its samples at least.

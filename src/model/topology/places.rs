@@ -10,7 +10,7 @@ use crate::model::units::{CpuId, NodeId};
 pub struct Place {
     /// Its node; `None`: it is room for CPUs that come online.
     pub node: Option<NodeId>,
-    /// Its CPUs, ascending, including those that went offline.
+    /// CPUs of the place, ascending. A CPU that goes offline stays in the list.
     pub cpus: Vec<CpuId>,
 }
 
@@ -138,6 +138,11 @@ impl Topology {
         if self.places.is_empty() { self.possible_nodes } else { self.places.len() as u32 }
     }
 
+    /// The node of each place, `u32::MAX` of room; none where places are the nodes.
+    pub fn nodes_of_places(&self) -> impl Iterator<Item = u32> {
+        self.places.iter().map(|place| place.node.map_or(u32::MAX, |node| node.0))
+    }
+
     /// The last-level cache of each place, as an index into [`Topology::llcs`]; `None` without an online CPU, and where its CPUs
     /// have several.
     pub fn llcs_of_places(&self) -> impl Iterator<Item = Option<u32>> {
@@ -238,7 +243,7 @@ mod tests {
         let [one, other, third] = [(Some(0), vec![0]), (Some(0), vec![1]), (Some(1), vec![2])];
         let none = (None, vec![]);
         assert_eq!(divided(&mut before), [one, other, third, none.clone(), none.clone(), none]);
-        // CPU 0 went, CPU 3 came with a cache of its own, and so did CPUs of a third node.
+        // CPU 0 goes offline. CPU 3 and two CPUs of a third node come online, each with a separate cache.
         let mut after = machine(&[(0, 0, 9), (0, 0, 0), (1, 1, 1), (1, 1, 2), (2, 2, 3), (2, 2, 4)]);
         after.cpus[0].online = false;
         after.divide_as(&before.places);

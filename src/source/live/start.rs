@@ -94,8 +94,7 @@ impl LiveSource {
                 "time of tasks is kept by node, not by {places} L3 domains: --places l3 keeps it by those"
             )
         }));
-        let mut layout = Layout::new(topology.possible_nodes, topology.smt(), &events);
-        layout.places = topology.possible_places();
+        let mut layout = Layout::of(&topology, &events);
         let planned = with_balancing(&check);
         let measurable = |needs: &[Facility]| planned.obstacle(needs).is_none();
         let wanted = |facility| {

@@ -37,13 +37,7 @@ impl LiveSource {
         self.follow_cgroups(&[])?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
         let page_size = self.page_size;
-        let nodes: Vec<u32> = self
-            .host
-            .topology
-            .places
-            .iter()
-            .map(|place| place.node.map_or(u32::MAX, |node| node.0))
-            .collect();
+        let nodes: Vec<u32> = self.host.topology.nodes_of_places().collect();
         self.tasks.exits(|row| ends.push(parse(&row, page_size, &nodes)))?;
         let lost = self.sched.states().sums_of_losses(&self.host.topology)[Loss::Exit as usize];
         let all = self.table.wants_all(lost);

@@ -48,8 +48,7 @@ pub(super) fn set_of(set: &str) -> Vec<Event> {
 /// Counts these events from now on, and no others. Each keeps its slot until no slot is left: then it takes that of an event which
 /// is not counted.
 pub(super) fn count(host: &mut HostFacts, wanted: &[Event]) {
-    let mut names: Vec<&str> = wanted.iter().map(|event| event.name.as_str()).collect();
-    names.dedup();
+    let names: Vec<&str> = wanted.iter().map(|event| event.name.as_str()).collect();
     for event in wanted {
         let is_known = host.events.iter().any(|known| known.name == event.name);
         let free = host.events.iter().position(|known| !names.contains(&known.name.as_str()));

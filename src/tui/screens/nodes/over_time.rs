@@ -42,12 +42,18 @@ const WIDEST: u16 = 4;
 struct Map {
     title: &'static str,
     share: fn(&Shares) -> Option<f64>,
+    /// The colour of a cell.
+    role: fn(f64, &Theme) -> Role,
 }
 
 const MAPS: [Map; 2] = [
-    Map { title: "CPU busy", share: |shares| shares.cpu },
-    Map { title: "Remote accesses", share: |shares| shares.remote },
+    Map { title: "CPU busy", share: |shares| shares.cpu, role: |_, _| Role::Local },
+    Map { title: "Remote accesses", share: |shares| shares.remote, role: remote },
 ];
+
+fn remote(share: f64, theme: &Theme) -> Role {
+    if share * 100.0 >= theme.limits.remote_from_pct { Role::Remote } else { Role::Plain }
+}
 
 /// The times of the columns of a map: of one interval each, or of equal lengths where not all intervals have room.
 enum Columns {
@@ -139,7 +145,7 @@ pub(super) fn render(state: &State, snapshot: &Snapshot, list: &List<Node>, area
     }
 }
 
-/// A map and its columns, each of which is `wide` cells.
+/// A map and its columns. Each column is `wide` cells.
 struct Shown<'a> {
     map: &'a Map,
     columns: &'a Columns,
@@ -188,14 +194,10 @@ impl Shown<'_> {
     }
 
     fn cells(&self, shares: &[Option<f64>], theme: &Theme, pen: &mut Pen<'_>) {
-        let is_remote = self.map.title == MAPS[1].title;
         for share in shares {
             let (glyph, role) = match share {
                 None => (theme.glyphs.dot, Role::Dim),
-                Some(share) if is_remote && share * 100.0 >= theme.limits.remote_from_pct => {
-                    (shade(*share, theme), Role::Remote)
-                }
-                Some(share) => (shade(*share, theme), if is_remote { Role::Plain } else { Role::Local }),
+                Some(share) => (shade(*share, theme), (self.map.role)(*share, theme)),
             };
             pen.repeat(glyph, self.wide, theme.style(role));
         }

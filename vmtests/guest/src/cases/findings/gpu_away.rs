@@ -70,7 +70,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
 
 /// A descriptor that children inherit.
 fn open() -> io::Result<OwnedFd> {
-    // SAFETY: the path ends in a zero; the descriptor belongs to nobody else.
+    // SAFETY: the path ends in a zero, and no other code has the descriptor.
     unsafe {
         match libc::open(DEVICE.as_ptr(), libc::O_RDONLY) {
             -1 => Err(io::Error::last_os_error()),
