@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-#[path = "../build/bpf.rs"]
+#[path = "../crates/measure/build/bpf.rs"]
 mod bpf;
 
 const SOURCE: &str = "bpf/empty.bpf.c";

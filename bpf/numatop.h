@@ -2,13 +2,13 @@
 /*
  * Every structure that crosses between the kernel programs and user space.
  *
- * The Rust twin is src/model/wire.rs; both sides assert the same sizes. All padding is explicit, so a change
+ * The Rust twin is crates/model/src/model/wire.rs; both sides assert the same sizes. All padding is explicit, so a change
  * on one side cannot go unnoticed. All values count up and are never reset: only user space subtracts.
  */
 #ifndef NUMATOP_H
 #define NUMATOP_H
 
-/* enum nt_counter and nt_lifetime, made by build.rs from src/model/counters/rows.rs. */
+/* enum nt_counter and nt_lifetime, made by build.rs from crates/model/src/model/counters/rows.rs. */
 #include "counters.h"
 
 /* Perf counters that are read at a context switch; user space chooses the event of a slot. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Objects that sample: the tasks that are wanted, and the ring that samples go into. Read by src/collect/sampler.rs. */
+/* Objects that sample: the tasks that are wanted, and the ring that samples go into. Read by crates/measure/src/collect/sampler.rs. */
 #ifndef SAMPLER_BPF_H
 #define SAMPLER_BPF_H
 

@@ -567,7 +567,7 @@ mod tests {
             let error = watched(&words).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
-        let topology = Topology::read(Path::new("/")).unwrap();
+        let topology = crate::host::topology::read(Path::new("/")).unwrap();
         let error = check_node(&args(&["--node", "4194305"]).display, &topology).unwrap_err().to_string();
         assert!(error.contains("the machine has no node 4194305: its nodes are 0"), "{error}");
         let own = std::process::id();

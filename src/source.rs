@@ -25,7 +25,7 @@ use crate::model::process::Details;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
-use crate::program::overhead::Statistics;
+use crate::overhead::Statistics;
 use crate::record::recorder::Progress;
 
 /// The rows and fields that are shown now.

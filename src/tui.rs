@@ -54,7 +54,7 @@ use crate::model::process::Details;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
-use crate::program::overhead::Statistics;
+use crate::overhead::Statistics;
 use crate::program::signals;
 use crate::record::recorder::Progress;
 use crate::settings::Value;

@@ -13,7 +13,6 @@ use numatop_ng::collect::spared::Spared;
 use numatop_ng::host::clock::thread_time;
 use numatop_ng::host::rlimit;
 use numatop_ng::model::event::Event;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::{CpuState, SLOTS};
 use numatop_ng::pmu::files;
@@ -173,7 +172,7 @@ struct Costs {
 fn measure(nodes: u32, cpus: u32, intervals: usize, costs: &mut Costs) -> Result<()> {
     let folder = Folder::of(nodes, cpus)?;
     let all = nodes * cpus;
-    let topology = Topology::read(folder.path())?;
+    let topology = numatop_ng::host::topology::read(folder.path())?;
     ensure!(topology.cpus.len() == all as usize && topology.nodes.len() == nodes as usize);
     let (states, online) = (states(all)?, (0..all).map(CpuId).collect::<Vec<_>>());
     let mut files = MachineReader::open(folder.path(), &topology, 4096)?;
@@ -208,7 +207,7 @@ fn measure(nodes: u32, cpus: u32, intervals: usize, costs: &mut Costs) -> Result
         }
     }
     for _ in 0..intervals.min(5) {
-        costs.start.push(took(|| Topology::read(folder.path())).0);
+        costs.start.push(took(|| numatop_ng::host::topology::read(folder.path())).0);
     }
     costs.kept_bytes = f64::from(all) * size_of::<numatop_ng::model::sample::CpuRaw>() as f64;
     Ok(())

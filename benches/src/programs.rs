@@ -20,7 +20,6 @@ use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::host::clock::thread_time;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 
 use self::ends::Ends;
@@ -126,7 +125,8 @@ struct Found {
 impl Found {
     fn of(pid: u32, comm: &str, length: Duration) -> Result<Found> {
         let store = records::create(Layout::new(1, false, &[]))?;
-        let cpus: Vec<CpuId> = Topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
+        let cpus: Vec<CpuId> =
+            numatop_ng::host::topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
         let mut probe = AccessProbe::load(&store, HZ, cpus.len() as u32)?;
         let verdict = self_check::run(&probe).map_err(|why| anyhow!("{why}"))?;
         probe.follow(&cpus)?;

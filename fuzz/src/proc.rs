@@ -110,7 +110,7 @@ fn topology(root: &Path) -> usize {
     if many {
         return 0;
     }
-    let Ok(topology) = Topology::read(root) else { return 0 };
+    let Ok(topology) = numatop_ng::host::topology::read(root) else { return 0 };
     let Topology { nodes, cpus, llcs, .. } = &topology;
     assert!(!nodes.is_empty() && nodes.is_sorted_by(|a, b| a.id < b.id));
     assert!(cpus.is_sorted_by(|a, b| a.id < b.id));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{BadValue, bad};
 use crate::cli::{CounterArgs, EventTableArgs, MeasureArgs};
-use crate::model::topology::{Topology, format_cpulist};
+use crate::model::topology::format_cpulist;
 use crate::model::units::CpuId;
 use crate::pmu::budget::{Budget, general_by_cpuid};
 use crate::pmu::catalog::Catalog;
@@ -86,7 +86,7 @@ pub fn marked_catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, Ba
 
 /// The counters of the machine below `root`, on which this program runs.
 pub fn budget(root: &Path, catalog: &Catalog) -> Budget {
-    let smt = Topology::read(root).ok().is_none_or(|topology| topology.smt());
+    let smt = crate::host::topology::read(root).ok().is_none_or(|topology| topology.smt());
     Budget::read(root, catalog, smt, general_by_cpuid())
 }
 
@@ -100,7 +100,7 @@ pub fn choose(root: &Path, catalog: &Catalog, list: &str) -> anyhow::Result<Choi
 
 fn with_chooser<T>(root: &Path, catalog: &Catalog, choose: impl FnOnce(&mut Chooser<'_>) -> T) -> T {
     // Without a topology nothing can be counted anyway, and the live source reports why.
-    let subnuma = Topology::read(root).is_ok_and(|topology| {
+    let subnuma = crate::host::topology::read(root).is_ok_and(|topology| {
         let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
         topology.sockets > 0 && with_cpus > topology.sockets as usize
     });

@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_place_is_made_of_cpus_and_memory() {
-        let topology = Topology::read(Path::new("/")).unwrap();
+        let topology = crate::host::topology::read(Path::new("/")).unwrap();
         let cpu = topology.online_cpus().next().unwrap();
         let node = cpu.node.unwrap().0;
         let order = place(&binding(&format!("cpu:{},mem:{node}", cpu.id.0)), &topology).unwrap();

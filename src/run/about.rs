@@ -14,7 +14,6 @@ use crate::collect::turns::tiers;
 use crate::host::roots::Roots;
 use crate::list::{events, findings, metrics};
 use crate::model::inputs::Inputs;
-use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
 use crate::program::say::Form;
 use crate::tui::input::keymap::KEYS;
@@ -28,7 +27,7 @@ pub(super) fn doctor(format: ReportFormat, all: bool, host_root: Option<&Path>) 
             Roots::new(Path::new("/"), root).machine == root,
             "{name} has no sys/devices/system/cpu and proc/stat (--host-root)"
         );
-        if let Some(why) = Topology::read(root)?.differs_from_kernel() {
+        if let Some(why) = crate::host::topology::differs_from_kernel(&crate::host::topology::read(root)?) {
             bail!("{name} is another machine: {why}; topology --host-root shows it");
         }
     }
@@ -42,7 +41,7 @@ pub(super) fn doctor(format: ReportFormat, all: bool, host_root: Option<&Path>) 
 
 pub(super) fn topology(format: ReportFormat, host_root: Option<&Path>, profile: &Wanted) -> Result<ExitCode> {
     let root = host_root.unwrap_or(Path::new("/"));
-    let topology = Topology::read(root)?;
+    let topology = crate::host::topology::read(root)?;
     let mut inputs = Inputs::default();
     // A kernel without tiers has nothing to show.
     let _ = tiers::look(root, &topology, &mut inputs);

@@ -18,7 +18,7 @@ use crate::model::process::Asked;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
-use crate::program::overhead::{Statistics, costs};
+use crate::overhead::{Statistics, costs};
 use crate::program::pace::{Cause, Pacing};
 use crate::program::progress;
 use crate::program::systemd::{self, Watchdog};

@@ -23,7 +23,6 @@ use crate::error::{Exit, Refusal};
 use crate::host::kernel::read_trimmed;
 use crate::known::quiet::{Usage, too_busy};
 use crate::model::profile::Profile;
-use crate::model::topology::Topology;
 use crate::options::BadValue;
 use crate::program::guard;
 use crate::program::progress::Ticking;
@@ -168,7 +167,7 @@ fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
 
 /// Shows a file, or the profile that is found.
 fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
-    let topology = Topology::read(Path::new("/"))?;
+    let topology = crate::host::topology::read(Path::new("/"))?;
     let (profile, inapplicable) = match file {
         Some(path) => {
             let profile = store::read(path)?;

@@ -20,7 +20,6 @@ use crate::cli::{Binding, RunArgs, RunFormat, ScopeArgs};
 use crate::finding::verdict::Verdict;
 use crate::finding::{Engine, Finding, Options, Severity};
 use crate::model::sample::{HostFacts, Sample};
-use crate::model::topology::Topology;
 use crate::outcome::totals::Totals;
 use crate::outcome::{End, Outcome, Series, csv, json, text};
 use crate::program::launch::{Ended, Held, NotStarted, Order, Running};
@@ -90,7 +89,7 @@ fn places(args: &RunArgs) -> Result<Vec<(Option<&Binding>, Order)>> {
     if args.bindings.is_empty() {
         return Ok(vec![(None, Order { user, ..Order::default() })]);
     }
-    let topology = Topology::read(Path::new("/")).context("reading the topology")?;
+    let topology = crate::host::topology::read(Path::new("/")).context("reading the topology")?;
     let place = |binding| -> Result<_> {
         let order = options::place(binding, &topology)?;
         Ok((Some(binding), Order { user: user.clone(), ..order }))

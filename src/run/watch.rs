@@ -12,7 +12,6 @@ use anyhow::{Context, Result};
 use super::{ended, exporter, messages, output, ran, stop_signals, tui_options};
 use crate::cli::{LiveArgs, RecordArgs, RecordLimits};
 use crate::export::notices::Quiet;
-use crate::model::topology::Topology;
 use crate::program::say::{self, Cleaned};
 use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Counted, Pace};
@@ -162,7 +161,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
 fn live_options(args: &LiveArgs) -> Result<LiveOptions> {
     let live = options::live(&args.watch)?;
     // The live source reports why the topology is missing.
-    if let Ok(topology) = Topology::read(live.roots().machine) {
+    if let Ok(topology) = crate::host::topology::read(live.roots().machine) {
         options::check_node(&args.display, &topology)?;
     }
     Ok(live)

@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::trust::Trust;
 use crate::calibrate::{machine, store};
-use crate::model::topology::Topology;
 
 /// The name of the file.
 const NAME: &str = "selftest.json";
 
 /// The verdicts on the events of the machine below `root`; none where none is stored for it.
 pub fn trust(root: &Path) -> Trust {
-    let Ok(topology) = Topology::read(root) else { return Trust::default() };
+    let Ok(topology) = crate::host::topology::read(root) else { return Trust::default() };
     let machine = machine::key(root, &topology);
     let about =
         |place: PathBuf| read(&place).filter(|trust| trust.is_about(&machine.cpu, machine.hypervisor));

@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_table_names_machines_by_role() {
-        let text = include_str!("../pmu/events/generic/kernel.toml");
+        let text = include_str!("../../crates/measure/src/pmu/events/generic/kernel.toml");
         let entry = "[[verified]]\nmachine = \"EPYC 9654, bare metal\"\nkernel = \"6.12\"\ndate = \"2026-12-01\"\nroles = [\"cycles\"]\nsource = \"issue 123\"\n";
         let table = Table::parse(&format!("{text}\n{entry}")).unwrap();
         assert_eq!(

@@ -53,8 +53,8 @@ use crate::model::sample::{HostFacts, Names, Sample};
 use crate::model::stacks::StackBatch;
 use crate::model::topology::Division;
 use crate::model::units::CpuId;
+use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
-use crate::program::overhead::{ReadCost, Statistics};
 use crate::program::slack::Slack;
 use crate::sys;
 

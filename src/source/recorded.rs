@@ -13,7 +13,7 @@ use crate::hot::frame_names::{FRAMES_MAX, FrameNames};
 use crate::model::process::{Asked, Details, ProcessId};
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
-use crate::program::overhead::Statistics;
+use crate::overhead::Statistics;
 use crate::record::recorder::{Progress, Recorder};
 
 /// Maximum time for looking up functions before an interval is recorded, or half of an interval if that is

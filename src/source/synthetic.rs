@@ -8,7 +8,6 @@ mod actor;
 mod containers;
 pub mod demo;
 pub mod events;
-mod hardware;
 mod memory;
 mod stacks;
 mod story;

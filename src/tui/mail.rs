@@ -152,7 +152,6 @@ pub(super) mod tests {
 
     use super::*;
     use crate::model::sample::{HostFacts, Sample};
-    use crate::model::topology::Topology;
     use crate::record::recorder::Progress;
     use crate::source::merge::tests::{news, sample};
     use crate::tui::history::{History, Want};
@@ -166,7 +165,7 @@ pub(super) mod tests {
             arch: text(),
             cpu_model: text(),
             boot_id: text(),
-            topology: Topology::read(&root).unwrap(),
+            topology: crate::host::topology::read(&root).unwrap(),
             events: vec![],
             tables: vec![],
             missing: Default::default(),

@@ -24,7 +24,6 @@ use numatop_ng::model::sample::{
 };
 use numatop_ng::model::stacks::StackBatch;
 use numatop_ng::model::tiers::TierPages;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::snapshot::Snapshot;
 use numatop_ng::source::synthetic::BOOT_NS;
@@ -107,7 +106,7 @@ impl World {
 
     pub fn new(fixture: &str, pmu: bool, actors: Vec<Actor>) -> World {
         let root = crate::fixture::tree(&format!("hosts/{fixture}"));
-        let topology = Topology::read(&root).unwrap();
+        let topology = numatop_ng::host::topology::read(&root).unwrap();
         let not_asked = || Missing::NotCollected("its counter was not asked for (--events)".into());
         let mut missing: BTreeMap<String, Missing> =
             ["lma_per_s", "rma_per_s"].map(|id| (id.to_string(), not_asked())).into();

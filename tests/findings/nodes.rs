@@ -428,7 +428,8 @@ mod distances_wrong {
     fn machines_of_the_field_are_quiet() {
         for name in ["ft-2500", "kunpeng-920-4826", "hygon-c86-5280", "intel-e5-2682v4", "intel-96cpu", "cxl"]
         {
-            let topology = Topology::read(&crate::fixture::tree(&format!("hosts/{name}"))).unwrap();
+            let topology =
+                numatop_ng::host::topology::read(&crate::fixture::tree(&format!("hosts/{name}"))).unwrap();
             let mut world = machine(TWO, vec![Actor::new(600, "work")]);
             let mut host = (*world.host).clone();
             host.topology = topology;

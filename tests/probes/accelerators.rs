@@ -17,7 +17,6 @@ use numatop_ng::model::accelerators::{Accelerator, Held};
 use numatop_ng::model::facility::Facility;
 use numatop_ng::model::inputs::Inputs;
 use numatop_ng::model::sample::VmStat;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::NodeId;
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
@@ -152,7 +151,7 @@ pub fn a_process_holds_what_it_has_open() -> Result<()> {
     let root = Scratch::new();
     made_up(root.path())?;
     let machine = Path::new("/");
-    let topology = Topology::read(machine)?;
+    let topology = numatop_ng::host::topology::read(machine)?;
     let layout = Layout::new(topology.possible_nodes, topology.smt(), &[]);
     let store = records::create(layout)?;
     let mut probes = Probes::default();

@@ -17,7 +17,6 @@ use numatop_ng::collect::access::{AccessProbe, self_check};
 use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::model::access::MemoryUse;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 
 use crate::command::{intervals, numatop};
@@ -77,7 +76,8 @@ fn compare(kind: &str, tenths: u32) -> Result<Option<Shares>> {
     let starts: Vec<u64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
     let region = |start: u64| start..start + REGION as u64;
     let regions: [Range<u64>; 2] = [region(starts[0]), region(starts[1])];
-    let online: Vec<CpuId> = Topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect();
+    let online: Vec<CpuId> =
+        numatop_ng::host::topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect();
     probe.follow(&online)?;
     let mut decoders = Decoders::default();
     let mut counts = [0.0; 2];
@@ -177,7 +177,8 @@ fn each_followed(
     let starts: Vec<u64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
     let region_of =
         |address: u64| starts.iter().position(|start| (*start..start + REGION as u64).contains(&address));
-    let online: Vec<CpuId> = Topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect();
+    let online: Vec<CpuId> =
+        numatop_ng::host::topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect();
     probe.follow(&online)?;
     let (mut decoders, mut random, mut tally) = (Decoders::default(), Random(1), Tally::default());
     let (mut resolved, mut took) = (0, Duration::ZERO);

@@ -12,7 +12,7 @@ use crate::workload::{Workload, allowed_cpus};
 
 /// This machine with its CPUs on two nodes, in turns.
 fn two_nodes() -> Result<Topology> {
-    let mut topology = Topology::read("/".as_ref())?;
+    let mut topology = numatop_ng::host::topology::read("/".as_ref())?;
     for cpu in &mut topology.cpus {
         cpu.node = Some(NodeId(cpu.id.0 % 2));
     }
@@ -58,7 +58,7 @@ pub fn nodes_that_a_task_may_use_are_those_of_its_masks() -> Result<()> {
 }
 
 pub fn resident_memory_is_told_by_kind() -> Result<()> {
-    let topology = Topology::read("/".as_ref())?;
+    let topology = numatop_ng::host::topology::read("/".as_ref())?;
     // Counters are per CPU: pending parts are included in status and not in the walk.
     let slack = u64::from(topology.possible_cpus) * 32 * 4096;
     let mut probe = ByHand::start(&topology, vec![])?;

@@ -17,7 +17,6 @@ use numatop_ng::model::access::AccessSource;
 use numatop_ng::model::access::lines::Transfer;
 use numatop_ng::model::event::Event;
 use numatop_ng::model::stacks::Place;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 use numatop_ng::pmu::memory_event::MemoryEvent;
 use numatop_ng::symbolize::Namer;
@@ -53,7 +52,7 @@ fn store_to_a_contended_line(at: *mut u8) {
 pub fn both_sides_of_a_line_have_their_function() -> Result<()> {
     let store = records::create(Layout::new(1, false, &[]))?;
     let mut probe = AccessProbe::load(&store, HZ, 1)?;
-    let topology = Topology::read("/".as_ref())?;
+    let topology = numatop_ng::host::topology::read("/".as_ref())?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
     let event = Event::named("minor-faults")?;
     let event = MemoryEvent { source: AccessSource::Pebs, event, leader: None, precise: 0, threshold: None };

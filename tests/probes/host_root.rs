@@ -10,7 +10,6 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use numatop_ng::host::cgroups;
-use numatop_ng::model::topology::Topology;
 
 use crate::command::last_interval;
 use crate::containers::{Cgroup, unique};
@@ -30,7 +29,7 @@ pub fn the_topology_is_that_of_the_files_below_the_host_root() -> Result<()> {
         Ok(fs::write(path, text)?)
     };
     let of_kernel = |path: &str| fs::read_to_string(Path::new("/").join(path)).context(path.to_owned());
-    let topology = Topology::read(Path::new("/"))?;
+    let topology = numatop_ng::host::topology::read(Path::new("/"))?;
     let cpus: Vec<u32> = topology.online_cpus().map(|cpu| cpu.id.0).collect();
     let (last, others) = cpus.split_last().context("CPUs")?;
     let others: Vec<String> = others.iter().map(ToString::to_string).collect();

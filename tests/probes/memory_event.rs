@@ -13,7 +13,6 @@ use numatop_ng::host::memory_blocks::MemoryBlocks;
 use numatop_ng::model::access::AccessSource;
 use numatop_ng::model::access::class::AccessClass;
 use numatop_ng::model::event::Event;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::{CpuId, NodeId};
 use numatop_ng::pmu::data_src;
 use numatop_ng::pmu::memory_event::MemoryEvent;
@@ -57,7 +56,7 @@ fn physical(pagemap: &File, address: u64) -> Result<u64> {
 pub fn addresses_of_page_faults_are_on_the_node_of_their_page() -> Result<()> {
     let store = records::create(Layout::new(1, false, &[]))?;
     let mut probe = AccessProbe::load(&store, HZ, 1)?;
-    let topology = Topology::read("/".as_ref())?;
+    let topology = numatop_ng::host::topology::read("/".as_ref())?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
     probe.follow_events(&online, &[page_faults()?]).map_err(|why| anyhow::anyhow!("{why}"))?;
     let start = untouched();

@@ -12,7 +12,6 @@ use numatop_ng::collect::probes::{Otherwise, Shared, of};
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::sched::SchedProbe;
 use numatop_ng::model::facility::Facility;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::wire::Scoped;
 
 use crate::{
@@ -218,7 +217,7 @@ fn refused(attempt: Result<()>) -> Option<String> {
 fn probe(facility: Facility) -> Result<()> {
     let probe = of(facility).context("no such probe")?;
     let root = Path::new("/");
-    let topology = Topology::read(root)?;
+    let topology = numatop_ng::host::topology::read(root)?;
     let layout = Layout { pages: true, ..Layout::new(topology.possible_nodes, topology.smt(), &[]) };
     let store = records::create(layout)?;
     // Some count in the state of CPUs, which these programs have.

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, ensure};
 use numatop_ng::collect::access::AccessProbe;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::model::sample::Sample;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::{Focus, Source};
@@ -20,7 +19,7 @@ use crate::until::{PATIENCE, until};
 use crate::workload::Workload;
 
 fn online() -> Result<Vec<CpuId>> {
-    Ok(Topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect())
+    Ok(numatop_ng::host::topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect())
 }
 
 pub fn only_chosen_processes_are_sampled() -> Result<()> {
@@ -169,7 +168,7 @@ pub fn the_details_sample_their_process_and_leave_nothing_behind() -> Result<()>
     let workload = memory()?;
     let mut terminal = live(&workload, &[])?;
     let before = loaded(terminal.pid()?)?;
-    if Topology::read("/".as_ref())?.nodes.len() == 1 {
+    if numatop_ng::host::topology::read("/".as_ref())?.nodes.len() == 1 {
         // Nothing is remote: no row is worth it.
         terminal.take_in(Duration::from_secs(1));
         ensure!(loaded(terminal.pid()?)? == before, "{before:?}");
@@ -192,7 +191,7 @@ pub fn the_details_sample_their_process_and_leave_nothing_behind() -> Result<()>
     until_loaded(&mut terminal, "it is loaded again", |now| now.0 > before.0 && now.1 > before.1)?;
     // Rows come and go: ten seconds after the last one it is unloaded.
     terminal.press("\u{1b}")?;
-    if Topology::read("/".as_ref())?.nodes.len() == 1 {
+    if numatop_ng::host::topology::read("/".as_ref())?.nodes.len() == 1 {
         until_loaded(&mut terminal, "nothing is left after the view", |now| now == before)?;
     }
     terminal.press("q")?;

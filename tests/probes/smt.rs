@@ -17,7 +17,7 @@ const ENOUGH_NS: u64 = 500_000_000;
 
 /// This machine, with cores of another make.
 fn machine(change: impl FnOnce(&mut Topology)) -> Result<Topology> {
-    let mut topology = Topology::read(Path::new("/"))?;
+    let mut topology = numatop_ng::host::topology::read(Path::new("/"))?;
     change(&mut topology);
     Ok(topology)
 }

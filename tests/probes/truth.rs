@@ -16,7 +16,6 @@ use numatop_ng::metric::counters;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{Missing, Sample};
-use numatop_ng::model::topology::Topology;
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::snapshot::{RowKind, Snapshot, Task, derive};
 use numatop_ng::source::Source;
@@ -396,7 +395,7 @@ fn clock_is_near(slot: u64, truth: u64, stolen: u64, sample: &Sample) -> Result<
 /// On a machine that could have four nodes, with two events in the roles of cycles and instructions.
 pub fn counts_by_node_add_up_to_the_slots() -> Result<()> {
     let hog = Workload::start("hog")?;
-    let mut topology = Topology::read(Path::new("/"))?;
+    let mut topology = numatop_ng::host::topology::read(Path::new("/"))?;
     topology.possible_nodes = 4;
     let events = vec![
         Event::named("page-faults")?,

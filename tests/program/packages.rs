@@ -122,17 +122,21 @@ fn a_pod_that_is_nowhere_is_no_reason_to_start_anything() {
 }
 
 #[test]
-fn the_crate_is_packed_with_what_its_build_needs_and_without_tests() {
-    let output = Command::new(env!("CARGO"))
-        .args(["package", "--list", "--locked", "--offline", "--allow-dirty"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    let files = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for needed in ["build.rs", "build/bpf.rs", "bpf/sched.bpf.c", "src/main.rs", "LICENSE-MIT", "bpf/LICENSE"]
-    {
-        assert!(files.lines().any(|file| file == needed), "{needed} is not packed");
-    }
-    assert!(!files.lines().any(|file| file.starts_with("tests/")), "tests are packed");
+fn crates_are_packed_with_what_their_builds_need_and_without_tests() {
+    let packed = |package: &str, needed: &[&str]| {
+        let output = Command::new(env!("CARGO"))
+            .args(["package", "--list", "--locked", "--offline", "--allow-dirty", "-p", package])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        let files = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for needed in needed {
+            assert!(files.lines().any(|file| file == *needed), "{needed} is not in {package}: {files}");
+        }
+        assert!(!files.lines().any(|file| file.starts_with("tests/")), "tests are packed in {package}");
+    };
+    packed("numatop-ng", &["src/main.rs", "LICENSE-MIT"]);
+    let build = ["build.rs", "build/bpf.rs", "build/counters.rs", "bpf/sched.bpf.c", "bpf/LICENSE"];
+    packed("numatop-ng-measure", &build);
 }

@@ -384,9 +384,9 @@ fn names_of_strangers_are_text() {
 fn a_page_loads_nothing_and_runs_one_script() {
     let scratch = Scratch::new();
     let page = page(&demo(&scratch), &[]);
-    let script = include_str!("../../src/report/script.js");
+    let script = include_str!("../../crates/show/src/report/script.js");
     assert!(script.len() < 12_000, "{}", script.len());
-    assert!(include_str!("../../src/report/style.css").len() + script.len() < 30_000);
+    assert!(include_str!("../../crates/show/src/report/style.css").len() + script.len() < 30_000);
     // RFC 4648.
     let digest = Sha256::digest(script.as_bytes());
     let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -397,7 +397,11 @@ fn a_page_loads_nothing_and_runs_one_script() {
         let of = |at: usize| char::from(digits[(word >> (18 - 6 * at) & 63) as usize]);
         (0..4).for_each(|at| hash.push(if at <= three.len() { of(at) } else { '=' }));
     }
-    assert_eq!(SCRIPT_HASH.trim(), format!("sha256-{hash}"), "src/report/script.sha256 is that of script.js");
+    assert_eq!(
+        SCRIPT_HASH.trim(),
+        format!("sha256-{hash}"),
+        "crates/show/src/report/script.sha256 is that of script.js"
+    );
     assert!(page.contains(&format!("script-src 'sha256-{hash}'")) && page.contains("default-src 'none'"));
     for address in ["http:", "https:", "url(", "@import", "<link", "<iframe", "<object", "srcset"] {
         assert!(!page.contains(address), "{address}");

@@ -8,7 +8,6 @@ use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::Event;
 use numatop_ng::model::sample::{Counts, HostFacts, Missing, Names, Sample};
-use numatop_ng::model::topology::Topology;
 use numatop_ng::source::synthetic::{self, Actor};
 
 /// 2026-01-02T03:04:05Z.
@@ -23,7 +22,7 @@ pub fn host() -> HostFacts {
         arch: "x86_64".into(),
         cpu_model: "Imagined CPU".into(),
         boot_id: "00000000-0000-0000-0000-000000000001".into(),
-        topology: Topology::read(&crate::fixture::tree("hosts/no-cache")).unwrap(),
+        topology: numatop_ng::host::topology::read(&crate::fixture::tree("hosts/no-cache")).unwrap(),
         events: Event::parse_list("basic,page-faults").unwrap(),
         missing: [("smt_busy_pct".to_string(), Missing::Unsupported("one thread each".into()))].into(),
         scope: "user web".into(),

@@ -14,6 +14,7 @@ mod hostile;
 mod killed;
 mod machine;
 mod memory_use;
+mod pack;
 #[path = "../common/program.rs"]
 mod program;
 mod recorder;

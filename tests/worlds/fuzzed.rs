@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use numatop_ng::model::topology::Topology;
-
 // `fuzz/` is a separate workspace, which no other test builds.
 #[path = "../../fuzz/src/lib.rs"]
 #[expect(unsafe_code, reason = "calls C")]
@@ -166,7 +164,11 @@ fn inputs_to_begin_with_are_read_to_their_end() {
         let input = fs::read(inputs.join("proc").join(host)).unwrap();
         let tree = Tree::new(&entries(&input).1);
         let fixture = crate::fixture::tree(&format!("hosts/{host}"));
-        assert_eq!(Topology::read(&tree.root).unwrap(), Topology::read(&fixture).unwrap(), "{host}");
+        assert_eq!(
+            numatop_ng::host::topology::read(&tree.root).unwrap(),
+            numatop_ng::host::topology::read(&fixture).unwrap(),
+            "{host}"
+        );
     }
     fs::remove_dir_all(&inputs).unwrap();
 }

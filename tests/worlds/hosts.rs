@@ -13,7 +13,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn host(name: &str) -> Topology {
-    Topology::read(&fixture(name)).unwrap()
+    numatop_ng::host::topology::read(&fixture(name)).unwrap()
 }
 
 fn cpus(list: &str) -> Vec<CpuId> {
@@ -296,7 +296,7 @@ fn no_cache() {
 
 #[test]
 fn this_machine() {
-    let topology = Topology::read(Path::new("/")).unwrap();
+    let topology = numatop_ng::host::topology::read(Path::new("/")).unwrap();
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     let found: Vec<_> = topology.online_cpus().map(|cpu| cpu.id).collect();
     assert_eq!(found, cpus(&online));
@@ -331,7 +331,7 @@ impl Copy {
     }
 
     fn read(&self) -> anyhow::Result<Topology> {
-        Topology::read(&self.0)
+        numatop_ng::host::topology::read(&self.0)
     }
 }
 
@@ -432,7 +432,7 @@ fn a_missing_list_that_every_kernel_has_is_an_error() {
         let error = copy.remove(&format!("sys/devices/system/{file}")).read().unwrap_err().to_string();
         assert!(error.contains(file) && error.contains("no such file"), "{error}");
     }
-    let error = Topology::read(Path::new("/nonexistent")).unwrap_err().to_string();
+    let error = numatop_ng::host::topology::read(Path::new("/nonexistent")).unwrap_err().to_string();
     assert!(error.contains("/nonexistent/sys/devices/system/cpu/online"), "{error}");
 }
 

@@ -3,17 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Modules from the bottom to the top. A module uses those in lines above its own only.
+/// Modules from the bottom to the top, across crates. A module uses those in lines above its own only. The compiler holds the
+/// order of crates (`crates/*/Cargo.toml`); this table holds that of modules in a crate.
 const LAYERS: &[&[&str]] = &[
-    &["sys", "text"],
+    &["text", "overhead"],
     &["model"],
-    &["program", "access", "hot", "host", "settings"],
-    &["pmu", "container", "snapshot", "known"],
+    &["access", "hot"],
+    &["snapshot"],
     &["entity", "metric"],
-    &["collect", "finding", "record"],
+    &["finding"],
+    &["sys"],
+    &["program", "host"],
+    &["known", "pmu", "container"],
+    &["collect", "record"],
     &["analysis", "calibrate", "outcome", "report"],
     &["symbolize", "diff", "error", "export", "tables", "traces"],
-    &["source", "exporter"],
+    &["settings", "source", "exporter"],
     &["selftest"],
     &["tui", "cli"],
     &["options", "list"],
@@ -66,7 +71,7 @@ const PURE: &[&str] = &[
     "metric",
     "model",
     "outcome",
-    "program/overhead",
+    "overhead",
     "report",
     "selftest/counts",
     "selftest/expected",
@@ -102,30 +107,39 @@ const FILES: &[&str] = &[
     "tui",
 ];
 
-/// The module of a file below src/, and its code without comments and tests.
+/// The folders with code of the product: that of the program, and those of the crates.
+fn sources() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = std::fs::read_dir(root.join("crates")).unwrap();
+    let crates = crates.map(|entry| entry.unwrap().path().join("src"));
+    std::iter::once(root.join("src")).chain(crates).collect()
+}
+
+/// The module of a file of the product, its path below src/, and its code without comments and tests.
 fn files() -> Vec<(String, PathBuf, String)> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = Vec::new();
-    let mut folders = vec![src.clone()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
+    for src in sources() {
+        let mut folders = vec![src.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                if path.extension().is_none_or(|extension| extension != "rs") {
+                    continue;
+                }
+                let below = path.strip_prefix(&src).unwrap();
+                let module = Path::new(below.iter().next().unwrap()).with_extension("");
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap().lines();
+                let code: Vec<&str> = code.filter(|line| !line.trim_start().starts_with("//")).collect();
+                found.push((module.to_str().unwrap().to_owned(), below.to_owned(), code.join("\n")));
             }
-            if path.extension().is_none_or(|extension| extension != "rs") {
-                continue;
-            }
-            let below = path.strip_prefix(&src).unwrap();
-            let module = Path::new(below.iter().next().unwrap()).with_extension("");
-            let text = std::fs::read_to_string(&path).unwrap();
-            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap().lines();
-            let code: Vec<&str> = code.filter(|line| !line.trim_start().starts_with("//")).collect();
-            found.push((module.to_str().unwrap().to_owned(), below.to_owned(), code.join("\n")));
         }
     }
-    assert!(found.len() > 200, "the source was not found");
+    assert!(found.len() > 500, "the source was not found");
     found
 }
 

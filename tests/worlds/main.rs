@@ -9,6 +9,7 @@ mod container_keys;
 mod containers;
 mod counters;
 mod decoder;
+mod demo_metrics;
 mod diff;
 mod doctor;
 mod documented_keys;

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use numatop_ng::container::patterns::identify;
 use numatop_ng::model::group::Engine;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::{CpuId, NodeId};
 
 use crate::scratch::Scratch;
@@ -56,7 +55,7 @@ fn emulated_nodes_share_cpus_and_each_cpu_counts_on_the_kernels_own() {
     host(root.path(), "0-1", "0-1", &[(0, "0-1"), (1, "0-1"), (2, "0-1")]);
     (0..2).for_each(|id| cpu(root.path(), id, 3, "0-1"));
     fs::create_dir_all(root.path().join("sys/devices/system/cpu/cpu1/node2")).unwrap();
-    let topology = Topology::read(root.path()).unwrap();
+    let topology = numatop_ng::host::topology::read(root.path()).unwrap();
     assert_eq!(topology.nodes.len(), 3, "with their memory");
     let node = |id| topology.cpu(CpuId(id)).unwrap().node;
     assert_eq!((node(0), node(1)), (Some(NodeId(0)), Some(NodeId(2))));
@@ -71,7 +70,7 @@ fn a_list_of_online_cpus_that_a_container_made_up_hides_none() {
     (0..2).for_each(|id| cpu(root.path(), id, 3, "0-1"));
     put(root.path(), "sys/devices/system/cpu/cpu1/online", "1");
     put(root.path(), "sys/devices/system/cpu/cpu2/online", "0");
-    let topology = Topology::read(root.path()).unwrap();
+    let topology = numatop_ng::host::topology::read(root.path()).unwrap();
     let online: Vec<u32> = topology.online_cpus().map(|cpu| cpu.id.0).collect();
     assert_eq!(online, [0, 1], "2 is offline");
     assert_eq!(topology.cpu(CpuId(1)).unwrap().node, Some(NodeId(7)));
@@ -84,7 +83,7 @@ fn lists_that_agree_have_no_warning() {
     host(root.path(), "0-1", "0-2", &[(4, "0"), (7, "1")]);
     (0..2).for_each(|id| cpu(root.path(), id, 3, "0-1"));
     put(root.path(), "sys/devices/system/cpu/cpu2/online", "0");
-    let topology = Topology::read(root.path()).unwrap();
+    let topology = numatop_ng::host::topology::read(root.path()).unwrap();
     assert!(topology.contradictions.is_empty(), "{:?}", topology.contradictions);
 }
 
@@ -95,7 +94,7 @@ fn caches_of_different_levels_are_said_to_be_so() {
     cpu(root.path(), 0, 3, "0-1");
     cpu(root.path(), 1, 3, "0-1");
     cpu(root.path(), 2, 2, "2");
-    let warnings = Topology::read(root.path()).unwrap().warnings().join("\n");
+    let warnings = numatop_ng::host::topology::read(root.path()).unwrap().warnings().join("\n");
     assert!(warnings.contains("(L2 for CPUs 2, L3 for CPUs 0-1)"), "{warnings}");
 }
 

@@ -21,7 +21,7 @@ use numatop_ng::model::sample::{Comm, Missing, PagesFound, PlacementRaw, Sample}
 use numatop_ng::model::stacks::Function;
 use numatop_ng::model::topology::{Calibration, Cost};
 use numatop_ng::model::units::NodeId;
-use numatop_ng::program::overhead::{ReadCost, Runs, Statistics};
+use numatop_ng::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::synthetic::demo_machine;

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use numatop_ng::collect::access::AccessProbe;
 use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 
 use super::case::{Backing, Case, Kind, Pages};
@@ -61,7 +60,8 @@ fn victims(plan: &Plan, report: &mut Report) -> Result<()> {
         ],
     );
     let store = records::create(Layout::new(1, false, &[]))?;
-    let cpus: Vec<CpuId> = Topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
+    let cpus: Vec<CpuId> =
+        numatop_ng::host::topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
     for kind in [Kind::Random, Kind::Streams] {
         let mut running = Running::start(&case(kind), kind == Kind::Streams)?;
         let (pid, mut by_sample) = (running.pid(), None);

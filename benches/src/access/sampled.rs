@@ -16,7 +16,6 @@ use numatop_ng::collect::access::{AccessProbe, self_check};
 use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::self_usage::page_size;
-use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 
 use super::load::{Running, Truth};
@@ -72,7 +71,8 @@ impl Sampler {
     /// The sampler could not be loaded, or does not work on this CPU.
     pub fn start() -> Result<Sampler> {
         let store = records::create(Layout::new(1, false, &[]))?;
-        let cpus: Vec<CpuId> = Topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
+        let cpus: Vec<CpuId> =
+            numatop_ng::host::topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
         let probe = AccessProbe::load(&store, HZ, cpus.len() as u32)?;
         let verdict = self_check::run(&probe).map_err(|why| anyhow!("{why}")).context("the self-check")?;
         Ok(Sampler { probe, verdict, cpus })

@@ -25,7 +25,7 @@ impl LiveSource {
             self.notes.push(format!("CPU {cpu} went offline"));
         }
         // A CPU that was never online before has no place in the topology yet.
-        let mut topology = Topology::read(&self.files)?;
+        let mut topology = crate::host::topology::read(&self.files)?;
         topology.divide_as(&self.host.topology.places);
         for cpu in &now {
             let came = !self.online.contains(cpu);
@@ -73,7 +73,7 @@ pub(super) fn online_now(root: &Path, topology: &Topology) -> Result<Vec<CpuId>>
     let listed = online.len();
     let known = topology.online_cpus().map(|cpu| cpu.id);
     let left_out: Vec<CpuId> = known.filter(|cpu| !online[..listed].contains(cpu)).collect();
-    online.extend(left_out.into_iter().filter(|cpu| Topology::is_online(root, *cpu)));
+    online.extend(left_out.into_iter().filter(|cpu| crate::host::topology::is_online(root, *cpu)));
     online.sort_unstable();
     Ok(online)
 }

@@ -67,7 +67,7 @@ impl LiveSource {
             .map_err(anyhow::Error::msg)
             .context("reading the topology")?;
         if let Some(root) = &options.host_root
-            && let Some(why) = topology.differs_from_kernel()
+            && let Some(why) = crate::host::topology::differs_from_kernel(&topology)
         {
             bail!(foreign(root, why));
         }

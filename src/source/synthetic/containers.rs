@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::hardware::NODES;
 use super::story::{file_bytes, memory_on};
 use super::{Actor, BOOT_NS, SECOND};
 use crate::container::group::describe;
 use crate::container::names::ContainerNames;
+use crate::model::demo::NODES;
 use crate::model::group::Group;
 use crate::model::sample::{GroupRaw, Missing, Names, Pressure};
 

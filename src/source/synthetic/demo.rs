@@ -18,8 +18,8 @@ use crate::model::process::{Details, ProcessId, Texts};
 use crate::model::sample::{HostFacts, Missing, Sample};
 use crate::model::stacks::StackBatch;
 use crate::model::topology::format_cpulist;
+use crate::overhead::Statistics;
 use crate::pmu::sets::SETS;
-use crate::program::overhead::Statistics;
 use crate::source::unmatched::refuse;
 use crate::source::{Focus, Source, poll};
 

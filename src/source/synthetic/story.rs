@@ -3,10 +3,10 @@
 use super::containers::{
     self, BACKUP, CACHE, CI, GUEST, INIT, NGINX, ORDERS, POSTGRES, REPORT, SESSION, SSH,
 };
-use super::hardware::{self, MEMORY, NODES};
 use super::{Actor, BOOT_NS, Machine, SECOND};
 use crate::model::accelerators::Accelerator;
 use crate::model::counters::Counter;
+use crate::model::demo::{self, MEMORY, NODES};
 use crate::model::object_nodes::{ObjectId, ObjectNodes};
 use crate::model::sample::{Comm, Counts, MemPolicy, PagesByPolicy, SharedObject};
 use crate::model::units::NodeId;
@@ -31,12 +31,8 @@ const COMPILES: u64 = 3;
 const COMPILER: u32 = 9100;
 
 /// Interrupts per second of the network card, the disk and the GPU, by node.
-const INTERRUPTS: [(&str, u32, u64); 4] = [
-    (hardware::ETH0, 0, 11_400),
-    (hardware::ETH0, 1, 600),
-    (hardware::NVME0, 2, 3_100),
-    (hardware::GPU0, hardware::GPU_NODE, 0),
-];
+const INTERRUPTS: [(&str, u32, u64); 4] =
+    [(demo::ETH0, 0, 11_400), (demo::ETH0, 1, 600), (demo::NVME0, 2, 3_100), (demo::GPU0, demo::GPU_NODE, 0)];
 
 /// Traffic to the disk on node 2: the log of the database from there, and the backup from node 3. Process, node, bytes and requests
 /// per second.
@@ -49,7 +45,7 @@ const FILES: u64 = 9 << 30;
 
 /// Two nodes in each of two sockets, and a dozen processes.
 pub fn machine() -> Machine {
-    let mut machine = Machine::new(hardware::host(), containers::names(), actors());
+    let mut machine = Machine::new(super::events::host(), containers::names(), actors());
     (machine.by_node, machine.all_roles) = (true, true);
     machine.ghz = 2.6;
     machine.lost = crate::model::wire::Loss::ALL.map(|loss| (loss.id().to_string(), 0)).into();
@@ -63,12 +59,12 @@ pub fn machine() -> Machine {
     machine.object_nodes = [(ObjectId { device: 1, inode: 32_768, generation: 7 }, nodes)].into();
     machine.irq_rates = INTERRUPTS.map(|(at, node, per_s)| ((at.into(), node), per_s)).into();
     machine.disk_rates = DISK_TRAFFIC
-        .map(|(pid, node, bytes, requests)| (pid, hardware::NVME0.into(), NodeId(node), bytes, requests))
+        .map(|(pid, node, bytes, requests)| (pid, demo::NVME0.into(), NodeId(node), bytes, requests))
         .into();
     let gpu = Accelerator {
         name: "nvidia0".into(),
-        functions: vec![hardware::GPU0.into()],
-        nodes: vec![NodeId(hardware::GPU_NODE)],
+        functions: vec![demo::GPU0.into()],
+        nodes: vec![NodeId(demo::GPU_NODE)],
         is_nodeless: false,
     };
     machine.held = vec![(TRAINER, vec![gpu])];

@@ -5,8 +5,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Screen, Subject};
+use crate::overhead::{Cost, Statistics, costs};
 use crate::pmu::sets::SETS;
-use crate::program::overhead::{Cost, Statistics, costs};
 use crate::snapshot::Snapshot;
 use crate::text::quantity::{bytes, count, percent};
 use crate::tui::input::action::Effect;

@@ -4,7 +4,7 @@ use super::App;
 use crate::collect::mappings::Mappings;
 use crate::model::process::{Details, ProcessId};
 use crate::model::stacks::StackBatch;
-use crate::program::overhead::Statistics;
+use crate::overhead::Statistics;
 use crate::text;
 use crate::tui::history::Shown;
 use crate::tui::input::action::{Effect, ScreenId};

@@ -59,7 +59,7 @@ fn no_counters() -> PmuFacts {
 /// A machine of tests/fixtures/hosts.
 pub fn fixture(name: &str) -> Topology {
     let root = crate::fixture::tree(&format!("hosts/{name}"));
-    Topology::read(&root).expect("the fixture is a whole machine")
+    numatop_ng::host::topology::read(&root).expect("the fixture is a whole machine")
 }
 
 /// A virtual machine without a PMU.

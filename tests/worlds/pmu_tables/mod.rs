@@ -471,7 +471,7 @@ fn ranks_with_gaps_between_them_are_chosen_from_at_once() {
     let machine = Machine::new(ZEN_3);
     let own = machine.root.join("own");
     std::fs::create_dir(&own).unwrap();
-    let text = include_str!("../../../src/pmu/events/amd/zen3.toml");
+    let text = include_str!("../../../crates/measure/src/pmu/events/amd/zen3.toml");
     let ranked = text.replace("rank = 2", "rank = 4000000000");
     assert_ne!(text, ranked, "it has events of a second rank");
     std::fs::write(own.join("ranked.toml"), ranked).unwrap();

@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn measured_costs_begin_with_those_of_the_node() {
         let root = crate::fixture::tree("hosts/intel-e5-2682v4");
-        let mut topology = Topology::read(&root).unwrap();
+        let mut topology = crate::host::topology::read(&root).unwrap();
         let (near, far) = (NodeId(1), NodeId(0));
         let cost = |node, ns: u64, gbs: u64| Cost {
             node,

@@ -1,0 +1,1 @@
+../../model/src/model/counters/rows.rs

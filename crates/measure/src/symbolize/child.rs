@@ -1,0 +1,217 @@
+//! The symbolizer: a separate process that looks for functions in files it is handed, and can do nothing
+//! else.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use super::NAME_MAX;
+use super::confine::confine;
+use super::demangle::demangle;
+use super::elf::Elf;
+use super::listing;
+use super::mini;
+use super::sections::{self, Symbols};
+use super::table::{Table, Tables};
+use super::wire::{Answer, Found, Identity, Question};
+use crate::program::helper;
+use crate::sys;
+use crate::text;
+
+/// The name under which the tool starts itself as its symbolizer.
+pub const NAME: &str = "numatop-ng-symbols";
+
+/// A module that was loaded is looked for in a listing of the kernel that is this old.
+const KERNEL_AGE: Duration = Duration::from_secs(10);
+
+/// Answers questions about files until the input ends.
+pub fn main() -> ExitCode {
+    let mut symbolizer = Symbolizer::default();
+    let _ = rustix::thread::set_name(c"nng-symbols");
+    sys::map_large_blocks();
+    helper::serve(NAME, confine, |question: Question, file| match file {
+        Some(file) => symbolizer.answer(&question, &file),
+        None => Answer::Found(Vec::new()),
+    })
+}
+
+/// The source of a table: a state of a file, and a choice of its functions.
+type Key = (FileState, Kind);
+
+/// Device, inode, bytes, and time of the last change in seconds and ns.
+type FileState = (u64, u64, u64, i64, i64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Elf(Symbols),
+    Mini,
+    PerfMap,
+    Kernel,
+}
+
+/// Looks for functions in files, and keeps what it found in them.
+#[derive(Default)]
+pub struct Symbolizer {
+    tables: Tables<Key>,
+    /// When the kernel's functions were listed.
+    kernel_listed: Option<Instant>,
+}
+
+impl Symbolizer {
+    /// The answer to a question about `file`, which may be anything.
+    pub fn answer(&mut self, question: &Question, file: &File) -> Answer {
+        let none = |places: &[u64]| Answer::Found(vec![Found::default(); places.len()]);
+        let Some(state) = state_of(file) else {
+            return match question {
+                Question::Identify => Answer::Identity(None),
+                Question::Offsets(places)
+                | Question::Addresses(places)
+                | Question::PerfMap(places)
+                | Question::Kernel(places) => none(places),
+            };
+        };
+        let found = |places: &[u64], mut find: Box<dyn FnMut(u64) -> Found + '_>| {
+            Answer::Found(places.iter().map(|place| find(*place)).collect())
+        };
+        match question {
+            Question::Identify => Answer::Identity(identify(file)),
+            Question::Offsets(offsets) => match Elf::read(file) {
+                Some(elf) => found(
+                    offsets,
+                    Box::new(|offset| {
+                        let address = elf.address_of(offset);
+                        let found = address.map(|address| self.in_elf(file, state, address));
+                        Found { address, ..found.unwrap_or_default() }
+                    }),
+                ),
+                None => none(offsets),
+            },
+            Question::Addresses(addresses) => match Elf::read(file) {
+                Some(_) => found(addresses, Box::new(|address| self.in_elf(file, state, address))),
+                None => none(addresses),
+            },
+            Question::PerfMap(addresses) => {
+                let table = self.tables.get(
+                    (state, Kind::PerfMap),
+                    || listing::perf_map_room(file),
+                    |room| listing::perf_map(file, room),
+                );
+                found(
+                    addresses,
+                    Box::new(|address| {
+                        let name = listed(table, address);
+                        Found { module: cut(&name, table.is_cut()), name, ..Found::default() }
+                    }),
+                )
+            }
+            Question::Kernel(addresses) => {
+                let key = (state, Kind::Kernel);
+                let room = || listing::KALLSYMS_ROOM;
+                let listed = *self.kernel_listed.get_or_insert_with(Instant::now);
+                let table = self.tables.get(key, room, |room| listing::kallsyms(file, room));
+                let all_known = addresses.iter().all(|address| table.find(*address).is_some());
+                if !all_known && listed.elapsed() > KERNEL_AGE {
+                    self.tables.forget(&key);
+                    self.kernel_listed = None;
+                }
+                let table = self.tables.get(key, room, |room| listing::kallsyms(file, room));
+                found(addresses, Box::new(|address| in_kernel(table, address)))
+            }
+        }
+    }
+
+    fn in_elf(&mut self, file: &File, state: FileState, address: u64) -> Found {
+        let mut is_cut = false;
+        let name = [Symbols::All, Symbols::Dynamic]
+            .into_iter()
+            .find_map(|which| {
+                let key = (state, Kind::Elf(which));
+                let table = self.tables.get(
+                    key,
+                    || sections::room(file, which),
+                    |room| sections::functions(file, which, room),
+                );
+                is_cut |= table.is_cut();
+                let name = sections::name_at(file, table.names_at?, table.find(address)?.name)?;
+                Some(shown(&name))
+            })
+            .or_else(|| {
+                let key = (state, Kind::Mini);
+                let table = self.tables.get(key, || mini::room(file), |room| mini::functions(file, room));
+                is_cut |= table.is_cut();
+                listed(table, address)
+            });
+        Found { module: cut(&name, is_cut), name, address: None }
+    }
+}
+
+fn state_of(file: &File) -> Option<FileState> {
+    let meta = file.metadata().ok()?;
+    Some((meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
+}
+
+fn identify(file: &File) -> Option<Identity> {
+    let build_id = Elf::read(file)?.build_id?;
+    Some(Identity { build_id: build_id.0, link: sections::debug_link(file) })
+}
+
+/// The reason for which a name may be missing, where functions were left out.
+fn cut(name: &Option<String>, is_cut: bool) -> Option<String> {
+    (name.is_none() && is_cut).then(|| "it has too many functions".into())
+}
+
+fn listed(table: &Table, address: u64) -> Option<String> {
+    table.name(table.find(address)?.name).map(shown)
+}
+
+fn in_kernel(table: &Table, address: u64) -> Found {
+    let Some(line) = table.find(address).and_then(|symbol| table.name(symbol.name)) else {
+        return Found::default();
+    };
+    let mut parts = line.split(|byte| *byte == b'\t');
+    let name = parts.next().map(shown);
+    let module =
+        parts.next().and_then(|module| module.strip_prefix(b"[")?.strip_suffix(b"]")).map(text::clean);
+    Found { name, module, address: None }
+}
+
+/// A name as it may be shown: demangled, clean, and of [`NAME_MAX`] bytes at most.
+pub fn shown(name: &[u8]) -> String {
+    let mut name = text::clean_str(&demangle(name));
+    let end = (0..=NAME_MAX.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+    name.truncate(end.unwrap_or_default());
+    name.shrink_to_fit();
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(answer: Answer) -> Vec<Option<String>> {
+        match answer {
+            Answer::Found(found) => found.into_iter().map(|found| found.name).collect(),
+            Answer::Identity(_) => panic!("an identity"),
+        }
+    }
+
+    #[test]
+    fn files_that_are_something_else_have_no_names() {
+        let text = File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+        let mut symbolizer = Symbolizer::default();
+        for question in [Question::Offsets(vec![0, 7]), Question::Addresses(vec![0, 7])] {
+            assert_eq!(names(symbolizer.answer(&question, &text)), [None, None]);
+        }
+        assert_eq!(symbolizer.answer(&Question::Identify, &text), Answer::Identity(None));
+        assert_eq!(names(symbolizer.answer(&Question::PerfMap(vec![1]), &text)), [None]);
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        assert_eq!(shown("é".repeat(5000).as_bytes()), "é".repeat(NAME_MAX / 2));
+        // A character of four bytes takes as much room as four of one.
+        assert_eq!(shown(format!("x{}", "🦀".repeat(5000)).as_bytes()).len(), NAME_MAX - 3);
+        assert_eq!(shown(b"a\x1b[2Jb"), "a\\x1b[2Jb");
+    }
+}

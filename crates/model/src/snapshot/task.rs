@@ -1,0 +1,182 @@
+//! A row: a process or a thread in the interval.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::{Memory, Tally, Waits, sum};
+use crate::model::access::{AccessSource, MemoryUse, SampledEvent};
+use crate::model::process::ProcFields;
+use crate::model::sample::{Missing, PagesByPolicy, PolicyBytes, Reading, Resident, TaskRaw};
+use crate::model::units::NodeId;
+
+/// The unit of one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowKind {
+    /// A process: the sum of its threads, ended ones included.
+    Processes,
+    /// A thread; what ended threads left is a row with `tid` 0.
+    Threads,
+    /// The threads of one process id.
+    ThreadsOf(u32),
+}
+
+/// Memory that a process uses, from samples.
+#[derive(Clone, Debug)]
+pub struct SampledUse {
+    pub source: AccessSource,
+    /// The event of a PMU that is sampled, too, if so.
+    pub event: Option<SampledEvent>,
+    /// Length of the window in seconds.
+    pub window_s: f64,
+    pub found: Arc<MemoryUse>,
+}
+
+/// Values of a process that are looked up beside its counts; the rows of its threads share them.
+#[derive(Debug)]
+pub struct LookedUp {
+    pub(super) memory: Option<(u64, Reading<Memory>)>,
+    pub(super) policies: Option<(u64, Reading<PolicyBytes>)>,
+    pub(super) by_policy: Option<Arc<PagesByPolicy>>,
+    pub(super) about: Option<Reading<Arc<ProcFields>>>,
+    pub(super) memory_use: Option<SampledUse>,
+}
+
+/// One row: identity and gauges of a task, and what it did since we first saw it and in the interval.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Identity and gauges: of the thread, or of the process's leader.
+    pub raw: Arc<TaskRaw>,
+    /// `None` when the row is a process.
+    pub tid: Option<u32>,
+    /// Live threads; 0 for a process that ended.
+    pub threads: u32,
+    pub exited: bool,
+    pub rss_bytes: u64,
+    /// The same by kind; see [`TaskRaw::resident`].
+    pub resident: Option<Resident>,
+    /// Nodes that any of its live threads may run on, and take memory from; see [`TaskRaw::cpu_nodes`].
+    pub cpu_nodes: Option<u64>,
+    pub mem_nodes: Option<u64>,
+    /// `None` where nothing of its process was looked up.
+    pub looked_up: Option<Arc<LookedUp>>,
+    /// Cumulative. Fields that the kernel keeps since birth are since birth here.
+    pub total: Tally,
+    /// In the interval; all zero in a first sample.
+    pub delta: Tally,
+    /// Reasons of its waits in the interval.
+    pub waits: Waits,
+}
+
+/// See [`Task::tie`].
+pub type Tie = (Reverse<u64>, u32, u32, u64);
+
+/// The amounts of a row by which the largest are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowUse {
+    pub pid: u32,
+    /// On-CPU time in the interval, ns.
+    pub run_ns: u64,
+    pub rss_bytes: u64,
+}
+
+impl Task {
+    /// A process that has done nothing yet and has nothing.
+    pub fn new(raw: Arc<TaskRaw>) -> Task {
+        Task {
+            raw,
+            tid: None,
+            threads: 0,
+            exited: false,
+            rss_bytes: 0,
+            resident: None,
+            cpu_nodes: None,
+            mem_nodes: None,
+            looked_up: None,
+            total: Tally::Nothing,
+            delta: Tally::Nothing,
+            waits: Waits::default(),
+        }
+    }
+
+    /// True for the row of a process, and for that of its main thread.
+    pub fn leads(&self) -> bool {
+        self.tid.is_none_or(|tid| tid == self.raw.pid)
+    }
+
+    /// The order of rows that are equal: the busier, then the older task first, so that a screen does not flicker.
+    pub fn tie(&self) -> Tie {
+        (Reverse(self.total.cpu_ns()), self.raw.pid, self.raw.tid, self.raw.serial)
+    }
+
+    /// True for a row of a task that was moved out of the scope: it still runs, and is not watched.
+    pub fn left(&self) -> bool {
+        self.exited && self.raw.tid != 0 && self.raw.exit_state == 0
+    }
+
+    /// True for a row of a task that does not live any longer; see [`Task::left`] for the others without further rows.
+    pub fn ended(&self) -> bool {
+        self.exited && !self.left()
+    }
+
+    /// When the memory of its process was looked at (CLOCK_MONOTONIC, ns), and where it was; `None` for rows without memory and
+    /// those whose turn has not come.
+    pub fn memory(&self) -> Option<&(u64, Reading<Memory>)> {
+        self.looked_up.as_ref()?.memory.as_ref()
+    }
+
+    /// When the policies of its mappings were read (CLOCK_MONOTONIC, ns), and the memory that they are for; `None` unless they
+    /// were asked for.
+    pub fn policies(&self) -> Option<&(u64, Reading<PolicyBytes>)> {
+        self.looked_up.as_ref()?.policies.as_ref()
+    }
+
+    /// Pages of its process by the policy that holds for them; `None` where the kernel does not tell policies without a walk, and
+    /// where its turn has not come.
+    pub fn by_policy(&self) -> Option<&PagesByPolicy> {
+        self.looked_up.as_ref()?.by_policy.as_deref()
+    }
+
+    /// Fields of its process that were read on demand.
+    pub fn about(&self) -> Option<&Reading<Arc<ProcFields>>> {
+        self.looked_up.as_ref()?.about.as_ref()
+    }
+
+    /// The memory that its process uses, and the source and the window of that.
+    pub fn memory_use(&self) -> Option<&SampledUse> {
+        self.looked_up.as_ref()?.memory_use.as_ref()
+    }
+
+    /// Time from the look at its memory to `now_ns`.
+    pub fn memory_age_ns(&self, now_ns: u64) -> Option<u64> {
+        self.memory().map(|(read_ns, _)| now_ns.saturating_sub(*read_ns))
+    }
+
+    /// On-CPU time in the interval, ns.
+    pub fn run_ns(&self) -> u64 {
+        self.delta.cpu_ns()
+    }
+
+    /// Share of its on-CPU time per node in percent, over the interval.
+    ///
+    /// # Errors
+    /// It did not run in the interval.
+    pub fn run_pct_by_node(&self) -> Reading<Vec<(NodeId, f64)>> {
+        shares(&self.delta.run_ns).ok_or_else(|| Missing::NotCollected("did not run in this interval".into()))
+    }
+
+    /// The node with the largest share of its on-CPU time: in the interval, or ever if it rested.
+    pub fn home_node(&self) -> Option<NodeId> {
+        let ran = if self.run_ns() > 0 { &self.delta.run_ns } else { &self.total.run_ns };
+        let (node, ns) = ran.iter().enumerate().max_by_key(|(node, ns)| (**ns, std::cmp::Reverse(*node)))?;
+        (*ns > 0).then_some(NodeId(node as u32))
+    }
+}
+
+fn shares(run_ns: &[u64]) -> Option<Vec<(NodeId, f64)>> {
+    let sum = sum(run_ns);
+    if sum == 0 {
+        return None;
+    }
+    let share = |(node, ns): (usize, &u64)| (NodeId(node as u32), *ns as f64 * 100.0 / sum as f64);
+    Some(run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(share).collect())
+}

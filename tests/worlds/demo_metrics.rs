@@ -1,0 +1,111 @@
+//! Metrics of the demo machine after changes of its counts and devices.
+
+use std::sync::Arc;
+
+use numatop_ng::analysis::summary::{Row, Summary};
+use numatop_ng::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S, IRQS_PER_S};
+use numatop_ng::metric::mempolicy::POLICY;
+use numatop_ng::metric::since_boot::NUMA_HIT;
+use numatop_ng::metric::{Metric, Value, node};
+use numatop_ng::model::sample::{MemPolicy, Missing, Reading, TaskRaw};
+use numatop_ng::model::topology::Device;
+use numatop_ng::model::units::NodeId;
+use numatop_ng::snapshot::{Node, RowKind, Snapshot, Task, derive};
+use numatop_ng::source::synthetic::{Machine, demo_machine};
+
+/// The second interval of the demo machine after a change of its devices.
+fn demo(change: impl Fn(&mut Machine)) -> Snapshot {
+    let mut machine = demo_machine();
+    change(&mut machine);
+    let (first, second) = (machine.tick(), machine.tick());
+    derive(&machine.host, Some(&first), &second, RowKind::Processes)
+}
+
+fn of(snapshot: &Snapshot, node: usize, metric: &Metric<Node>) -> Reading<f64> {
+    metric.read(&snapshot.nodes[node], snapshot).map(|value| value.number().unwrap())
+}
+
+#[test]
+fn rates_are_of_the_node_that_handles_and_of_the_devices_on_it() {
+    let snapshot = demo(|_| ());
+    let all = |metric| (0..4).map(|node| of(&snapshot, node, metric).ok()).collect::<Vec<_>>();
+    assert_eq!(all(&IRQS_PER_S), [Some(11_400.0), Some(600.0), Some(3_100.0), Some(0.0)]);
+    assert_eq!(all(&DEVICE_IRQS_PER_S), [Some(12_000.0), Some(0.0), Some(3_100.0), None]);
+    assert_eq!(all(&DEVICE_IRQS_AWAY_PCT), [Some(5.0), None, Some(0.0), None]);
+}
+
+#[test]
+fn two_ports_of_one_function_are_counted_once() {
+    let snapshot = demo(|machine| {
+        let devices = &mut Arc::make_mut(&mut machine.host).topology.nodes[0].devices;
+        devices.push(Device { name: "eth1".into(), ..devices[0].clone() });
+    });
+    assert_eq!(of(&snapshot, 0, &DEVICE_IRQS_PER_S), Ok(12_000.0));
+    assert_eq!(of(&snapshot, 0, &IRQS_PER_S), Ok(11_400.0));
+}
+
+#[test]
+fn a_sum_without_one_of_its_devices_is_no_number() {
+    let snapshot = demo(|machine| {
+        let devices = &mut Arc::make_mut(&mut machine.host).topology.nodes[0].devices;
+        devices.push(Device { name: "eth1".into(), pci: Some("0000:41:00.1".into()), ..devices[0].clone() });
+    });
+    for metric in [&IRQS_PER_S, &DEVICE_IRQS_PER_S, &DEVICE_IRQS_AWAY_PCT] {
+        assert!(of(&snapshot, 0, metric).unwrap_err().to_string().contains("eth1"), "{}", metric.id);
+    }
+    assert_eq!(of(&snapshot, 2, &DEVICE_IRQS_PER_S), Ok(3_100.0), "another node has all of its own");
+}
+
+#[test]
+fn weights_stand_behind_the_policy_that_uses_them() {
+    let mut machine = demo_machine();
+    machine.tiers.get_mut(&NodeId(0)).unwrap().weight = Some(3);
+    machine.tiers.get_mut(&NodeId(3)).unwrap().weight = None;
+    let sample = machine.tick();
+    let snapshot = derive(&machine.host, None, &sample, RowKind::Processes);
+    let policy = |mode, nodes| {
+        let mempolicy = MemPolicy { mode, flags: 0, nodes };
+        let task = Task::new(Arc::new(TaskRaw { pid: 7, tid: 7, mempolicy, ..TaskRaw::default() }));
+        (POLICY.value)(&task, &snapshot)
+    };
+    let text = |words: &str| Ok(Value::Text(words.into()));
+    assert_eq!(policy(6, 0b101), text("weighted interleave:0,2 (0=3 2=1)"));
+    assert_eq!(policy(3, 0b101), text("interleave:0,2"));
+    assert_eq!(policy(6, 0b1000), text("weighted interleave:3"), "no weight is known");
+    assert_eq!(policy(6, u64::MAX >> 60), text("weighted interleave:0-3 (0=3 1=1 2=1)"));
+}
+
+#[test]
+fn a_count_that_went_back_is_missing_for_an_interval() {
+    let mut machine = demo_machine();
+    let samples: Vec<_> = (0..4)
+        .map(|second| {
+            machine.nodes[1].numa_hit += 1000;
+            if second == 2 {
+                machine.nodes[1].numa_hit = 7;
+            }
+            machine.tick()
+        })
+        .collect();
+    let hit = |at: usize, node: usize| {
+        let snapshot = derive(&machine.host, Some(&samples[at - 1]), &samples[at], RowKind::Processes);
+        NUMA_HIT.read(&snapshot.nodes[node], &snapshot)
+    };
+    let known = |at: usize, node: usize| Ok(Value::U64(samples[at].nodes[node].numa_hit));
+    assert_eq!(hit(1, 1), known(1, 1));
+    assert!(matches!(hit(2, 1), Err(Missing::Lost(_))), "{:?}", hit(2, 1));
+    assert_eq!(hit(2, 0), known(2, 0), "other nodes are not concerned");
+    assert_eq!(hit(3, 1), known(3, 1));
+}
+
+#[test]
+fn cpu_time_of_the_machine_and_of_its_nodes_have_one_scale() {
+    let mut machine = demo_machine();
+    let (first, second) = (machine.tick(), machine.tick());
+    let mut summary = Summary::default();
+    summary.take(&derive(&machine.host, Some(&first), &second, RowKind::Processes));
+    let cpu: Vec<Row> = summary.rows().into_iter().filter(|row| row.title == node::CPU_PCT.title).collect();
+    let nodes = cpu.iter().filter(|row| row.node.is_some()).map(|row| row.median);
+    let mean = nodes.clone().sum::<f64>() / nodes.count() as f64;
+    assert!(cpu[0].node.is_none() && (cpu[0].median - mean).abs() < 0.5, "{} and {mean}", cpu[0].median);
+}
