@@ -1,12 +1,12 @@
 //! Sources of samples: this machine, recordings, a made-up machine. Everything downstream is the same for all of them.
 
 pub mod access;
+pub mod demo;
 pub mod hot;
 pub mod live;
 pub mod merge;
 pub mod recorded;
 pub mod recording;
-pub mod synthetic;
 mod unmatched;
 pub mod witness;
 
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+pub use numatop_ng_demo::synthetic;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 

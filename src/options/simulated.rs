@@ -6,7 +6,7 @@ use super::{BadValue, bad, named_wants};
 use crate::cli::{MeasureArgs, ScopeArgs};
 use crate::container::select::{Want, Wants};
 use crate::pmu::sets::SETS;
-use crate::source::synthetic::demo::DemoOptions;
+use crate::source::demo::DemoOptions;
 
 /// Where the tree of cgroups is mounted.
 const MOUNT: &str = "/sys/fs/cgroup";

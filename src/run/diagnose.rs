@@ -30,8 +30,8 @@ use crate::report::clock::Clock;
 use crate::report::fold::Fold;
 use crate::report::page::{self, View};
 use crate::snapshot::Snapshot;
+use crate::source::demo::Demo;
 use crate::source::recording::Recording;
-use crate::source::synthetic::demo::Demo;
 use crate::source::{Focus, Source};
 use crate::text::{hanging, plural, words};
 

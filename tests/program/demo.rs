@@ -21,7 +21,7 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, Flow, Sample, TaskRaw};
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
-use numatop_ng::source::synthetic::demo::Demo;
+use numatop_ng::source::demo::Demo;
 use numatop_ng::source::synthetic::demo_machine;
 use numatop_ng::tui::theme::Theme;
 

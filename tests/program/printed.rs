@@ -393,7 +393,11 @@ fn nothing_else_writes_to_the_standard_streams() {
             }
             let below = path.strip_prefix(root).unwrap();
             let is_code = path.extension().is_some_and(|ending| ending == "rs");
-            if !is_code || ["src/program/say.rs", "build.rs", "build/bpf.rs"].iter().any(|other| path.ends_with(other)) {
+            if !is_code
+                || ["src/program/say.rs", "build.rs", "build/bpf.rs"]
+                    .iter()
+                    .any(|other| path.ends_with(other))
+            {
                 continue;
             }
             looked_at += 1;

@@ -1,4 +1,4 @@
-//! What numatop-ng measures, as data: samples, counters, snapshots and metrics. Pure: no file, no clock.
+//! Measurements as data: samples, counters, snapshots and metrics. Pure: no file, no clock.
 
 // All that leaves the process goes through program/say.rs.
 #![warn(clippy::print_stdout, clippy::print_stderr)]

@@ -6,10 +6,9 @@
 
 mod actor;
 mod containers;
-pub mod demo;
 pub mod events;
-mod memory;
-mod stacks;
+pub mod memory;
+pub mod stacks;
 mod story;
 
 use std::collections::{BTreeMap, BTreeSet};

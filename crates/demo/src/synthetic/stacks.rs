@@ -107,7 +107,7 @@ const PROGRAMS: [(&str, Shapes); 9] = [
 const OTHERS: Shapes = &[(100, &["main"])];
 
 /// Stacks sampled between two samples of the machine.
-pub(super) fn news(actors: &[Actor], before: Option<&Sample>, now: &Sample) -> StackBatch {
+pub fn news(actors: &[Actor], before: Option<&Sample>, now: &Sample) -> StackBatch {
     let mut names: BTreeMap<Place, Arc<Function>> = BTreeMap::new();
     let mut stacks = Vec::new();
     for task in &now.tasks {

@@ -162,12 +162,12 @@ impl Actor {
     }
 
     /// Start of its process in ns since boot.
-    pub(super) fn leader_start_ns(&self) -> u64 {
+    pub fn leader_start_ns(&self) -> u64 {
         self.start_ns.unwrap_or(u64::from(self.pid) * super::MS)
     }
 
     /// Its resident memory by kind, files in whole MiB.
-    pub(super) fn resident(&self) -> Resident {
+    pub fn resident(&self) -> Resident {
         let own = self.rss.saturating_sub(self.shmem);
         let file_bytes = (own.saturating_mul(self.file_pct) / 100) >> 20 << 20;
         Resident {

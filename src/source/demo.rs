@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::story::machine;
-use super::{Actor, Machine, events, memory, stacks};
+use super::synthetic::{Actor, Machine, demo_machine as machine, events, memory, stacks};
 use crate::collect::mappings::Mappings;
 use crate::container::scope::Scope;
 use crate::container::select::{Tree, Wants};

@@ -64,7 +64,7 @@ fn memory(actor: &Actor) -> Vec<(NodeId, f64)> {
 }
 
 /// The mappings of a process; `exact`: as a look at every page finds them.
-pub(super) fn mappings(actor: &Actor, exact: bool) -> Mappings {
+pub fn mappings(actor: &Actor, exact: bool) -> Mappings {
     let mut by_node = vec![0.0; actor.memory.len()];
     memory(actor).iter().for_each(|(node, share)| by_node[node.0 as usize] = *share);
     let row = |Piece { start, bytes, name, .. }: Piece| Mapping {
@@ -80,7 +80,7 @@ pub(super) fn mappings(actor: &Actor, exact: bool) -> Mappings {
 }
 
 /// Memory that all processes use.
-pub(super) fn uses(actors: &[Actor]) -> MemoryUses {
+pub fn uses(actors: &[Actor]) -> MemoryUses {
     let mut threads: BTreeMap<u32, Vec<&Actor>> = BTreeMap::new();
     actors.iter().for_each(|actor| threads.entry(actor.pid).or_default().push(actor));
     let mut processes: BTreeMap<ProcessId, Arc<MemoryUse>> = BTreeMap::new();

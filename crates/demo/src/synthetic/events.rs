@@ -43,7 +43,7 @@ pub fn sets() -> Vec<(&'static str, Choice)> {
 }
 
 /// The events of a set; none of an unknown one.
-pub(super) fn set_of(set: &str) -> Vec<Event> {
+pub fn set_of(set: &str) -> Vec<Event> {
     let found = SETS.iter().find(|(name, ..)| *name == set);
     let roles = found.map_or(&[][..], |(_, roles, _)| roles);
     let event = |role: &Role| {
@@ -55,7 +55,7 @@ pub(super) fn set_of(set: &str) -> Vec<Event> {
 
 /// Counts these events from now on, and no others. Each keeps its slot until no slot is left: then it takes that of an event which
 /// is not counted.
-pub(super) fn count(host: &mut HostFacts, wanted: &[Event]) {
+pub fn count(host: &mut HostFacts, wanted: &[Event]) {
     let names: Vec<&str> = wanted.iter().map(|event| event.name.as_str()).collect();
     for event in wanted {
         let is_known = host.events.iter().any(|known| known.name == event.name);

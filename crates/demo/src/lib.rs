@@ -1,0 +1,14 @@
+//! Made-up machines: the one of `--demo`, and those of tests. The same every time; no file, no clock.
+
+// All that leaves the process goes through program/say.rs.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+// `expect` gives the reason why it cannot fail.
+#![warn(clippy::unwrap_used)]
+// Tests and benchmarks are crates whose public items nothing reaches, so that the lint is for the libraries only.
+#![warn(unreachable_pub)]
+
+// Paths that begin with `crate::` name modules of lower crates, too.
+use numatop_ng_measure::{collect, container, pmu};
+use numatop_ng_model::{model, text};
+
+pub mod synthetic;
