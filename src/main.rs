@@ -8,7 +8,7 @@ use numatop_ng::cli::{self, Cli, Places};
 use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
-use numatop_ng::program::{guard, say, signals, systemd};
+use numatop_ng::program::{guard, output, signals, systemd};
 use numatop_ng::run::{self, children};
 use numatop_ng::sys;
 
@@ -28,11 +28,11 @@ fn main() -> ExitCode {
     }
     // Before anything is opened: descriptors are theirs by number.
     if let Err(error) = systemd::take_over() {
-        say::message(format!("numatop-ng: taking over the sockets of the service manager: {error}"));
+        output::message(format!("numatop-ng: taking over the sockets of the service manager: {error}"));
         return Exit::CouldNotMeasure.into();
     }
     if let Err(error) = signals::catch() {
-        say::message(format!("numatop-ng: catching signals: {error}"));
+        output::message(format!("numatop-ng: catching signals: {error}"));
         return Exit::CouldNotMeasure.into();
     }
     // If no thread can be created, the main thread runs it.
@@ -52,13 +52,13 @@ fn run() -> ExitCode {
                 let _ = error.print();
                 return Exit::Ok.into();
             }
-            say::lines(error.render());
+            output::lines(error.render());
             return Exit::Usage.into();
         }
     };
     libbpf_log::keep();
     if let Some(place) = silent_place(places) {
-        say::message(format!("numatop-ng: {}: its file system does not answer", place.display()));
+        output::message(format!("numatop-ng: {}: its file system does not answer", place.display()));
         return Exit::CouldNotMeasure.into();
     }
     match run::run(&cli) {
@@ -69,7 +69,7 @@ fn run() -> ExitCode {
                 (_, Some(refusal)) => refusal.exit,
                 _ => Exit::CouldNotMeasure,
             };
-            say::lines(error::message(&error, &std::env::args_os().collect::<Vec<_>>()));
+            output::lines(error::message(&error, &std::env::args_os().collect::<Vec<_>>()));
             exit.into()
         }
     }

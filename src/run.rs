@@ -1,22 +1,22 @@
 //! Modes of the program, and how each ends: the command line becomes a source and a place to show it.
 
 mod about;
-mod ahead;
 pub mod batch;
 mod calibrate;
 pub mod children;
 mod command;
 mod demo;
+mod destination;
 mod diagnose;
 mod diff;
-mod output;
+mod pipeline;
 mod prometheus;
+mod range;
 mod recordings;
 pub mod replay;
 mod report;
 mod selftest;
 mod settings;
-mod stretch;
 #[cfg(feature = "parquet")]
 mod tables;
 mod traces;
@@ -33,7 +33,7 @@ use crate::cli::{Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs, T
 use crate::export::{Format, Writer};
 use crate::options;
 use crate::program::interruptible::Interruptible;
-use crate::program::say::{self, Form, Notes};
+use crate::program::output::{self, Form, Notes};
 use crate::program::{reopened, signals};
 use crate::snapshot::RowKind;
 use crate::tui::input::action::ScreenId;
@@ -155,14 +155,14 @@ fn stop_signals() -> Result<BorrowedFd<'static>> {
 }
 
 /// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
-fn output(stop: BorrowedFd<'_>) -> Result<Interruptible<'_, File>> {
+fn standard_output(stop: BorrowedFd<'_>) -> Result<Interruptible<'_, File>> {
     let out = reopened::output(io::stdout()).context("copying the descriptor of standard output")?;
     Ok(Interruptible::new(out.into(), stop))
 }
 
 /// Standard error for notes, whose reader keeps nothing waiting.
 fn messages() -> Result<Notes<File>> {
-    let err = say::descriptor().context("copying the descriptor of standard error")?;
+    let err = output::descriptor().context("copying the descriptor of standard error")?;
     Ok(Notes::new(err.into()))
 }
 
@@ -199,5 +199,5 @@ fn terminal_width() -> usize {
 
 /// Writes a report to standard output.
 fn print(text: &str, form: Form) -> Result<()> {
-    say::report(text, form).context("writing to standard output")
+    output::report(text, form).context("writing to standard output")
 }

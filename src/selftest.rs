@@ -11,4 +11,4 @@ pub mod show;
 mod show_counters;
 pub mod software;
 pub mod stored;
-pub mod trust;
+pub mod verdicts;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use numatop_ng::collect::cpu_states::CpuStates;
+use numatop_ng::collect::isolated::Spared;
 use numatop_ng::collect::machine::MachineReader;
-use numatop_ng::collect::spared::Spared;
 use numatop_ng::host::clock::thread_time;
 use numatop_ng::host::rlimit;
 use numatop_ng::model::event::Event;

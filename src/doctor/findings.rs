@@ -15,7 +15,7 @@ use crate::model::sample::Missing;
 use crate::model::topology::Topology;
 use crate::pmu::facts::PmuFacts;
 use crate::selftest::judge::Verdict;
-use crate::selftest::trust::{Trust, Trusted};
+use crate::selftest::verdicts::{EventVerdict, EventVerdicts};
 
 /// The quality of a finding, as a word: colours may add to it, not replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -147,10 +147,10 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
 }
 
 /// Events that self-tests found right, and each that one found wrong.
-pub(super) fn tested(trust: &Trust) -> Vec<Line> {
+pub(super) fn tested(trust: &EventVerdicts) -> Vec<Line> {
     let of = |verdict: Verdict| trust.events.iter().filter(move |event| event.verdict == verdict);
     let is_hybrid = trust.events.iter().any(|event| event.pmu != trust.events[0].pmu);
-    let name = |event: &Trusted| match is_hybrid {
+    let name = |event: &EventVerdict| match is_hybrid {
         true => format!("{} ({})", event.event, event.pmu),
         false => event.event.clone(),
     };

@@ -15,7 +15,7 @@ use crate::host::roots::Roots;
 use crate::list::{events, findings, metrics};
 use crate::model::inputs::Inputs;
 use crate::pmu::open::try_event;
-use crate::program::say::Form;
+use crate::program::output::Form;
 use crate::tui::input::keymap::KEYS;
 use crate::{doctor, list, options};
 

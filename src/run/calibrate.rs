@@ -21,12 +21,12 @@ use crate::cli::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 use crate::collect::plan::Advice;
 use crate::error::{Exit, Refusal};
 use crate::host::kernel::read_trimmed;
-use crate::known::quiet::{Usage, too_busy};
+use crate::known::idle::{Usage, too_busy};
 use crate::model::profile::Profile;
 use crate::options::BadValue;
 use crate::program::guard;
+use crate::program::output::{self, Form};
 use crate::program::progress::Ticking;
-use crate::program::say::{self, Form};
 use crate::source::poll;
 
 /// Time after which a measurement is ended, in parts of the time that it may take.
@@ -51,7 +51,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     // Files are looked at first: two minutes for nothing would be rude.
     let place = (!args.no_save).then(store::own_place).transpose()?;
     if let Some(Err(error)) = place.as_deref().map(store::prepare) {
-        say::message(format!(
+        output::message(format!(
             "numatop-ng: the profile cannot be stored, so nothing is measured (--no-save measures anyway): \
              {error:#}"
         ));
@@ -78,9 +78,9 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         return Err(refusal(why, vec![Advice::command(advice, "numatop-ng calibrate --force")]).into());
     }
     let plan = plan::plan(&asked, &facts);
-    say::lines(show::render_plan(&plan, 80));
+    output::lines(show::render_plan(&plan, 80));
     if plan.stages.is_empty() {
-        say::message("numatop-ng: nothing can be measured here");
+        output::message("numatop-ng: nothing can be measured here");
         return Ok(Exit::CouldNotMeasure.into());
     }
     let limit =
@@ -126,7 +126,7 @@ fn finish(
     }
     let Some(ended) = ended else {
         if let Err(error) = stored {
-            say::message(format!("numatop-ng: the profile is not stored: {error:#}"));
+            output::message(format!("numatop-ng: the profile is not stored: {error:#}"));
             return Ok(Exit::Privilege.into());
         }
         let absent = |key: &String| plan.absent.iter().any(|(stage, _)| stage.word() == key);
@@ -139,12 +139,12 @@ fn finish(
         Ended::TimeUp => "it took too long: complete parts are shown".to_string(),
         Ended::Died(why) => why,
     };
-    say::message(format!("numatop-ng: {why}; nothing is stored"));
+    output::message(format!("numatop-ng: {why}; nothing is stored"));
     Ok(Exit::CouldNotMeasure.into())
 }
 
 fn interrupted() -> ExitCode {
-    say::message("numatop-ng: interrupted; nothing is stored");
+    output::message("numatop-ng: interrupted; nothing is stored");
     Exit::CouldNotMeasure.into()
 }
 
@@ -157,11 +157,11 @@ fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     let is_part =
         args.from.is_some() || args.to.is_some() || Stage::USUAL.iter().any(|stage| !asked.contains(stage));
     let Some(new) = kept(old.as_ref(), profile.clone(), is_part) else {
-        say::message("numatop-ng: the stored profile is kept, because it was not disturbed");
+        output::message("numatop-ng: the stored profile is kept, because it was not disturbed");
         return Ok(());
     };
     store::write(place, &new)?;
-    say::message(format!("numatop-ng: stored in {}", place.display()));
+    output::message(format!("numatop-ng: stored in {}", place.display()));
     Ok(())
 }
 
@@ -177,12 +177,12 @@ fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
         }
         None => {
             let (found, notes) = store::find(&Wanted::Stored, &topology);
-            notes.iter().for_each(|note| say::message(format!("numatop-ng: {note}")));
+            notes.iter().for_each(|note| output::message(format!("numatop-ng: {note}")));
             let Some(found) = found else {
-                say::message("numatop-ng: no profile is stored: numatop-ng calibrate measures one");
+                output::message("numatop-ng: no profile is stored: numatop-ng calibrate measures one");
                 return Ok(Exit::CouldNotMeasure.into());
             };
-            say::message(format!("numatop-ng: {}, measured {}", found.path.display(), found.profile.time));
+            output::message(format!("numatop-ng: {}, measured {}", found.path.display(), found.profile.time));
             (found.profile, found.inapplicable)
         }
     };
@@ -195,8 +195,8 @@ fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
         None => render(args, &profile)?,
     }
     match inapplicable {
-        Some(why) => say::message(format!("numatop-ng: it is from another machine or state: {why}")),
-        None => say::message("numatop-ng: it matches this machine"),
+        Some(why) => output::message(format!("numatop-ng: it is from another machine or state: {why}")),
+        None => output::message("numatop-ng: it matches this machine"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -220,7 +220,7 @@ pub(super) fn write(file: Option<&Path>, text: &str, form: Form) -> Result<()> {
     match file {
         None => print(text, form),
         Some(path) => {
-            let mut file = say::Cleaned::new(new_file(path)?, form);
+            let mut file = output::Cleaned::new(new_file(path)?, form);
             file.write_all(text.as_bytes()).with_context(|| format!("writing {}", path.display()))
         }
     }

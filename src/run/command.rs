@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::event::epoll;
 
+use super::destination::{Existing, Out, quoted};
 use super::diagnose::asked;
-use super::output::{Existing, Out, quoted};
 use super::stop_signals;
 use super::watch::{recorder_at, rotate_signal, start};
 use crate::cli::{Binding, RunArgs, RunFormat, ScopeArgs};
@@ -23,7 +23,7 @@ use crate::model::sample::{HostFacts, Sample};
 use crate::outcome::totals::Totals;
 use crate::outcome::{End, Outcome, Series, csv, json, text};
 use crate::program::launch::{Ended, Held, NotStarted, Order, Running};
-use crate::program::say::{self, Form};
+use crate::program::output::{self, Form};
 use crate::program::signals;
 use crate::record::recorder::Recorder;
 use crate::snapshot::{RowKind, derive};
@@ -65,7 +65,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
             match outcome {
                 Ok(outcome) => runs.push(outcome),
                 // The command has run all the same, and its status is its own.
-                Err(error) => say::lines(error::message(&error, &[])),
+                Err(error) => output::lines(error::message(&error, &[])),
             }
             if signals::ended_by().is_some() {
                 break;
@@ -98,7 +98,7 @@ fn places(args: &RunArgs) -> Result<Vec<(Option<&Binding>, Order)>> {
 }
 
 fn not_started(why: &NotStarted) -> ExitCode {
-    say::message(format!("numatop-ng: {why}"));
+    output::message(format!("numatop-ng: {why}"));
     why.exit_code().into()
 }
 
@@ -322,8 +322,8 @@ fn write(args: &RunArgs, series: &[Series], out: Option<&Out>) -> Result<()> {
     match out {
         Some(out) => out.write(&page, form).inspect_err(|_| {
             // The page is not lost.
-            let _ = say::aside(&page, form);
+            let _ = output::aside(&page, form);
         }),
-        None => say::aside(&page, form).context("writing to standard error"),
+        None => output::aside(&page, form).context("writing to standard error"),
     }
 }

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::watch::{finish, pace, recorded, recorder, recording_pace, rotate_signal, say_recording, screen};
-use super::{ended, exporter, messages, output, ran, stop_signals, wants_batch};
+use super::{ended, exporter, messages, ran, standard_output, stop_signals, wants_batch};
 use crate::cli::{LiveArgs, RecordArgs};
 use crate::export::Export;
 use crate::export::notices::Quiet;
 use crate::options;
-use crate::program::say::Cleaned;
+use crate::program::output::Cleaned;
 use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Pace};
 use crate::run::replay::{Part, intervals};
@@ -60,7 +60,7 @@ fn batch(args: &LiveArgs) -> Result<ExitCode> {
     let format = options::batch_format(&args.output)?;
     let mut export = exporter(format, &args.display)?;
     let stop = stop_signals()?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, standard_output(stop)?), format.form);
     let source = Demo::of(&simulated(args)?)?;
     let pace = pace(args);
     recorded(source, recorder(args)?, rotate_signal()?, |source| match pace.iterations {

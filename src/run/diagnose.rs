@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use jiff::tz::TimeZone;
 
-use super::output::{Existing, Out, quoted};
+use super::destination::{Existing, Out, quoted};
+use super::range::{Read, blame, nothing_there, samples_between};
 use super::report::{Deriving, Step, begin, check_hosts};
-use super::stretch::{Read, blame, nothing_there, samples_between};
 use super::watch::start;
 use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiagnoseArgs, LevelArg, ReportFormat};
@@ -23,8 +23,8 @@ use crate::model::event::Role;
 use crate::model::process::Asked;
 use crate::model::sample::HostFacts;
 use crate::options;
+use crate::program::output::{self, Form};
 use crate::program::progress::Progress;
-use crate::program::say::{self, Form};
 use crate::program::signals;
 use crate::report::clock::Clock;
 use crate::report::fold::Fold;
@@ -68,7 +68,7 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
         return Ok(ran());
     }
     let Some((host, last)) = &folded.deriving.previous else {
-        say::message("numatop-ng: nothing was measured");
+        output::message("numatop-ng: nothing was measured");
         return Ok(Exit::CouldNotMeasure.into());
     };
     if args.path.is_some() && !args.allow_undecided {
@@ -236,7 +236,7 @@ fn fold_machine(args: &DiagnoseArgs, seconds: u64, folded: &mut Folded, stop: Bo
     let live = options::watched(&args.scope, &args.measure)?;
     let mut source = start(live)?;
     source.focus(Focus { asked: asked(&source.host()), ..Focus::default() });
-    say::message(format!("numatop-ng: watching for {seconds} s"));
+    output::message(format!("numatop-ng: watching for {seconds} s"));
     let (begin, interval) = (Instant::now(), args.measure.interval());
     let end = begin + Duration::from_secs(seconds);
     let mut due = begin;
@@ -292,7 +292,7 @@ fn warn_of_short(chosen: &Options, least: Severity, seconds: u64, what: &str) {
     let (Some(from), Some(to)) = (short.iter().min(), short.iter().max()) else { return };
     let range = if from == to { format!("{from} s") } else { format!("{from} to {to} s") };
     let (number, all) = (short.len(), chosen.rules().count());
-    say::message(format!(
+    output::message(format!(
         "numatop-ng: {what} is too short for {number} of {}: they need {range}, so that their findings can only be suspected",
         plural(all, "rule")
     ));

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use super::command::COMMAND_SCOPE;
-use super::output::{Existing, Out, quoted};
-use super::stretch::{Read, samples};
+use super::destination::{Existing, Out, quoted};
+use super::range::{Read, samples};
 use super::{ran, stop_signals, terminal_width};
 use crate::cli::{DiffArgs, DiffFormat};
 use crate::diff::elapsed::{Elapsed, Run};
@@ -27,7 +27,7 @@ use crate::metric::{Metric, task};
 use crate::model::sample::{HostFacts, Sample};
 use crate::options::{self, Stretch};
 use crate::outcome::totals::{Sums, Totals};
-use crate::program::say::{self, Form};
+use crate::program::output::{self, Form};
 use crate::program::signals;
 use crate::snapshot::{RowKind, Snapshot, Task, derive};
 
@@ -74,7 +74,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
         found.elapsed = Elapsed::of(&a, &b);
     }
     if found.rows.is_empty() && found.zeros == 0 && found.elapsed.is_none() {
-        say::message("numatop-ng: nothing to compare: no row has a value on both sides");
+        output::message("numatop-ng: nothing to compare: no row has a value on both sides");
         return Ok(Exit::CouldNotMeasure.into());
     }
     let of = |looks: &[First]| looks.iter().map(|look| look.circumstances.clone()).collect::<Vec<_>>();
@@ -97,7 +97,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     out.write(&text, form)?;
     for metric in fails_on.iter().flatten() {
         if !found.rows.iter().any(|row| row.metric == *metric && limits.too_short(row).is_none()) {
-            say::message(format!("numatop-ng: --fail-on: {metric} was not compared"));
+            output::message(format!("numatop-ng: --fail-on: {metric} was not compared"));
         }
     }
     Ok(exit(&found, fails_on.as_ref()).into())

@@ -16,7 +16,7 @@ use crate::exporter::server::Server;
 use crate::exporter::{Exporter, Shared};
 use crate::finding::{Engine, Options};
 use crate::options;
-use crate::program::say;
+use crate::program::output;
 use crate::program::systemd::{self, Watchdog};
 use crate::run::batch::{self, Counted, Pace};
 use crate::run::replay::{Part, intervals};
@@ -120,10 +120,10 @@ impl Serving {
     fn begin(server: Server, page: &Shared) -> Result<Serving> {
         let ports = server.ports();
         for address in &ports {
-            say::message(format!("numatop-ng: serving http://{address}/metrics"));
+            output::message(format!("numatop-ng: serving http://{address}/metrics"));
         }
         if ports.iter().any(|address| !address.ip().is_loopback()) {
-            say::message(
+            output::message(
                 "numatop-ng: anyone who can connect reads names of programs and containers; use a proxy for TLS",
             );
         }

@@ -7,16 +7,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::output::must_be_new;
-use super::stretch::{blame, nothing_there};
-use super::{ended, exporter, output, print, ran, stop_signals, traces, tui_options, wants_batch};
+use super::destination::must_be_new;
+use super::range::{blame, nothing_there};
+use super::{ended, exporter, print, ran, standard_output, stop_signals, traces, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ExportFormat, ReplayArgs};
 use crate::error::{self, Exit};
 use crate::export::Format;
 use crate::options;
 use crate::program::guard;
+use crate::program::output::{self, Cleaned, Form};
 use crate::program::progress::Progress;
-use crate::program::say::{self, Cleaned, Form};
 use crate::program::signals;
 use crate::record::verify;
 use crate::run::replay::{self, Part};
@@ -33,7 +33,7 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let span = recording.span().unwrap_or_default();
     let at = options::moment("--at", at.as_deref(), span).map_err(|error| blame(path, error))?;
     if let Some(why) = at.and_then(|at| too_early(path, at, span.0)) {
-        say::message(why);
+        output::message(why);
     }
     let grain = options::grain(display.threads, None);
     if !wants_batch(out) {
@@ -55,7 +55,7 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         progress: false,
     };
     let stop = stop_signals()?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, standard_output(stop)?), format.form);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || follow || signals::ended_by().is_some() { ran() } else { nothing_there(path, span) })
 }
@@ -104,7 +104,7 @@ fn export_batch(args: &ExportArgs, format: &Format) -> Result<ExitCode> {
     let stop = stop_signals()?;
     let sink: Box<dyn Write> = match &args.output {
         Some(path) => Box::new(guard::create_new(path).with_context(|| must_be_new(path))?),
-        None => Box::new(output(stop)?),
+        None => Box::new(standard_output(stop)?),
     };
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), format.form);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell);
@@ -145,7 +145,7 @@ fn first_whole(recording: &mut Recording) -> Result<Option<i64>> {
 
 /// Prints the state of a followed file.
 fn tell(what: &str) {
-    say::message(format!("numatop-ng: {what}"));
+    output::message(format!("numatop-ng: {what}"));
 }
 
 pub(super) fn verify(paths: &[PathBuf]) -> Result<ExitCode> {

@@ -13,7 +13,7 @@ use crate::hot::profile::Profile;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::program::progress::Progress;
-use crate::run::stretch::reached;
+use crate::run::range::reached;
 use crate::snapshot::RowKind;
 use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 
-use super::ahead::ahead;
-use super::output::{Existing, Out, quoted};
-use super::stretch::{Read, blame, nothing_there, samples_between};
+use super::destination::{Existing, Out, quoted};
+use super::pipeline::ahead;
+use super::range::{Read, blame, nothing_there, samples_between};
 use super::{ran, stop_signals};
 use crate::cli::{PageFormat, ReportArgs};
 use crate::finding::Engine;
@@ -17,7 +17,7 @@ use crate::finding::redact::Redactor;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::options;
-use crate::program::say::Form;
+use crate::program::output::Form;
 use crate::program::signals;
 use crate::record::reader::Reader;
 use crate::report::clock::Clock;

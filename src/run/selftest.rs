@@ -16,19 +16,19 @@ use crate::calibrate::worker::Worker;
 use crate::cli::{ReportFormat, SelftestArgs, SelftestPart};
 use crate::error::Exit;
 use crate::host::kernel::read_trimmed;
-use crate::known::quiet::{Usage, too_busy};
+use crate::known::idle::{Usage, too_busy};
 use crate::model::event::Role;
 use crate::options::{self, BadValue};
 use crate::pmu::catalog::{Catalog, Core};
 use crate::program::guard::{self, Owner};
-use crate::program::say::{self, Form};
+use crate::program::output::{self, Form};
 use crate::selftest::counters;
 use crate::selftest::judge::Verdict;
 use crate::selftest::report::{Comparison, Report, SCHEMA};
 use crate::selftest::run::{self, Places, Stopped, software};
 use crate::selftest::show;
 use crate::selftest::stored;
-use crate::selftest::trust::Trust;
+use crate::selftest::verdicts::EventVerdicts;
 use crate::source::poll;
 
 /// Bytes of a report at most: one has some kilobytes.
@@ -70,7 +70,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
                 report
             }
             None => {
-                say::message("numatop-ng: interrupted");
+                output::message("numatop-ng: interrupted");
                 return Ok(Exit::CouldNotMeasure.into());
             }
         },
@@ -98,12 +98,12 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
 /// Stores the verdicts on events beside the profile of the machine: other commands say them. A failure is no fault of the test.
 fn keep(report: &Report) {
     let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-    let trust = Trust::of(report, &date);
+    let trust = EventVerdicts::of(report, &date);
     if trust.events.is_empty() {
         return;
     }
     if let Err(error) = stored::keep(trust) {
-        say::message(format!("numatop-ng: the verdicts on events are not stored: {error:#}"));
+        output::message(format!("numatop-ng: the verdicts on events are not stored: {error:#}"));
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::wants_batch;
 use crate::cli::{Cli, Command, ScreenArgs};
 use crate::options;
-use crate::program::{asked_file, say};
+use crate::program::{asked_file, output};
 use crate::settings::{self, Setting, Value};
 use crate::text::clean_str;
 use crate::tui::Keeper;
@@ -39,7 +39,7 @@ fn tell_unread(cli: &Cli) {
     };
     if let Some(path) = typed {
         let name = clean_str(&path.to_string_lossy());
-        say::message(format!(
+        output::message(format!(
             "numatop-ng: {name} is not read: settings are for the screen; batch output uses flags only"
         ));
     }
@@ -62,7 +62,7 @@ pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
     };
     if let Some(told) = &told {
         // The message is printed after the view is closed, too.
-        say::message(format!("numatop-ng: {told}"));
+        output::message(format!("numatop-ng: {told}"));
     }
     Keeper { keep: Box::new(move |chosen| keep(&path, chosen)), told }
 }

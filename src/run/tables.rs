@@ -13,15 +13,15 @@ use anyhow::{Context, Result, ensure};
 
 use self::parts::{Counts, Of, Parts, WantedPart};
 use self::write::Files;
-use super::ahead::ahead;
-use super::stretch::{Read, blame, nothing_there};
+use super::pipeline::ahead;
+use super::range::{Read, blame, nothing_there};
 use super::{ran, stop_signals};
 use crate::cli::ExportArgs;
 use crate::error::chain;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::options::{self, Layout, Tables};
-use crate::program::{say, signals};
+use crate::program::{output, signals};
 use crate::record::reader::{Found, Reader};
 use crate::snapshot::{RowKind, Snapshot, derive, derive_both, derive_tasks};
 use crate::source::recording::{Recording, files_of};
@@ -73,7 +73,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
     if counts == Counts::default() && recorded == 0 {
         return Ok(nothing_there(&args.path, span.unwrap_or_default()));
     }
-    say::message(summary(&choices.out, &counts, recorded));
+    output::message(summary(&choices.out, &counts, recorded));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -101,7 +101,7 @@ fn hosts(path: &Path, boots_together: bool) -> Result<(Vec<Host>, usize)> {
         let reader = match Reader::open(&file) {
             Err(error) if alone => return Err(error),
             Err(error) => {
-                say::message(format!("numatop-ng: left out: {}", one_line(&chain(&error))));
+                output::message(format!("numatop-ng: left out: {}", one_line(&chain(&error))));
                 continue;
             }
             Ok(reader) => reader,

@@ -7,16 +7,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result};
 
-use super::output::{Existing, Out, must_be_new};
+use super::destination::{Existing, Out, must_be_new};
+use super::range::{Read, blame, nothing_there, samples_between};
 use super::report::check_hosts;
-use super::stretch::{Read, blame, nothing_there, samples_between};
-use super::{output, ran, stop_signals};
+use super::{ran, standard_output, stop_signals};
 use crate::cli::ExportArgs;
 use crate::error::Exit;
 use crate::model::sample::{HostFacts, Sample};
 use crate::options::{self, TraceChoice};
 use crate::program::guard;
-use crate::program::say::{self, Form};
+use crate::program::output::{self, Form};
 use crate::program::signals;
 use crate::snapshot::{RowKind, Snapshot, derive};
 use crate::source::recording::Recording;
@@ -79,10 +79,10 @@ fn trace(asked: &Asked<'_>, recording: Recording, out: &Out) -> Result<ExitCode>
         let left_out = [(chosen.programs_left_out, "program"), (chosen.containers_left_out, "container")]
             .map(|(count, what)| plural(count, what));
         let words = left_out.join(" and ");
-        say::message(format!("numatop-ng: {words} with less CPU time have no tracks (--top)"));
+        output::message(format!("numatop-ng: {words} with less CPU time have no tracks (--top)"));
     }
     let sink: Box<dyn Write> = match out {
-        Out::Standard => Box::new(output(asked.stop)?),
+        Out::Standard => Box::new(standard_output(asked.stop)?),
         Out::File(path, _) => Box::new(guard::create_new(path).with_context(|| must_be_new(path))?),
     };
     match (written(asked, chosen, sink), out) {
@@ -186,18 +186,18 @@ fn profile(asked: &Asked<'_>, mut recording: Recording, format: TraceFormat, out
             (_, Some(_)) => "has no sample of a process that --comm matches in that time",
             (_, None) => "has no sample of a stack in that time: nothing ran in its scope",
         };
-        say::message(format!("numatop-ng: {path} {why}"));
+        output::message(format!("numatop-ng: {path} {why}"));
         return Ok(Exit::CouldNotMeasure.into());
     }
     for (cause, count) in stacks.lost() {
-        say::message(format!(
+        output::message(format!(
             "numatop-ng: {} missing or incomplete: {cause}",
             plural(count as usize, "sample")
         ));
     }
     if stacks.cut() > 0 {
         let cut = plural(stacks.cut() as usize, "sample");
-        say::message(format!("numatop-ng: {cut} without callers: there are too many different stacks"));
+        output::message(format!("numatop-ng: {cut} without callers: there are too many different stacks"));
     }
     let mut bytes = Vec::new();
     if format == TraceFormat::Pprof {

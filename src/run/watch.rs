@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{ended, exporter, messages, output, ran, stop_signals, tui_options};
+use super::{ended, exporter, messages, ran, standard_output, stop_signals, tui_options};
 use crate::cli::{LiveArgs, RecordArgs, RecordLimits};
 use crate::export::notices::Quiet;
-use crate::program::say::{self, Cleaned};
+use crate::program::output::{self, Cleaned};
 use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Counted, Pace};
 use crate::source::Source;
@@ -37,7 +37,7 @@ pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
     let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
     let source = start(live)?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, standard_output(stop)?), format.form);
     let pace = pace(args);
     recorded(source, recorder, rotate, |source| {
         batch::run(source, export.as_mut(), &mut out, pace, stop).map(drop)
@@ -104,14 +104,14 @@ pub(super) fn recording_pace(args: &RecordArgs) -> Pace {
 
 /// Prints the place of the recording, on a terminal.
 pub(super) fn say_recording(args: &RecordArgs) {
-    if say::is_on_terminal() {
+    if output::is_on_terminal() {
         let end = match args.count.iterations {
             Some(count) => {
                 format!("for {}", plural(usize::try_from(count).unwrap_or(usize::MAX), "interval"))
             }
             None => "until Ctrl-C".into(),
         };
-        say::message(format!("numatop-ng: recording to {}, {end}", args.path.display()));
+        output::message(format!("numatop-ng: recording to {}, {end}", args.path.display()));
     }
 }
 
@@ -123,12 +123,12 @@ pub(super) fn finish(source: Recorded<impl Source>, args: &RecordArgs, taken: Re
     let progress = source.recording();
     source.finish()?;
     let intervals = plural(usize::try_from(taken?).unwrap_or(usize::MAX), "interval");
-    if let Some(progress) = progress.filter(|_| say::is_on_terminal()) {
+    if let Some(progress) = progress.filter(|_| output::is_on_terminal()) {
         let path = match (&progress.file, args.path.is_dir()) {
             (Some(name), true) => args.path.join(name),
             _ => args.path.clone(),
         };
-        say::message(format!(
+        output::message(format!(
             "numatop-ng: recorded {intervals}, {}, {}",
             batch::size(progress.bytes),
             path.display()

@@ -14,7 +14,7 @@ use crate::collect::placement::Budget;
 use crate::collect::probes::page_allocs::PageBudget;
 use crate::container::scope::Scope;
 use crate::error::Refusal;
-use crate::known::deed::{Deed, Truth};
+use crate::known::step::{Step, Truth};
 use crate::metric::placement::{MEM_ERROR_POINTS, MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::metric::{Value, counters};
 use crate::model::counters::Counter;
@@ -169,7 +169,7 @@ pub fn software(
     let mut watch = Watch::new(worker, source);
     let mut comparisons = Vec::new();
     // The first of everything: memory of the process that later deeds need.
-    if let Err(why) = watch.seen(Deed::Rest)? {
+    if let Err(why) = watch.seen(Step::Rest)? {
         return Err(anyhow::Error::msg(why).into());
     }
     for check in CHECKS {
@@ -235,17 +235,17 @@ impl<'a> Watch<'a> {
         if let Some(missing) = metric_of(check).and_then(|id| self.source.host().missing.get(id).cloned()) {
             return Ok(Comparison::untested(check, missing.to_string()));
         }
-        let (deed, of): (Deed, Counts) = match check {
-            "minor_faults" => (Deed::Pages { count: PAGES }, |truth, task, _| {
+        let (deed, of): (Step, Counts) = match check {
+            "minor_faults" => (Step::Pages { count: PAGES }, |truth, task, _| {
                 (truth.minor_faults, task.delta[Counter::MinFlt])
             }),
-            "switches" => (Deed::Trips { cpu: places.cpus[0], count: TRIPS }, |truth, task, _| {
+            "switches" => (Step::Trips { cpu: places.cpus[0], count: TRIPS }, |truth, task, _| {
                 (truth.switches, task.delta[Counter::Nvcsw] + task.delta[Counter::Nivcsw])
             }),
             "cpu_moves" if places.cpus.len() < 2 => {
                 return Ok(Comparison::untested(check, "one CPU may be used"));
             }
-            "cpu_moves" => (Deed::Moves { cpus: places.cpus.clone(), count: MOVES }, |truth, task, _| {
+            "cpu_moves" => (Step::Moves { cpus: places.cpus.clone(), count: MOVES }, |truth, task, _| {
                 (truth.moves, task.delta[Counter::CpuMigrations])
             }),
             "cpu_time" => return self.cpu_time(check, places.cpus[0]),
@@ -258,7 +258,7 @@ impl<'a> Watch<'a> {
     /// Its clock is read at the same time as samples are taken: on an emulator a process takes tens of ms of
     /// CPU time to read a job and to answer.
     fn cpu_time(&mut self, check: &str, cpu: u32) -> Result<Comparison, Stopped> {
-        let seen = self.seen(Deed::Burn { cpu, ms: BURN_MS })?;
+        let seen = self.seen(Step::Burn { cpu, ms: BURN_MS })?;
         let ran_ns = self.ran_ns;
         Ok(match seen {
             Ok((_, snapshot)) => {
@@ -276,23 +276,23 @@ impl<'a> Watch<'a> {
         match check {
             "node_moves" => {
                 // From there on every move between CPUs is one between nodes.
-                if let Err(why) = self.seen(Deed::Burn { cpu: first_cpu, ms: 1 })? {
+                if let Err(why) = self.seen(Step::Burn { cpu: first_cpu, ms: 1 })? {
                     return Ok(Comparison::untested(check, why));
                 }
-                let seen = self.seen(Deed::Moves { cpus: vec![first_cpu, second_cpu], count: MOVES })?;
+                let seen = self.seen(Step::Moves { cpus: vec![first_cpu, second_cpu], count: MOVES })?;
                 Ok(self.beside(check, seen, second, |truth, task, _| {
                     (truth.moves, task.delta[Counter::NodeMoves])
                 }))
             }
             "other_node_pages" => {
-                let seen = self.seen(Deed::Allocate { cpu: first_cpu, node: second, count: OTHER_PAGES })?;
+                let seen = self.seen(Step::Allocate { cpu: first_cpu, node: second, count: OTHER_PAGES })?;
                 Ok(self.beside(check, seen, second, |truth, task, node| {
                     // Pages that came from the CPU's own node for want of room are no pages of another one.
                     (pages_on(truth, node), task.delta[Counter::CrossAllocs])
                 }))
             }
             "moved_pages" => {
-                let seen = self.seen(Deed::MovePages { from: first, to: second, count: OTHER_PAGES })?;
+                let seen = self.seen(Step::MovePages { from: first, to: second, count: OTHER_PAGES })?;
                 Ok(self.beside(check, seen, second, |truth, task, _| {
                     (truth.moved_pages, task.delta[Counter::AskedPages])
                 }))
@@ -300,7 +300,7 @@ impl<'a> Watch<'a> {
             "placement" | "remote" => {
                 let near = PLACED * NEAR_PERCENT / 100;
                 let pages = vec![(first, near), (second, PLACED - near)];
-                if let Err(why) = self.seen(Deed::Place { pages })? {
+                if let Err(why) = self.seen(Step::Place { pages })? {
                     return Ok(Comparison::untested(check, why));
                 }
                 self.shares(check, first, first_cpu)
@@ -330,7 +330,7 @@ impl<'a> Watch<'a> {
         const USE_MS: u32 = 200;
         let mut why = "its memory was not located".to_string();
         for _ in 0..PLACEMENT_SAMPLES {
-            let (truth, snapshot) = match self.seen(Deed::Use { cpu, ms: USE_MS })? {
+            let (truth, snapshot) = match self.seen(Step::Use { cpu, ms: USE_MS })? {
                 Ok(seen) => seen,
                 Err(why) => return Ok(Comparison::untested(check, why)),
             };
@@ -364,7 +364,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Does a deed between two samples in which the process is at rest.
-    fn seen(&mut self, deed: Deed) -> Result<Seen, Stopped> {
+    fn seen(&mut self, deed: Step) -> Result<Seen, Stopped> {
         Ok(match self.between(&Job::Do(deed))? {
             Ok((Answer::Did(truth), snapshot)) => Ok((truth, snapshot)),
             Ok((other, _)) => Err(format!("unexpected answer: {other:?}")),

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::trust::Trust;
+use super::verdicts::EventVerdicts;
 use crate::calibrate::{machine, store};
 
 /// The name of the file.
 const NAME: &str = "selftest.json";
 
 /// The verdicts on the events of the machine below `root`; none where none is stored for it.
-pub fn trust(root: &Path) -> Trust {
-    let Ok(topology) = crate::host::topology::read(root) else { return Trust::default() };
+pub fn trust(root: &Path) -> EventVerdicts {
+    let Ok(topology) = crate::host::topology::read(root) else { return EventVerdicts::default() };
     let machine = machine::key(root, &topology);
     let about =
         |place: PathBuf| read(&place).filter(|trust| trust.is_about(&machine.cpu, machine.hypervisor));
@@ -21,7 +21,7 @@ pub fn trust(root: &Path) -> Trust {
 ///
 /// # Errors
 /// As of [`store::write()`].
-pub fn keep(trust: Trust) -> anyhow::Result<PathBuf> {
+pub fn keep(trust: EventVerdicts) -> anyhow::Result<PathBuf> {
     let place = store::own_place()?.with_file_name(NAME);
     let older = read(&place).unwrap_or_default();
     store::write(&place, &trust.after(older))?;
@@ -29,6 +29,6 @@ pub fn keep(trust: Trust) -> anyhow::Result<PathBuf> {
 }
 
 /// The verdicts in a file; `None` if it is missing or damaged.
-fn read(place: &Path) -> Option<Trust> {
+fn read(place: &Path) -> Option<EventVerdicts> {
     serde_json::from_str(&store::text_of(place).ok()?).ok()
 }

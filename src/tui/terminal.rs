@@ -20,7 +20,7 @@ use rustix::termios::QueueSelector;
 
 use super::backend::Sized;
 use super::draw;
-use super::outlet::Outlet;
+use super::screen_writer::ScreenWriter;
 use super::update::App;
 
 /// Clicks and wheel, with coordinates as text (xterm's modes 1000 and 1006). Not movements, which
@@ -39,12 +39,12 @@ const A_MOMENT: Duration = Duration::from_millis(800);
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// The output to the terminal, for the code that gives it back.
-static OUTLET: Mutex<Option<Outlet>> = Mutex::new(None);
+static OUTLET: Mutex<Option<ScreenWriter>> = Mutex::new(None);
 
 /// The terminal while it shows our screen. Dropped, it gives the terminal back.
 pub(super) struct Tty {
-    terminal: Terminal<Sized<Outlet>>,
-    outlet: Outlet,
+    terminal: Terminal<Sized<ScreenWriter>>,
+    outlet: ScreenWriter,
     mouse: bool,
 }
 
@@ -56,7 +56,7 @@ impl Tty {
     /// Standard output is not a terminal that can be written to.
     pub(super) fn enter(mouse: bool, redraw: impl Fn() + Send + 'static) -> Result<Tty> {
         let outlet =
-            Outlet::start(io::stdout()).context("starting the thread that writes to the terminal")?;
+            ScreenWriter::start(io::stdout()).context("starting the thread that writes to the terminal")?;
         outlet.on_change(redraw);
         *OUTLET.lock().unwrap_or_else(PoisonError::into_inner) = Some(outlet.clone());
         let report = std::panic::take_hook();
@@ -172,7 +172,7 @@ pub(super) fn leave() {
     let _ = disable_raw_mode();
 }
 
-fn give_back(outlet: &mut Outlet) {
+fn give_back(outlet: &mut ScreenWriter) {
     let _ = outlet.write_all(MOUSE_OFF.as_bytes());
     let _ = queue!(outlet, EndSynchronizedUpdate, LeaveAlternateScreen, Show);
     // Whatever is held for a frame that is not finished.

@@ -378,7 +378,7 @@ fn a_message_that_cannot_be_written_is_dropped() {
     }
 }
 
-/// All output goes through one place: `program/say.rs` cleans it. The screen has a separate terminal.
+/// All output goes through one place: `program/output.rs` cleans it. The screen has a separate terminal.
 #[test]
 fn nothing_else_writes_to_the_standard_streams() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -394,7 +394,7 @@ fn nothing_else_writes_to_the_standard_streams() {
             let below = path.strip_prefix(root).unwrap();
             let is_code = path.extension().is_some_and(|ending| ending == "rs");
             if !is_code
-                || ["src/program/say.rs", "build.rs", "build/bpf.rs"]
+                || ["src/program/output.rs", "build.rs", "build/bpf.rs"]
                     .iter()
                     .any(|other| path.ends_with(other))
             {

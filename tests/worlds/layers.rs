@@ -30,7 +30,7 @@ const LAYERS: &[&[&str]] = &[
 /// Modules of the live view from the bottom to the top: the views, and above them the threads. A module uses
 /// only modules in lines above its own.
 const TUI_LAYERS: &[&[&str]] = &[
-    &["backend", "input", "outlet", "ring", "theme"],
+    &["backend", "input", "screen_writer", "ring", "theme"],
     &["history"],
     &["state"],
     &["widgets"],

@@ -42,19 +42,19 @@ impl Place<'_> {
 }
 
 /// A change, which is taken back.
-pub(super) struct Deed {
+pub(super) struct Step {
     pub name: &'static str,
     pub act: fn(&Place<'_>) -> Result<()>,
     /// Not every machine supports it.
     pub may_fail: bool,
 }
 
-pub(super) const DEEDS: [Deed; 5] = [
-    Deed { name: "a burst of threads", act: burst, may_fail: false },
-    Deed { name: "cgroups that come and go", act: containers, may_fail: false },
-    Deed { name: "a CPU that goes and comes", act: hotplug, may_fail: true },
-    Deed { name: "steps of the clock", act: clock_steps, may_fail: true },
-    Deed { name: "a full disk", act: full_disk, may_fail: false },
+pub(super) const DEEDS: [Step; 5] = [
+    Step { name: "a burst of threads", act: burst, may_fail: false },
+    Step { name: "cgroups that come and go", act: containers, may_fail: false },
+    Step { name: "a CPU that goes and comes", act: hotplug, may_fail: true },
+    Step { name: "steps of the clock", act: clock_steps, may_fail: true },
+    Step { name: "a full disk", act: full_disk, may_fail: false },
 ];
 
 fn burst(place: &Place<'_>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Rules that judge snapshots, their evidence and their advice. Pure.
 
-// All that leaves the process goes through program/say.rs.
+// All that leaves the process goes through program/output.rs.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 // `expect` gives the reason why it cannot fail.
 #![warn(clippy::unwrap_used)]

@@ -1,6 +1,6 @@
 //! Recordings: writing, reading, following, verifying.
 
-// All that leaves the process goes through program/say.rs.
+// All that leaves the process goes through program/output.rs.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 // `expect` gives the reason why it cannot fail.
 #![warn(clippy::unwrap_used)]

@@ -18,7 +18,7 @@ use crate::metric::needs::Demand;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
-use crate::program::say::Form;
+use crate::program::output::Form;
 use crate::snapshot::{RowKind, Snapshot, derive, derive_both, derive_tasks};
 
 pub use rows::{ContainerSelection, PlaceSelection, Rows, Selection, Whole, all_columns};

@@ -3,9 +3,9 @@
 pub mod asm;
 pub mod chase;
 pub mod counted;
-pub mod deed;
+pub mod idle;
 pub mod pages;
 pub mod pair;
-pub mod quiet;
 pub mod random;
+pub mod step;
 pub mod stream;

@@ -1,6 +1,6 @@
 //! The kernel, files, sockets and processes: safe calls, facts about the host, guarded files, known loads.
 
-// All that leaves the process goes through program/say.rs.
+// All that leaves the process goes through program/output.rs.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 // `expect` gives the reason why it cannot fail.
 #![warn(clippy::unwrap_used)]

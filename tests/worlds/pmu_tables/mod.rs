@@ -26,7 +26,7 @@ use numatop_ng::pmu::sets::{Choice, Chooser, SETS};
 use numatop_ng::pmu::table::{Table, Verified};
 use numatop_ng::selftest::judge::Verdict;
 use numatop_ng::selftest::run::by_core;
-use numatop_ng::selftest::trust::{Trust, Trusted};
+use numatop_ng::selftest::verdicts::{EventVerdict, EventVerdicts};
 
 use known::KNOWN;
 use machine::Cpu::{Arm, X86};
@@ -236,10 +236,10 @@ fn without_offcore_events_retired_loads_are_counted_both_local_and_remote() {
 }
 
 /// The verdict of a self-test on events of a catalogue.
-fn tested(catalog: &Catalog, events: &[&str], verdict: Verdict) -> Trust {
+fn tested(catalog: &Catalog, events: &[&str], verdict: Verdict) -> EventVerdicts {
     let verdict = |name: &&str| {
         let resolved = catalog.named(name).unwrap();
-        Trusted {
+        EventVerdict {
             role: resolved.entry.role,
             event: resolved.entry.name.clone(),
             encoding: resolved.encoding(),
@@ -251,7 +251,7 @@ fn tested(catalog: &Catalog, events: &[&str], verdict: Verdict) -> Trust {
             direct: false,
         }
     };
-    Trust { events: events.iter().map(verdict).collect(), ..Trust::default() }
+    EventVerdicts { events: events.iter().map(verdict).collect(), ..EventVerdicts::default() }
 }
 
 #[test]

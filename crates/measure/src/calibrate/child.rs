@@ -14,10 +14,10 @@ use super::job::{Answer, Job, Limits, Walk};
 use super::stats::median;
 use crate::known::asm::{Cycle, Work, work};
 use crate::known::chase::{self, GROUP, Shape};
-use crate::known::deed::Doer;
+use crate::known::idle::Usage;
 use crate::known::pages::{self, Placed};
 use crate::known::pair::{self, Task, Way};
-use crate::known::quiet::Usage;
+use crate::known::step::StepRunner;
 use crate::known::stream::{self, Stream};
 use crate::sys;
 
@@ -105,7 +105,7 @@ pub(super) fn share(nodes: &io::Result<Vec<i32>>, node: u32) -> f64 {
 struct Worker {
     walks: BTreeMap<(Walk, u32), Walked>,
     streams: BTreeMap<u32, Placed>,
-    doer: Doer,
+    doer: StepRunner,
 }
 
 type Done = Result<Answer, String>;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::known::asm::Work;
 use crate::known::chase::Round;
 use crate::known::counted::Load;
-use crate::known::deed::{Deed, Truth};
+use crate::known::step::{Step, Truth};
 use crate::known::stream::Stream;
 use crate::model::event::Event;
 
@@ -135,7 +135,7 @@ pub enum Job {
     /// Counts a load with an event. Answered by [`Answer::Counted`].
     Count(Box<Count>),
     /// Does something that the kernel counts. Answered by [`Answer::Did`].
-    Do(Deed),
+    Do(Step),
 }
 
 /// The answer to a job.

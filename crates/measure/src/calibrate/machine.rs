@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::known::quiet::{self, Usage};
+use crate::known::idle::{self, Usage};
 use crate::model::profile::{CacheKey, MachineKey, NodeKey};
 use crate::model::topology::{Topology, format_cpulist, parse_cpulist};
 use crate::model::units::CpuId;
@@ -54,7 +54,7 @@ impl Facts {
             nodes: list_of(&status, "Mems_allowed_list:"),
             usage: Usage::read(root, &[]),
             interrupts: interrupts_by_cpu(&interrupts),
-            cgroup_bytes: quiet::cgroup_room(root),
+            cgroup_bytes: idle::cgroup_room(root),
             page_bytes: rustix::param::page_size() as u64,
             topology,
         })

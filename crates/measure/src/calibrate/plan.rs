@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::job::Limits;
 use super::machine::Facts;
 use crate::known::chase::{GROUP, ORDERS, Shape};
-use crate::known::quiet::may_take;
+use crate::known::idle::may_take;
 use crate::model::topology::Cpu;
 use crate::model::units::CpuId;
 

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::child::{ASIDE, LIMIT, NAME};
 use super::job::{Answer, Job};
-use crate::known::quiet::{self, Usage};
+use crate::known::idle::{self, Usage};
 use crate::program::helper::OWN_PROGRAM;
 use crate::sys;
 
@@ -228,9 +228,9 @@ impl Worker {
         let seconds = self.seen.1.elapsed().as_secs_f64();
         let (before, _) =
             std::mem::replace(&mut self.seen, (Usage::read(Path::new("/"), &own), Instant::now()));
-        let others = quiet::others(&before, &self.seen.0, seconds);
+        let others = idle::others(&before, &self.seen.0, seconds);
         self.used = (self.used.0 + others.all * seconds, self.used.1 + seconds);
-        let why = quiet::disturbed(&before, &self.seen.0, seconds);
+        let why = idle::disturbed(&before, &self.seen.0, seconds);
         self.bad_for = if why.is_some() { self.bad_for + seconds } else { 0.0 };
         self.since = std::mem::replace(&mut self.since, Second::Lasts).and(why.clone());
         match why {

@@ -7,7 +7,7 @@ use crate::metric::Value;
 use crate::metric::needs::Demand;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
-use crate::program::say::Form;
+use crate::program::output::Form;
 use crate::snapshot::Snapshot;
 use crate::text::one_line;
 use crate::text::rfc3339;

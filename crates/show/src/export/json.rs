@@ -17,7 +17,7 @@ use crate::metric::event_ages::EventAges;
 use crate::metric::matrix::sampled_pct;
 use crate::model::process::{Asked, ProcessId};
 use crate::model::sample::HostFacts;
-use crate::program::say::Form;
+use crate::program::output::Form;
 use crate::snapshot::{Container, CpuSet, Node, SetKind, Snapshot, Task};
 use crate::text::rfc3339;
 

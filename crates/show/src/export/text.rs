@@ -10,7 +10,7 @@ use crate::metric::{Metric, Unit, format};
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
 use crate::model::topology::format_cpulist;
-use crate::program::say::Form;
+use crate::program::output::Form;
 use crate::snapshot::{Node, SetKind, Snapshot};
 use crate::text::quantity::{bytes, percent};
 use crate::text::rfc3339;

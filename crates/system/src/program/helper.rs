@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::program::say;
+use crate::program::output;
 use crate::sys;
 
 /// The program that runs, also when its file was replaced.
@@ -400,7 +400,7 @@ pub fn serve_many<Q: DeserializeOwned>(
 ) -> ExitCode {
     let socket = std::io::stdin();
     if rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::SEQPACKET) {
-        say::message(format!("{name}: is started by numatop-ng, and of no use without it"));
+        output::message(format!("{name}: is started by numatop-ng, and of no use without it"));
         return ExitCode::from(2);
     }
     // The end of the asking process, in whatever way, ends this one.

@@ -4,7 +4,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::say;
+use super::output;
 
 /// Shorter work shows nothing.
 const AFTER: Duration = Duration::from_millis(700);
@@ -27,7 +27,7 @@ pub struct Progress {
 impl Progress {
     /// For work that begins now, in a word such as "reading".
     pub fn new(what: &'static str) -> Progress {
-        Progress { what, began: Instant::now(), shown: None, is_terminal: say::is_on_terminal() }
+        Progress { what, began: Instant::now(), shown: None, is_terminal: output::is_on_terminal() }
     }
 
     /// This much is done, 0 to 1; `detail` describes it in the unit of the work. It is called only if the
@@ -55,14 +55,14 @@ impl Progress {
     fn show(&mut self, text: &str) {
         let width = ratatui::crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
         let text: String = text.chars().take(width.saturating_sub(1)).collect();
-        say::over(&text);
+        output::over(&text);
         self.shown = Some(Instant::now());
     }
 
     /// Erases the line, for a message.
     pub fn erase(&mut self) {
         if self.shown.take().is_some() {
-            say::over("");
+            output::over("");
         }
     }
 }
@@ -90,7 +90,7 @@ impl Ticking {
                 progress.at((now / all.max(0.001)).min(0.99), || format!("{now:.0} of about {all:.0} s"));
             }
         };
-        let is_terminal = say::is_on_terminal();
+        let is_terminal = output::is_on_terminal();
         let thread = is_terminal.then(|| thread::Builder::new().name("progress".into()).spawn(work));
         Ticking { stop: Some(stop), thread: thread.and_then(Result::ok) }
     }

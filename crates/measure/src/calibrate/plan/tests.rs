@@ -1,6 +1,6 @@
 use super::*;
 use crate::calibrate::machine::key;
-use crate::known::quiet::{Room, Usage};
+use crate::known::idle::{Room, Usage};
 use crate::model::profile::MachineKey;
 
 /// A host of the fixtures with `free_mib` MiB free on each node.

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use super::{Order, Word};
-use crate::program::say;
+use crate::program::output;
 use crate::sys;
 
 /// The name under which the tool starts itself for this.
@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
 }
 
 fn wrong() -> ExitCode {
-    say::message(format!("{NAME}: is started by numatop-ng, and of no use without it"));
+    output::message(format!("{NAME}: is started by numatop-ng, and of no use without it"));
     ExitCode::from(2)
 }
 

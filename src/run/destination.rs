@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use super::print;
 use crate::options;
-use crate::program::say::{self, Form};
+use crate::program::output::{self, Form};
 use crate::record::dir::Dir;
 
 /// A place that was typed.
@@ -61,7 +61,7 @@ impl Out {
     /// As of [`Out::write`].
     pub(super) fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
         match self {
-            Out::Standard => say::bytes(bytes).context("writing to standard output"),
+            Out::Standard => output::bytes(bytes).context("writing to standard output"),
             Out::File(path, existing) => publish(path, bytes, *existing),
         }
     }

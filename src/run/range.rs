@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result};
 
-use super::ahead::ahead;
+use super::pipeline::ahead;
 use crate::error::Exit;
 use crate::model::sample::{HostFacts, Sample};
 use crate::options;
+use crate::program::output;
 use crate::program::progress::Progress;
-use crate::program::say;
 use crate::record::time::TimeError;
 use crate::source::recording::Recording;
 use crate::source::{Source, poll};
@@ -108,7 +108,7 @@ pub(super) fn blame(path: &Path, error: Error) -> Error {
 /// of `span`.
 pub(super) fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
     let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
-    say::message(format!(
+    output::message(format!(
         "numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}"
     ));
     Exit::CouldNotMeasure.into()

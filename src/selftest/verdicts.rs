@@ -13,19 +13,19 @@ pub const SCHEMA: u32 = 1;
 
 /// Verdicts on the events of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Trust {
+pub struct EventVerdicts {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The CPU that they hold for: `GenuineIntel 6/106/6`.
     pub cpu: String,
     /// Whether a hypervisor gave the counters.
     pub hypervisor: Option<bool>,
-    pub events: Vec<Trusted>,
+    pub events: Vec<EventVerdict>,
 }
 
 /// The verdict on an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trusted {
+pub struct EventVerdict {
     pub role: Role,
     pub event: String,
     /// As the kernel took it: another encoding is another event.
@@ -44,11 +44,11 @@ pub struct Trusted {
     pub direct: bool,
 }
 
-impl Trust {
+impl EventVerdicts {
     /// The verdicts of a report; events that were not tested are left out. None is right for its control alone.
-    pub fn of(report: &Report, date: &str) -> Trust {
+    pub fn of(report: &Report, date: &str) -> EventVerdicts {
         let measured = report.cores().flat_map(|core| core.measured.iter().map(|of| (core.pmu.as_str(), of)));
-        let mut events: Vec<Trusted> = Vec::new();
+        let mut events: Vec<EventVerdict> = Vec::new();
         // Events that were compared in a load in which they must count.
         let mut counted: Vec<(Role, String, String, String)> = Vec::new();
         for (pmu, measured) in measured {
@@ -73,7 +73,7 @@ impl Trust {
                         (known.verdict, known.reason) = (measured.verdict, measured.reason.clone());
                     }
                 }
-                None => events.push(Trusted {
+                None => events.push(EventVerdict {
                     role: subject.role,
                     event: subject.event.clone(),
                     encoding: subject.encoding.clone(),
@@ -86,26 +86,27 @@ impl Trust {
                 }),
             }
         }
-        let proven = |event: &Trusted| {
+        let proven = |event: &EventVerdict| {
             let id = (event.role, event.event.clone(), event.encoding.clone(), event.pmu.clone());
             gravity(event.verdict) >= gravity(Verdict::Known) || counted.contains(&id)
         };
         events.retain(proven);
         let machine = &report.machine;
-        Trust { schema: SCHEMA, cpu: machine.cpu.clone(), hypervisor: machine.hypervisor, events }
+        EventVerdicts { schema: SCHEMA, cpu: machine.cpu.clone(), hypervisor: machine.hypervisor, events }
     }
 
     /// This trust, with the events of an older one that were not tested again, if it is of the same CPU.
     #[must_use]
-    pub fn after(mut self, older: Trust) -> Trust {
+    pub fn after(mut self, older: EventVerdicts) -> EventVerdicts {
         if older.is_about(&self.cpu, self.hypervisor) {
-            let again = |old: &Trusted| {
+            let again = |old: &EventVerdict| {
                 let is_of = |pmu: &str| old.pmu.is_empty() || old.pmu == pmu;
-                let is_again =
-                    |new: &Trusted| new.event == old.event && new.encoding == old.encoding && is_of(&new.pmu);
+                let is_again = |new: &EventVerdict| {
+                    new.event == old.event && new.encoding == old.encoding && is_of(&new.pmu)
+                };
                 self.events.iter().any(is_again)
             };
-            let kept: Vec<Trusted> = older.events.into_iter().filter(|old| !again(old)).collect();
+            let kept: Vec<EventVerdict> = older.events.into_iter().filter(|old| !again(old)).collect();
             self.events.extend(kept);
         }
         self
@@ -128,7 +129,7 @@ impl Trust {
                 let first = !begun.contains(&role);
                 begun.push(role);
                 let said = self.says(&resolved.entry.name, &encoding, &core.in_use.pmu);
-                let here = said.filter(|known| !is_hybrid || !known.pmu.is_empty()).map(Trusted::tested);
+                let here = said.filter(|known| !is_hybrid || !known.pmu.is_empty()).map(EventVerdict::tested);
                 let elsewhere = || shipped(&core.table, role).filter(|_| first).map(Tested::Elsewhere);
                 resolved.mark(here.or_else(elsewhere).unwrap_or(Tested::Nowhere));
             }
@@ -136,8 +137,8 @@ impl Trust {
     }
 
     /// The verdict on an event in this encoding, on cores with this PMU.
-    pub fn says(&self, event: &str, encoding: &str, pmu: &str) -> Option<&Trusted> {
-        let is_it = |known: &&Trusted| {
+    pub fn says(&self, event: &str, encoding: &str, pmu: &str) -> Option<&EventVerdict> {
+        let is_it = |known: &&EventVerdict| {
             let is_of = known.pmu.is_empty() || known.pmu == pmu;
             known.event == event && known.encoding == encoding && is_of
         };
@@ -156,7 +157,7 @@ fn gravity(verdict: Verdict) -> u8 {
     }
 }
 
-impl Trusted {
+impl EventVerdict {
     /// The same for whatever counts it.
     fn tested(&self) -> Tested {
         let words = self.words();
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn an_event_is_as_good_as_its_worst_load() {
         use Verdict::{Ok, Untested, Wrong};
-        let trust = Trust::of(
+        let trust = EventVerdicts::of(
             &report(&[
                 ("A", Load::Single, Ok),
                 ("A", Load::InCache, Wrong),
@@ -253,14 +254,14 @@ mod tests {
     fn an_event_that_the_tool_did_not_count_says_so() {
         let mut report = report(&[("A", Load::Single, Verdict::Ok), ("B", Load::Single, Verdict::Ok)]);
         report.counters.as_mut().unwrap().measured[1].tool = None;
-        let trust = Trust::of(&report, "2026-11-23");
+        let trust = EventVerdicts::of(&report, "2026-11-23");
         let words = ["A", "B"].map(|event| trust.says(event, ENCODING, "").unwrap().words());
         let [through, direct] = ["", ", not through the tool"]
             .map(|direct| format!("verified here{direct}, 2026-11-23, Linux 6.12"));
         assert_eq!(words, [through, direct]);
         // Files of earlier versions do not say.
         let text = serde_json::to_string(&trust).unwrap().replace(",\"direct\":true", "");
-        assert!(!serde_json::from_str::<Trust>(&text).unwrap().events[1].direct);
+        assert!(!serde_json::from_str::<EventVerdicts>(&text).unwrap().events[1].direct);
     }
 
     #[test]
@@ -272,33 +273,35 @@ mod tests {
         second.measured[0].verdict = Verdict::Wrong;
         report.other_cores.push(second);
         assert_eq!((report.count(Verdict::Ok), report.count(Verdict::Wrong)), (1, 1));
-        let trust = Trust::of(&report, "now");
-        let verdict = |trust: &Trust, pmu| trust.says("A", ENCODING, pmu).map(|known| known.verdict);
+        let trust = EventVerdicts::of(&report, "now");
+        let verdict = |trust: &EventVerdicts, pmu| trust.says("A", ENCODING, pmu).map(|known| known.verdict);
         assert_eq!(verdict(&trust, "cpu_core"), Some(Verdict::Ok));
         assert_eq!(verdict(&trust, "cpu_atom"), Some(Verdict::Wrong));
         assert_eq!(verdict(&trust, "cpu_lowpower"), None);
         // Only one kind is tested again, and a file of an earlier version is of no kind.
         report.other_cores.clear();
-        let again = Trust::of(&report, "later").after(trust.clone());
+        let again = EventVerdicts::of(&report, "later").after(trust.clone());
         assert_eq!(
             again.events.iter().map(|event| event.date.as_str()).collect::<Vec<_>>(),
             ["later", "now"]
         );
         let text = serde_json::to_string(&trust).unwrap().replace("cpu_core", "").replace("cpu_atom", "");
-        let older: Trust = serde_json::from_str(&text).unwrap();
+        let older: EventVerdicts = serde_json::from_str(&text).unwrap();
         assert_eq!(trust.clone().after(older), trust);
     }
 
     #[test]
     fn older_verdicts_of_the_same_cpu_stay() {
-        let old =
-            Trust::of(&report(&[("A", Load::Single, Verdict::Ok), ("B", Load::Single, Verdict::Ok)]), "then");
-        let new = Trust::of(&report(&[("B", Load::Single, Verdict::Wrong)]), "now");
+        let old = EventVerdicts::of(
+            &report(&[("A", Load::Single, Verdict::Ok), ("B", Load::Single, Verdict::Ok)]),
+            "then",
+        );
+        let new = EventVerdicts::of(&report(&[("B", Load::Single, Verdict::Wrong)]), "now");
         let both = new.clone().after(old.clone());
         assert_eq!(both.events.iter().map(|event| event.date.as_str()).collect::<Vec<_>>(), ["now", "then"]);
-        let other = Trust { hypervisor: Some(true), ..old };
+        let other = EventVerdicts { hypervisor: Some(true), ..old };
         assert_eq!(new.clone().after(other), new, "counters of a hypervisor are others");
-        assert!(!Trust::default().is_about("", None));
+        assert!(!EventVerdicts::default().is_about("", None));
     }
 
     #[test]
@@ -306,7 +309,7 @@ mod tests {
         let mut catalog = Catalog::read(std::path::Path::new("/nonexistent"), None).unwrap();
         let entry = &catalog.cores[0].entries[0];
         let (event, encoding) = (entry.entry.name.clone(), entry.encoding());
-        let trusted = |verdict| Trusted {
+        let trusted = |verdict| EventVerdict {
             role: entry.entry.role,
             event: event.clone(),
             encoding: encoding.clone(),
@@ -326,7 +329,7 @@ mod tests {
         ];
         let all: Vec<_> = words.map(|(verdict, words, believed)| (trusted(verdict), words, believed)).into();
         for (trusted, words, believed) in all {
-            Trust { events: vec![trusted], ..Trust::default() }.mark(&mut catalog);
+            EventVerdicts { events: vec![trusted], ..EventVerdicts::default() }.mark(&mut catalog);
             let [first, rest @ ..] = &catalog.cores[0].entries[..] else { panic!("no entries") };
             assert_eq!((first.tested.words(), first.believed().is_ok()), (words, believed));
             assert!(rest.iter().all(|other| other.tested == Tested::Nowhere));

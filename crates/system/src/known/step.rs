@@ -14,7 +14,7 @@ use crate::sys::{self, PageAdvice, Region};
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Deed {
+pub enum Step {
     /// Nothing but an answer: what that alone costs.
     Rest,
     /// Touches `count` small pages, once each, and gives them back.
@@ -27,7 +27,7 @@ pub enum Deed {
     Burn { cpu: u32, ms: u32 },
     /// Touches `count` small pages of a node on a CPU, and gives them back.
     Allocate { cpu: u32, node: u32, count: u32 },
-    /// Touches small pages on each of these nodes, and keeps them until the next [`Deed::Place`].
+    /// Touches small pages on each of these nodes, and keeps them until the next [`Step::Place`].
     Place { pages: Vec<(u32, u32)> },
     /// Reads the pages that were placed, each as often as any other, on a CPU.
     Use { cpu: u32, ms: u32 },
@@ -44,7 +44,7 @@ pub struct Truth {
     pub switches: u64,
     /// Times the thread was found on another CPU than before.
     pub moves: u64,
-    /// Pages that are on each node, by move_pages(2); for [`Deed::Place`] and [`Deed::Use`] those of the whole process, by
+    /// Pages that are on each node, by move_pages(2); for [`Step::Place`] and [`Step::Use`] those of the whole process, by
     /// /proc/self/numa_maps.
     pub pages: Vec<(u32, u64)>,
     /// Pages that move_pages(2) reports as moved: they were on another node, and are now on the requested
@@ -54,18 +54,18 @@ pub struct Truth {
 
 /// Does deeds, and keeps the memory that it placed.
 #[derive(Default)]
-pub struct Doer {
+pub struct StepRunner {
     placed: Vec<Region>,
 }
 
 type Done = Result<(), String>;
 
-impl Doer {
+impl StepRunner {
     /// Does it.
     ///
     /// # Errors
     /// It cannot be done here, in words.
-    pub fn act(&mut self, deed: &Deed) -> Result<Truth, String> {
+    pub fn act(&mut self, deed: &Step) -> Result<Truth, String> {
         let mut truth = Truth::default();
         let before = sys::process_events();
         self.work(deed, &mut truth)?;
@@ -75,12 +75,12 @@ impl Doer {
         Ok(truth)
     }
 
-    fn work(&mut self, deed: &Deed, truth: &mut Truth) -> Done {
+    fn work(&mut self, deed: &Step, truth: &mut Truth) -> Done {
         match deed {
-            Deed::Rest => Ok(()),
-            Deed::Pages { count } => small_pages(None, *count).map(drop),
-            Deed::Trips { cpu, count } => trips(*cpu, *count).map_err(|error| error.to_string()),
-            Deed::Moves { cpus, count } => {
+            Step::Rest => Ok(()),
+            Step::Pages { count } => small_pages(None, *count).map(drop),
+            Step::Trips { cpu, count } => trips(*cpu, *count).map_err(|error| error.to_string()),
+            Step::Moves { cpus, count } => {
                 let mut at = sys::current_cpu();
                 for turn in 0..*count as usize {
                     go_to(cpus[turn % cpus.len().max(1)])?;
@@ -90,7 +90,7 @@ impl Doer {
                 }
                 Ok(())
             }
-            Deed::Burn { cpu, ms } => {
+            Step::Burn { cpu, ms } => {
                 go_to(*cpu)?;
                 let end = clock::thread_time() + Duration::from_millis((*ms).into());
                 while clock::thread_time() < end {
@@ -98,13 +98,13 @@ impl Doer {
                 }
                 Ok(())
             }
-            Deed::Allocate { cpu, node, count } => {
+            Step::Allocate { cpu, node, count } => {
                 go_to(*cpu)?;
                 let region = small_pages(Some(*node), *count)?;
                 truth.pages = by_node(&[region], *count)?;
                 Ok(())
             }
-            Deed::Place { pages } => {
+            Step::Place { pages } => {
                 self.placed.clear();
                 for (node, count) in pages {
                     self.placed.push(small_pages(Some(*node), *count)?);
@@ -112,7 +112,7 @@ impl Doer {
                 truth.pages = of_process()?;
                 Ok(())
             }
-            Deed::Use { cpu, ms } => {
+            Step::Use { cpu, ms } => {
                 go_to(*cpu)?;
                 let begin = Instant::now();
                 while begin.elapsed() < Duration::from_millis((*ms).into()) {
@@ -121,7 +121,7 @@ impl Doer {
                 truth.pages = of_process()?;
                 Ok(())
             }
-            Deed::MovePages { from, to, count } => {
+            Step::MovePages { from, to, count } => {
                 let region = small_pages(Some(*from), *count)?;
                 let page = rustix::param::page_size() as u64;
                 let addresses: Vec<u64> =
@@ -224,37 +224,37 @@ fn trips(cpu: u32, count: u32) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn act(deed: &Deed) -> Truth {
-        Doer::default().act(deed).unwrap()
+    fn act(deed: &Step) -> Truth {
+        StepRunner::default().act(deed).unwrap()
     }
 
     /// Other tests of this process fault and switch too: only a least number can be checked.
     #[test]
     fn deeds_leave_traces() {
         let cpu = sys::current_cpu().unwrap();
-        assert!(act(&Deed::Pages { count: 500 }).minor_faults >= 500);
-        assert!(act(&Deed::Trips { cpu, count: 100 }).switches >= 200);
+        assert!(act(&Step::Pages { count: 500 }).minor_faults >= 500);
+        assert!(act(&Step::Trips { cpu, count: 100 }).switches >= 200);
         let (before, pid) = (clock::thread_time(), std::process::id());
         let cpu_ns = sys::process_cpu_ns(pid).unwrap();
-        act(&Deed::Burn { cpu, ms: 20 });
+        act(&Step::Burn { cpu, ms: 20 });
         assert!(clock::thread_time() - before >= Duration::from_millis(20));
         assert!(sys::process_cpu_ns(pid).unwrap() - cpu_ns >= 20_000_000);
-        assert_eq!(act(&Deed::Moves { cpus: vec![cpu; 2], count: 10 }).moves, 0);
-        assert_eq!(act(&Deed::Allocate { cpu, node: 0, count: 100 }).pages, [(0, 100)]);
+        assert_eq!(act(&Step::Moves { cpus: vec![cpu; 2], count: 10 }).moves, 0);
+        assert_eq!(act(&Step::Allocate { cpu, node: 0, count: 100 }).pages, [(0, 100)]);
     }
 
     #[test]
     fn placed_memory_stays_until_other_is_placed() {
-        let mut doer = Doer::default();
+        let mut doer = StepRunner::default();
         let of = |truth: Truth| truth.pages.iter().map(|(_, pages)| pages).sum::<u64>();
-        let placed = of(doer.act(&Deed::Place { pages: vec![(0, 30_000)] }).unwrap());
+        let placed = of(doer.act(&Step::Place { pages: vec![(0, 30_000)] }).unwrap());
         assert!(placed >= 30_000, "{placed}");
         let cpu = sys::current_cpu().unwrap();
-        assert!(of(doer.act(&Deed::Use { cpu, ms: 1 }).unwrap()) >= 30_000);
+        assert!(of(doer.act(&Step::Use { cpu, ms: 1 }).unwrap()) >= 30_000);
         assert_eq!(doer.placed.len(), 1);
-        doer.act(&Deed::Place { pages: vec![] }).unwrap();
+        doer.act(&Step::Place { pages: vec![] }).unwrap();
         assert!(doer.placed.is_empty());
-        assert_eq!(act(&Deed::MovePages { from: 0, to: 0, count: 10 }).pages, [(0, 10)]);
+        assert_eq!(act(&Step::MovePages { from: 0, to: 0, count: 10 }).pages, [(0, 10)]);
     }
 
     #[test]
@@ -272,8 +272,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_done_is_an_error() {
-        for deed in [Deed::Burn { cpu: 1 << 20, ms: 1 }, Deed::Allocate { cpu: 0, node: 1023, count: 1 }] {
-            assert!(Doer::default().act(&deed).is_err(), "{deed:?}");
+        for deed in [Step::Burn { cpu: 1 << 20, ms: 1 }, Step::Allocate { cpu: 0, node: 1023, count: 1 }] {
+            assert!(StepRunner::default().act(&deed).is_err(), "{deed:?}");
         }
     }
 }

@@ -50,23 +50,23 @@ impl Shared {
 /// Takes bytes and never waits. On a flush it hands them to the thread, except while it is held. Clones write
 /// to the same place.
 #[derive(Clone)]
-pub(super) struct Outlet {
+pub(super) struct ScreenWriter {
     shared: Arc<Shared>,
     gathered: Vec<u8>,
     held: Arc<AtomicBool>,
 }
 
-impl Outlet {
+impl ScreenWriter {
     /// Starts a thread that writes to `out`; it ends with the process.
     ///
     /// # Errors
     /// The descriptor cannot be copied, or no thread can be started.
-    pub(super) fn start(out: impl AsFd) -> io::Result<Outlet> {
+    pub(super) fn start(out: impl AsFd) -> io::Result<ScreenWriter> {
         let out = File::from(out.as_fd().try_clone_to_owned()?);
         let shared = Arc::new(Shared::default());
         let given = Arc::clone(&shared);
         thread::Builder::new().name("terminal".into()).spawn(move || write(out, &given))?;
-        Ok(Outlet { shared, gathered: Vec::new(), held: Arc::default() })
+        Ok(ScreenWriter { shared, gathered: Vec::new(), held: Arc::default() })
     }
 
     /// Turns on or off keeping what all clones gather, flushed or not, so that a frame wakes the thread once.
@@ -145,7 +145,7 @@ impl Outlet {
     }
 }
 
-impl Write for Outlet {
+impl Write for ScreenWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.gathered.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn what_is_flushed_is_written_in_order() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let mut outlet = Outlet::start(writer).unwrap();
+        let mut outlet = ScreenWriter::start(writer).unwrap();
         for piece in ["first ", "second ", "third"] {
             outlet.write_all(piece.as_bytes()).unwrap();
             outlet.flush().unwrap();
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_reader_that_takes_nothing_keeps_no_writer_and_is_told_of() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let mut outlet = Outlet::start(writer).unwrap();
+        let mut outlet = ScreenWriter::start(writer).unwrap();
         let (sender, told) = channel();
         outlet.on_change(move || {
             let _ = sender.send(());
@@ -256,7 +256,7 @@ mod tests {
     fn a_reader_that_is_gone_is_told_of_and_is_an_error_from_then_on() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        let mut outlet = Outlet::start(writer).unwrap();
+        let mut outlet = ScreenWriter::start(writer).unwrap();
         let (sender, told) = channel();
         outlet.on_change(move || {
             let _ = sender.send(());
