@@ -175,7 +175,7 @@ pub struct ScopeArgs {
 
 /// Scopes that are and-ed with the others; several of them are or-ed.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Scope by container (applied in the kernel; any of several)")]
+#[command(next_help_heading = "Scope by container (applied in the kernel; one match is enough)")]
 pub struct ContainerArgs {
     #[command(flatten)]
     pub named: NamedGroups,

@@ -118,7 +118,7 @@ pub fn check_start(dir: &Path, pid: u32, start_ns: u64) -> Result<()> {
     let stat = bounded(&dir.join("stat"), READ_MAX).with_context(|| processes::gone(pid))?;
     let ticks = start_ticks(&stat).with_context(|| format!("no start time in /proc/{pid}/stat"))?;
     let is_same = ticks.abs_diff(start_ns / TICK_NS) <= 1;
-    ensure!(is_same, "{}; another one has its id now", processes::gone(pid));
+    ensure!(is_same, "{}; its id now belongs to another process", processes::gone(pid));
     Ok(())
 }
 

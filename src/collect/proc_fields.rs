@@ -162,7 +162,7 @@ impl ProcFields {
 }
 
 fn not_asked() -> Missing {
-    Missing::NotCollected("it was not asked for".into())
+    Missing::NotCollected("not requested".into())
 }
 
 fn lost(error: anyhow::Error) -> Missing {

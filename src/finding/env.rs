@@ -289,8 +289,7 @@ pub fn quota(env: &Env, milli: u64, unified: Option<bool>) -> Vec<Command> {
         Env::Cgroup(path) if unified == Some(true) => {
             let us = milli.saturating_mul(PERIOD_US / 1000);
             let words = line("echo").quota(us, PERIOD_US).into_file_of(path, "cpu.max");
-            let period =
-                "for the usual period of 100 ms; keep the second number of that file if it is another one";
+            let period = "for the default period of 100 ms; scale it if that file has another period";
             vec![Command::new(When::Now, Scope::Container, words, period)]
         }
         _ => vec![Command::words(

@@ -132,7 +132,7 @@ fn check_file(path: &Path, meta: &fs::Metadata, most: u64) -> Result<(), String>
     match meta.is_file() {
         true if meta.len() <= most => Ok(()),
         true => Err(format!("{} has {} bytes, too many for such a file", path.display(), meta.len())),
-        false => Err(format!("{} is no regular file", path.display())),
+        false => Err(format!("{} is not a regular file", path.display())),
     }
 }
 

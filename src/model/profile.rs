@@ -367,24 +367,24 @@ impl MachineKey {
     /// The first difference between the measured machine (`self`) and `now`, in words.
     pub fn difference(&self, now: &MachineKey) -> Option<String> {
         if self.cpu != now.cpu {
-            return Some(format!("it is from {}, this is {}", named(&self.cpu), named(&now.cpu)));
+            return Some(format!("it is from {}; this machine is {}", named(&self.cpu), named(&now.cpu)));
         }
         if self.hypervisor != now.hypervisor {
             return Some("one of the two machines is virtual, and the other is not".into());
         }
         if self.nodes.len() != now.nodes.len() {
-            return Some(format!("it has {} nodes, and this machine {}", self.nodes.len(), now.nodes.len()));
+            return Some(format!("it has {} nodes, this machine {}", self.nodes.len(), now.nodes.len()));
         }
         for (then, now) in self.nodes.iter().zip(&now.nodes) {
             if then.node != now.node {
-                return Some(format!("it has node {}, and this machine node {}", then.node, now.node));
+                return Some(format!("it has node {} where this machine has node {}", then.node, now.node));
             }
             if then.cpus != now.cpus {
                 let (then, now_has) = (list(&then.cpus), list(&now.cpus));
                 return Some(format!("node {} has CPUs {now_has}; measured were {then}", now.node));
             }
             if then.slit != now.slit {
-                return Some(format!("the firmware gives node {} other distances", now.node));
+                return Some(format!("the firmware's distances of node {} have changed", now.node));
             }
         }
         let rest = [
@@ -393,7 +393,7 @@ impl MachineKey {
             (self.caches == now.caches, "last-level caches"),
         ];
         let other = rest.iter().find(|(same, _)| !same);
-        other.map(|(_, what)| format!("the machine has other {what} than when it was measured"))
+        other.map(|(_, what)| format!("the machine's {what} have changed since it was measured"))
     }
 }
 

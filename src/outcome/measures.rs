@@ -134,7 +134,7 @@ pub static MEASURES: [Measure; 36] = [
     measure("cpus_used", "CPUs used", Unit::Ratio, None, |run| {
         Ok(Value::F64(run.row.sum.run_ns() as f64 / run.elapsed_ns.max(1) as f64))
     }),
-    measure("threads_born", "threads it made", Unit::Count, None, |run| Ok(Value::U64(run.born))),
+    measure("threads_born", "threads created", Unit::Count, None, |run| Ok(Value::U64(run.born))),
     measure("threads_left", "threads still running", Unit::Count, None, |run| Ok(Value::U64(run.living))),
     measure("cycles", "cycles", Unit::Count, Some(task::CYCLES_TOTAL.id), |run| {
         task::CYCLES_TOTAL.read(&run.row.sum, &run.machine)

@@ -139,7 +139,7 @@ fn entry<T: Entry>(input: &mut In<'_, '_>) -> Result<Arc<T>, Malformed> {
     let entry: T = serde_json::from_str(input.text(MAX_TEXT)?)
         .map_err(|_| Malformed("its data about a cgroup cannot be parsed"))?;
     if !entry.texts().into_iter().all(|text| is_clean(text)) {
-        return Err(Malformed("its data about a cgroup cannot be shown"));
+        return Err(Malformed("its data about a cgroup cannot be encoded"));
     }
     Ok(Arc::new(entry))
 }

@@ -108,7 +108,7 @@ impl World {
     pub fn new(fixture: &str, pmu: bool, actors: Vec<Actor>) -> World {
         let root = crate::fixture::tree(&format!("hosts/{fixture}"));
         let topology = Topology::read(&root).unwrap();
-        let not_asked = || Missing::NotCollected("its counter was not asked for (--events)".into());
+        let not_asked = || Missing::NotCollected("its counter was not requested (--events)".into());
         let mut missing: BTreeMap<String, Missing> =
             ["lma_per_s", "rma_per_s"].map(|id| (id.to_string(), not_asked())).into();
         if !pmu {

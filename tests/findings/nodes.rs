@@ -344,7 +344,7 @@ mod distances_wrong {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "The firmware gives 32 as the distance from node 1 to node 3, but the way back has another distance."
+            "The firmware gives 32 as the distance from node 1 to node 3, but the distance back is different."
         );
     }
 

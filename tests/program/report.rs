@@ -606,7 +606,7 @@ fn measured_latencies_stand_beside_the_word_of_the_firmware() {
     let scratch = Scratch::new();
     for (only_ratios, cell, caption) in [
         (false, ">164</td>", "in ns, as numatop-ng calibrate"),
-        (true, ">2.00</td>", "relative to the own node"),
+        (true, ">2.00</td>", "relative to the node itself"),
     ] {
         let path = scratch.join(&format!("measured-{only_ratios}.nrec"));
         let mut machine = demo_machine();

@@ -18,7 +18,7 @@ const SECONDS: f64 = 90.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "balancing-ping-pong",
-    title: "NUMA balancing moves memory to and fro",
+    title: "NUMA balancing moves memory back and forth",
     about: "NUMA balancing moves a tenth of a process's memory in 90 s, and about as many pages come back.",
     not_when: &[
         ("one-way", "few of its pages come back: balancing brings them to where they are used"),
@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
             "reasoned: a tenth of its memory; a scan that has settled moves next to nothing",
         ),
         Limit::sharp("net", 25.0, "reasoned: three quarters of what moved has come back"),
-        Limit::sharp("both", 25.0, "reasoned: two nodes each take in and give out a quarter of all"),
+        Limit::sharp("both", 25.0, "reasoned: two nodes each receive and send a quarter of all pages"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

@@ -24,7 +24,7 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         ("bound", "an affinity or a cpuset limits it, or threads with a fifth of its waits"),
         ("isolated", "the CPUs that are idle are isolated"),
-        ("short", "a wait takes 1 ms or less: the scheduler's normal grain"),
+        ("short", "waits last 1 ms or less: normal for the scheduler"),
         ("rt", "it has a real-time policy"),
         ("throttled", "a quota explains a fifth of its waits"),
         (
@@ -43,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
         Limit::until("idle", 50.0, 60.0, "reasoned: half of a node idle is more than a gap between tasks"),
         Limit::sharp("grain", 1000.0, "[S17]: twice the scheduler's migration cost, in us"),
-        Limit::sharp("stuck", 1.0, "reasoned: once a second it is no accident"),
+        Limit::sharp("stuck", 1.0, "reasoned: once a second is not chance"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -189,8 +189,12 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         },
         commands,
         undo,
-        or_else: iter::once("The scheduler keeps it: nodes farther than 30 are not balanced when tasks wake; or its threads have an affinity \
-             of their own (look at cpus_allowed of its threads)."
-                .to_owned()).chain(view.or_else_scheduler()).collect(),
+        or_else: iter::once(
+            "The scheduler keeps it there: on wakeup it does not balance across distances \
+             above 30. Or its threads have their own affinity (check their cpus_allowed)."
+                .to_owned(),
+        )
+        .chain(view.or_else_scheduler())
+        .collect(),
     }
 }

@@ -24,7 +24,7 @@ pub(super) static RULE: Rule = Rule {
             "few",
             "it has less than 1,000 interrupts a second, or interrupts take less than 2 % of the nodes that handle them",
         ),
-        ("nodeless", "the firmware does not say where it is, or nothing says who handles its interrupts"),
+        ("nodeless", "its node, or the CPUs that handle its interrupts, are unknown"),
     ],
     of: &[Kind::Device],
     group: Group::Devices,
@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "rate",
             1000.0,
-            "reasoned: at some microseconds each, less is below a hundredth of one CPU",
+            "reasoned: at a few microseconds each, fewer take less than a hundredth of a CPU",
         ),
     ],
     idle_too: true,

@@ -40,9 +40,9 @@ pub(super) static RULE: Rule = Rule {
     about: "A node is at its low watermark and tasks reclaim its pages directly, while other nodes have room.",
     not_when: &[
         ("limit", "a container at its memory limit explains the reclaim"),
-        ("full-everywhere", "no node has free memory: then it is an info, because placement cannot help"),
+        ("full-everywhere", "no node has free memory: only a note, because placement cannot help"),
         ("burst", "it lasts some seconds only"),
-        ("memory-only", "the node has no CPUs: pages that are seldom used are sent there until it is full"),
+        ("memory-only", "the node has no CPUs: rarely used pages are sent there until it is full"),
         (
             "streaming",
             "only page cache is reclaimed there: it holds a twentieth of the node or more, nothing is swapped, \

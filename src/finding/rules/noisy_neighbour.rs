@@ -51,8 +51,8 @@ const BIGGER: f64 = 4.0;
 pub(super) static RULE: Rule = Rule {
     id: "noisy-neighbour",
     title: "A neighbour slows it down",
-    about: "A process needs twice the cycles per instruction of processes with its name on other nodes, and its node \
-            is far busier. A warning only where counted memory accesses of the node are many.",
+    about: "A process needs twice the cycles per instruction of processes with its name on other nodes, \
+            and its node is far busier. A warning only if the node makes many memory accesses, as counted.",
     not_when: &[
         ("different-work", "a process with its name on the same node needs half as many cycles, too"),
         ("phases", "instructions per CPU second of it or of its twins change by a quarter"),
@@ -73,7 +73,7 @@ pub(super) static RULE: Rule = Rule {
             2.0,
             "[S6]: CPI2 flags outliers beyond two deviations; twice the CPI is far beyond noise",
         ),
-        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -337,7 +337,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands,
         undo,
         or_else: vec![format!(
-            "The twin does other work: compare their requests per second. It needs {} cycles for an instruction, this one {}.",
+            "The twin does other work: compare their requests per second. It needs {} cycles per \
+             instruction, this one {}.",
             number(middle),
             number(cpi)
         )],

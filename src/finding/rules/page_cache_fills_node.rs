@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("outside", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("home", 95.0, "reasoned: all of its time, except short moves by the scheduler"),
+        Limit::sharp("home", 95.0, "[S3]: Carrefour acts only above 50 accesses per us and node"),
         Limit::until("watermark", 2.0, 3.0, "[S8]; reasoned: what one burst takes"),
     ],
     idle_too: true,
@@ -213,7 +213,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk,
         or_else: vec![format!(
-            "The cache is its own working set: then major_faults_per_s rises, and it wants a larger node. It has {} a second.",
+            "The cache is its own working set: then major_faults_per_s rises, and it needs a larger node. \
+             It has {} a second.",
             view.number(&crate::metric::task::MAJOR_FAULTS_PER_S, of)
                 .map_or_else(|_| "unknown".to_owned(), super::super::text::number)
         )],

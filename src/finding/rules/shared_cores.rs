@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
         ("nested", "one contains the other"),
         ("idle", "one of them uses less than half a CPU"),
         ("no-trouble", "no busy siblings or waits for CPUs in either of them"),
-        ("no-free-core", "too few idle cores are in no cpuset: then it is an info"),
+        ("no-free-core", "too few idle cores are outside all cpusets: only a note"),
     ],
     of: &[Kind::Container],
     group: Group::Cpus,
@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("busy", 30.0, "reasoned: a third of its time; siblings meet by chance for less"),
+        Limit::least("busy", 30.0, "reasoned: a third of its time; by chance, siblings meet less"),
         Limit::least("wait", 10.0, "reasoned: a tenth of its CPU time"),
     ],
     idle_too: false,

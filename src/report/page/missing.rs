@@ -43,7 +43,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
             p.muted { "There are " (words::thousands(missing.more_gaps() + missing.gaps.len())) " gaps: those nearest to each other are one line." }
         }
         @if missing.torn_bytes > 0 {
-            p { "The last " (words::thousands(missing.torn_bytes as usize)) " bytes of the last file are no whole frame: damaged, or being written." }
+            p { "The last " (words::thousands(missing.torn_bytes as usize)) " bytes of the last file are not a whole frame: damaged, or being written." }
         }
         @if report.about.boots > 1 { p { "The machine was started " (report.about.boots) " times; nodes and CPUs are those of the last." } }
         @if report.about.changes > 0 { p { "Nodes, CPUs or devices changed " (plural(report.about.changes, "time")) "; the drawing is of the last." } }

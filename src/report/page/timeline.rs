@@ -70,7 +70,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
         div.chosen {
             span id="chosen" { "All of it, " (span) "." }
             button type="button" id="all" hidden { "Show all" }
-            span id="hint" hidden { "Drag over the strip to look at a part; tables follow." }
+            span id="hint" hidden { "Drag over the strip to select a part; tables follow." }
             code id="detail" hidden {}
         }
         p.muted.how {

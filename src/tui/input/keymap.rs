@@ -109,7 +109,7 @@ pub static KEYS: &[Binding] = &[
         "The next screen: tasks, nodes, containers, findings",
     ),
     bind(NODES, &[key(KeyCode::Tab)], Action::NextScreen, "Containers", ""),
-    bind(CONTAINERS, &[key(KeyCode::Tab)], Action::NextScreen, "Findings", "Containers: on to findings"),
+    bind(CONTAINERS, &[key(KeyCode::Tab)], Action::NextScreen, "Findings", "Containers: go to findings"),
     bind(TABLES | DETAIL, &[ch('1')], Action::Show(ScreenId::Tasks), "", "Tasks"),
     bind(TABLES | DETAIL, &[ch('2')], Action::Show(ScreenId::Nodes), "", "Nodes"),
     bind(TABLES | DETAIL, &[ch('3')], Action::Show(ScreenId::Containers), "", "Containers"),

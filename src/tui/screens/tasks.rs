@@ -223,7 +223,7 @@ impl Screen for Tasks {
                 (false, _) => "no task matches: Esc clears filters, K i X show hidden rows".into(),
                 (true, "") => "no task is in scope".to_owned(),
                 (true, scope) => {
-                    format!("no task is in scope: {} has ended, or has not begun", clean_str(scope))
+                    format!("no task is in scope: {} has ended, or has not started", clean_str(scope))
                 }
             };
             Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(&text, theme.style(Role::Dim));

@@ -114,7 +114,7 @@ impl App {
             Action::AskForward => self.prompt = ask(Purpose::Forward),
             Action::AskBackward => self.prompt = ask(Purpose::Backward),
             Action::AskInterval if self.state.replay.is_some() => {
-                self.state.message = Some("the intervals of a recording are as they were recorded".into());
+                self.state.message = Some("the intervals of a recording are fixed".into());
             }
             Action::AskInterval => self.prompt = ask(Purpose::Interval),
             Action::WritePage if self.state.replay.is_some() => {

@@ -88,7 +88,7 @@ pub(super) fn render(
         }
     };
     let Some(task) = shown else {
-        let text = format!("{what} was not there in this interval");
+        let text = format!("{what} did not exist in this interval");
         Pen::new(buf, area, 0, ellipsis).gap(1).write(&text, theme.style(Role::Warn));
         return;
     };
@@ -305,7 +305,7 @@ fn delays(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static
 /// The parts of its wait that have a reason, the rest being the usual turns of a busy CPU.
 fn reasons(task: &Task, snapshot: &Snapshot) -> String {
     let parts = [
-        (&RUNQ_WAIT_THROTTLED_PCT, "stopped by its quota"),
+        (&RUNQ_WAIT_THROTTLED_PCT, "throttled by its quota"),
         (&RUNQ_WAIT_BOUND_PCT, "bound to busy CPUs while others idle"),
         (&RUNQ_WAIT_IDLE_ELSEWHERE_PCT, "while another node had an idle CPU"),
     ];
