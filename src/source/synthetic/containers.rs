@@ -12,6 +12,8 @@ use crate::container::names::ContainerNames;
 use crate::model::group::Group;
 use crate::model::sample::{GroupRaw, Missing, Names, Pressure};
 
+/// The slice that has the session, and nothing else with memory.
+const USERS: u64 = 3;
 pub(super) const INIT: u64 = 10;
 pub(super) const POSTGRES: u64 = 11;
 pub(super) const SSH: u64 = 12;
@@ -30,7 +32,7 @@ type Cgroup = (u64, &'static str, Option<&'static str>, Option<(&'static str, &'
 const CGROUPS: [Cgroup; 19] = [
     (1, "/", None, None),
     (2, "/system.slice", None, None),
-    (3, "/user.slice", None, None),
+    (USERS, "/user.slice", None, None),
     (4, "/docker", None, None),
     (5, "/kubepods.slice", None, None),
     (6, "/machine.slice", None, None),
@@ -107,6 +109,9 @@ pub(super) fn groups(
             *all.entry(node).or_default() += own + shared;
             *files.entry(node).or_default() += file_bytes(actor, own);
         }
+    }
+    if let Some(session) = memory.get(&SESSION).cloned() {
+        memory.insert(USERS, session);
     }
     let raw = |(id, [by_node, cache_by_node]): (u64, [BTreeMap<u32, u64>; 2])| {
         let read_ns = BOOT_NS + elapsed_ns;
