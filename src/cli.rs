@@ -233,8 +233,8 @@ pub enum Command {
         #[arg(value_name = "FILE|DIR", required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Print what is wrong with the placement of memory and work, and the commands that mend it; exits with 5 on
-    /// findings.
+    /// Print what is wrong with the placement of memory and work, and the commands that fix it; exits with
+    /// 5 on findings.
     #[command(
         after_help = "numatop-ng list findings has the rules, docs/rules.md their conditions. Nothing is changed: commands \
                       are only printed."
@@ -304,8 +304,8 @@ pub struct LiveArgs {
     #[arg(long, help_heading = MEASUREMENT)]
     pub overhead: bool,
 
-    /// Also sample which memory is used: by clock, at the instructions that wait for it. Shares by mapping are in JSON
-    /// and in the details of the live view, where u starts this, too.
+    /// Also sample memory use with a clock. Shares by mapping are in JSON and in the details of the live
+    /// view, where u starts it, too.
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
 
@@ -330,7 +330,7 @@ pub struct RecordArgs {
     #[arg(id = "record", value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    /// Record a simulated machine; needs no privileges, and with -n no time.
+    /// Record a simulated machine; needs no privileges. With -n it takes no time.
     #[arg(long, conflicts_with_all = not_simulated(&["access"]))]
     pub demo: bool,
 
@@ -353,7 +353,7 @@ pub struct RecordArgs {
 #[derive(Args, Debug)]
 #[command(mut_arg("delay", |delay| delay.default_value("5")))]
 pub struct ExporterArgs {
-    /// Listen at ADDRESS:PORT or unix:PATH; repeated. 127.0.0.1:6862 if not given.
+    /// Listen at ADDRESS:PORT or unix:PATH; repeatable. Default: 127.0.0.1:6862.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<String>,
 

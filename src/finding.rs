@@ -240,7 +240,7 @@ impl End {
     /// The reason in words.
     pub fn words(self) -> &'static str {
         match self {
-            End::Cleared => "it is over",
+            End::Cleared => "its condition no longer holds",
             End::Unseen => "it is no longer visible",
             End::Gone => "its subject is gone",
         }

@@ -104,7 +104,7 @@ fn numbers(profile: &Profile, width: usize) -> String {
         ("same core", lines_ns.core),
         ("same cache", lines_ns.llc),
         ("same node", lines_ns.node),
-        ("two lines with flags", lines_ns.two_lines),
+        ("data line and flag line", lines_ns.two_lines),
         ("other node", farthest(profile)),
     ];
     let pairs: Vec<String> =

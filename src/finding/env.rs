@@ -103,7 +103,7 @@ pub fn bind(
         Command::new(When::Now, Scope::Container, words, "")
     };
     let options = |where_: &str| {
-        let words = format!("the same options at {where_}: --cpuset-cpus {c} --cpuset-mems {n}");
+        let words = format!("the same options for {where_}: --cpuset-cpus {c} --cpuset-mems {n}");
         Command::words(When::ForGood, Scope::Container, words)
     };
     let taskset = |pid: u32| {

@@ -17,7 +17,7 @@ pub const TIER: Metric<Node> = node(
     Unit::Id,
     "Rank of the node's memory tier: 1 is the fastest. From /sys/devices/virtual/memory_tiering.",
     |node, snapshot| {
-        let tier = described(node, snapshot)?.tier.ok_or_else(|| no("the kernel has it in no tier"))?;
+        let tier = described(node, snapshot)?.tier.ok_or_else(|| no("the kernel assigns it no tier"))?;
         let all: BTreeSet<u32> = snapshot.inputs.tiers.values().filter_map(|node| node.tier).collect();
         Ok(Value::U64(1 + all.range(..tier).count() as u64))
     },

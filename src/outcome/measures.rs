@@ -203,21 +203,21 @@ pub static MEASURES: [Measure; 36] = [
     WAIT,
     measure(
         "wait_quota_s",
-        "  stopped by a CPU quota",
+        "  throttled by a CPU quota",
         Unit::Seconds,
         Some(interference::RUNQ_WAIT_THROTTLED_PCT.id),
         |run| long_enough(run).map(|()| seconds(run.waits.quota_ns)),
     ),
     measure(
         "wait_bound_s",
-        "  bound, and another CPU idle",
+        "  bound, while another CPU idled",
         Unit::Seconds,
         Some(interference::RUNQ_WAIT_BOUND_PCT.id),
         |run| long_enough(run).map(|()| seconds(run.waits.bound_ns)),
     ),
     measure(
         "wait_idle_elsewhere_s",
-        "  and a CPU of another node idle",
+        "  while a CPU of another node idled",
         Unit::Seconds,
         Some(interference::RUNQ_WAIT_IDLE_ELSEWHERE_PCT.id),
         |run| match run.machine.host.topology.nodes.len() {

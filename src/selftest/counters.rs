@@ -151,7 +151,7 @@ fn whole(core: &Core, event: &Event) -> Result<Option<Event>, String> {
     }
     let role = if event.share_of == ShareOf::Slots { Role::Slots } else { Role::Cycles };
     let found = core.of(role).find_map(|resolved| resolved.event.clone().ok());
-    found.map(Some).ok_or_else(|| format!("no event of role {} counts its whole", role.id()))
+    found.map(Some).ok_or_else(|| format!("no event of role {} counts the total", role.id()))
 }
 
 /// The job; `None` where the machine has no other node.

@@ -309,7 +309,7 @@ impl<'a> Watch<'a> {
                 }
                 self.shares(check, first, first_cpu)
             }
-            other => Ok(Comparison::untested(other, "this version cannot make it")),
+            other => Ok(Comparison::untested(other, "this version cannot run it")),
         }
     }
 

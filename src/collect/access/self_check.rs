@@ -72,7 +72,7 @@ fn attempt(probe: &AccessProbe, chain: &mut sys::Chain) -> Result<Verdict, Missi
     drop(link);
     let samples = probe.take().map_err(lost)?;
     let Some((load, behind)) = landmarks else {
-        return Err(Missing::Unsupported("instructions of this CPU are not decoded".into()));
+        return Err(Missing::Unsupported("this CPU's instruction set is not decoded".into()));
     };
     let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     let interrupted: Vec<u64> = samples

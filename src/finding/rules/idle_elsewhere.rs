@@ -27,10 +27,7 @@ pub(super) static RULE: Rule = Rule {
         ("short", "waits last 1 ms or less: normal for the scheduler"),
         ("rt", "it has a real-time policy"),
         ("throttled", "a quota explains a fifth of its waits"),
-        (
-            "balancing-places",
-            "NUMA balancing wants it where it is, or failed to move it, once a second or more",
-        ),
+        ("balancing-places", "once a second or more, NUMA balancing keeps it there or fails to move it"),
     ],
     of: &[Kind::Process],
     group: Group::Cpus,

@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
         ("partly", "a tenth or more of its interrupts are handled on its own node"),
         (
             "few",
-            "it has less than 1,000 interrupts a second, or interrupts take less than 2 % of the nodes that handle them",
+            "it has fewer than 1,000 interrupts a second, or interrupts take less than 2 % of the nodes that handle them",
         ),
         ("nodeless", "its node, or the CPUs that handle its interrupts, are unknown"),
     ],
@@ -200,7 +200,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands,
         undo,
         or_else: vec![format!(
-            "They are there because CPUs of node {home} are busy (its cpu_pct), or because the program that uses the device runs on \
+            "The interrupts are handled there because CPUs of node {home} are busy (its cpu_pct), or because the program that uses the device runs on \
              {}; interrupts take {} there.",
             from,
             pct(*irq)

@@ -18,17 +18,17 @@ pub(super) static RULE: Rule = Rule {
     about: "A process or group does a quarter of its work or more on nodes that have none of its memory, and fits on no \
             smaller set of nodes. One thread touched the memory first, and the kernel put it where that thread ran.",
     not_when: &[
-        ("fits", "it fits on fewer nodes: spread-over-nodes says so"),
+        ("fits", "it fits on fewer nodes: spread-over-nodes reports that"),
         ("interleave", "its policy interleaves memory or names nodes"),
         ("bound", "it may not take memory from the nodes where it runs"),
-        ("own-policies", "its policies put the memory where it is. Only a note if they are unknown"),
+        ("own-policies", "its policies chose the place of its memory. Only a note if they are unknown"),
         ("shared", "a fifth of its memory is shared, and not as a large object of its group"),
         (
             "unused",
             "counted or sampled accesses, or NUMA balancing's scans, show that it is not used from there",
         ),
         ("converging", "its placement is changing"),
-        ("no-room", "the nodes without memory have no room for their part"),
+        ("no-room", "the nodes without its memory have no room for their share"),
     ],
     of: &[Kind::Process, Kind::Group],
     group: Group::Placement,

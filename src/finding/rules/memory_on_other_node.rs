@@ -30,8 +30,7 @@ pub(super) static RULE: Rule = Rule {
         ("bandwidth", "it makes 50 memory accesses per us or more: a second controller serves it better"),
         (
             "own-policies",
-            "its policies put all but a fifth of its memory where it is. Only a note if they put a fifth \
-             elsewhere, or are unknown",
+            "its policies chose the place of four fifths of its memory. Only a note if they chose it for a fifth, or are unknown",
         ),
         ("others-map-it", "unknown processes map the shared memory, too: only a note"),
         (

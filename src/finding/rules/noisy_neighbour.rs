@@ -54,13 +54,16 @@ pub(super) static RULE: Rule = Rule {
     about: "A process needs twice the cycles per instruction of processes with its name on other nodes, \
             and its node is far busier. A warning only if the node makes many memory accesses, as counted.",
     not_when: &[
-        ("different-work", "a process with its name on the same node needs half as many cycles, too"),
+        ("different-work", "a process with its name on the same node needs only half the cycles, too"),
         ("phases", "instructions per CPU second of it or of its twins change by a quarter"),
         ("start", "it or its twins are younger than 60 s"),
         ("no-twin", "no process with its name runs on another node"),
         ("bigger", "it has four times the memory of its twins"),
         ("explained", "remote memory, busy siblings or the clock of the nodes differ, too"),
-        ("alone", "others use less than two CPUs on its node, or not twice as many as beside its twins"),
+        (
+            "alone",
+            "other programs use less than two CPUs on its node, or less than twice what they use beside its twins",
+        ),
     ],
     of: &[Kind::Process],
     group: Group::Neighbours,

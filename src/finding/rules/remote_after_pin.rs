@@ -40,7 +40,7 @@ pub(super) static RULE: Rule = Rule {
             "it shares a large object: its group is judged instead, or its container where that has a cpuset",
         ),
         ("others-map-it", "unknown processes map the shared memory, too: only a note"),
-        ("own-policies", "its policies put all but a tenth of its memory where it is"),
+        ("own-policies", "its policies chose the place of nine tenths of its memory"),
         ("memory-only", "the memory is on a node without CPUs"),
     ],
     of: &[Kind::Process, Kind::Group, Kind::Container],
@@ -65,7 +65,7 @@ const GOING_OUT_PCT: f64 = 20.0;
 pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeId>>, Unmet> {
     let mask = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
     // Without a bit for each node a mask of all would look like a pin.
-    input(view.masks_hold_all().then_some(()), "nodes above 63 are in no mask")?;
+    input(view.masks_hold_all().then_some(()), "a mask has no nodes above 63")?;
     let nodes: Vec<NodeId> =
         view.whole_nodes().into_iter().filter(|node| node.0 < 64 && mask >> node.0 & 1 == 1).collect();
     Ok((!nodes.is_empty() && nodes.len() < view.whole_nodes().len()).then_some(nodes))

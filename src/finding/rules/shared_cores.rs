@@ -282,7 +282,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: if commands.is_empty() {
             String::new()
         } else {
-            "Fewer cores are idle for others, and clocks fall as more cores are awake.".to_owned()
+            "Fewer cores are idle for others, and clock rates fall when more cores are awake.".to_owned()
         },
         commands,
         undo,

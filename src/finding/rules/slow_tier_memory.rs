@@ -152,12 +152,17 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         let words =
             "promotes pages in use; echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for them";
         commands.push(Command::new(When::ForGood, Scope::Host, set(mode | TIERING), words));
-        undo.push(Command::new(When::Now, Scope::Host, set(mode), "its memory works where it is"));
+        undo.push(Command::new(
+            When::Now,
+            Scope::Host,
+            set(mode),
+            "memory stays where it is; it works there",
+        ));
     } else if !commands.is_empty() {
         undo.push(Command::words(
             When::Now,
             Scope::Process,
-            "a restart undoes it; its memory may stay where it is",
+            "a restart undoes this; its memory may stay there",
         ));
     }
     Advice {

@@ -38,8 +38,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         (
             "own-policies",
-            "its policies put all but a fifth of its memory where it is. Only a note if they put a fifth \
-             elsewhere, or are unknown",
+            "its policies chose the place of four fifths of its memory. Only a note if they chose it for a fifth, or are unknown",
         ),
         ("others-map-it", "unknown processes map the shared memory, too: only a note"),
         ("vm", "it is a virtual machine, which may have nodes of its own: only a note"),

@@ -126,7 +126,7 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         "CPU time on the node of tasks whose memory is located.";
     |now| now.located.map(|located| Number::Scaled(located.remote_ns)), column "remote_ns",
         family Sum(NS) => "numatop_node_remote_cpu_seconds"
-        "Part of the located CPU time that uses memory of other nodes.";
+        "CPU time of tasks whose memory is located, times the share of it on other nodes.";
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.faults.saturating_sub(hints.remote))),
         family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults." with "page" = "local";
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.remote)),
