@@ -512,15 +512,15 @@ mod tests {
         };
         assert_eq!(why(&|_| ()), None, "another boot of real hardware is the same machine");
         let told = |change: &dyn Fn(&mut MachineKey)| why(change).unwrap();
-        assert!(told(&|now| now.cpu = "x".into()).contains("this is x"));
+        assert!(told(&|now| now.cpu = "x".into()).contains("this machine is x"));
         assert!(told(&|now| now.hypervisor = Some(true)).contains("virtual"));
-        assert!(told(&|now| drop(now.nodes.pop())).contains("2 nodes, and this machine 1"));
+        assert!(told(&|now| drop(now.nodes.pop())).contains("2 nodes, this machine 1"));
         assert!(told(&|now| now.nodes[1].node = 1).contains("node 1"));
         assert_eq!(
             told(&|now| now.nodes[1].cpus = "24-51".into()),
             "node 2 has CPUs 24-51; measured were 24-47"
         );
-        assert!(told(&|now| now.nodes[0].slit[1] = 20).contains("other distances"));
+        assert!(told(&|now| now.nodes[0].slit[1] = 20).contains("distances of node"));
         assert!(told(&|now| now.cores = 3).contains("cores"));
         assert!(told(&|now| now.line_bytes = 128).contains("lines"));
         assert!(told(&|now| now.caches.clear()).contains("caches"));

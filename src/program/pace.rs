@@ -325,7 +325,7 @@ mod tests {
         pacing.set_interval(ms(200), start + ms(400));
         assert_eq!(pacing.due(), start + ms(400));
         let words = pacing.taken(start + ms(400), Witness::default());
-        assert!(words[0].contains("another one was chosen"), "{words:?}");
+        assert!(words[0].contains("another length was chosen"), "{words:?}");
         assert_eq!(pacing.due(), start + ms(600));
     }
 

@@ -394,7 +394,7 @@ mod distances_wrong {
         let far = |a, b| if (a, b) == (2, 2) { 11 } else { right(a, b) };
         assert_eq!(found(world(far), 3, ID)[0].evidence[0].value, 11.0);
         let near = |a: u32, b: u32| if a + b == 1 { 10 } else { right(a, b) };
-        assert!(found(world(near), 3, ID)[0].advice.sentence.contains("only a node to itself"));
+        assert!(found(world(near), 3, ID)[0].advice.sentence.contains("only a node itself"));
         let equal = |a, b| if a == b { 10 } else { 20 };
         assert!(found(world(equal), 3, ID)[0].advice.sentence.contains("in one socket"));
     }

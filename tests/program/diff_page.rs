@@ -293,7 +293,7 @@ fn three_recordings_a_side_are_three_draws() {
     assert!(!found["warnings"].to_string().contains("how runs differ"), "{}", found["warnings"]);
     assert_eq!(row["unit"], "percent");
     let page = stdout(&[&words[..1], &["--format", "html"], &words[3..]].concat());
-    assert!(page.contains("each recording being one draw") && page.contains("a1 and 2 more"));
+    assert!(page.contains("with each recording as one observation") && page.contains("a1 and 2 more"));
 }
 
 /// The exit code, and standard error.

@@ -140,7 +140,7 @@ fn a_recording_keeps_its_intervals() {
     app.moved(world.host.clone(), None, world.tick());
     press(&mut app, "d");
     assert!(app.prompt.is_none());
-    assert!(screen(&app).contains("as they were recorded"), "{}", screen(&app));
+    assert!(screen(&app).contains("recording are fixed"), "{}", screen(&app));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_recording_goes_where_it_is_told() {
     press(&mut app, "j");
     type_text(&mut app, "soon");
     assert_eq!(press(&mut app, "Enter"), None);
-    assert!(screen(&app).contains("'soon' is no time"), "{}", screen(&app));
+    assert!(screen(&app).contains("'soon' is not a time"), "{}", screen(&app));
 }
 
 #[test]

@@ -811,7 +811,7 @@ fn counting_every_page_says_first_what_it_costs() {
     let sampled = Mappings { error_points: Some(2.9), ..mappings() };
     app.mapped((4242, 4242 * 1_000_000), Ok(sampled));
     let shown = text(&draw(&app, 80, 24));
-    assert!(shown.contains("within 2.9 points; M: exact, POLICY, 608 ms"), "{shown}");
+    assert!(shown.contains("+-2.9 points; M counts every page and reads POLICY, 608 ms"), "{shown}");
 
     assert_eq!(press(&mut app, "M"), None);
     let said = text(&draw(&app, 80, 24));

@@ -18,7 +18,7 @@ const CONVERGING_POINTS: f64 = 5.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "balancing-cost",
-    title: "NUMA balancing costs time without benefit",
+    title: "NUMA balancing costs without benefit",
     about: "NUMA balancing takes at least 5 % of a process's time without improving its placement.",
     not_when: &[
         ("converging", "its share of remote memory has fallen by 5 points"),

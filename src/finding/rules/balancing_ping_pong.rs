@@ -18,7 +18,7 @@ const SECONDS: f64 = 90.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "balancing-ping-pong",
-    title: "NUMA balancing moves memory back and forth",
+    title: "NUMA balancing moves memory to and fro",
     about: "NUMA balancing moves a tenth of a process's memory in 90 s, and about as many pages come back.",
     not_when: &[
         ("one-way", "few of its pages come back: balancing brings them to where they are used"),

@@ -14,7 +14,7 @@ const RECLAIM_DISTANCE: u32 = 30;
 
 pub(super) static RULE: Rule = Rule {
     id: "zone-reclaim",
-    title: "A node is reclaimed while another has room",
+    title: "A node is reclaimed, another has room",
     about: "vm.zone_reclaim_mode is set, and allocations reclaim a node although a near one has free memory.",
     not_when: &[
         ("unused", "the mode is set and costs nothing, because nodes have room"),

@@ -196,7 +196,7 @@ fn solver() -> Vec<Actor> {
     let leader = Actor {
         uid: 1000,
         ppid: 3001,
-        ipc: 2.45,
+        ipc: 2.1,
         accesses: 2.5,
         switches: 12,
         pinned: Some(4),
@@ -213,7 +213,7 @@ fn solver() -> Vec<Actor> {
             [0, 1024, 0, 0],
         )
     }
-    .runs(&[(1, 99.6)]);
+    .runs(&[(1, 93.0)]);
     let others = threads(&leader, 3, "solver", |n, thread| Actor { pinned: Some(4 + n), ..thread });
     std::iter::once(leader).chain(others).collect()
 }

@@ -356,7 +356,7 @@ fn when_others_hold_the_counters_the_last_roles_go_first() {
     let budget = Budget::read(&machine.root, &catalog, true, None);
     let mut opens = |events: &[Event]| match events.len() {
         0..=2 => Ok(()),
-        _ => Err(Missing::Unsupported("it has to take turns".into())),
+        _ => Err(Missing::Unsupported("it would be multiplexed".into())),
     };
 
     let choice =

@@ -424,7 +424,7 @@ fn line_of_history(
     let top = values.iter().flatten().copied().fold(0.0, f64::max);
     pen.write_right(&now, 7, theme.style(Role::Plain));
     pen.write(
-        &format!("  max {}", crate::metric::format::short(&Value::F64(top), metric.unit)),
+        &format!(" max {}", crate::metric::format::short(&Value::F64(top), metric.unit)),
         theme.style(Role::Dim),
     );
 }

@@ -32,8 +32,15 @@ pub(super) fn render(snapshot: &Snapshot, theme: &Theme, area: Rect, buf: &mut B
     let room = usize::from(area.width.saturating_sub(LABEL + NUMBERS).max(1));
     let most = nodes.iter().map(|node| node.cpus.len()).max().unwrap_or(0);
     let wide = (room / most.max(1)).clamp(1, WIDEST);
-    let title = "CPU busy  a cell is a CPU, in the order of ids";
-    Pen::new(buf, area, 0, theme.glyphs.ellipsis).gap(1).write(title, theme.style(Role::Title));
+    // Wide cells have a gap between them.
+    let cell = wide.saturating_sub(1).max(1) as u16;
+    let mut pen = Pen::new(buf, area, 0, theme.glyphs.ellipsis);
+    pen.gap(1).write("CPU busy", theme.style(Role::Title)).gap(2);
+    pen.write("cell: one CPU, by id", dim).gap(2);
+    for (shade, words) in theme.glyphs.shades.iter().skip(1).zip(["to 25%", "50%", "75%", "100%"]) {
+        pen.repeat(*shade, 1, plain).gap(1).write(words, dim).gap(2);
+    }
+    pen.write("v: table", dim);
     let mut row = 1;
     for (at, node) in nodes.iter().enumerate() {
         let shares: Vec<(u32, Option<f64>)> =
@@ -55,10 +62,11 @@ pub(super) fn render(snapshot: &Snapshot, theme: &Theme, area: Rect, buf: &mut B
                 match share {
                     Some(share) => {
                         let role = if *share >= 0.9 { Role::Warn } else { Role::Local };
-                        pen.repeat(shade(*share, theme), wide as u16, theme.style(role))
+                        pen.repeat(shade(*share, theme), cell, theme.style(role))
                     }
-                    None => pen.repeat('-', wide as u16, dim),
+                    None => pen.repeat('-', cell, dim),
                 };
+                pen.gap(wide as u16 - cell);
             }
             if number == 0 {
                 numbers(&shares, &mut pen, theme);
