@@ -303,8 +303,7 @@ pub const THROTTLED_PERIODS_PCT: Metric<Container> = own(
     "THROTP%",
     7,
     (Running, Unit::Percent, Descending),
-    "Share of the quota periods in which it ran that used up the quota, between the last two readings of \
-     cpu.stat.",
+    "Share of quota periods that used up the quota, of those in which it ran, between the last two readings of cpu.stat.",
     |row, _| {
         let delta = delta(row)?;
         let (periods, throttled) = (delta.periods.clone()?, delta.throttled_periods.clone()?);

@@ -199,7 +199,7 @@ pub(super) fn decode(
         let mut row = Arc::new(TaskRaw::clone(from));
         cells.change(Arc::make_mut(&mut row), from, base.is_none(), room)?;
         if row.serial != *serial {
-            return Err(Malformed("a row is not the one it says"));
+            return Err(Malformed("a row does not match its id"));
         }
         if let Some(place) = place {
             known.note(place, cells.differs(), &row);

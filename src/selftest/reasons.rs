@@ -80,7 +80,7 @@ fn judge(measured: &Measured, all: &[Measured], arm: bool) -> (Verdict, Option<S
         return match (alone, range.plausible) {
             (true, _) => (
                 Verdict::Untested,
-                Some("unknown: no load that must count gave a larger count".into()),
+                Some("unknown: its count did not rise in any load that must raise it".into()),
                 Some(range),
             ),
             (false, true) => (Verdict::Plausible, None, Some(range)),

@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
             note if it is bound to all CPUs of a node.",
     not_when: &[
         ("cpuset", "the cpuset of its container has only these CPUs: see cpus-too-few"),
-        ("isolated", "the CPUs that are idle are isolated"),
+        ("isolated", "the idle CPUs are isolated"),
         ("short", "waits last 1 ms or less: normal for the scheduler"),
         ("rt", "it has a real-time policy"),
         ("nice", "it has nice 10 or above"),

@@ -15,11 +15,10 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "cpus-too-few",
     title: "Too few CPUs for its threads",
-    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs idle. A warning where its \
-            quota exceeds its CPUs.",
+    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs idle. A warning if its quota exceeds its CPUs.",
     not_when: &[
         ("quota", "its quota is no larger than its CPUs"),
-        ("isolated", "the CPUs that are idle are isolated"),
+        ("isolated", "the idle CPUs are isolated"),
         ("batch", "tasks with nice 10 or above use half of its time or more"),
     ],
     of: &[Kind::Container],
@@ -148,6 +147,6 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         }],
         stop: Vec::new(),
         risk: "Others have fewer idle CPUs.".into(),
-        or_else: vec![format!("It has more threads than it needs: it has {threads}.")],
+        or_else: vec![format!("It has more threads than it needs ({threads}).")],
     }
 }

@@ -18,7 +18,7 @@ pub(super) static RULE: Rule = Rule {
     id: "hugetlb-on-other-node",
     title: "Huge pages of another node's pool",
     about: "The hugetlb pool of the node where a process runs is used up, and a fifth of its memory comes from pools of \
-            other nodes. A warning where the gain is large enough.",
+            other nodes. A warning if the gain is large enough.",
     not_when: &[
         ("thp", "its huge pages are transparent, or it has none"),
         ("policy", "its policy, or that of a fifth of its memory, interleaves memory or names nodes"),
@@ -225,8 +225,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
              fewer than requested: read the number back."
         ),
         or_else: vec![format!(
-            "It starts before the pools have their size: then free_hugepages of node {home} is above 0 soon after \
-             its start, and it has to start later. It is 0 now."
+            "The program starts before the pools are filled: then free_hugepages of node {home} is above 0 soon after its start; start it later. It is 0 now."
         )],
     }
 }

@@ -20,10 +20,13 @@ pub(super) static RULE: Rule = Rule {
     id: "idle-elsewhere",
     title: "It waits while another node idles",
     about: "A process that may run anywhere waits for CPUs of a busy node, at least 25 % of a CPU, while another node is \
-            half idle. A warning where it fits there.",
+            half idle. A warning if it fits there.",
     not_when: &[
-        ("bound", "an affinity or a cpuset limits it, or threads with a fifth of its waits"),
-        ("isolated", "the CPUs that are idle are isolated"),
+        (
+            "bound",
+            "an affinity or a cpuset limits it, or those of its threads that have a fifth of its waits",
+        ),
+        ("isolated", "the idle CPUs are isolated"),
         ("short", "waits last 1 ms or less: normal for the scheduler"),
         ("rt", "it has a real-time policy"),
         ("throttled", "a quota explains a fifth of its waits"),
@@ -150,7 +153,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         let all: Vec<NodeId> = view.whole_nodes();
         let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
         undo.extend(env::at_once(back));
-        let words = format!("moves its memory on node {other}");
+        let words = format!("moves its memory on node {other} back");
         undo.extend(env::move_memory(task.raw.pid, &[other], &seen.facts.from, words));
     }
     let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);

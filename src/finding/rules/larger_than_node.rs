@@ -20,8 +20,7 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "larger-than-node",
     title: "Nearly as large as its node",
-    about: "A process takes four fifths of its node or more, the node is full, and other nodes have room. A warning \
-            where other processes of that node have memory elsewhere because of it.",
+    about: "A process takes four fifths of its node or more, the node is full, and other nodes have room. A warning if other processes of that node have memory elsewhere because of it.",
     not_when: &[
         ("interleave", "its policy interleaves memory or names nodes, or that of a fifth of its memory does"),
         ("limit", "it is at the memory limit of its container, so it does not grow"),
@@ -39,9 +38,9 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         Limit::until("size", 80.0, 75.0, "reasoned: a quarter more would not fit on the node"),
         Limit::until("room", 10.0, 15.0, "reasoned: other programs on the node need a tenth of it"),
-        Limit::sharp("elsewhere", 30.0, "reasoned: a node in use for something else has less"),
+        Limit::sharp("elsewhere", 30.0, "reasoned: a node used for something else has less free memory"),
         Limit::sharp("victim", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("home", 95.0, "[S3]: Carrefour acts only above 50 accesses per us and node"),
+        Limit::sharp("home", 95.0, "reasoned: all of its time, except short moves by the scheduler"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },

@@ -16,8 +16,7 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "A process or group without binding runs on one node and has memory on others. A warning where the kernel \
-            chose that place. With NUMA balancing on, the memory must be in use.",
+    about: "A process or group without binding runs on one node and has memory on others. A warning if the kernel chose that place. With NUMA balancing on, the memory must be in use.",
     not_when: &[
         ("balancing-repairs", "its placement is already changing, by NUMA balancing or by hand"),
         ("cold", "nothing uses that memory"),

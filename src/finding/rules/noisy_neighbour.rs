@@ -280,7 +280,7 @@ fn parting(
     }
     let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, pid, unified);
     let mut undo = env::at_once(back);
-    let words = format!("moves its memory on node {target}");
+    let words = format!("moves its memory on node {target} back");
     undo.extend(env::move_memory(mover.raw.pid, &[target], &placed.sources(&[target]), words));
     Some((commands, undo, target))
 }

@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("outside", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("home", 95.0, "[S3]: Carrefour acts only above 50 accesses per us and node"),
+        Limit::sharp("home", 95.0, "reasoned: all of its time, except short moves by the scheduler"),
         Limit::until("watermark", 2.0, 3.0, "[S8]; reasoned: what one burst takes"),
     ],
     idle_too: true,

@@ -20,8 +20,7 @@ const MATTERS_CPUS: f64 = 0.5;
 pub(super) static RULE: Rule = Rule {
     id: "shared-cores",
     title: "Two containers share cores",
-    about: "The cpusets of two containers name the same cores, and both slow each other down. A warning where cores \
-            outside of all cpusets are idle.",
+    about: "The cpusets of two containers name the same cores, and both slow each other down. A warning if cores outside of all cpusets are idle.",
     not_when: &[
         (
             "pool",

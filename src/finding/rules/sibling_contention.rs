@@ -24,14 +24,14 @@ pub(super) static RULE: Rule = Rule {
     id: "sibling-contention",
     title: "Threads share cores while cores idle",
     about: "A process or container runs beside busy SMT siblings for half of its time while whole cores of its nodes \
-            idle. A warning where counters show the cost, or its affinity has too few cores.",
+            idle. A warning if counters show the cost, or its affinity has too few cores.",
     not_when: &[
         ("no-idle-core", "too few whole cores are idle there that it may use, or that no cpuset names"),
         ("fast", "it is as fast beside a busy sibling: nine tenths or more of its instructions per cycle"),
         ("fast-change", "siblings are busy only now and then: normal scheduling"),
         ("shared", "the siblings run another container: see shared-cores"),
         ("one-thread-per-core", "cores have one thread"),
-        ("isolated", "the cores that are idle are isolated"),
+        ("isolated", "the idle cores are isolated"),
     ],
     of: &[Kind::Process, Kind::Container],
     group: Group::Cpus,
