@@ -520,7 +520,7 @@ mod interrupts_on_busy_node {
         let both = loud(20_000, 9_000);
         assert!(commands(&both[0]).is_empty());
         let words = &both[0].advice.commands[0].words;
-        assert!(words.contains("those of eth0: 20k a second, nvme0: 9.0k a second"), "{words}");
+        assert!(words.contains("here: eth0: 20k a second, nvme0: 9.0k a second"), "{words}");
     }
 
     #[test]
@@ -528,7 +528,7 @@ mod interrupts_on_busy_node {
         let two = found(with(vec![device("eth0", &[0]), device("nvme0", &[0])]), 70, ID);
         assert!(commands(&two[0]).is_empty());
         assert!(
-            two[0].advice.commands[0].words.contains("those of eth0, nvme0"),
+            two[0].advice.commands[0].words.contains("here: eth0, nvme0"),
             "{:?}",
             two[0].advice.commands
         );

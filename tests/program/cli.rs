@@ -46,7 +46,7 @@ fn a_bad_flag_or_value_exits_2_and_is_named() {
         (&["-b", "--comm", "("], "--comm"),
         (&["-b", "--user", "no-such-user-here"], "no-such-user-here"),
         (&["-b", "--events", "cyclse"], "cyclse"),
-        (&["-b", "--runtime-socket", "/etc/passwd"], "/etc/passwd is no socket"),
+        (&["-b", "--runtime-socket", "/etc/passwd"], "/etc/passwd is not a socket"),
         (&["-b", "--by-container", "--columns", "pid"], "pid"),
         (&["-b", "--by-container", "--threads"], "--threads"),
         (&["-b", "--host", "--container", "web"], "--container"),

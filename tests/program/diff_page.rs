@@ -204,7 +204,7 @@ fn short_recordings_are_one_line_until_all_is_asked_for() {
     record(&b, &seconds(&mut other, 9));
     let short = diff(&a, &b, &[]);
     assert!(
-        short.contains("too short: A has 6 intervals, B has 8, 120 are needed (--all for numbers)"),
+        short.contains("too short: A has 6 intervals, B has 8; 120 are needed (--all for numbers)"),
         "{short}"
     );
     assert!(short.lines().count() < 12, "{short}");

@@ -12,8 +12,6 @@ use crate::container::names::ContainerNames;
 use crate::model::group::Group;
 use crate::model::sample::{GroupRaw, Missing, Names, Pressure};
 
-/// The slice that has the session, and nothing else with memory.
-const USERS: u64 = 3;
 pub(super) const INIT: u64 = 10;
 pub(super) const POSTGRES: u64 = 11;
 pub(super) const SSH: u64 = 12;
@@ -29,17 +27,16 @@ pub(super) const CI: u64 = 20;
 /// Id, path, and names where files of engines would say them: container, pod, namespace.
 type Cgroup = (u64, &'static str, Option<&'static str>, Option<(&'static str, &'static str)>);
 
-const CGROUPS: [Cgroup; 19] = [
+const CGROUPS: [Cgroup; 18] = [
     (1, "/", None, None),
     (2, "/system.slice", None, None),
-    (USERS, "/user.slice", None, None),
+    (3, "/user.slice", None, None),
     (4, "/docker", None, None),
     (5, "/kubepods.slice", None, None),
     (6, "/machine.slice", None, None),
-    (7, "/kubepods.slice/kubepods-burstable.slice", None, None),
     (
         8,
-        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod7c1e4a90_52b3_4d0e_9f6a_1b2c3d4e5f60.slice",
+        "/kubepods.slice/kubepods-pod7c1e4a90_52b3_4d0e_9f6a_1b2c3d4e5f60.slice",
         Some("orders-5d9c7"),
         Some(("orders-5d9c7", "shop")),
     ),
@@ -58,7 +55,7 @@ const CGROUPS: [Cgroup; 19] = [
     (NGINX, "/docker/9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0", Some("web"), None),
     (
         ORDERS,
-        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod7c1e4a90_52b3_4d0e_9f6a_1b2c3d4e5f60.slice/\
+        "/kubepods.slice/kubepods-pod7c1e4a90_52b3_4d0e_9f6a_1b2c3d4e5f60.slice/\
          cri-containerd-5a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9.scope",
         Some("orders"),
         Some(("orders-5d9c7", "shop")),
@@ -109,9 +106,6 @@ pub(super) fn groups(
             *all.entry(node).or_default() += own + shared;
             *files.entry(node).or_default() += file_bytes(actor, own);
         }
-    }
-    if let Some(session) = memory.get(&SESSION).cloned() {
-        memory.insert(USERS, session);
     }
     let raw = |(id, [by_node, cache_by_node]): (u64, [BTreeMap<u32, u64>; 2])| {
         let read_ns = BOOT_NS + elapsed_ns;

@@ -510,8 +510,9 @@ fn fill_nodes(machine: &mut Machine) {
         node.file_pages = Some(super::file_pages(files, shmem_bytes));
         node.mem_slab_bytes = SLAB;
         if node.id == FULL_NODE {
-            node.direct_pages = DIRECT_PAGES * (machine.elapsed_ns / SECOND);
-            node.kswapd_pages = KSWAPD_PAGES * (machine.elapsed_ns / SECOND);
+            // The first second finds the last free pages.
+            let seconds = (machine.elapsed_ns / SECOND).saturating_sub(1);
+            (node.direct_pages, node.kswapd_pages) = (DIRECT_PAGES * seconds, KSWAPD_PAGES * seconds);
             (machine.vm.direct_pages, machine.vm.kswapd_pages) = (node.direct_pages, node.kswapd_pages);
         }
         node.mem_free_bytes = MEMORY - anon_bytes - node.mem_file_bytes - SLAB;

@@ -271,7 +271,7 @@ fn each_kind_of_cores_is_tested_on_its_own_cpus() {
     assert_eq!(some[1].as_ref().unwrap().cpus, [0, 1]);
     // The kind of cores that lacks other nodes reports them as missing.
     let why = by_core(&catalog, &facts, Some(7), None).remove(0).unwrap_err();
-    assert!(why.starts_with("cpu_atom: node 7 is not there"), "{why}");
+    assert!(why.starts_with("cpu_atom: node 7 does not exist"), "{why}");
 }
 
 #[test]
