@@ -46,7 +46,7 @@ impl Lack {
                 ));
             }
             return Missing::Lost(format!(
-                "{} was not counted: another tool holds its counters, or its CPU is isolated",
+                "{} was not counted: another tool holds it, or its CPU is isolated",
                 event.name
             ));
         }

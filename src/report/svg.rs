@@ -47,7 +47,7 @@ pub fn paths(track: &Track, gaps: &[bool], top: f64) -> Paths {
     let lowest = there().reduce(|least, next| if value(next) < value(least) { next } else { least });
     let highest = there().reduce(|most, next| if value(next) > value(most) { next } else { most });
     if let (Some(lowest), Some(highest)) = (lowest, highest)
-        && value(lowest) < value(highest)
+        && height(value(lowest), top) > height(value(highest), top)
     {
         for at in [lowest, highest] {
             let _ = write!(paths.dots, "M{} {}h0", at as i64 * STEP + STEP / 2, height(value(at), top));

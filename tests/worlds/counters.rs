@@ -379,7 +379,7 @@ fn a_counter_that_others_held_all_the_time_is_no_zero() {
     assert_eq!(bench.cell("rma_per_s"), "-");
     assert_eq!(
         bench.said("rma_per_s"),
-        "RMA/s is -: rma was not counted: another tool holds its counters, or its CPU is isolated"
+        "RMA/s is -: rma was not counted: another tool holds it, or its CPU is isolated"
     );
 }
 

@@ -176,7 +176,8 @@ fn ends(track: &Track, gaps: &[bool], unit: Unit) -> Option<String> {
     let there = track.cells.iter().enumerate().filter(|(at, _)| !gaps.get(*at).copied().unwrap_or(false));
     let values = || there.clone().filter_map(|(_, cell)| cell.value());
     let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
-    (low < high).then(|| words::range(low, high, unit))
+    // As shown: a constant series has no ends.
+    (words::value(low, unit) != words::value(high, unit)).then(|| words::range(low, high, unit))
 }
 
 /// One row: band, area, line, dots and holes.
