@@ -209,12 +209,10 @@ pub enum Command {
     #[command(after_help = "Everything is recorded; replay and export choose what to show.")]
     Record(Box<RecordArgs>),
     /// Run a command, watch it and all its descendants, and print a page about it when it ends.
-    #[command(
-        after_help = "numatop-ng run [OPTIONS] -- COMMAND [ARG...]. The page goes to standard error; standard input \
-                      and output are the command's. The exit code is the command's: 128 and the signal that killed \
-                      it, 127 where there is no such command, 126 where it cannot be executed, 125 where the place \
-                      it is bound to does not exist."
-    )]
+    #[command(after_help = "numatop-ng run [OPTIONS] -- COMMAND [ARG...]. The page goes to standard error; \
+                      standard input and output are the command's. The exit code is the command's: 128 \
+                      plus the signal that killed it, 127 if there is no such command, 126 if it cannot be \
+                      executed, 125 if the place it is bound to does not exist.")]
     Run(Box<RunArgs>),
     /// Serve counters of nodes, containers and programs to Prometheus.
     #[command(
@@ -235,8 +233,8 @@ pub enum Command {
         #[arg(value_name = "FILE|DIR", required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Print what is wrong with the placement of memory and work, and the commands that mend it; exits with 5 on
-    /// findings.
+    /// Print what is wrong with the placement of memory and work, and the commands that fix it; exits with
+    /// 5 on findings.
     #[command(
         after_help = "numatop-ng list findings has the rules, docs/rules.md their conditions. Nothing is changed: commands \
                       are only printed."
@@ -255,18 +253,18 @@ pub enum Command {
     Report(Box<ReportArgs>),
     /// Measure what nodes, caches and sibling threads of this machine cost each other, and store it. Loads the machine.
     #[command(
-        after_help = "Takes 5 s to 2 min. Only storing the profile for all users needs a privilege. It runs only \
-                      when called, and changes no setting of the machine. GB are 10^9 bytes, those that a program \
-                      names: memory moves twice as many for a plain write, 1.5 times for a copy, 4/3 times for a \
-                      triad."
+        after_help = "Takes 5 s to 2 min. Only storing the profile for all users needs a privilege. It \
+                      runs only when called, and changes no setting of the machine. GB are 10^9 bytes as \
+                      the program counts them: memory moves twice that for a plain write, 1.5 times for a \
+                      copy, 4/3 times for a triad."
     )]
     Calibrate(Box<CalibrateArgs>),
     /// Test whether the numbers are right on this machine. Needs the same privileges as the live view, and five
     /// seconds.
     #[command(
-        after_help = "A test process touches pages, waits, moves, works and places memory, and counts what it does; \
-                      the code of the live view measures it. Exits with 1 if both disagree. JSON has no name of a \
-                      host, user or process: attach it to an issue."
+        after_help = "A test process touches pages, waits, moves, works and places memory, and counts what \
+                      it does; the code of the live view measures it. Exits with 1 if both disagree. JSON \
+                      has no host, user or process names: attach it to an issue."
     )]
     Selftest(SelftestArgs),
     /// Print the man page, or completions of a shell, for installation.
@@ -306,8 +304,8 @@ pub struct LiveArgs {
     #[arg(long, help_heading = MEASUREMENT)]
     pub overhead: bool,
 
-    /// Also sample which memory is used: by clock, at the instructions that wait for it. Shares by mapping are in JSON
-    /// and in the details of the live view, where u starts this, too.
+    /// Also sample memory use with a clock. Shares by mapping are in JSON and in the details of the live
+    /// view, where u starts it, too.
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
 
@@ -332,7 +330,7 @@ pub struct RecordArgs {
     #[arg(id = "record", value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    /// Record a simulated machine; needs no privileges, and with -n no time.
+    /// Record a simulated machine; needs no privileges. With -n it takes no time.
     #[arg(long, conflicts_with_all = not_simulated(&["access"]))]
     pub demo: bool,
 
@@ -355,7 +353,7 @@ pub struct RecordArgs {
 #[derive(Args, Debug)]
 #[command(mut_arg("delay", |delay| delay.default_value("5")))]
 pub struct ExporterArgs {
-    /// Listen at ADDRESS:PORT or unix:PATH; repeated. 127.0.0.1:6862 if not given.
+    /// Listen at ADDRESS:PORT or unix:PATH; repeatable. Default: 127.0.0.1:6862.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<String>,
 

@@ -113,7 +113,7 @@ pub fn watched(tasks: &ScopeArgs, measure: &MeasureArgs) -> Result<LiveOptions, 
         let path = crate::text::clean_str(&path.to_string_lossy());
         return Err(bad(
             "--runtime-socket",
-            format!("{path} is no socket: docker listens on /run/docker.sock"),
+            format!("{path} is not a socket: docker listens on /run/docker.sock"),
         ));
     }
     let event_turn = events::turn(measure, &isolation::quiet_cpus(own))?;

@@ -82,6 +82,6 @@ pub enum DiffFormat {
     Text,
     /// All numbers.
     Json,
-    /// One file that a browser shows, with all that it needs in it.
+    /// One self-contained file for a browser.
     Html,
 }

@@ -39,7 +39,7 @@ const EXAMPLES: [(&str, &str); 7] = [
     ("sudo numatop-ng run -- make -j8", "A command and all its descendants: one page when it ends."),
     ("sudo numatop-ng diagnose", "What is wrong, what it costs, what to type; the exit code is for scripts."),
     ("sudo numatop-ng --record /var/log/numa/", "The live view, and a ring of hourly recordings."),
-    ("numatop-ng replay /var/log/numa/ --at 03:12", "The same screen, later."),
+    ("numatop-ng replay /var/log/numa/ --at 03:12", "The live view, at a time in the past."),
     ("numatop-ng report /var/log/numa/ -o report.html", "One page for readers without numatop-ng."),
 ];
 
@@ -50,7 +50,8 @@ const FILES: [(&str, &str); 3] = [
     ),
     (
         "/var/lib/numatop-ng/machine.json",
-        "Costs between nodes, measured by calibrate as root; of other users: ~/.local/state/numatop-ng/machine.json.",
+        "Costs between nodes, measured by calibrate as root; for other users: \
+         ~/.local/state/numatop-ng/machine.json.",
     ),
     (
         "/var/lib/numatop-ng/selftest.json",

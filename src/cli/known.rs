@@ -88,7 +88,7 @@ pub enum PartArg {
     Smt,
     /// Page walks, and nodes that the firmware hides
     Pages,
-    /// Latency beside traffic
+    /// Latency under traffic
     Loaded,
 }
 

@@ -74,7 +74,7 @@ pub(super) fn at_least_one(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(0) => Err("at least 1".into()),
         Ok(count) => Ok(count),
-        Err(_) => Err("not a number from 1 on".into()),
+        Err(_) => Err("not a number of at least 1".into()),
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) fn nodes(text: &str) -> Result<NodeList, String> {
 /// `node:0,mem:1`, `core:0,1`: kinds of places, each with a list.
 pub(super) fn binding(text: &str) -> Result<Binding, String> {
     let wrong =
-        || format!("'{}' is no place such as node:0, node:0,mem:1, core:0,1 or cpu:0-3", printable(text));
+        || format!("'{}' is not a place such as node:0, node:0,mem:1, core:0,1 or cpu:0-3", printable(text));
     let mut parts: Vec<(Bound, Vec<u32>)> = Vec::new();
     for word in text.split(',') {
         let list = match word.split_once(':') {
@@ -139,13 +139,13 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         "m" => 20,
         "g" => 30,
         "t" => 40,
-        _ => return Err(format!("'{}' is no unit of size: use K, M, G or T", printable(unit))),
+        _ => return Err(format!("'{}' is not a unit of size: use K, M, G or T", printable(unit))),
     };
     let number: u64 =
         number.trim().parse().map_err(|_| format!("'{}' is not a size such as 2GiB", printable(text)))?;
     match number.checked_mul(1 << shift) {
         Some(bytes) if bytes >= LEAST => Ok(bytes),
-        Some(_) => Err("the least is 1M".into()),
+        Some(_) => Err("the minimum is 1M".into()),
         None => Err(format!("{} is too large", printable(text))),
     }
 }

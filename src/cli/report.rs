@@ -32,7 +32,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
 
-    /// Read and print times in UTC, not in the zone of this machine.
+    /// Read and print times in UTC instead of local time.
     #[arg(long)]
     pub utc: bool,
 
@@ -61,7 +61,7 @@ pub struct ReportArgs {
 /// Forms of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PageFormat {
-    /// One file that a browser shows, with all that it needs in it.
+    /// One self-contained file for a browser.
     Html,
     /// The numbers of the page.
     Json,

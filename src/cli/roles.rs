@@ -59,8 +59,8 @@ pub struct DisplayArgs {
     #[arg(long, conflicts_with_all = ["threads", "comm", "node"])]
     pub by_container: bool,
 
-    /// One row per last-level cache (L3), where caches differ from nodes. In batch mode, text and CSV have these rows (JSON
-    /// always does); on the screen, begin with the nodes, where x leads to them.
+    /// One row per last-level cache (L3), where caches differ from nodes. In batch mode, text and CSV have
+    /// these rows (JSON always does); on the screen, begin with the nodes, where x shows them.
     #[arg(long, conflicts_with_all = ["threads", "comm", "node", "by_container"])]
     pub by_llc: bool,
 
@@ -175,7 +175,7 @@ pub struct ScopeArgs {
 
 /// Scopes that are and-ed with the others; several of them are or-ed.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Scope by container (applied in the kernel; any of several)")]
+#[command(next_help_heading = "Scope by container (applied in the kernel; one match is enough)")]
 pub struct ContainerArgs {
     #[command(flatten)]
     pub named: NamedGroups,
@@ -246,7 +246,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub placement_budget: Option<u64>,
 
-    /// The sets of CPUs by which time of tasks is kept: nodes, or L3 domains. Default: L3 domains where there are at most 64.
+    /// Keep CPU time by node or by L3 domain. Default: L3 domains where there are at most 64.
     #[arg(long, value_enum, value_name = "BY")]
     pub places: Option<PlacesArg>,
 
@@ -297,8 +297,8 @@ pub struct CounterArgs {
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub events: String,
 
-    /// Rotate events of --events that do not fit the counters: each turn lasts this long, at least an interval (-d).
-    /// Rows have values of the events whose turn it is.
+    /// Rotate events of --events that do not fit the counters: each turn lasts this long, at least an
+    /// interval (-d). Rows have values only of the events whose turn it is.
     #[arg(long, value_name = "TIME", requires = "events", value_parser = parse::age)]
     pub events_rotate: Option<Duration>,
 

@@ -20,7 +20,7 @@ pub struct SelftestArgs {
     #[command(flatten)]
     pub tables: EventTableArgs,
 
-    /// The node whose CPUs do the loads; the first if not given.
+    /// Node whose CPUs run the loads. Default: the first.
     #[arg(long, value_name = "NODE")]
     pub from: Option<u32>,
 

@@ -70,12 +70,13 @@ fn kernel(facts: &KernelFacts) -> Vec<Line> {
     let balancing = match &facts.numa_balancing {
         Fact::Known(0) => ok("NUMA balancing: off (kernel.numa_balancing is 0)"),
         Fact::Known(mode) => ok(format!("NUMA balancing: on (kernel.numa_balancing is {mode})")),
-        Fact::Unknown { unknown } => ok(format!("NUMA balancing: no switch for it: {unknown}")),
+        Fact::Unknown { unknown } => ok(format!("NUMA balancing: unknown: {unknown}")),
     };
     let lockdown = match &facts.lockdown {
         Fact::Known(Lockdown::None) => ok("lockdown: none"),
-        Fact::Known(Lockdown::Integrity) => ok("lockdown: integrity, which does not matter here"),
-        Fact::Known(Lockdown::Confidentiality) => no("lockdown: confidentiality, which forbids BPF to read"),
+        Fact::Known(Lockdown::Integrity) => ok("lockdown: integrity (no effect here)"),
+        Fact::Known(Lockdown::Confidentiality) => no("lockdown: confidentiality (BPF cannot read kernel \
+                                                      memory)"),
         Fact::Unknown { unknown } => warn(format!("lockdown unknown: {unknown}")),
     };
     let mut findings = vec![release];
@@ -112,7 +113,7 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
     let mut findings = match &own.effective {
         Fact::Known(effective) => {
             let held: Vec<String> = effective.iter().map(|one| one.to_string()).collect();
-            let held = if held.is_empty() { "none that is needed".into() } else { held.join(" ") };
+            let held = if held.is_empty() { "none of those needed".into() } else { held.join(" ") };
             vec![ok(format!("{who}, capabilities: {held}"))]
         }
         Fact::Unknown { unknown } => vec![warn(format!("{who}, capabilities unknown: {unknown}"))],
@@ -121,7 +122,7 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
         no(format!(
             "{one} is missing: {}",
             match one {
-                Capability::Bpf => "needed to make maps and load programs",
+                Capability::Bpf => "needed to create maps and load programs",
                 _ => "needed to trace the kernel and to count on all CPUs",
             }
         ))
@@ -134,12 +135,14 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
     }
     findings.push(match own.host_user_namespace {
         Fact::Known(true) => ok("user namespace: the host's"),
-        Fact::Known(false) => no("user namespace: a container's, whose capabilities do not count"),
+        Fact::Known(false) => {
+            no("user namespace: a container's; its capabilities have no effect on the host")
+        }
         Fact::Unknown { ref unknown } => warn(format!("user namespace unknown: {unknown}")),
     });
     findings.push(match own.host_pid_namespace {
         Fact::Known(true) => ok("pid namespace: the host's"),
-        Fact::Known(false) => warn("pid namespace: a container's, so that only its tasks are listed"),
+        Fact::Known(false) => warn("pid namespace: a container's; only its tasks are listed"),
         Fact::Unknown { ref unknown } => warn(format!("pid namespace unknown: {unknown}")),
     });
     findings.push(sysctl("kernel.unprivileged_bpf_disabled", &kernel.unprivileged_bpf_disabled));

@@ -8,7 +8,7 @@ use crate::collect::check::HostCheck;
 use crate::collect::plan::Advice;
 use crate::host::fact::Fact;
 use crate::model::sample::Missing;
-use crate::text::{clean_str, hanging, plural, words};
+use crate::text::{clean_str, hanging, plural, without_codes, words};
 
 /// Every mark is as wide as this, so that the texts line up.
 const INDENT: &str = "      ";
@@ -146,7 +146,7 @@ fn marked(mark: Mark, text: &str, width: usize) -> String {
         Mark::Warn => "warn  ",
         Mark::No => "no    ",
     };
-    hanging(prefix, words(&clean_str(text)), width)
+    hanging(prefix, words(&without_codes(&clean_str(text))), width)
 }
 
 fn probes(report: &Report, width: usize) -> String {

@@ -198,7 +198,7 @@ fn task_probe(
     let types = Types::read(Path::new("/"));
     let findable = can_find(types.as_ref().map_err(|error| format!("{error:#}")), &check.privileges);
     let probe = TaskProbe::start(sched, store, topology, &Scope::default(), cgroups, findable)?;
-    Ok((probe, "loaded, attached to births and ends of tasks".into()))
+    Ok((probe, "loaded, attached to task creation and exit".into()))
 }
 
 fn layout(check: &HostCheck, topology: &Topology) -> Layout {
@@ -215,7 +215,7 @@ fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {
     probe.walk(&Round::unknown(false), |_| threads += 1)?;
     probe.exits(|_| {}).context("emptying the exit ring")?;
     let after = match probe.no_short_walk() {
-        None => format!("from {SHORT_FROM} on, each sample visits only those that ran"),
+        None => format!("above {SHORT_FROM}, each sample visits only those that ran"),
         Some(why) => format!("each sample visits all: {why}"),
     };
     Ok(((), format!("{} listed; {after}", plural(threads, "thread"))))

@@ -88,7 +88,7 @@ fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width
     let why = match core.table.absent.get(&role) {
         Some(why) => why.clone(),
         None if role == Role::Lma && core.table.lma_is_llc_less_rma => {
-            "what role llc counts less what role rma counts: an estimate, never below 0".into()
+            "role llc minus role rma: an estimate, never below 0".into()
         }
         None if entries.is_empty() => return String::new(),
         None => String::new(),

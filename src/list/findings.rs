@@ -63,7 +63,7 @@ pub fn render_markdown() -> String {
 fn held(rule: &Rule) -> String {
     match rule.hold.on_s {
         0.0 => "at once".to_owned(),
-        seconds => format!("for {seconds} s; it is over {} s after its condition", rule.hold.off_s),
+        seconds => format!("for {seconds} s; ends {} s after its condition", rule.hold.off_s),
     }
 }
 

@@ -35,7 +35,7 @@ fn said(profile: &Profile) -> String {
     let error = profile.error_pct().map_or(String::new(), |percent| format!(", +-{percent:.1} %"));
     let state = match profile.state {
         State::Wandering => "; the hypervisor moves CPUs, so only ratios are meaningful",
-        State::Partial => "; a part of it",
+        State::Partial => "; partial",
         State::Good | State::Disturbed => "",
     };
     format!("{day}{error}{state}")

@@ -64,7 +64,7 @@ fn stretch_of(typed: &str, exists: impl Fn(&str) -> bool) -> Result<Stretch, Bad
     let Some((path, part)) = typed.rsplit_once('@') else { return Ok(whole()) };
     let Some((from, to)) = part.split_once("..") else {
         let typed = clean_str(typed);
-        return Err(bad("A, B", format!("'{typed}' is no file, and what follows its @ is no FROM..TO")));
+        return Err(bad("A, B", format!("'{typed}' is not a file, nor a file with @FROM..TO")));
     };
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Ok(Stretch { typed: typed.into(), path: path.into(), from: some(from), to: some(to) })
@@ -105,7 +105,7 @@ fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
             format!("no metric is called '{}': see numatop-ng list metrics", clean_str(id)),
         ));
     }
-    let why = || format!("{id} does not add up over a recording: it is a name, a split, a total or a level");
+    let why = || format!("{id} cannot be summed over a recording: it is a name, a split, a total or a level");
     named.find(|metric| metric.adds_up).map(|metric| metric.id).ok_or_else(|| bad(flag, why()))
 }
 

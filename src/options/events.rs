@@ -60,7 +60,10 @@ pub(super) fn turn(args: &MeasureArgs, quiet: &BTreeSet<CpuId>) -> Result<Option
         let cpus = format_cpulist(quiet.iter().map(|cpu| cpu.0));
         return Err(bad(
             "--events-rotate",
-            format!("each turn interrupts CPUs, isolated ones ({cpus}), too: --flush-isolated allows that"),
+            format!(
+                "each turn interrupts CPUs, including isolated ones ({cpus}): --flush-isolated allows \
+                     that"
+            ),
         ));
     }
     Ok(Some(turn))

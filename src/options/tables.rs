@@ -57,7 +57,7 @@ pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
     }
     let layout = match (args.tables.layout, args.tables.per) {
         (Some(LayoutArg::Flat), Some(_)) => {
-            return Err(bad("--per", "--layout flat has one file for all of the time"));
+            return Err(bad("--per", "--layout flat writes one file for the whole time"));
         }
         (Some(LayoutArg::Flat), None) => Layout::Flat,
         (_, Some(PerArg::Day)) => Layout::Hive { period_ns: 24 * HOUR_NS },
@@ -66,7 +66,7 @@ pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
     if layout != Layout::Flat && (args.from.is_some() || args.to.is_some()) {
         return Err(bad(
             "--from, --to",
-            "they are for --layout flat: in the other layout an existing file covers all of its time",
+            "they are for --layout flat: otherwise an existing file covers its whole time",
         ));
     }
     let chosen = &args.tables.tables;
@@ -87,7 +87,7 @@ fn directory(path: Option<&Path>) -> Result<PathBuf, BadValue> {
         Some(path) if is_ring(path) => Ok(path.to_owned()),
         Some(path) => Err(bad(
             "-o",
-            format!("{} is no directory. {tables}", crate::text::clean_str(&path.to_string_lossy())),
+            format!("{} is not a directory. {tables}", crate::text::clean_str(&path.to_string_lossy())),
         )),
         None => Err(bad("-o", tables)),
     }

@@ -229,7 +229,7 @@ pub(super) fn write(file: Option<&Path>, text: &str, form: Form) -> Result<()> {
 /// The lock of this machine, which known loads hold.
 pub(super) fn lock() -> Result<Lock> {
     Lock::take().map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => refusal("another calibrate or selftest is at work", Vec::new()).into(),
+        io::ErrorKind::AddrInUse => refusal("another calibrate or selftest is running", Vec::new()).into(),
         _ => anyhow::Error::from(error).context("taking the lock of this machine"),
     })
 }

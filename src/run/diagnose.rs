@@ -161,7 +161,7 @@ const SHORT_WAITED: f64 = 0.2;
 
 /// Writes the folded intervals as a page.
 fn write_page(args: &DiagnoseArgs, page: Fold, out: &Out) -> Result<()> {
-    let report = page.finish().context("one sample is no interval: a page needs at least two")?;
+    let report = page.finish().context("a report needs at least two samples")?;
     let clock = Clock::new(TimeZone::system(), report.span, report.grid.width_ns);
     let recording = args.path.as_ref().filter(|_| !args.redact);
     let command = recording.map(|path| format!("numatop-ng report {}", quoted(&path.to_string_lossy())));
@@ -293,7 +293,8 @@ fn warn_of_short(chosen: &Options, least: Severity, seconds: u64, what: &str) {
     let range = if from == to { format!("{from} s") } else { format!("{from} to {to} s") };
     let (number, all) = (short.len(), chosen.rules().count());
     output::message(format!(
-        "numatop-ng: {what} is too short for {number} of {}: they need {range}, so that their findings can only be suspected",
+        "numatop-ng: {what} is too short for {number} of {}: they need {range}; until then their findings \
+         are only suspected",
         plural(all, "rule")
     ));
 }

@@ -55,7 +55,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
             let text = guard::read_text(path, REPORT_MAX, Owner::Caller)
                 .with_context(|| format!("reading {}", path.display()))?;
             let report: Report = serde_json::from_str(&text)
-                .with_context(|| format!("{} is no report of a self-test", path.display()))?;
+                .with_context(|| format!("{} is not a report of a self-test", path.display()))?;
             anyhow::ensure!(
                 report.schema == SCHEMA,
                 "{} has the unknown schema {}",
@@ -211,7 +211,7 @@ fn check_events(events: &[String], catalog: &Catalog) -> Result<()> {
     match events.iter().find(unknown) {
         Some(word) => Err(BadValue {
             flag: "--events",
-            why: format!("'{word}' is no role and no event of this CPU's table"),
+            why: format!("'{word}' is neither a role nor an event of this CPU's table"),
         }
         .into()),
         None => Ok(()),

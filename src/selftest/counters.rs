@@ -128,7 +128,7 @@ fn one(
         Err(why) => return Ok(untested(why)),
     };
     let Some(count) = job(places, asked.limits, event, whole, (load, place)) else {
-        return Ok(untested("one node, or memory of one only may be used".into()));
+        return Ok(untested("one node, or only one node's memory may be used".into()));
     };
     let nodes = (load.has_node()).then(|| (places.nodes.map_or(count.node, |nodes| nodes[0].0), count.node));
     let answer = worker.ask(&Job::Count(Box::new(count)));
@@ -151,7 +151,7 @@ fn whole(core: &Core, event: &Event) -> Result<Option<Event>, String> {
     }
     let role = if event.share_of == ShareOf::Slots { Role::Slots } else { Role::Cycles };
     let found = core.of(role).find_map(|resolved| resolved.event.clone().ok());
-    found.map(Some).ok_or_else(|| format!("no event of role {} counts its whole", role.id()))
+    found.map(Some).ok_or_else(|| format!("no event of role {} counts the total", role.id()))
 }
 
 /// The job; `None` where the machine has no other node.

@@ -69,7 +69,7 @@ pub fn expected(measured: &Measured, arm: bool) -> Result<Expected, String> {
         control: true,
         ..within(of * percent / 100.0, 0.0, 0.0)
     };
-    let whole = || measured.of_whole().ok_or_else(|| "its whole was not counted".to_string());
+    let whole = || measured.of_whole().ok_or_else(|| "its total was not counted".to_string());
     let local = measured.is_local();
     // Half of the loads of pairs are prefetched for events that see no prefetches: lines, not loads, are the truth.
     let less = if arm { 10.0 } else { 3.0 };

@@ -63,7 +63,7 @@ fn reason(truth: f64, tool: f64) -> String {
         return "nothing was counted: the probe does not see it".into();
     }
     if near(2.0) {
-        return "twice as much: each is counted at two places".into();
+        return "twice as much: each is counted twice".into();
     }
     if near(0.5) {
         return "half: one of two threads or directions is not counted".into();

@@ -53,7 +53,7 @@ fn compared(measured: &Measured) -> Result<f64, String> {
     let count = measured.count().filter(|_| measured.amount > 0).ok_or("it was not counted")?;
     if measured.running < ALL {
         return Err(format!(
-            "it counted {:.0} % of the time: another tool has the counters",
+            "it counted {:.0} % of the time: another tool holds the counters",
             100.0 * measured.running
         ));
     }
@@ -80,7 +80,7 @@ fn judge(measured: &Measured, all: &[Measured], arm: bool) -> (Verdict, Option<S
         return match (alone, range.plausible) {
             (true, _) => (
                 Verdict::Untested,
-                Some("unknown: no load that must count gave a larger count".into()),
+                Some("unknown: its count did not rise in any load that must raise it".into()),
                 Some(range),
             ),
             (false, true) => (Verdict::Plausible, None, Some(range)),
@@ -137,8 +137,8 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
                 .into();
         }
         if range.control && count > 0.5 * amount && other > 0.5 * amount {
-            return "counts both nodes alike: the nodes may be made up (interleaving, a hypervisor), which calibrate \
-                    tells by their latency"
+            return "counts both nodes alike: the nodes may be made up (interleaving, a hypervisor), which \
+                    their latency in calibrate shows"
                 .into();
         }
     }
@@ -153,7 +153,10 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
             return "16 times the expected count: AMD erratum 1291".into();
         }
         (Role::Instructions, _) if !near(1.0, 30.0) && !near(0.5, 2.0) && !near(2.0, 2.0) => {
-            return format!("{:.2} times as many: it may be the encoding of another event", count / truth);
+            return format!(
+                "{:.2} times the expected count: the encoding may be another event's",
+                count / truth
+            );
         }
         (Role::Cycles, Load::Additions) if near(66.0 / 64.0, 0.5) => {
             return "+3.1 %: each instruction takes a cycle, which is an emulator".into();
@@ -179,7 +182,7 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
         return "half the expected count: one of two ways, threads or ports is missing".into();
     }
     if near(2.0, 2.0) {
-        return "twice: each is counted at two places".into();
+        return "twice: each is counted twice".into();
     }
     let percent = 100.0 * (count / truth - 1.0);
     format!("differs by {percent:+.1} %: please report it")

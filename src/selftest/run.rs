@@ -125,7 +125,7 @@ pub fn by_core(
 
 /// A node that loads cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("node {node} is not there, is the same twice, or has no CPU or no memory that may be used")]
+#[error("node {node} does not exist, is named twice, or has no usable CPU or memory")]
 pub struct NoNode {
     /// The flag that named it.
     pub flag: &'static str,
@@ -174,7 +174,11 @@ pub fn software(
     }
     for check in CHECKS {
         let comparison = match (check.two_nodes, places.nodes) {
-            (true, None) => Ok(Comparison::untested(check.id, "one node, or memory of one only may be used")),
+            (true, None) => Ok(Comparison::untested(
+                check.id,
+                "one node, or only one node's memory may be \
+                                                               used",
+            )),
             _ => watch.compare(check.id, places),
         };
         comparisons.push(comparison?.judged());
@@ -305,7 +309,7 @@ impl<'a> Watch<'a> {
                 }
                 self.shares(check, first, first_cpu)
             }
-            other => Ok(Comparison::untested(other, "this version cannot make it")),
+            other => Ok(Comparison::untested(other, "this version cannot run it")),
         }
     }
 

@@ -133,7 +133,7 @@ impl Access {
         let (events, spe) = match &sampled {
             Sampled::All => sample_events(&mut probe, cpus, root),
             Sampled::Budgeted(_) => {
-                let why = "--access and u in the details sample it; the default samples by clock only";
+                let why = "only --access, or u in the details, samples it; the default samples a clock";
                 (Err(Missing::NotCollected(why.into())), None)
             }
         };

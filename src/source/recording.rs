@@ -295,7 +295,7 @@ impl Recording {
         } else if self.reader.is_being_written() {
             Outlook::Perhaps(format!("{what}, and its recorder still writes to it"))
         } else {
-            Outlook::Nothing(format!("{what}: no more can come"))
+            Outlook::Nothing(format!("{what}: no more samples can come"))
         }
     }
 

@@ -13,7 +13,7 @@ fn ask_engine(engine: Engine) -> Option<Advice> {
         _ => return None,
     };
     let words = format!(
-        "some containers of {} have no name in its known files: --runtime-socket {socket} looks them up",
+        "some containers of {} have no name in its files; --runtime-socket {socket} looks them up",
         engine.name()
     );
     Some(Advice::say(words))

@@ -128,7 +128,7 @@ pub(super) fn collect(
     let source = start()?;
     let watch = Watch::new();
     let mut pacing = Pacing::new(Instant::now(), interval, watch.look());
-    pacing.hurry(SOON, Instant::now(), "numbers are there soon after the start");
+    pacing.hurry(SOON, Instant::now(), "available shortly after the start");
     let at_work = AtWork { source, mail, pacing, watch, ended: false, closeup: None };
     match at_work.run(commands, wake) {
         Ok(()) | Err(Stop::Told) => Ok(()),

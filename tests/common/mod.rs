@@ -107,7 +107,7 @@ impl World {
     pub fn new(fixture: &str, pmu: bool, actors: Vec<Actor>) -> World {
         let root = crate::fixture::tree(&format!("hosts/{fixture}"));
         let topology = numatop_ng::host::topology::read(&root).unwrap();
-        let not_asked = || Missing::NotCollected("its counter was not asked for (--events)".into());
+        let not_asked = || Missing::NotCollected("its counter was not requested (--events)".into());
         let mut missing: BTreeMap<String, Missing> =
             ["lma_per_s", "rma_per_s"].map(|id| (id.to_string(), not_asked())).into();
         if !pmu {

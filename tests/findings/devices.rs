@@ -28,7 +28,7 @@ mod interrupts_off_node {
             0,
             irq_nodes,
         ));
-        let not_kept = Missing::NotCollected("it was not kept".into());
+        let not_kept = Missing::NotCollected("not recorded".into());
         Arc::make_mut(&mut world.host).missing.insert("device_irqs_per_s".into(), not_kept);
         each_second(&mut world, move |machine, _| {
             machine

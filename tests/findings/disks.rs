@@ -139,7 +139,7 @@ pub mod far_device {
             GroupRaw { counters_before: Some(GroupCounters::default()), read_ns: S, ..files("0-31", "0-1") };
         world.groups = [(DOCKER, Arc::new(raw))].into();
         let why = blind(world, 70, ID).unwrap();
-        assert_eq!(why, "not_collected: it was not kept");
+        assert_eq!(why, "not_collected: not recorded");
     }
 
     /// The same process in no container, whose own traffic is counted.

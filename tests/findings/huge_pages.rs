@@ -121,7 +121,7 @@ pub mod hugetlb_on_other_node {
         let found = it(world);
         assert!(commands(&found[0]).is_empty() && found[0].advice.undo.is_empty());
         assert!(
-            found[0].advice.commands[0].words.contains("16.0 GiB are needed"),
+            found[0].advice.commands[0].words.contains("needs 16.0 GiB"),
             "{:?}",
             found[0].advice.commands
         );

@@ -161,7 +161,7 @@ mod quota_throttled {
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
             found[0].advice.sentence,
-            "3c0f6a4c2b9f is held back in bursts: it uses 1.5 of its 2.0 CPUs on average, yet its quota stops it for 0.6 s \
+            "3c0f6a4c2b9f is throttled in bursts: it uses 1.5 of its 2.0 CPUs on average, yet its quota stops it for 0.6 s \
              of each second."
         );
         let id = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";

@@ -344,7 +344,7 @@ mod distances_wrong {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "The firmware gives 32 as the distance from node 1 to node 3, but the way back has another distance."
+            "The firmware gives 32 as the distance from node 1 to node 3, but the distance back is different."
         );
     }
 
@@ -394,7 +394,7 @@ mod distances_wrong {
         let far = |a, b| if (a, b) == (2, 2) { 11 } else { right(a, b) };
         assert_eq!(found(world(far), 3, ID)[0].evidence[0].value, 11.0);
         let near = |a: u32, b: u32| if a + b == 1 { 10 } else { right(a, b) };
-        assert!(found(world(near), 3, ID)[0].advice.sentence.contains("only a node to itself"));
+        assert!(found(world(near), 3, ID)[0].advice.sentence.contains("only a node itself"));
         let equal = |a, b| if a == b { 10 } else { 20 };
         assert!(found(world(equal), 3, ID)[0].advice.sentence.contains("in one socket"));
     }
@@ -521,7 +521,7 @@ mod interrupts_on_busy_node {
         let both = loud(20_000, 9_000);
         assert!(commands(&both[0]).is_empty());
         let words = &both[0].advice.commands[0].words;
-        assert!(words.contains("those of eth0: 20k a second, nvme0: 9.0k a second"), "{words}");
+        assert!(words.contains("here: eth0: 20k a second, nvme0: 9.0k a second"), "{words}");
     }
 
     #[test]
@@ -529,7 +529,7 @@ mod interrupts_on_busy_node {
         let two = found(with(vec![device("eth0", &[0]), device("nvme0", &[0])]), 70, ID);
         assert!(commands(&two[0]).is_empty());
         assert!(
-            two[0].advice.commands[0].words.contains("those of eth0, nvme0"),
+            two[0].advice.commands[0].words.contains("here: eth0, nvme0"),
             "{:?}",
             two[0].advice.commands
         );

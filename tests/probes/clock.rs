@@ -313,7 +313,7 @@ pub fn a_limit_on_files_pauses_a_recording_and_is_named() -> Result<()> {
     let mut child = limited(&["record", "-d", "0.1", text(&path)?], 30 << 10)?;
     let mut said = String::new();
     BufReader::new(child.0.stderr.as_mut().context("stderr")?).read_line(&mut said)?;
-    for word in ["paused", "os error 27", "RLIMIT_FSIZE", "30720"] {
+    for word in ["paused", "File too large", "RLIMIT_FSIZE", "30720"] {
         ensure!(said.contains(word), "'{word}' is not said: {said}");
     }
     child.signal(libc::SIGTERM)?;

@@ -149,7 +149,7 @@ pub fn probes_that_no_column_asks_for_are_not_loaded() -> Result<()> {
     ensure!(few.iter().any(|loaded| loaded == "on_sched_switch"), "{few:?}");
     ensure!(missing.is_none(), "moved pages are missing where all is asked for: {missing:?}");
     let why = why.context("moved pages are not missing")?.to_string();
-    ensure!(why == "not collected: no column asks for it", "{why}");
+    ensure!(why == "not collected: no column needs it", "{why}");
     Ok(())
 }
 

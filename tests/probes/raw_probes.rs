@@ -56,7 +56,7 @@ impl ByHand {
             sched.online(topology, *cpu)?;
         }
         let cgroups = CgroupView::default();
-        let findable = Err("not asked for".into());
+        let findable = Err("not requested".into());
         let mut tasks = TaskProbe::start(&sched, &store, topology, &Scope::default(), cgroups, findable)?;
         tasks.walk(&Round::unknown(false), |_| {})?;
         Ok(ByHand { sched, tasks, online, seen: BTreeMap::new() })

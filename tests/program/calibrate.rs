@@ -74,7 +74,7 @@ fn a_dry_run_says_what_would_run_and_stores_nothing() {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(
-        text.contains("of full load on every core")
+        text.contains("of full load on each core")
             && text.contains("latency")
             && text.contains("MiB of node"),
         "{text}"
@@ -160,7 +160,7 @@ fn what_was_measured_is_stored_and_shown_again() {
     fs::write(&other, text).unwrap();
     let shown = run(&folder.0, &["calibrate", "--show", other.to_str().unwrap()]);
     assert!(
-        stderr(&shown).contains("it is from another machine or state: the machine has other cache lines"),
+        stderr(&shown).contains("it is from another machine or state: the machine's cache lines have changed since it was measured"),
         "{}",
         stderr(&shown)
     );

@@ -46,7 +46,7 @@ fn a_bad_flag_or_value_exits_2_and_is_named() {
         (&["-b", "--comm", "("], "--comm"),
         (&["-b", "--user", "no-such-user-here"], "no-such-user-here"),
         (&["-b", "--events", "cyclse"], "cyclse"),
-        (&["-b", "--runtime-socket", "/etc/passwd"], "/etc/passwd is no socket"),
+        (&["-b", "--runtime-socket", "/etc/passwd"], "/etc/passwd is not a socket"),
         (&["-b", "--by-container", "--columns", "pid"], "pid"),
         (&["-b", "--by-container", "--threads"], "--threads"),
         (&["-b", "--host", "--container", "web"], "--container"),
@@ -257,11 +257,11 @@ fn only_a_regular_file_of_a_sensible_size_is_an_event_table() {
     let table = folder.0.join("a.toml");
     rustix::fs::mknodat(rustix::fs::CWD, &table, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let (code, said) = tables(&folder.0);
-    assert!(code == Some(2) && said.contains("a.toml: it is no regular file"), "{code:?} {said}");
+    assert!(code == Some(2) && said.contains("a.toml: it is not a regular file"), "{code:?} {said}");
     fs::remove_file(&table).unwrap();
     symlink("/dev/zero", &table).unwrap();
     let (code, said) = tables(&folder.0);
-    assert!(code == Some(2) && said.contains("a.toml: it is no regular file"), "{code:?} {said}");
+    assert!(code == Some(2) && said.contains("a.toml: it is not a regular file"), "{code:?} {said}");
     fs::remove_file(&table).unwrap();
     fs::File::create(&table).unwrap().set_len(1 << 40).unwrap();
     let (code, said) = tables(&folder.0);

@@ -51,7 +51,7 @@ fn the_screen_says_that_the_file_it_follows_was_removed() {
     let mut view = follow(&copy.path());
     until(&mut view, "follows");
     fs::remove_file(copy.path()).unwrap();
-    until(&mut view, "was removed while it was followed: no more can come");
+    until(&mut view, "was removed while it was followed: no more samples can come");
     assert!(!title(&view).contains("follows"), "{}", title(&view));
 }
 

@@ -215,14 +215,14 @@ fn programs_without_rows_have_their_part_of_the_remote_accesses() {
     let lede = |flags: &[&str]| report(&path, flags)["lede"].as_str().unwrap().to_owned();
     for flags in [&["--top", "1"][..], &["--top", "3"], &["--comm", "^large$"]] {
         let lede = lede(flags);
-        assert!(lede.contains("left their node") && !lede.contains("of them:"), "{flags:?}: {lede}");
+        assert!(lede.contains("left their node") && !lede.contains("of these:"), "{flags:?}: {lede}");
     }
     // Without the small ones it has the total.
     machine.actors.retain(|actor| actor.pid == 100);
     let path = scratch.join("alone.nrec");
     record(&path, &seconds(&mut machine, 20));
     let lede = report(&path, &[])["lede"].as_str().unwrap().to_owned();
-    assert!(lede.contains("large has most of them"), "{lede}");
+    assert!(lede.contains("large made most of these"), "{lede}");
 }
 
 #[test]
@@ -610,7 +610,7 @@ fn measured_latencies_stand_beside_the_word_of_the_firmware() {
     let scratch = Scratch::new();
     for (only_ratios, cell, caption) in [
         (false, ">164</td>", "in ns, as numatop-ng calibrate"),
-        (true, ">2.00</td>", "relative to the own node"),
+        (true, ">2.00</td>", "relative to the node itself"),
     ] {
         let path = scratch.join(&format!("measured-{only_ratios}.nrec"));
         let mut machine = demo_machine();

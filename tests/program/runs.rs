@@ -13,7 +13,7 @@ fn a_command_that_cannot_be_placed_is_not_started() {
     for (words, why) in [
         (&[][..], "<COMMAND>"),
         (&["true"], "numatop-ng run -- true"),
-        (&["--bind", "socket:0", "--", "echo", "started"], "is no place such as node:0"),
+        (&["--bind", "socket:0", "--", "echo", "started"], "is not a place such as node:0"),
         (&["--bind", "node:4094", "--", "echo", "started"], "the machine has no node 4094"),
         (&["--as-user", "--", "echo", "started"], "was not started by sudo"),
         (&["--record", "x", "--repeat", "2", "--", "echo", "started"], "cannot be used with"),

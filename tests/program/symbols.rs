@@ -138,7 +138,7 @@ fn started_by_hand_both_processes_say_what_they_are() {
     for name in [child::NAME, namer::NAME] {
         let output = Command::new(program::path()).arg0(name).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        assert!(String::from_utf8_lossy(&output.stderr).contains("is started by numatop-ng"));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("internal: numatop-ng starts it"));
     }
 }
 

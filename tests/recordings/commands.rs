@@ -37,7 +37,7 @@ fn a_number_that_is_none_is_no_time() {
     for time in ["@NaN", "@inf", "@-inf", "@1e18"] {
         let (code, out, error) = output(&["replay", file, "-b", "--at", time]);
         assert!(
-            code == Some(2) && error.contains("is no time") && out.is_empty(),
+            code == Some(2) && error.contains("is not a time") && out.is_empty(),
             "{time}: {code:?} {error}"
         );
         let (code, _, error) = output(&["export", file, "--from", time]);
@@ -139,7 +139,7 @@ fn a_file_that_is_removed_is_not_waited_for() {
         let what = if replaced { "was replaced by another file" } else { "was removed" };
         assert_eq!(code, Some(1), "{said:?}");
         assert!(
-            said.len() == 1 && said[0].contains(what) && said[0].contains("no more can come"),
+            said.len() == 1 && said[0].contains(what) && said[0].contains("no more samples can come"),
             "{said:?}"
         );
     }

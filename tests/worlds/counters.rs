@@ -379,7 +379,7 @@ fn a_counter_that_others_held_all_the_time_is_no_zero() {
     assert_eq!(bench.cell("rma_per_s"), "-");
     assert_eq!(
         bench.said("rma_per_s"),
-        "RMA/s is -: rma was not counted: others had its counters, or its CPU is isolated"
+        "RMA/s is -: rma was not counted: another tool holds it, or its CPU is isolated"
     );
 }
 
@@ -544,7 +544,7 @@ fn a_busy_sibling_has_an_ipc_of_its_own() {
     bench.by_sibling[1][1] = bench.by_sibling[0][1];
     let json = bench.json();
     let (value, why) = value(&json, "ipc_smt_busy");
-    assert!(value.is_null() && why.contains("not busy for a whole stretch"), "{value} {why}");
+    assert!(value.is_null() && why.contains("not busy throughout any of its time slices"), "{value} {why}");
     assert_eq!(bench.cell("ipc_smt_busy"), "-");
 }
 

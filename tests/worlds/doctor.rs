@@ -199,7 +199,7 @@ fn counters_that_fail_on_a_cpu_do_not_stop_the_live_view() {
 #[test]
 fn a_sandbox_that_forbids_move_pages_takes_placement_away_and_nothing_else() {
     let mut trials = passed();
-    let refused = anyhow::Error::msg("asking where its pages are: Operation not permitted (os error 1)");
+    let refused = anyhow::Error::msg("locating its pages: Operation not permitted (os error 1)");
     trials.push(Trial {
         name: "memory by node",
         parts: &[Facility::Placement],

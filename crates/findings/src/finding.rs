@@ -240,7 +240,7 @@ impl End {
     /// The reason in words.
     pub fn words(self) -> &'static str {
         match self {
-            End::Cleared => "it is over",
+            End::Cleared => "its condition no longer holds",
             End::Unseen => "it is no longer visible",
             End::Gone => "its subject is gone",
         }
@@ -292,7 +292,7 @@ impl Note {
     /// The same for people.
     pub fn words(self) -> &'static str {
         match self {
-            Note::Placement => "from where it ran and where its memory is",
+            Note::Placement => "from its CPU time and memory by node",
             Note::Room => "room for it",
             Note::Measured => "measured time",
             Note::Estimated => "an estimate",

@@ -50,6 +50,19 @@ pub fn without_attempt(why: &str) -> &str {
     }
 }
 
+/// A text without the numbers of error codes, ` (os error 2)`: their words say the same.
+pub fn without_codes(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((code, rest)) if code.bytes().all(|byte| byte.is_ascii_digit()) => out += rest,
+            _ => out.extend([" (os error ", part]),
+        }
+    }
+    out
+}
+
 /// A message of this program that may contain text from outside. It is escaped as by [`clean`], but line ends
 /// and backslashes stay, so that clean text is not escaped twice.
 pub fn printable(text: &str) -> String {
@@ -131,6 +144,13 @@ mod tests {
         let whole = "no such counter on this CPU (opening cycles: No such file or directory (os error 2))";
         assert_eq!(without_attempt(whole), "no such counter on this CPU");
         assert_eq!(without_attempt("no PMU (opening is not tried): no"), "no PMU (opening is not tried): no");
+    }
+
+    #[test]
+    fn an_error_keeps_its_words_and_loses_its_number() {
+        let twice = "a: Permission denied (os error 13); b (os error 2)";
+        assert_eq!(without_codes(twice), "a: Permission denied; b");
+        assert_eq!(without_codes("no (os error x) here"), "no (os error x) here");
     }
 
     #[test]

@@ -107,7 +107,11 @@ fn swapped_encodings_are_found() {
         let report = machine(&ROLES, &swapped);
         assert!(of(&report, role).iter().all(|(verdict, _)| *verdict == Verdict::Wrong));
     }
-    found(Role::Instructions, &swapped, "32.00 times as many: it may be the encoding of another event");
+    found(
+        Role::Instructions,
+        &swapped,
+        "32.00 times the expected count: the encoding may be another event's",
+    );
 }
 
 #[test]
@@ -235,7 +239,7 @@ fn nothing_passes_that_was_not_compared() {
         ..Subject { share_of: ShareOf::SlotsPerCycle(4), ..subject(Role::StallBackend, Sees::Unknown) }
             .measured(Load::Single, None)
     };
-    assert!(expected(&stall, false).unwrap_err().contains("whole was not counted"));
+    assert!(expected(&stall, false).unwrap_err().contains("total was not counted"));
     let whole = Measured { whole: vec![500], ..stall };
     assert_eq!(expected(&whole, false).unwrap().low, 1200.0, "four slots a cycle");
 }

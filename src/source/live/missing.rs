@@ -89,7 +89,7 @@ impl LiveSource {
         missing.extend(no_lines.map(|why| (CONTENDED_LINES.to_owned(), why)));
         let no_touches = self.accesses.running.as_ref().and_then(Access::no_touches);
         missing.extend(no_touches.map(|why| (OBJECTS.to_owned(), why)));
-        let not_asked = Missing::NotCollected("not collected: no column asks for it".into());
+        let not_asked = Missing::NotCollected("not collected: no column needs it".into());
         for probe in PROBES.iter().filter(|probe| !self.demand.includes(probe.facility)) {
             needs::add_missing(&mut missing, probe.facility, &not_asked);
         }

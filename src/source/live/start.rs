@@ -90,9 +90,7 @@ impl LiveSource {
         notes.extend(limits_of_sight(options.roots(), &check, &hierarchy));
         notes.extend(crowded_out);
         notes.extend(undivided.map(|places| {
-            format!(
-                "time of tasks is kept by node, not by {places} L3 domains: --places l3 keeps it by those"
-            )
+            format!("CPU time is kept by node, not by {places} L3 domains: --places l3 changes that")
         }));
         let mut layout = Layout::of(&topology, &events);
         let planned = with_balancing(&check);

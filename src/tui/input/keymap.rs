@@ -109,7 +109,7 @@ pub static KEYS: &[Binding] = &[
         "The next screen: tasks, nodes, containers, findings",
     ),
     bind(NODES, &[key(KeyCode::Tab)], Action::NextScreen, "Containers", ""),
-    bind(CONTAINERS, &[key(KeyCode::Tab)], Action::NextScreen, "Findings", "Containers: on to findings"),
+    bind(CONTAINERS, &[key(KeyCode::Tab)], Action::NextScreen, "Findings", "Containers: go to findings"),
     bind(TABLES | DETAIL, &[ch('1')], Action::Show(ScreenId::Tasks), "", "Tasks"),
     bind(TABLES | DETAIL, &[ch('2')], Action::Show(ScreenId::Nodes), "", "Nodes"),
     bind(TABLES | DETAIL, &[ch('3')], Action::Show(ScreenId::Containers), "", "Containers"),
@@ -138,7 +138,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('v')],
         Action::OverTime,
         "Over time",
-        "Nodes: CPU and remote share of each node over time, as shades; again: the table",
+        "Nodes: CPU and remote share of each node over time; then each CPU (top: 1); then the table",
     ),
     bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or all again"),
     bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope chosen here"),
@@ -154,7 +154,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('/'), key(KeyCode::F(3)), ch('\\'), key(KeyCode::F(4))],
         Action::Filter,
         "Filter",
-        "Help: show only what matches",
+        "Help: show only what matches; other letters begin with it at once",
     ),
     bind(TASKS, &[ch('n')], Action::SearchNext, "", "Next match; N: previous"),
     bind(TASKS, &[ch('N')], Action::SearchPrevious, "", ""),
@@ -257,7 +257,7 @@ pub static KEYS: &[Binding] = &[
         "",
         "Sample accesses of processes on the screen, within 1% of a CPU, or stop",
     ),
-    bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
+    bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Show threads, or processes again"),
     bind(
         TASKS | CONTAINERS,
         &[key(KeyCode::F(5)), ch('t'), ch('e')],
@@ -374,23 +374,30 @@ pub static KEYS: &[Binding] = &[
     bind(SCREENS, &[ch('-')], Action::Faster, "", ""),
     bind(SCREENS, &[ch('d')], Action::AskInterval, "", "Type an interval, 0.1 to 60 seconds"),
     bind(
-        LISTS | PICKER,
+        LISTS | PICKER | PROMPT,
         &[key(KeyCode::Up)],
         Action::Move(Motion::Up),
         "",
         "Up; Down: down. k and j, too, except where you type",
     ),
-    bind(LISTS | PICKER, &[key(KeyCode::Down)], Action::Move(Motion::Down), "", ""),
+    bind(LISTS | PICKER | PROMPT, &[key(KeyCode::Down)], Action::Move(Motion::Down), "", ""),
     bind(LISTS, &[ch('k')], Action::Move(Motion::Up), "", "Up; j: down"),
     bind(LISTS, &[ch('j')], Action::Move(Motion::Down), "", ""),
     bind(
-        LISTS | PICKER,
+        LISTS | PICKER | PROMPT,
         &[key(KeyCode::PageUp), ctrl('b')],
         Action::Move(Motion::PageUp),
         "",
         "A page up; PgDn: down",
     ),
-    bind(LISTS | PICKER, &[key(KeyCode::PageDown), ctrl('f')], Action::Move(Motion::PageDown), "", ""),
+    bind(
+        LISTS | PICKER | PROMPT,
+        &[key(KeyCode::PageDown), ctrl('f')],
+        Action::Move(Motion::PageDown),
+        "",
+        "",
+    ),
+    bind(HELP, &[ch(' ')], Action::Move(Motion::PageDown), "", "Help: a page down"),
     bind(LISTS | PICKER, &[key(KeyCode::Home)], Action::Move(Motion::First), "", "First row; End: last"),
     bind(LISTS | PICKER, &[key(KeyCode::End)], Action::Move(Motion::Last), "", ""),
     bind(LISTS, &[ch('g')], Action::Move(Motion::First), "", "First row; G: last"),
@@ -438,7 +445,7 @@ pub fn action(event: KeyEvent, contexts: u16) -> Option<Action> {
     let special = [COVERED, TAGGED, REPLAY, PAUSED, COLUMNS].into_iter().find_map(|bit| find(contexts & bit));
     match (special.or_else(|| find(contexts)), event.code) {
         (Some(line), _) => Some(line.action),
-        (None, KeyCode::Char(c)) if contexts & (PROMPT | PICKER) != 0 && pressed.1.is_empty() => {
+        (None, KeyCode::Char(c)) if contexts & (PROMPT | PICKER | HELP) != 0 && pressed.1.is_empty() => {
             Some(Action::Type(c))
         }
         _ => None,

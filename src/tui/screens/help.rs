@@ -15,7 +15,7 @@ use crate::metric::task::{self, TASK_METRICS};
 use crate::metric::{Group, Metric};
 use crate::model::event::Tested;
 use crate::snapshot::{Node, Snapshot};
-use crate::text::{clean_str, without_attempt};
+use crate::text::{clean_str, without_attempt, without_codes};
 use crate::tui::input::action::{Action, Effect, Motion};
 use crate::tui::input::keymap::{Binding, KEYS, context};
 use crate::tui::state::State;
@@ -263,7 +263,7 @@ fn unavailable(
     width: usize,
 ) {
     let Some(why) = snapshot.and_then(|snapshot| snapshot.host_missing(id)) else { return };
-    let why = without_attempt(&clean_str(&why.to_string())).to_owned();
+    let why = without_codes(without_attempt(&clean_str(&why.to_string())));
     let text = match reasons.get(&why) {
         Some(first) => format!("unavailable, as {first}"),
         None => format!("unavailable: {why}"),

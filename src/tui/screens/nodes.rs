@@ -1,6 +1,7 @@
 //! The table of nodes, above the facts of the selected one. Sockets and L3 domains, a matrix from node to node, or
 //! maps of nodes over time may replace both.
 
+mod cpus;
 mod facts;
 mod matrix;
 mod over_time;
@@ -98,6 +99,8 @@ enum Shown {
     /// One of [`PAIR_METRICS`] from node to node.
     Pairs(usize),
     OverTime,
+    /// A cell for each CPU.
+    Cpus,
 }
 
 pub struct Nodes {
@@ -124,7 +127,7 @@ impl Nodes {
     fn matrix(&self) -> Option<&'static PairMetric> {
         match self.shown {
             Shown::Pairs(at) => PAIR_METRICS.get(at),
-            Shown::Table | Shown::CpuSets | Shown::OverTime => None,
+            Shown::Table | Shown::CpuSets | Shown::OverTime | Shown::Cpus => None,
         }
     }
 
@@ -132,7 +135,7 @@ impl Nodes {
     fn next_part(&mut self, snapshot: Option<&Snapshot>) {
         let has_sets = snapshot.is_some_and(|snapshot| !snapshot.cpu_sets.is_empty());
         self.shown = match self.shown {
-            Shown::Table | Shown::OverTime => Shown::Pairs(0),
+            Shown::Table | Shown::OverTime | Shown::Cpus => Shown::Pairs(0),
             Shown::Pairs(at) if at + 1 < PAIR_METRICS.len() => Shown::Pairs(at + 1),
             Shown::Pairs(_) if has_sets => Shown::CpuSets,
             Shown::Pairs(_) | Shown::CpuSets => Shown::Table,
@@ -213,6 +216,9 @@ impl Screen for Nodes {
         if self.shown == Shown::OverTime {
             return over_time::render(state, snapshot, &self.list, area, buf);
         }
+        if self.shown == Shown::Cpus {
+            return cpus::render(snapshot, theme, area, buf);
+        }
         let (table_area, facts_area) = split(area, Some(snapshot));
         self.list.draw(snapshot, theme, table_area, buf, |node| {
             let severity = state.marks.get(&finding::Subject::Node(node.key())).copied();
@@ -231,7 +237,7 @@ impl Screen for Nodes {
             Shown::OverTime => {
                 over_time::list(body, state.snapshot().map_or(0, |snapshot| snapshot.nodes.len()))
             }
-            Shown::Table | Shown::Pairs(_) => below(split(body, state.snapshot()).0, 1),
+            Shown::Table | Shown::Pairs(_) | Shown::Cpus => below(split(body, state.snapshot()).0, 1),
         }
     }
 
@@ -267,8 +273,11 @@ impl Screen for Nodes {
         match action {
             Action::Matrix => self.next_part(state.snapshot()),
             Action::OverTime => {
-                let is_on = self.shown == Shown::OverTime;
-                self.shown = if is_on { Shown::Table } else { Shown::OverTime };
+                self.shown = match self.shown {
+                    Shown::OverTime => Shown::Cpus,
+                    Shown::Cpus => Shown::Table,
+                    _ => Shown::OverTime,
+                };
             }
             Action::SortLeft | Action::ScrollLeft if self.matrix().is_some() => self.shift_columns(false),
             Action::SortRight | Action::ScrollRight if self.matrix().is_some() => self.shift_columns(true),

@@ -112,12 +112,7 @@ fn lines(snapshot: &Snapshot, overhead: &Overhead) -> Vec<Line> {
         let numbers = [String::new(), String::new(), small(sum)];
         let rest = if idle > 0 { format!("{idle} did not run") } else { String::new() };
         lines.push(line("all of them", &numbers, &rest, Role::Plain));
-        lines.push(line(
-            "",
-            &[],
-            "Statistics are on while this is open: they add some 70 ns to each run.",
-            Role::Dim,
-        ));
+        lines.push(line("", &[], "While this is open, statistics add some 70 ns to each run.", Role::Dim));
     }
     if let Some(now) = &overhead.now {
         lines.push(line("", &[], "", Role::Plain));
@@ -138,10 +133,10 @@ fn of_counters(snapshot: &Snapshot, now: &Statistics) -> Vec<Line> {
         return vec![line("counters", &[], why, Role::Dim)];
     };
     let words = if now.scaled {
-        format!("{}, each read in {:.0} ns at every switch: they take turns", now.counters, read.scaled_ns)
+        format!("{}, each read in {:.0} ns at every switch (multiplexed)", now.counters, read.scaled_ns)
     } else {
         format!(
-            "{}, each read in {:.0} ns at every switch ({:.0} ns if they took turns)",
+            "{}, each read in {:.0} ns at every switch ({:.0} ns if multiplexed)",
             now.counters, read.count_ns, read.scaled_ns
         )
     };

@@ -223,7 +223,7 @@ impl Screen for Tasks {
                 (false, _) => "no task matches: Esc clears filters, K i X show hidden rows".into(),
                 (true, "") => "no task is in scope".to_owned(),
                 (true, scope) => {
-                    format!("no task is in scope: {} has ended, or has not begun", clean_str(scope))
+                    format!("no task is in scope: {} has ended, or has not started", clean_str(scope))
                 }
             };
             Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(&text, theme.style(Role::Dim));
@@ -296,6 +296,12 @@ impl Screen for Tasks {
             Action::Bytes => {
                 let is_on = self.list.instead_of.take().is_some();
                 self.list.instead_of = (!is_on).then_some([&MEM_PCT_BY_NODE, &MEM_BYTES_BY_NODE]);
+                let ids = [MEM_PCT_BY_NODE.id, MEM_BYTES_BY_NODE.id];
+                let places = state.snapshot().map(|snapshot| self.list.places(state.area.width, snapshot).0);
+                if places.is_some_and(|places| !places.iter().any(|place| ids.contains(&place.id))) {
+                    let way = "Right scrolls to MEM BY NODE, F2 adds it";
+                    state.message = Some(format!("memory by node is not on the screen: {way}"));
+                }
             }
             Action::CommandLine => self.toggle_command_lines(state),
             Action::Search => return Answer::Ask(Prompt::new(Purpose::Search, "")),

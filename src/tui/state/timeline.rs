@@ -93,7 +93,7 @@ impl State {
             }
             Some(ns) => timeline.at.saturating_add(ns),
             None => time::parse(text, timeline.span, &self.zone)
-                .map_err(|_| format!("'{}' is no time", clean_str(text)))?,
+                .map_err(|_| format!("'{}' is not a time", clean_str(text)))?,
         };
         Ok(self.seek(Seek::To(wanted)))
     }
@@ -101,9 +101,9 @@ impl State {
 
 fn of_level(level: Level) -> &'static str {
     match level {
-        Level::Placed => "from here on, a fifth of memory or more is remote to its users",
-        Level::Seen => "from here on, a fifth of accesses or more leave their node",
-        Level::SeenMost => "from here on, half of accesses or more leave their node",
+        Level::Placed => "remote memory reaches a fifth here",
+        Level::Seen => "remote accesses reach a fifth here",
+        Level::SeenMost => "remote accesses reach half here",
     }
 }
 
@@ -115,7 +115,7 @@ fn describe(mark: Highlight, marks: &Highlights) -> String {
             let title = marks.finding_at(mark.wall_ns).unwrap_or("a finding");
             format!("a finding begins: {title}; 4 shows it")
         }
-        Kind::Loss => "something was measured and lost in this interval: see LOST above".into(),
+        Kind::Loss => "measurements were lost in this interval: see LOST above".into(),
         Kind::Remote => format!("the most remote accesses: {}/s", count(value)),
         Kind::Ipc => format!("the fewest instructions per cycle: {value:.2}"),
     }

@@ -87,6 +87,9 @@ impl App {
             }
             Action::Findings => return self.open(ScreenId::Findings),
             Action::GoTo => return self.act_anywhere(Action::Open),
+            Action::Show(ScreenId::Tasks) if self.top() == ScreenId::Tasks => {
+                self.state.message = Some("these are the tasks; each CPU: 2 for the nodes, then v v".into());
+            }
             Action::Show(id) if self.is_table(id) => return self.show_table(id),
             Action::Show(id) => return self.open(id),
             Action::NextScreen => {
@@ -114,7 +117,7 @@ impl App {
             Action::AskForward => self.prompt = ask(Purpose::Forward),
             Action::AskBackward => self.prompt = ask(Purpose::Backward),
             Action::AskInterval if self.state.replay.is_some() => {
-                self.state.message = Some("the intervals of a recording are as they were recorded".into());
+                self.state.message = Some("the intervals of a recording are fixed".into());
             }
             Action::AskInterval => self.prompt = ask(Purpose::Interval),
             Action::WritePage if self.state.replay.is_some() => {

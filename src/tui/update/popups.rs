@@ -4,10 +4,10 @@ use super::App;
 use crate::model::event::{Event, Tested};
 use crate::pmu::sets::Choice;
 use crate::text::{clean_str, plural};
-use crate::tui::input::action::{Action, Effect};
+use crate::tui::input::action::{Action, Effect, ScreenId};
 use crate::tui::state::time::parse_interval;
 use crate::tui::widgets::picker::{Line, Pickable, Picker};
-use crate::tui::widgets::prompt::Purpose;
+use crate::tui::widgets::prompt::{Prompt, Purpose};
 
 const COLUMNS: &str = "Columns";
 
@@ -123,6 +123,10 @@ impl App {
 
     /// Types or erases: in the prompt, or in the filter of the list.
     pub(super) fn edit_text(&mut self, action: Action) -> Option<Effect> {
+        // The first letter in the help begins its filter.
+        if self.prompt.is_none() && self.picker.is_none() && self.top() == ScreenId::Help {
+            self.prompt = Some(Prompt::new(Purpose::Filter, ""));
+        }
         let Some(prompt) = &mut self.prompt else {
             let picker = self.picker.as_mut()?;
             picker.edit(|text| match action {

@@ -136,27 +136,23 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
     if let Some(file) = state.recording.as_ref().and_then(|recording| recording.file.as_ref()) {
         facts.push(format!("into {file}"));
     }
-    let machine = of_machine(snapshot);
-    let room = |fact: &String| fact.width() as u16 + 3;
     for fact in &facts {
         pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(fact, plain);
     }
     // A part of a number would be another number: anything that does not fit is left out.
-    for fact in &machine {
-        if pen.room() < room(fact) {
-            break;
-        }
+    for forms in &of_machine(snapshot) {
+        let Some(fact) = forms.iter().find(|fact| fact.width() as u16 + 3 <= pen.room()) else { break };
         pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(fact, plain);
     }
 }
 
-/// Load, swap and uptime of the machine, as far as they are known.
-fn of_machine(snapshot: &Snapshot) -> Vec<String> {
+/// Load, swap and uptime of the machine, as far as they are known; of each the longest form first.
+fn of_machine(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let machine = snapshot.machine.as_ref();
     let load = machine.and_then(|machine| machine.load_hundredths);
     let load = load.map(|load| {
         let words = load.map(|load| format!("{:.1}", f64::from(load) / 100.0));
-        format!("load {}", words.join(" "))
+        vec![format!("load {}", words.join(" ")), format!("load {}", words[0])]
     });
     let swap = machine.and_then(|machine| machine.swap_total_bytes.zip(machine.swap_free_bytes));
     let swap = swap.map(|(total, free)| match total {
@@ -165,7 +161,8 @@ fn of_machine(snapshot: &Snapshot) -> Vec<String> {
     });
     let up = (snapshot.boot_ns > 0).then(|| format!("up {}", length(snapshot.boot_ns)));
     let scheduler = snapshot.scheduler().map(|(name, _)| format!("scheduler {name}"));
-    scheduler.into_iter().chain(load).chain(swap).chain(up).collect()
+    let one_form = |fact: Option<String>| fact.map(|fact| vec![fact]);
+    [one_form(scheduler), load, one_form(swap), one_form(up)].into_iter().flatten().collect()
 }
 
 /// `node 0  CPU ####....  42.0%  MEM ####==..  free 33M of 128G`

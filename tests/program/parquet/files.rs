@@ -246,7 +246,7 @@ fn flags_that_have_no_meaning_are_refused() {
     let recording = fixture("demo.nrec");
     let cases: [(&[&str], &str); 9] = [
         (&[], "name a directory"),
-        (&["-o", file.to_str().unwrap()], "is no directory"),
+        (&["-o", file.to_str().unwrap()], "is not a directory"),
         (&["-o", &out, "--columns", "pid"], "--columns"),
         (&["-o", &out, "--comm", "x"], "--comm"),
         (&["-o", &out, "--by-container"], "--by-container"),

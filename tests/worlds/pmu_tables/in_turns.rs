@@ -86,7 +86,7 @@ fn the_machine_has_the_last_word_on_what_counts_together() {
     // Another tool holds two of the four counters.
     let mut opens = |events: &[Event]| match events.len() {
         0..=4 => Ok(()),
-        _ => Err(Missing::Unsupported("it has to take turns".into())),
+        _ => Err(Missing::Unsupported("it would be multiplexed".into())),
     };
     let choice = in_turns(4, PAIRS, &mut opens).unwrap();
     assert_eq!(turns(&choice).iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 4]);

@@ -271,7 +271,7 @@ fn each_kind_of_cores_is_tested_on_its_own_cpus() {
     assert_eq!(some[1].as_ref().unwrap().cpus, [0, 1]);
     // The kind of cores that lacks other nodes reports them as missing.
     let why = by_core(&catalog, &facts, Some(7), None).remove(0).unwrap_err();
-    assert!(why.starts_with("cpu_atom: node 7 is not there"), "{why}");
+    assert!(why.starts_with("cpu_atom: node 7 does not exist"), "{why}");
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn when_others_hold_the_counters_the_last_roles_go_first() {
     let budget = Budget::read(&machine.root, &catalog, true, None);
     let mut opens = |events: &[Event]| match events.len() {
         0..=2 => Ok(()),
-        _ => Err(Missing::Unsupported("it has to take turns".into())),
+        _ => Err(Missing::Unsupported("it would be multiplexed".into())),
     };
 
     let choice =

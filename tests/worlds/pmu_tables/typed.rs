@@ -112,7 +112,7 @@ fn mistakes_say_what_there_is() {
     let machine = machine.with("sys/bus/event_source/devices/uncore_imc_0/cpumask", "0\n");
     for (text, words) in [
         ("LLC-load-mises", "did you mean LLC-load-misses"),
-        ("cycles:p", "':p' is no modifier"),
+        ("cycles:p", "':p' is not a modifier"),
         ("cpu/event=0x3c", "second slash"),
         ("cpu/evnt=0x3c/", "it has any, cmask, edge, event"),
         ("cpu/event=0xfff/", "too large"),

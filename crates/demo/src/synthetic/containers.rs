@@ -27,17 +27,16 @@ pub(super) const CI: u64 = 20;
 /// Id, path, and names where files of engines would say them: container, pod, namespace.
 type Cgroup = (u64, &'static str, Option<&'static str>, Option<(&'static str, &'static str)>);
 
-const CGROUPS: [Cgroup; 19] = [
+const CGROUPS: [Cgroup; 18] = [
     (1, "/", None, None),
     (2, "/system.slice", None, None),
     (3, "/user.slice", None, None),
     (4, "/docker", None, None),
     (5, "/kubepods.slice", None, None),
     (6, "/machine.slice", None, None),
-    (7, "/kubepods.slice/kubepods-burstable.slice", None, None),
     (
         8,
-        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod7c1e4a90_52b3_4d0e_9f6a_1b2c3d4e5f60.slice",
+        "/kubepods.slice/kubepods-pod7c1e4a90_52b3_4d0e_9f6a_1b2c3d4e5f60.slice",
         Some("orders-5d9c7"),
         Some(("orders-5d9c7", "shop")),
     ),
@@ -56,7 +55,7 @@ const CGROUPS: [Cgroup; 19] = [
     (NGINX, "/docker/9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0", Some("web"), None),
     (
         ORDERS,
-        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod7c1e4a90_52b3_4d0e_9f6a_1b2c3d4e5f60.slice/\
+        "/kubepods.slice/kubepods-pod7c1e4a90_52b3_4d0e_9f6a_1b2c3d4e5f60.slice/\
          cri-containerd-5a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9.scope",
         Some("orders"),
         Some(("orders-5d9c7", "shop")),
@@ -136,7 +135,7 @@ pub(super) fn groups(
             pressure: Ok(Pressure { cpu_some_us: throttled_ns / 1000, ..Pressure::default() }),
             memory_max_events: Ok(0),
             oom_events: Ok(0),
-            tier_pages: Err(Missing::NotCollected("all memory of the machine is of one tier".into())),
+            tier_pages: Err(Missing::NotCollected("all memory is in one tier".into())),
             counters_before: before.get(&id).map(|raw| raw.counters()),
             disks: Err(Missing::Unsupported("the cgroup has no io.stat".into())),
             disks_before: None,

@@ -103,7 +103,7 @@ pub fn bind(
         Command::new(When::Now, Scope::Container, words, "")
     };
     let options = |where_: &str| {
-        let words = format!("the same options at {where_}: --cpuset-cpus {c} --cpuset-mems {n}");
+        let words = format!("the same options for {where_}: --cpuset-cpus {c} --cpuset-mems {n}");
         Command::words(When::ForGood, Scope::Container, words)
     };
     let taskset = |pid: u32| {
@@ -289,8 +289,7 @@ pub fn quota(env: &Env, milli: u64, unified: Option<bool>) -> Vec<Command> {
         Env::Cgroup(path) if unified == Some(true) => {
             let us = milli.saturating_mul(PERIOD_US / 1000);
             let words = line("echo").quota(us, PERIOD_US).into_file_of(path, "cpu.max");
-            let period =
-                "for the usual period of 100 ms; keep the second number of that file if it is another one";
+            let period = "for the default period of 100 ms; scale it if that file has another period";
             vec![Command::new(When::Now, Scope::Container, words, period)]
         }
         _ => vec![Command::words(

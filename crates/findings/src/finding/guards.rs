@@ -185,7 +185,7 @@ fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'stat
             if view.snapshot.mono_ns.saturating_sub(*read_ns) > AGE_MAX_NS {
                 Err("its memory was located too long ago")
             } else if memory.error_points > ERROR_MAX {
-                Err("its memory was located too roughly")
+                Err("its memory is not located precisely enough")
             } else if memory.bytes() <= 0.0 {
                 Err("no page of it was found")
             } else {
@@ -202,7 +202,7 @@ pub fn is_large(view: &View<'_>, placed: &Placed) -> bool {
         && placed.memory() >= view.rows.near(view.snapshot).cache_bytes(&placed.used(5.0))
 }
 
-/// Whether its placement changes: its remote share falls, or more than a hundredth of its memory was moved.
+/// Whether its placement is changing: its remote share falls, or more than a hundredth of its memory was moved.
 pub fn is_moving(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed) -> bool {
     const PAGE: f64 = 4096.0;
     let fell = view.trend.is_some_and(|(first, last)| first - last >= 5.0);

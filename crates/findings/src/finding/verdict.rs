@@ -177,7 +177,7 @@ impl Verdict {
         let short = self.too_short().count();
         if short > 0 {
             let need = if short == 1 { "rule needs" } else { "rules need" };
-            return format!("Not decided: {short} {need} more than the {watched} that were watched.");
+            return format!("Not decided: {short} {need} more than {watched} of data.");
         }
         if let Some(doubt) = self.doubts.first() {
             let node = doubt.home.map_or("its node".to_owned(), |node| format!("node {node}"));

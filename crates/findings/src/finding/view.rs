@@ -178,7 +178,7 @@ impl<'a> View<'a> {
     /// # Errors
     /// The reason why it is missing.
     pub fn number(&self, metric: &Metric<Task>, of: &SubjectRef<'_>) -> Reading<f64> {
-        let task = of.task().ok_or_else(|| Missing::NotCollected("it is no task".into()))?;
+        let task = of.task().ok_or_else(|| Missing::NotCollected("not a task".into()))?;
         number(metric, task, self.window)
     }
 
@@ -542,7 +542,7 @@ pub fn above_watermark(raw: &NodeRaw) -> f64 {
 /// The value of a metric as a number.
 fn number<R>(metric: &Metric<R>, row: &R, window: &Snapshot) -> Reading<f64> {
     let value: Value = metric.read(row, window)?;
-    value.number().ok_or_else(|| Missing::NotCollected(format!("{} is no number", metric.id)))
+    value.number().ok_or_else(|| Missing::NotCollected(format!("{} is not a number", metric.id)))
 }
 
 /// CPUs that a group may use, from its files.

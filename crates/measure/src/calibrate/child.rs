@@ -250,7 +250,7 @@ fn each_page(node: u32, bytes: u64, cpu: u32, limits: &Limits) -> Done {
     const PASSES: u32 = 5;
     let placed = placed(node, bytes, cpu, true, limits)?;
     if placed.huge_share.is_none_or(|share| share < 0.9) {
-        return Err("no huge pages: a small one is too small for a walk".into());
+        return Err("no huge pages, and a small page is too small for a walk".into());
     }
     let shape = Shape::of(limits.line_bytes as usize, true);
     let loads = shape.lines(GROUP) as u64;

@@ -117,7 +117,7 @@ mod tests {
             user.sort_unstable();
             user[1]
         };
-        // 3.2 million additions that wait for each other: 0.5 to 6.4 ms below 6.4 GHz and above 0.5.
+        // 3.2 million dependent additions: 0.5 to 6.4 ms below 6.4 GHz and above 0.5.
         assert!(median > 0, "{counts:?}");
         assert!(counts.all.is_none());
     }

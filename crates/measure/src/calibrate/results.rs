@@ -200,7 +200,9 @@ impl Results {
         notes.extend(incomplete);
         if plan.walk_bytes < plan.walk_wanted && plan.orders > 1 {
             let (bytes, wanted) = (plan.walk_bytes >> 20, plan.walk_wanted >> 20);
-            notes.push(format!("latency: partly from a cache of the system, {bytes} MiB of {wanted} wanted"));
+            notes.push(format!(
+                "latency: includes hits in a system cache; tested {bytes} MiB, needs {wanted}"
+            ));
         }
         notes.extend(self.flushing(&latency_ns, plan, &ids));
         rounded(Profile {
@@ -318,7 +320,7 @@ impl Results {
         let (flushed, evicted) = (latency[at][at]?, self.evicted?);
         let apart = 100.0 * (evicted / flushed - 1.0);
         (apart.abs() > 3.0).then(|| {
-            format!("lines that were flushed take {flushed:.1} ns, those that were evicted {evicted:.1} ns ({apart:+.0} %)")
+            format!("flushed lines take {flushed:.1} ns, evicted lines {evicted:.1} ns ({apart:+.0} %)")
         })
     }
 }

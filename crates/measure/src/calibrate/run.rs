@@ -132,7 +132,7 @@ impl Runner<'_> {
         for key in keys {
             self.results
                 .missing
-                .insert((*key).to_string(), format!("measured {} times, and each time {last}", AGAIN + 1));
+                .insert((*key).to_string(), format!("measured {} times; each time {last}", AGAIN + 1));
         }
         Ok(None)
     }
@@ -280,7 +280,7 @@ impl Runner<'_> {
             if bytes < wanted {
                 let (bytes, wanted) = (bytes >> 20, wanted >> 20);
                 self.results.notes.push(format!(
-                    "bandwidth of node {node}: partly from caches, {bytes} MiB of {wanted} wanted"
+                    "bandwidth of node {node}: includes cache hits; tested {bytes} MiB, needs {wanted}"
                 ));
             }
             match self.ask(&Job::Streams { node, bytes, cpu, limits })? {

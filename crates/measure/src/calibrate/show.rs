@@ -94,45 +94,44 @@ fn numbers(profile: &Profile, width: usize) -> String {
             gbs("copy", local.copy_gbs),
             gbs("triad", local.triad_gbs),
             gbs("write", local.write_gbs),
-            gbs("write past the caches", local.write_nt_gbs),
+            gbs("non-temporal writes", local.write_nt_gbs),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        lines.push(format!("inside of node {}, GB/s: {}", local.node, parts.join(", ")));
+        lines.push(format!("within node {}, GB/s: {}", local.node, parts.join(", ")));
     }
     let lines_ns = &profile.lines_ns;
     let pairs = [
         ("same core", lines_ns.core),
         ("same cache", lines_ns.llc),
         ("same node", lines_ns.node),
-        ("two lines with flags", lines_ns.two_lines),
+        ("data line and flag line", lines_ns.two_lines),
         ("other node", farthest(profile)),
     ];
     let pairs: Vec<String> =
         pairs.iter().filter_map(|(name, ns)| ns.map(|ns| format!("{name} {ns:.0}"))).collect();
     if !pairs.is_empty() {
-        lines.push(format!("a line from core to core, one way, ns: {}", pairs.join(", ")));
+        lines.push(format!("cache line from core to core, one way, ns: {}", pairs.join(", ")));
     }
     lines.extend(lines_ns.pairs.iter().map(|(a, b, ns)| format!("  CPUs {a} and {b}: {ns:.1} ns")));
     let smt = [
         ("independent additions", profile.smt.additions),
         ("branches", profile.smt.branches),
         ("memory", profile.smt.memory),
-        ("additions that wait", profile.smt.waiting),
+        ("dependent additions", profile.smt.waiting),
     ];
     let smt: Vec<String> =
         smt.iter().filter_map(|(name, times)| times.map(|times| format!("{name} {times:.2}"))).collect();
     if !smt.is_empty() {
-        lines.push(format!("work of both threads of a core, times that of one: {}", smt.join(", ")));
+        lines.push(format!("throughput of both threads of a core, relative to one: {}", smt.join(", ")));
     }
     if let Some(ns) = profile.walk_ns {
-        lines
-            .push(format!("a page walk costs {ns:.0} ns more (small pages at random); huge pages save that"));
+        lines.push(format!("a page walk adds {ns:.0} ns (random access, small pages); huge pages avoid it"));
     }
     for loaded in &profile.loaded {
         let points: Vec<String> =
             loaded.points.iter().map(|(gbs, ns)| format!("{ns:.0} ns at {gbs:.1} GB/s")).collect();
         lines.push(format!(
-            "beside traffic, node {} to memory of {}: {}",
+            "under traffic, node {} to memory of {}: {}",
             loaded.from,
             loaded.to,
             points.join(", ")
@@ -221,7 +220,7 @@ pub fn render_plan(plan: &Plan, width: usize) -> String {
         plan.stages.iter().map(|(stage, seconds)| format!("{} {seconds:.1} s", stage.word())).collect();
     let mut text = hanging(
         "",
-        words(&format!("about {:.0} s of full load on every core that takes part", plan.seconds().ceil())),
+        words(&format!("about {:.0} s of full load on each core used", plan.seconds().ceil())),
         width,
     );
     for (name, parts) in [("CPUs of node ", rows), ("memory: ", memory), ("stages: ", stages)] {

@@ -94,8 +94,8 @@ pub fn text_of(path: &Path) -> Result<String> {
     guard::read_text(path, MOST_BYTES, Owner::OfFolder).map_err(|error| {
         let name = path.display();
         match error.kind() {
-            io::ErrorKind::InvalidInput => anyhow::anyhow!("{name} is no file"),
-            io::ErrorKind::FileTooLarge => anyhow::anyhow!("{name} is too large to be one of ours"),
+            io::ErrorKind::InvalidInput => anyhow::anyhow!("{name} is not a file"),
+            io::ErrorKind::FileTooLarge => anyhow::anyhow!("{name} is too large for a profile"),
             _ => anyhow::Error::from(error).context(format!("reading {name}")),
         }
     })

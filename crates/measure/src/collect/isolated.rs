@@ -69,9 +69,9 @@ impl Spared {
         let cpus = format_cpulist(self.cpus.iter().map(|cpu| cpu.0));
         (!self.cpus.is_empty()).then(|| {
             format!(
-                "isolated CPUs are not interrupted ({cpus}): a task that stays on one shows CPU time up to a second \
-                 late, and no counts until it is switched out; counts of nodes leave these CPUs out; \
-                 --flush-isolated interrupts them"
+                "isolated CPUs ({cpus}) are not interrupted: CPU time of a task on one may be a second \
+                 late, and its counts missing until it is switched out; counts of nodes exclude these \
+                 CPUs; --flush-isolated interrupts them"
             )
         })
     }

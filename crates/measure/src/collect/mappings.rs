@@ -110,7 +110,7 @@ pub fn sampled(root: &Path, process: ProcessId, rss: u64, page_size: u64) -> Res
     };
     // Any seed will do: it is looked at once.
     let found = draw::draw(&ranges, &mut Random(process.1 ^ rss), ask)
-        .map_err(|error| reason("asking where its pages are", &error))?;
+        .map_err(|error| reason("locating its pages", &error))?;
     let bytes = found.space as f64 * page_size as f64 / f64::from(found.asked.max(1));
     for (address, node) in hits {
         let at = rows.partition_point(|row| row.start <= address);

@@ -125,9 +125,9 @@ impl Walk {
             found.for_each(|(page, node)| seen(page, node));
             Ok(nodes)
         };
-        let found = draw::draw(&self.ranges, random, ask)
-            .map_err(|error| reason("asking where its pages are", &error))?;
-        self.target.check().map_err(|error| reason("asking where its pages are", &error))?;
+        let found =
+            draw::draw(&self.ranges, random, ask).map_err(|error| reason("locating its pages", &error))?;
+        self.target.check().map_err(|error| reason("locating its pages", &error))?;
         match found.pages() {
             0 => Err(Missing::NotCollected(format!(
                 "none of {} addresses sampled in {} of its memory has a page",

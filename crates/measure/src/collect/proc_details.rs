@@ -23,7 +23,7 @@ const TICK_NS: u64 = 10_000_000;
 /// Reads about process `pid` that started at `start_ns` since boot, below `root` (`/`).
 ///
 /// # Errors
-/// The process has ended, or another one has its id now.
+/// The process has ended, or its id now belongs to another now.
 pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     read_with(root, pid, start_ns, cmdline_of)
 }
@@ -31,7 +31,7 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
 /// As [`read`], but without what the lock of its address space guards: that is `missing`.
 ///
 /// # Errors
-/// The process has ended, or another one has its id now.
+/// The process has ended, or its id now belongs to another now.
 pub fn read_without_memory(root: &Path, pid: u32, start_ns: u64, missing: Missing) -> Result<Details> {
     read_with(root, pid, start_ns, |_| Err(missing))
 }
@@ -113,12 +113,12 @@ fn huge_share(rollup: &str) -> Option<f64> {
 /// Whether `dir`, a `/proc/PID`, is that of process `pid` that started at `start_ns` since boot.
 ///
 /// # Errors
-/// The process has ended, or another one has its id now.
+/// The process has ended, or its id now belongs to another now.
 pub fn check_start(dir: &Path, pid: u32, start_ns: u64) -> Result<()> {
     let stat = bounded(&dir.join("stat"), READ_MAX).with_context(|| processes::gone(pid))?;
     let ticks = start_ticks(&stat).with_context(|| format!("no start time in /proc/{pid}/stat"))?;
     let is_same = ticks.abs_diff(start_ns / TICK_NS) <= 1;
-    ensure!(is_same, "{}; another one has its id now", processes::gone(pid));
+    ensure!(is_same, "{}; its id now belongs to another process", processes::gone(pid));
     Ok(())
 }
 
@@ -300,6 +300,6 @@ pub(super) mod tests {
         assert!(details.texts.cmdline.is_ok_and(|text| !text.is_empty()));
         assert!(details.texts.cpus_allowed.is_ok_and(|list| !list.is_empty()));
         let error = read(root, pid, start_ns + 5_000_000_000).unwrap_err().to_string();
-        assert!(error.contains("another one has its id"), "{error}");
+        assert!(error.contains("its id now belongs to another"), "{error}");
     }
 }

@@ -160,7 +160,7 @@ fn asked(about: &ProcFields) -> Asked {
 }
 
 fn not_asked() -> Missing {
-    Missing::NotCollected("it was not asked for".into())
+    Missing::NotCollected("not requested".into())
 }
 
 fn lost(error: anyhow::Error) -> Missing {

@@ -238,9 +238,7 @@ impl AskedNames {
         if let Some(asking) = lane.as_ref().map_or(Some(asking.clone()), |lane| lane.ask(asking)) {
             let failed = Told { asking, answer: Answer::default(), pause: None };
             self.take(failed);
-            self.say(
-                "names of containers are missing: no thread could be started that looks for them".into(),
-            );
+            self.say("names of containers are missing: the thread that looks them up could not start".into());
         }
     }
 

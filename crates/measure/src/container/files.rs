@@ -19,7 +19,7 @@ pub(super) fn read_below(dir: &Path, name: &str, max: u64) -> io::Result<Vec<u8>
     let file = open_below(&dir, Path::new(name))?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.len() > max {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file of a sensible size"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file, or too large"));
     }
     let mut bytes = Vec::with_capacity(meta.len() as usize);
     // It may grow while it is read.

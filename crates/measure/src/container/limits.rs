@@ -117,7 +117,7 @@ impl LimitReader {
             oom_events: named(&events, "memory.events", "oom"),
             tier_pages: match self.tiered {
                 true => text("memory.stat").map(|text| TierPages::parse(&text)),
-                false => Err(Missing::NotCollected("all memory of the machine is of one tier".into())),
+                false => Err(Missing::NotCollected("all memory is in one tier".into())),
             },
             counters_before: None,
             disks: text("io.stat").map(|text| self.disks.used(&text)),

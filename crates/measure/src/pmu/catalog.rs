@@ -80,7 +80,7 @@ impl Resolved {
     pub fn believed(&self) -> Reading<()> {
         match &self.tested {
             Tested::Wrong(words) => Err(Missing::Unsupported(format!(
-                "{name}: {words} (numatop-ng selftest); --events {name} counts it all the same",
+                "{name}: {words} (numatop-ng selftest); --events {name} counts it anyway",
                 name = self.entry.name
             ))),
             _ => Ok(()),
@@ -231,9 +231,12 @@ fn resolve(entry: &Entry, device: Option<&Device>) -> Reading<Event> {
         let event = Event::named(kernel).map_err(|why| Missing::Unsupported(why.to_string()))?;
         return Ok(Event { kind: event.kind, config: event.config, cpus: device.cpus.clone(), ..described });
     }
-    let terms = entry.terms().ok_or_else(|| Missing::Unsupported("its encoding is not sound".into()))?;
+    let terms = entry.terms().ok_or_else(|| Missing::Unsupported("its encoding is invalid".into()))?;
     let words = device.format.encode(&terms).map_err(|why| {
-        Missing::Unsupported(format!("PMU {}: {why}; kernel or hypervisor do not offer it", device.name))
+        Missing::Unsupported(format!(
+            "PMU {}: {why}; the kernel or hypervisor does not offer it",
+            device.name
+        ))
     })?;
     let [config, config1, config2] = words;
     Ok(Event { kind: device.kind, config, config1, config2, cpus: device.cpus.clone(), ..described })

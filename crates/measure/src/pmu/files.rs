@@ -27,8 +27,9 @@ pub fn without_room(events: &[Event], cpus: &[CpuId], limit: Option<u64>) -> Vec
             continue;
         }
         let why = format!(
-            "{} is not counted: an event is an open file on each of {more} CPUs, and this process may have no more than \
-             {limit}; all events take {all} (ulimit -n {all}, or LimitNOFILE={all} in the unit of a service)",
+            "{} is not counted: it needs an open file on each of {more} CPUs, and this process may open no \
+             more than {limit}; all events need {all} (ulimit -n {all}, or LimitNOFILE={all} in the unit \
+             of a service)",
             event.name
         );
         refused.push((event.name.clone(), Missing::NotPermitted(why)));

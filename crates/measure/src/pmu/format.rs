@@ -27,7 +27,7 @@ impl Terms {
     pub fn parse(text: &str) -> Result<Terms, String> {
         let mut terms: Vec<(String, u64)> = Vec::new();
         for part in text.split(',') {
-            let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' is no term=value"))?;
+            let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' is not term=value"))?;
             let value = Terms::number(value)?;
             if terms.iter().any(|(known, _)| known == name) {
                 return Err(format!("'{name}' is given twice"));

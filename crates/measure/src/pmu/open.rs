@@ -325,7 +325,10 @@ pub fn try_together(events: &[Event]) -> Result<(), Missing> {
     for (event, fd) in events.iter().zip(&open) {
         let reading = Reading::of(event, fd)?;
         if reading.share() < 0.9 {
-            return Err(Missing::Unsupported(format!("{} has to take turns with other events", event.name)));
+            return Err(Missing::Unsupported(format!(
+                "{} would be multiplexed with other events",
+                event.name
+            )));
         }
         reading.has_counted(event)?;
     }
@@ -370,9 +373,7 @@ pub struct Refused {
 
 /// More events than a context switch can read, over the life of the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{SLOTS} events have been counted since the start, and there is room for no more: start again with --events"
-)]
+#[error("{SLOTS} events have been counted since the start, and no more fit: restart with --events")]
 pub struct TooMany;
 
 /// The events that work, open on every CPU they could be opened on.

@@ -35,7 +35,7 @@ pub const SETS: [(&str, &[Role], &str); 6] = [
     (
         "stalls",
         &[Role::Cycles, Role::Instructions, Role::StallFrontend, Role::StallBackend],
-        "what keeps the pipeline waiting",
+        "pipeline stalls",
     ),
     ("tlb", &[Role::Cycles, Role::Instructions, Role::Dtlb, Role::Itlb], "page walks"),
     ("cache", &[Role::Cycles, Role::Instructions, Role::Llc, Role::Branch], "last-level cache and branches"),

@@ -234,12 +234,12 @@ impl Table {
     }
 
     fn check(&self) -> Result<()> {
-        ensure!(!self.cpus.is_empty() || self.fallback.is_some(), "no [[cpu]] says which CPUs it is for");
+        ensure!(!self.cpus.is_empty() || self.fallback.is_some(), "no [[cpu]] names its CPUs");
         for entry in &self.events {
             entry.check().with_context(|| format!("event '{}'", entry.name))?;
             let same =
                 self.events.iter().filter(|other| other.name.eq_ignore_ascii_case(&entry.name)).count();
-            ensure!(same == 1, "event '{}' is there {same} times", entry.name);
+            ensure!(same == 1, "event '{}' occurs {same} times", entry.name);
             ensure!(
                 !entry.of_slots || self.entries(Role::Slots).next().is_some(),
                 "event '{}' counts slots, but no event has the role 'slots'",
@@ -269,9 +269,13 @@ impl Table {
 
 impl Entry {
     fn check(&self) -> Result<()> {
-        ensure!(self.rank >= 1, "rank is 1 or more");
+        ensure!(self.rank >= 1, "rank must be at least 1");
         let plain = |c: char| c.is_ascii_graphic() && c != ',';
-        ensure!(!self.name.is_empty() && self.name.chars().all(plain), "a name has no spaces and no commas");
+        ensure!(
+            !self.name.is_empty() && self.name.chars().all(plain),
+            "a name must not contain spaces or \
+                                                                        commas"
+        );
         ensure!(
             !self.counts.is_empty() && !self.source.is_empty(),
             "'counts' and 'source' must say something"
@@ -289,7 +293,7 @@ impl Entry {
             self.composed.is_empty() || self.composed.len() > 1 && self.encoding.is_some(),
             "'composed' names the two or more events whose values 'encoding' has"
         );
-        ensure!(self.slots_per_cycle != Some(0), "slots_per_cycle is 1 or more");
+        ensure!(self.slots_per_cycle != Some(0), "slots_per_cycle must be at least 1");
         ensure!(
             self.slots_per_cycle.is_none() || !self.of_slots,
             "slots_per_cycle and of_slots exclude each other"

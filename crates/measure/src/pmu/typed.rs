@@ -119,7 +119,7 @@ impl<'a> Typed<'a> {
 fn mode(modifiers: &str) -> Result<Mode, String> {
     let has = |letter| modifiers.contains(letter);
     if let Some(other) = modifiers.chars().find(|letter| !['u', 'k'].contains(letter)) {
-        return Err(format!("':{other}' is no modifier of a count: :u counts user mode, :k the kernel"));
+        return Err(format!("':{other}' is not a modifier of a count: :u counts user mode, :k the kernel"));
     }
     Ok(match (has('u'), has('k')) {
         (true, false) => Mode::User,

@@ -20,12 +20,10 @@ const HOLDERS: usize = 5;
 
 const NEEDS: Traits = Traits::NONE.needs(&[Facility::Accelerators]);
 
-const HELP_NAMES: &str = "GPUs and other accelerators whose device files are open, at the last look: every 10 s at most. Device files of NVIDIA, \
-                          DRM, accel, kfd, VFIO and RDMA. To hold one is not to use it.";
-const HELP_NODES: &str =
-    "Nodes of these accelerators, as a list; ? is one whose node the firmware does not say.";
-const HELP_FAR: &str =
-    "Share of its on-CPU time on other nodes than those of the accelerators that it holds.";
+const HELP_NAMES: &str = "GPUs and other accelerators whose device files it has open (NVIDIA, DRM, accel, \
+                          kfd, VFIO, RDMA), checked every 10 s at most. An open device need not be in use.";
+const HELP_NODES: &str = "Nodes of these accelerators, as a list; ? if the firmware does not give the node.";
+const HELP_FAR: &str = "Share of its on-CPU time on nodes other than those of its accelerators.";
 
 pub const ACCELERATORS: Metric<Task> =
     names("accelerators", |task, snapshot| names_of(held(task, snapshot)?));

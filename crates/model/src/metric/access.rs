@@ -61,8 +61,8 @@ pub const MEM_TIME_PCT: Metric<Task> = metric(
     "mem_time_pct",
     ("MEMTIME%", 8),
     (Unit::Percent, Order::Descending),
-    "Share of its CPU time in user mode at instructions that access memory, in the last ten seconds: an upper bound of \
-     waiting, because accesses that hit a cache count too. From samples of a clock (--access).",
+    "Share of its user-mode CPU time at instructions that access memory, in the last ten seconds. An upper \
+     bound of waiting: cache hits count too. Sampled by a clock (--access).",
     |task, _| {
         let found = &sampled(task)?.found;
         let share = wilson(found.at_memory() as f64, found.samples as f64);
@@ -74,8 +74,8 @@ pub const MEM_TIME_REMOTE_PCT: Metric<Task> = metric(
     "mem_time_remote_pct",
     ("MEMTIMEREM", 10),
     (Unit::Percent, Order::Descending),
-    "Share of its time at memory accesses whose page is on another node than the CPU. By time, not by count: \
-     remote accesses take longer, and stores are waited for less.",
+    "Share of its memory-access time whose page is on another node than the CPU. By time, not by count: \
+     remote accesses take longer, and stores stall less.",
     |task, snapshot| {
         let (remote, known) = remote(task, snapshot)?;
         Ok(Value::F64(100.0 * remote / known))
@@ -99,7 +99,7 @@ pub const MEM_TIME_PCT_BY_NODE: Metric<Task> = metric(
     "mem_time_pct_by_node",
     ("USED ON", 11),
     (Unit::Percent, Order::Descending),
-    "Shares of its time at memory accesses by the node of the page.",
+    "Its memory-access time by node of the page, as shares.",
     |task, _| {
         let found = &sampled(task)?.found;
         found.sound()?;
@@ -123,7 +123,7 @@ pub const ACCESS_SOURCE: Metric<Task> = metric(
     "access_source",
     ("ACCSRC", 6),
     (Unit::Text, Order::Ascending),
-    "The samplers of memory use: clock, which says where time goes; pebs (Intel) or ibs (AMD), which sample accesses.",
+    "Samplers of memory use: clock samples time; pebs (Intel) or ibs (AMD) sample accesses.",
     |task, snapshot| {
         let sampled = sampled(task)?;
         let event = sampled.event.map(|event| event.source.id());
@@ -163,9 +163,9 @@ pub const DRAM_REMOTE_PCT: Metric<Task> = metric(
     "dram_remote_pct",
     ("DRAMREM%", 8),
     (Unit::Percent, Order::Descending),
-    "Remote share of the sampled accesses that memory answered, in the last ten seconds. Sampled by access, not by \
-     time, by the PMU (--access on Intel with PEBS, on AMD with IBS); on Intel and Zen 5 only those slower than 128 \
-     cycles. Not verified on hardware.",
+    "Remote share of the sampled accesses that memory answered, in the last ten seconds. The PMU samples \
+     by access, not by time (--access; Intel PEBS or AMD IBS); on Intel and Zen 5 only accesses slower \
+     than 128 cycles. Not verified on hardware.",
     |task, snapshot| {
         let (remote, all) = answers(task)?.memory();
         if snapshot.host.topology.nodes.len() < 2 {

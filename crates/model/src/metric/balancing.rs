@@ -57,11 +57,12 @@ pub const HINT_FAULTS: Metric<Task> = Metric::memory_rate(
     "hint_faults_per_s",
     "HINT/s",
     7,
-    "NUMA hinting faults: balancing unmaps pages for a moment to see who uses them from where. Their rate shows how \
-     fast it scans, not how much memory is used. Where no kernel function can be hooked (see doctor) pages are \
-     counted instead, from the task structure, and some are missed.",
+    "NUMA hinting faults: balancing unmaps pages briefly to learn which CPUs use them. The rate shows how \
+     fast it scans, not how much memory is used. Where no kernel function can be hooked (see doctor), \
+     pages are counted from the task structure, and some are missed.",
     |task, snapshot| snapshot.rate(task.delta[Counter::HintFaults]).map(Value::F64),
-).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]));
+)
+.with(Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]));
 
 pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
     id: "hint_remote_pct",
@@ -70,9 +71,9 @@ pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its hinting faults that found the page on another node. Not the share of its accesses: a process of \
-           one thread faults on pages that are not local already, pages that were just moved do not fault for a while, \
-           and one that is bound may not fault at all. See remote_pct.",
+    help: "Share of its hinting faults that found the page on another node. Not a share of accesses: a \
+           single-threaded process faults only on pages that are not yet local, moved pages do not fault \
+           for a while, and a bound process may not fault at all. See remote_pct.",
     value: |task, snapshot| remote(of_task(task), snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| remote(of_task(task), snapshot)),
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]).better(Better::Low),
@@ -140,7 +141,8 @@ pub const NODE_HINT_REMOTE_PCT: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of these that found the page on another node. No share of accesses: see the help of tasks.",
+    help: "Share of these that found the page on another node. Not a share of accesses: see \
+           hint_remote_pct of tasks.",
     value: |node, snapshot| remote(of_node(node)?, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|node, snapshot| remote(of_node(node)?, snapshot)),
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]).better(Better::Low),

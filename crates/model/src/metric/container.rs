@@ -175,7 +175,7 @@ pub const CONTAINER: Metric<Container> = own(
     "CONTAINER",
     16,
     TEXT,
-    "Name of the container, pod, machine or unit, or else its short id, or the name of the cgroup.",
+    "Name of the container, pod, machine or unit; else its short id or the name of the cgroup.",
     |row, _| {
         Ok(Value::Text(row.group.as_ref().map_or_else(|| row.id.to_string(), |group| group.name.clone())))
     },
@@ -200,7 +200,7 @@ pub const ENGINE: Metric<Container> = own(
     "The engine or service that made the container, from its cgroup path.",
     |row, _| {
         let engine = row.group.as_ref().and_then(|group| group.engine);
-        engine.map(|engine| Value::Text(engine.name().into())).ok_or_else(|| no("it is no container"))
+        engine.map(|engine| Value::Text(engine.name().into())).ok_or_else(|| no("it is not a container"))
     },
 )
 .with(Traits::NONE.needs(&[Facility::CgroupNames]));
@@ -228,7 +228,7 @@ pub const CGROUP_ID: Metric<Container> = own(
     "CGID",
     10,
     (Identity, Unit::Id, Ascending),
-    "Number of the cgroup: that of its directory in /sys/fs/cgroup, as stat -c %i prints it. Findings name it.",
+    "Cgroup id: the inode number of its directory in /sys/fs/cgroup (stat -c %i). Findings name it.",
     |row, _| Ok(Value::U64(row.id)),
 );
 
@@ -265,43 +265,45 @@ pub const PROCESSES: Metric<Container> = own(
 );
 
 pub const CPU_QUOTA_PCT: Metric<Container> = own(
-        "cpu_quota_pct",
-        "QUOTA%",
-        7,
-        (Running, Unit::Percent, Ascending),
-        "CPU time that it may use (cpu.max, cfs_quota_us); 100 is one CPU. Its own limit; a parent's may be lower.",
-        |row, _| match (raw(row)?.cpu_quota_milli.clone())? {
-            Some(milli) => Ok(Value::F64(milli as f64 / 10.0)),
-            None => Err(no("it has no quota")),
-        },
-    ).over(Over::Level).with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+    "cpu_quota_pct",
+    "QUOTA%",
+    7,
+    (Running, Unit::Percent, Ascending),
+    "Limit of its CPU time (cpu.max, cfs_quota_us); 100 is one CPU. A parent's limit may be lower.",
+    |row, _| match (raw(row)?.cpu_quota_milli.clone())? {
+        Some(milli) => Ok(Value::F64(milli as f64 / 10.0)),
+        None => Err(no("it has no quota")),
+    },
+)
+.over(Over::Level)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]));
 
 pub const THROTTLED_PCT: Metric<Container> = own(
-        "throttled_pct",
-        "THROT%",
-        7,
-        (Running, Unit::Percent, Descending),
-        "Time in which its CPU quota kept it from running, between the last two readings of cpu.stat; summed over CPUs.",
-        |row, _| {
-            let raw = raw(row)?;
-            let now = raw.throttled_ns.clone()?;
-            match raw.throttled_before {
-                Some((at, before)) if raw.read_ns > at => {
-                    let share = now.saturating_sub(before) as f64 / (raw.read_ns - at) as f64;
-                    Ok(Value::F64(share * 100.0))
-                }
-                _ => Err(Missing::FirstInterval),
+    "throttled_pct",
+    "THROT%",
+    7,
+    (Running, Unit::Percent, Descending),
+    "Time throttled by its CPU quota, between the last two readings of cpu.stat; summed over CPUs.",
+    |row, _| {
+        let raw = raw(row)?;
+        let now = raw.throttled_ns.clone()?;
+        match raw.throttled_before {
+            Some((at, before)) if raw.read_ns > at => {
+                let share = now.saturating_sub(before) as f64 / (raw.read_ns - at) as f64;
+                Ok(Value::F64(share * 100.0))
             }
-        },
-    ).with(Traits::NONE.needs(&[Facility::CgroupLimits]).better(Better::Low));
+            _ => Err(Missing::FirstInterval),
+        }
+    },
+)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]).better(Better::Low));
 
 pub const THROTTLED_PERIODS_PCT: Metric<Container> = own(
     "throttled_periods_pct",
     "THROTP%",
     7,
     (Running, Unit::Percent, Descending),
-    "Share of its quota periods that used up the quota, of those in which it ran, between the last two readings of \
-     cpu.stat.",
+    "Share of quota periods that used up the quota, of those in which it ran, between the last two readings of cpu.stat.",
     |row, _| {
         let delta = delta(row)?;
         let (periods, throttled) = (delta.periods.clone()?, delta.throttled_periods.clone()?);
@@ -376,7 +378,7 @@ pub const MEM_BYTES_BY_NODE: Metric<Container> = own(
     "MEM BY NODE",
     14,
     (Memory, Unit::Bytes, Descending),
-    "Where its memory is, exactly (memory.numa_stat): anonymous, file, and in cgroup v2 kernel memory.",
+    "Its memory by node, exact (memory.numa_stat): anonymous, file, and in cgroup v2 kernel memory.",
     |row, _| by_node(&raw(row)?.mem_bytes_by_node),
 )
 .over(Over::Newest)
@@ -387,8 +389,8 @@ pub const CACHE_BYTES_BY_NODE: Metric<Container> = own(
     "CACHE/NODE",
     14,
     (Memory, Unit::Bytes, Descending),
-    "Page cache charged to it and all below, by node (memory.numa_stat: active_file and inactive_file). In cgroup v1 at \
-     most that: shared memory is subtracted in proportion.",
+    "Page cache charged to it and all below, by node (memory.numa_stat: active_file and inactive_file). In \
+     cgroup v1 an upper bound: shared memory is subtracted in proportion.",
     |row, _| by_node(&raw(row)?.cache_by_node),
 )
 .over(Over::Newest)
@@ -399,7 +401,7 @@ pub const MEM_LIMIT_BYTES: Metric<Container> = own(
     "LIMIT",
     7,
     (Memory, Unit::Bytes, Ascending),
-    "Memory it may use (memory.max). Its own limit; a parent's may be lower.",
+    "Limit of its memory (memory.max). A parent's limit may be lower.",
     |row, _| match raw(row)?.mem_limit_bytes.clone()? {
         Some(bytes) => Ok(Value::U64(bytes)),
         None => Err(no("it has no limit")),

@@ -32,7 +32,7 @@ enum Lack {
 
 impl Lack {
     fn why(self, slots: &[Slot], snapshot: &Snapshot) -> Missing {
-        let Lack::Slot(at) = self else { return no("its counter was not asked for (--events)") };
+        let Lack::Slot(at) = self else { return no("its counter was not requested (--events)") };
         let event = &snapshot.host.events[at];
         if let Some(why) = snapshot.host_missing(&event.name) {
             return why.clone();
@@ -46,7 +46,7 @@ impl Lack {
                 ));
             }
             return Missing::Lost(format!(
-                "{} was not counted: others had its counters, or its CPU is isolated",
+                "{} was not counted: another tool holds it, or its CPU is isolated",
                 event.name
             ));
         }
@@ -257,9 +257,11 @@ pub fn ipc_by_sibling(counts: &Counts, snapshot: &Snapshot, siblings: usize) -> 
     ipc(&counts.slots, 0, snapshot)?;
     match counts.by_sibling[siblings] {
         NodeCounts { cycles: 0, .. } if siblings == 0 => {
-            Err(no("its SMT sibling was not idle for a whole stretch"))
+            Err(no("its SMT sibling was not idle throughout any of its time slices"))
         }
-        NodeCounts { cycles: 0, .. } => Err(no("its SMT sibling was not busy for a whole stretch")),
+        NodeCounts { cycles: 0, .. } => {
+            Err(no("its SMT sibling was not busy throughout any of its time slices"))
+        }
         NodeCounts { cycles, instructions } => {
             let factor = took_turns(&counts.slots, snapshot)?;
             Ok(Quotient::of(instructions as f64 * factor, cycles as f64))
@@ -338,7 +340,7 @@ pub fn miss_pct(slots: &[Slot], snapshot: &Snapshot, pairs: &[[(u32, u64); 2]]) 
         Some((accesses, find(*misses, Some(events[accesses].mode))?))
     };
     let (accesses, misses) =
-        pairs.iter().find_map(both).ok_or_else(|| no("its two counters were not asked for (--events)"))?;
+        pairs.iter().find_map(both).ok_or_else(|| no("its two counters were not requested (--events)"))?;
     let (accesses, misses) = (slot(slots, snapshot, accesses)?, slot(slots, snapshot, misses)?);
     Ok(quotient(misses, accesses, "no access was counted in this interval")?.scaled(100.0))
 }

@@ -78,23 +78,19 @@ pub const LLC_SIZE_BYTES: Metric<CpuSet> =
     set("llc_size_bytes", "LLC", 7, Unit::Bytes, "Size of the last-level cache, from sysfs.", |set, _| {
         match set.kind {
             SetKind::Llc => {
-                set.llc_size_bytes.map(Value::U64).ok_or_else(|| no("sysfs does not tell the size"))
+                set.llc_size_bytes.map(Value::U64).ok_or_else(|| no("sysfs does not give the size"))
             }
             SetKind::Socket => Err(no("a socket may have several L3 caches")),
         }
     });
 
-pub const TASKS: Metric<CpuSet> = set(
-    "tasks",
-    "TASKS",
-    5,
-    Unit::Count,
-    "Rows of tasks that ran in the interval, most of it here.",
-    |set, _| match set.tasks {
-        Some(tasks) => Ok(Value::U64(tasks.into())),
-        None => Err(no("time of tasks is kept by nodes")),
-    },
-);
+pub const TASKS: Metric<CpuSet> =
+    set("tasks", "TASKS", 5, Unit::Count, "Rows that ran mostly here in the interval.", |set, _| {
+        match set.tasks {
+            Some(tasks) => Ok(Value::U64(tasks.into())),
+            None => Err(no("CPU time is kept by node")),
+        }
+    });
 
 fn of_cpus(ns: u64, set: &CpuSet, snapshot: &Snapshot) -> Reading<Value> {
     snapshot.share(ns).map(|pct| Value::F64(pct / set.cpus.len() as f64))
@@ -149,7 +145,7 @@ pub const LMA_PER_S: Metric<CpuSet> = set(
     node::LMA_PER_S.title,
     node::LMA_PER_S.width,
     Unit::PerSecond,
-    "Accesses of what ran on its CPUs that the memory of the CPU's node answered.",
+    "Accesses from its CPUs answered by memory of the CPU's own node.",
     |set, snapshot| {
         counters::lma(&set.on_cpus.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
@@ -161,7 +157,7 @@ pub const RMA_PER_S: Metric<CpuSet> = set(
     node::RMA_PER_S.title,
     node::RMA_PER_S.width,
     Unit::PerSecond,
-    "Accesses of what ran on its CPUs that another node's memory answered.",
+    "Accesses from its CPUs answered by memory of another node.",
     |set, snapshot| {
         counters::rma(&set.on_cpus.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },

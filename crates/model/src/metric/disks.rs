@@ -16,15 +16,17 @@ use crate::snapshot::{Container, GroupDelta, Snapshot, Task};
 pub const DISK_BYTES_PER_S: Metric<Container> = per_second(
     "disk_bytes_per_s",
     "DISKB/s",
-    "Bytes per second that it, and all below it, read from and wrote to disks between the last two readings of io.stat (cgroup v2). \
-     Reads from the page cache are not among them.",
+    "Bytes per second read from and written to disks by it and all below, between the last two readings of \
+     io.stat (cgroup v2). Reads from the page cache do not count.",
     |row, _| rate(row, |used| used.bytes),
 );
 
-pub const DISK_REQUESTS_PER_S: Metric<Container> =
-    per_second("disk_requests_per_s", "DISKRQ/s", "Its disk requests per second in that time.", |row, _| {
-        rate(row, |used| used.requests)
-    });
+pub const DISK_REQUESTS_PER_S: Metric<Container> = per_second(
+    "disk_requests_per_s",
+    "DISKRQ/s",
+    "Its disk requests per second, from the same readings.",
+    |row, _| rate(row, |used| used.requests),
+);
 
 pub const DISK_FAR_PCT: Metric<Container> = Metric {
     id: "disk_far_pct",
@@ -33,8 +35,8 @@ pub const DISK_FAR_PCT: Metric<Container> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of these bytes on disks of other nodes than the one where it runs most. Disks with an unknown \
-           node, such as network disks, count in the total only.",
+    help: "Share of these bytes on disks of nodes other than the one where it runs most. Disks with an \
+           unknown node, such as network disks, count in the total only.",
     value: |row, snapshot| {
         let home = row.sum.home_node().ok_or_else(|| no("it has not run"))?;
         let by_node = by_node(delta(row)?, &snapshot.host.topology)?;
@@ -72,8 +74,8 @@ fn rate(row: &Container, of: fn(&DiskUse) -> u64) -> Reading<Value> {
 pub const PROCESS_BYTES_PER_S: Metric<Task> = of_process(
     DISK_BYTES_PER_S.id,
     DISK_BYTES_PER_S.title,
-    "Bytes per second that it reads from and writes to disks, counted as it submits them: direct and synchronous requests, reads, \
-     fsync. Pages that the kernel writes back later are not among them, nor are reads from the page cache.",
+    "Bytes per second that it reads from and writes to disks, counted as it submits them: direct and synchronous requests, \
+     reads, fsync. Later write-back by the kernel and reads from the page cache do not count.",
     "process_disk_bytes_per_s",
     |task, snapshot| process_rate(task, snapshot, |used| used.bytes),
 );

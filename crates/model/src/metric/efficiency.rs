@@ -223,7 +223,7 @@ miss_pct!(
     BRANCH_MISS_PCT,
     "branch_miss_pct",
     "BRMS%",
-    "Branches that were predicted wrongly, of all branches. Needs --events branches,branch-misses.",
+    "Mispredicted branches, of all branches. Needs --events branches,branch-misses.",
     &[[names::hardware(4), names::hardware(5)], names::loads_and_misses(5)]
 );
 

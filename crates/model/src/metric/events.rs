@@ -91,7 +91,7 @@ fn value<const AT: usize>(task: &Task, snapshot: &Snapshot) -> Reading<Value> {
 pub fn count(name: &str, task: &Task, snapshot: &Snapshot) -> Reading<f64> {
     match snapshot.host.events.iter().position(|event| event.name == name) {
         Some(slot) => counters::slot(&task.delta.slots, snapshot, slot),
-        None => Err(no("its counter was not asked for (--events)")),
+        None => Err(no("its counter was not requested (--events)")),
     }
 }
 

@@ -15,8 +15,8 @@ pub const FREE_BLOCKS_BY_ORDER: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Free blocks of the node by size, all zones together, from /proc/buddyinfo: those of 1 page, of 2 pages, of 4 pages, \
-           and so on up to the largest.",
+    help: "Free blocks by size: 1, 2, 4 pages, and so on up to the largest; all zones of the node \
+           (/proc/buddyinfo).",
     value: |node, snapshot| {
         let blocks: Vec<String> = of(node, snapshot)?.by_order.iter().map(u64::to_string).collect();
         Ok(Value::Text(blocks.join(" ")))
@@ -32,8 +32,8 @@ pub const HUGE_FREE_PCT: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Percent,
     order: Order::Ascending,
-    help: "Share of the node's free memory in blocks of a transparent huge page or more. Where it is small, memory is fragmented: huge \
-           pages need compaction first.",
+    help: "Share of the node's free memory in blocks of at least a transparent huge page. If it is small, \
+           memory is fragmented: huge pages need compaction first.",
     value: |node, snapshot| huge(node, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Level,
     traits: Traits::NONE.needs(&[Facility::FreeBlocks]).better(Better::High),

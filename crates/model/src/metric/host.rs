@@ -86,8 +86,8 @@ pub const IRQ: HostMetric = HostMetric {
 pub const STEAL: HostMetric = HostMetric {
     id: "steal_pct",
     title: "STEAL%",
-    help: "Time of all CPUs in the interval that a hypervisor gave to others although they had work; 100 is one CPU. From \
-           /proc/stat, in steps of 10 ms per CPU.",
+    help: "Time in which the hypervisor ran other guests although the CPUs had work (steal); 100 is one \
+           CPU. From /proc/stat, in steps of 10 ms per CPU.",
     value: |snapshot| {
         snapshot.rate(0)?;
         let ns = snapshot.on_cpus.steal_ns.get().ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
@@ -106,12 +106,12 @@ pub(super) fn no_irq(snapshot: &Snapshot, of: impl Fn(&CpuDelta) -> bool) -> Mis
 }
 
 /// The reason for which stolen time is missing.
-pub(super) const NO_STEAL: &str = "/proc/stat does not say what the hypervisor takes";
+pub(super) const NO_STEAL: &str = "/proc/stat has no steal time";
 
 pub const SWAP: HostMetric = HostMetric {
     id: "swap_pages_per_s",
     title: "SWAP/s",
-    help: "Pages per second that the machine reads from swap and writes to it. The kernel does not count them by node.",
+    help: "Pages read from and written to swap per second. The kernel does not count them by node.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_in.saturating_add(swapped.pages_out)),
     share_of_time: None,
     needs: &[Facility::HostMemory],
@@ -129,7 +129,7 @@ pub const SWAP_IN: HostMetric = HostMetric {
 pub const SWAP_OUT: HostMetric = HostMetric {
     id: "swap_out_pages_per_s",
     title: "SWAPOUT/s",
-    help: "Of these, the pages that are written (pswpout in /proc/vmstat), to make room.",
+    help: "Of these, pages written to swap (pswpout in /proc/vmstat), to make room.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_out),
     share_of_time: None,
     needs: &[Facility::HostMemory],
@@ -139,7 +139,7 @@ pub const SWAP_TOTAL: HostMetric = HostMetric {
     id: "swap_total_bytes",
     title: "SWAP",
     help: "Size of all swap (SwapTotal of /proc/meminfo), in bytes.",
-    value: |snapshot| state(snapshot, |state| state.swap_total_bytes, "/proc/meminfo does not say"),
+    value: |snapshot| state(snapshot, |state| state.swap_total_bytes, "/proc/meminfo lacks it"),
     share_of_time: None,
     needs: &[Facility::HostState],
 };
@@ -148,7 +148,7 @@ pub const SWAP_FREE: HostMetric = HostMetric {
     id: "swap_free_bytes",
     title: "SWAPFREE",
     help: "Free swap (SwapFree), in bytes.",
-    value: |snapshot| state(snapshot, |state| state.swap_free_bytes, "/proc/meminfo does not say"),
+    value: |snapshot| state(snapshot, |state| state.swap_free_bytes, "/proc/meminfo lacks it"),
     share_of_time: None,
     needs: &[Facility::HostState],
 };
@@ -172,7 +172,7 @@ pub const SWAPPINESS: HostMetric = HostMetric {
 pub const NUMA_BALANCING: HostMetric = HostMetric {
     id: "numa_balancing",
     title: "BALANCING",
-    help: "kernel.numa_balancing: 0 is off, 1 on; with 2, or added to 1, pages that are used often move to faster memory.",
+    help: "kernel.numa_balancing: 0 off, 1 on, 2 moves hot pages to faster memory, 3 both.",
     value: |snapshot| {
         let why = "only a kernel with CONFIG_NUMA_BALANCING has this switch";
         state(snapshot, |state| state.numa_balancing.map(u64::from), why)
@@ -185,8 +185,8 @@ pub const NUMA_BALANCING: HostMetric = HostMetric {
 pub const ZONE_RECLAIM_MODE: HostMetric = HostMetric {
     id: "zone_reclaim_mode",
     title: "ZRECLAIM",
-    help: "vm.zone_reclaim_mode: with 0, allocations of a full node go to another node. With 1 the node is \
-           reclaimed first; adding 2 writes dirty pages for that, adding 4 swaps.",
+    help: "vm.zone_reclaim_mode, a bit mask: 0 uses another node when one is full; 1 reclaims the full \
+           node first; 2 also writes dirty pages; 4 also swaps.",
     value: |snapshot| {
         let mode = snapshot.zone_reclaim_mode.map(|mode| Value::U64(mode.into()));
         mode.ok_or_else(|| Missing::Unsupported("only a kernel with CONFIG_NUMA has this switch".into()))

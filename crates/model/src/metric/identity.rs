@@ -73,8 +73,9 @@ pub const STATE: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Text,
     order: Ascending,
-    help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t traced, \
-           I idle kernel thread, P parked one, Z zombie, X ended. Tasks frozen by cgroup v1 are D, by v2 S.",
+    help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t \
+           traced, I idle kernel thread, P parked kernel thread, Z zombie, X ended. Tasks frozen by cgroup \
+           v1 are D, by v2 S.",
     value: |task, _| Ok(Value::Text(state(task).to_string())),
     over: Over::Newest,
     traits: Traits::NONE,
@@ -126,7 +127,7 @@ pub const START_NS: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Nanoseconds,
     order: Descending,
-    help: "Start time since boot (CLOCK_BOOTTIME). pid and start_ns identify a process for ever.",
+    help: "Start time since boot (CLOCK_BOOTTIME). pid and start_ns together identify a process uniquely.",
     value: |task, _| {
         // The leader may have ended before the other threads, and its row with it.
         Ok(Value::U64(if task.tid.is_some() { task.raw.start_ns } else { task.raw.leader_start_ns }))
@@ -163,7 +164,7 @@ pub const CONTAINER: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Text,
     order: Ascending,
-    help: "Name of the container it is in, or else its short id.",
+    help: "Name of its container, or else its short id.",
     value: |task, snapshot| match snapshot.names.groups.get(&task.raw.cgroup_id) {
         Some(group) if matches!(group.kind, Kind::Container | Kind::Machine) => {
             Ok(Value::Text(group.name.clone()))

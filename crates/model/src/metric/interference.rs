@@ -17,9 +17,9 @@ pub const IRQ_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: share of the interval lost to hard and soft interrupts while it was on a CPU. Its time there \
-           times the interrupt share of that CPU (/proc/stat, in steps of 10 ms), or of its node when it moved or \
-           has several threads.",
+    help: "Estimate: share of the interval lost to hard and soft interrupts while it was on a CPU: its \
+           on-CPU time times the interrupt share of that CPU (/proc/stat, in steps of 10 ms), or of its \
+           node if it moved or has several threads.",
     value: |task, snapshot| {
         let ns = irq_ns(task, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
@@ -35,8 +35,8 @@ pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
     group: IRQ_PCT.group,
     unit: IRQ_PCT.unit,
     order: IRQ_PCT.order,
-    help: "Estimate: share of the interval lost to hard and soft interrupts while its tasks were on CPUs. Their \
-           time on each node times the interrupt share of the node's CPUs; 100 is one CPU.",
+    help: "Estimate: share of the interval lost to hard and soft interrupts while its tasks were on CPUs: \
+           their time on each node times the interrupt share of the node's CPUs; 100 is one CPU.",
     value: |row, snapshot| {
         let ns = irq_ns_on_nodes(&row.sum.delta.run_ns, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
@@ -52,9 +52,9 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: the part of runq_wait_pct in which a CPU of another node was idle. The wait times the idle \
-           share of the idlest CPU outside its home node, without waits due to a quota or of threads that may not \
-           use all CPUs.",
+    help: "Estimate: the part of runq_wait_pct in which a CPU of another node was idle: the wait times the \
+           idle share of the idlest CPU outside its home node. Excludes waits due to a quota, and threads \
+           that may not use all CPUs.",
     value: |task, snapshot| {
         let free_ns = task.delta[Counter::RunDelayNs].saturating_sub(task.waits.bound_ns);
         let wait = snapshot.share(free_ns)? * (1.0 - task.waits.throttled);
@@ -88,9 +88,9 @@ pub const RUNQ_WAIT_BOUND_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: the part of runq_wait_pct in which an affinity or a cpuset kept its threads from an idle CPU. \
-           The wait of threads that may not use all CPUs, times the idle share of the idlest CPU, without waits due \
-           to a quota.",
+    help: "Estimate: the part of runq_wait_pct in which an affinity or a cpuset kept its threads from an \
+           idle CPU: the wait of threads that may not use all CPUs, times the idle share of the idlest \
+           CPU. Excludes waits due to a quota.",
     value: |task, snapshot| {
         let wait = snapshot.share(task.waits.bound_ns)? * (1.0 - task.waits.throttled);
         let idle = if wait > 0.0 { idlest(snapshot, |_| true)? } else { 0.0 };

@@ -16,8 +16,8 @@ pub const IRQS_PER_S: Metric<Node> = metric(
     "irqs_per_s",
     "IRQ/s",
     Unit::PerSecond,
-    "Message-signalled interrupts of devices (network cards, disks, GPUs) that CPUs of the node handled, per \
-     second, whatever node the devices are on; devices of an unknown node are left out. Devices are read in turns, \
+    "Message-signalled interrupts of devices (network cards, disks, GPUs) handled by the node's CPUs, per \
+     second, wherever the devices are; devices of an unknown node are left out. Devices are read in turns, \
      at most one per second: a rate is between the last two readings.",
     |node, snapshot| {
         let here = NodeId(node.raw.id);
@@ -33,7 +33,7 @@ pub const DEVICE_IRQS_PER_S: Metric<Node> = metric(
     "device_irqs_per_s",
     "DEVIRQ/s",
     Unit::PerSecond,
-    "Interrupts of the devices on the node, per second, whatever node handles them.",
+    "Interrupts of the devices on the node, per second, whichever node handles them.",
     |node, snapshot| {
         let devices = of_node(node, snapshot)?;
         Ok(Value::F64(devices.iter().map(|device| device.all_per_second()).sum()))

@@ -112,7 +112,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
                 return Ok(100.0);
             }
             let pct = snapshot.accesses.pct(from, to);
-            pct.ok_or_else(|| Missing::NotCollected("the memory of what ran is not located yet".into()))
+            pct.ok_or_else(|| Missing::NotCollected("the memory of running tasks is not located yet".into()))
         },
         needs: &[],
         cost: None,

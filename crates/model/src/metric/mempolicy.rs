@@ -16,8 +16,9 @@ pub const POLICY: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Where it asks for new memory (set_mempolicy(2), numactl(8)), with nodes as in numa_maps: default is the node that \
-           it runs on. Of the main thread of a process. Mappings may have policies of their own: see m in the details.",
+    help: "Memory policy for its new pages (set_mempolicy(2), numactl(8)), with nodes as in numa_maps; \
+           default is the node it runs on. Main thread only. Mappings may have their own policies: m in \
+           the details.",
     value: |task, snapshot| Ok(Value::Text(of(task)? + &weights(task, snapshot))),
     over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::NodePages, Facility::MemPolicy]),
@@ -33,7 +34,7 @@ pub fn of(task: &Task) -> Result<String, Missing> {
         return Err(no("the task has ended"));
     }
     if task.raw.pid == OTHERS_PID {
-        return Err(no("each of them may have one of its own"));
+        return Err(no("each task may have its own"));
     }
     Ok(describe(task.raw.mempolicy))
 }

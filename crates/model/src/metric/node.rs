@@ -115,8 +115,8 @@ pub const IRQ_PCT: Metric<Node> = node(
     "IRQ%",
     5,
     Unit::Percent,
-    "Time of the node's CPUs in hard and soft interrupts, whatever task they hit; 100 is all of them. From \
-         /proc/stat, in steps of 10 ms per CPU.",
+    "Time of the node's CPUs in hard and soft interrupts, whichever task they hit; 100 is all of them. \
+         From /proc/stat, in steps of 10 ms per CPU.",
     |node, snapshot| {
         if node.cpus == 0 {
             return Err(Missing::NotCollected("the node has no CPUs".into()));
@@ -133,8 +133,8 @@ pub const STEAL_PCT: Metric<Node> = node(
     "STEAL%",
     6,
     Unit::Percent,
-    "Time of the node's CPUs that a hypervisor gave to others although they had work; 100 is all of them. From \
-         /proc/stat, in steps of 10 ms per CPU.",
+    "Time in which the hypervisor ran other guests although the node's CPUs had work (steal); 100 is all \
+         of them. From /proc/stat, in steps of 10 ms per CPU.",
     |node, snapshot| {
         if node.cpus == 0 {
             return Err(Missing::NotCollected("the node has no CPUs".into()));
@@ -197,7 +197,7 @@ pub const MEM_TOTAL_BYTES: Metric<Node> =
     .with(Traits::NONE.needs(&[Facility::NodeMemory]));
 
 pub const MEM_FREE_BYTES: Metric<Node> =
-    node("mem_free_bytes", "FREE", 7, Unit::Bytes, "Memory that nothing uses.", |node, _| {
+    node("mem_free_bytes", "FREE", 7, Unit::Bytes, "Free memory of the node.", |node, _| {
         Ok(Value::U64(node.raw.mem_free_bytes))
     })
     .with(Traits::NONE.needs(&[Facility::NodeMemory]));
@@ -207,9 +207,9 @@ pub const WATERMARK_DISTANCE_PCT: Metric<Node> = node(
     "WMARK%",
     6,
     Unit::Percent,
-    "Free memory above the low watermark, as a share of what the node can allocate. At 0 new pages go to other \
-     nodes; if none has more, kswapd frees up to the high watermark. So a node short of memory is mostly a little \
-     above 0.",
+    "Free memory above the low watermark, as a share of what the node can allocate. At 0, new pages go to \
+     other nodes; if these are full, too, kswapd frees pages up to the high watermark. So a node short of \
+     memory is mostly just above 0.",
     |node, _| watermark_distance(&node.raw).map(Value::F64),
 )
 .over(Over::Level)
@@ -230,7 +230,7 @@ pub const MEM_INACTIVE_FILE_BYTES: Metric<Node> = node(
     "INACT",
     7,
     Unit::Bytes,
-    "Part of the page cache that was not used lately: the kernel drops it first. Without tmpfs and shared memory.",
+    "Page cache that was not used recently: the kernel drops it first. Without tmpfs and shared memory.",
     |node, _| file_pages(node, |pages| pages.inactive_bytes),
 )
 .with(Traits::NONE.needs(&[Facility::FilePages]));
@@ -240,7 +240,7 @@ pub const MEM_SHMEM_BYTES: Metric<Node> = node(
     "SHMEM",
     7,
     Unit::Bytes,
-    "Part of the page cache that is tmpfs or shared memory: it can be swapped and not dropped.",
+    "Part of the page cache that is tmpfs or shared memory: it can be swapped but not dropped.",
     |node, _| file_pages(node, |pages| pages.shmem_bytes),
 )
 .with(Traits::NONE.needs(&[Facility::FilePages]));
@@ -250,7 +250,7 @@ pub const MEM_DIRTY_BYTES: Metric<Node> = node(
     "DIRTY",
     7,
     Unit::Bytes,
-    "Part of the page cache that is to be written before it can be dropped.",
+    "Dirty page cache: it must be written before it can be dropped.",
     |node, _| file_pages(node, |pages| pages.dirty_bytes),
 )
 .with(Traits::NONE.needs(&[Facility::FilePages]));
@@ -350,7 +350,7 @@ pub const KSWAPD_PAGES_PER_S: Metric<Node> = node(
     "KSWAPD/s",
     8,
     Unit::PerSecond,
-    "Pages of the node that its kswapd freed: it runs when free memory falls below the low watermark.",
+    "Pages of the node freed by its kswapd, which runs when free memory falls below the low watermark.",
     |node, s| rate(node.counts.kswapd_pages, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).better(Better::Low));
@@ -360,8 +360,8 @@ pub const DIRECT_RECLAIM_PAGES_PER_S: Metric<Node> = node(
     "DIRECT/s",
     8,
     Unit::PerSecond,
-    "Pages of the node freed by tasks other than kswapd, mostly by one whose allocation had to wait; \
-         reclaim within a memory limit (cgroup) and node reclaim are included.",
+    "Pages of the node freed by other tasks, mostly by allocations that had to wait. Includes reclaim \
+         within a memory limit (cgroup) and node reclaim.",
     |node, s| rate(node.counts.direct_pages, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
@@ -378,7 +378,7 @@ pub const NODE_RECLAIM_PER_S: Metric<Node> = node(
 
 fn file_pages(node: &Node, kind: fn(&FilePages) -> u64) -> Reading<Value> {
     let pages = node.raw.file_pages.as_ref();
-    let pages = pages.ok_or_else(|| Missing::Unsupported("its meminfo does not say".into()))?;
+    let pages = pages.ok_or_else(|| Missing::Unsupported("its meminfo lacks it".into()))?;
     Ok(Value::U64(kind(pages)))
 }
 

@@ -23,14 +23,14 @@ fn about(task: &Task) -> Reading<&ProcFields> {
         Some(Err(why)) => Err(why.clone()),
         None if task.exited => Err(no("the task has ended")),
         None if task.raw.kthread => Err(no("kernel threads have none")),
-        None => Err(no("read in turns, where a column of the live view or --columns names it; not recorded")),
+        None => Err(no("read in turns, only for columns that are shown (or --columns); not recorded")),
     }
 }
 
 /// Each thread has its own: the reading is of the main thread.
 fn about_main_thread(task: &Task) -> Reading<&ProcFields> {
     match task.tid {
-        Some(tid) if tid != task.raw.pid => Err(no("it is read of main threads only")),
+        Some(tid) if tid != task.raw.pid => Err(no("read for main threads only")),
         _ => about(task),
     }
 }
@@ -49,7 +49,7 @@ pub const CMDLINE: Metric<Task> = text(
     "cmdline",
     ("CMDLINE", 32),
     Group::Identity,
-    "Arguments it was started with, up to 4 KiB of them, as in /proc/PID/cmdline. Read on demand; recorded with --record-cmdline.",
+    "Command line, up to 4 KiB of it (/proc/PID/cmdline). Read on demand; recorded with --record-cmdline.",
     |task, _| Ok(Value::Text(about(task)?.texts.clone()?.cmdline.clone()?)),
 );
 

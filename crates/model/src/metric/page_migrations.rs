@@ -10,32 +10,34 @@ pub const BALANCING: Metric<Task> = Metric::memory_rate(
     "pages_migrated_balancing_per_s",
     "PGBAL/s",
     7,
-    "Of pages_migrated_per_s, those that NUMA balancing brought to the node from which they are used, at hinting \
-           faults.",
+    "Of pages_migrated_per_s, those that NUMA balancing moved to the node that uses them, at hinting faults.",
     |task, snapshot| snapshot.rate(task.delta[Counter::BalancedPages]).map(Value::F64),
-).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
+)
+.with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 
 pub const ASKED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_asked_per_s",
     "PGASK/s",
     7,
-    "Of pages_migrated_per_s, those that it moved with move_pages, migrate_pages or mbind, its own or another \
-           process's, and those that follow when the nodes of a cpuset change.",
+    "Of pages_migrated_per_s, those moved by move_pages, migrate_pages or mbind, its own pages or another \
+           process's, or because the nodes of a cpuset changed.",
     |task, snapshot| snapshot.rate(task.delta[Counter::AskedPages]).map(Value::F64),
-).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
+)
+.with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 
 pub const OTHER: Metric<Task> = Metric::memory_rate(
     "pages_migrated_other_per_s",
     "PGOTH/s",
     7,
-    "Of pages_migrated_per_s, all others: compaction to make room for large pages, demotion to slower memory, memory \
-           that is pinned, fails or goes away.",
+    "Of pages_migrated_per_s, all others: compaction for large pages, demotion to slower memory, pinned, \
+           failing or removed memory.",
     |task, snapshot| {
         let delta = &task.delta;
         let known = delta[Counter::BalancedPages].saturating_add(delta[Counter::AskedPages]);
         snapshot.rate(delta[Counter::MigratedPages].saturating_sub(known)).map(Value::F64)
     },
-).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
+)
+.with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 
 /// Sums over the rows of all tasks: for the host.
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> + '_ {
@@ -54,7 +56,7 @@ pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Readi
 pub const PAGES_IN: Metric<Node> = node(
     "pages_in_per_s",
     "IN/s",
-    "Pages that NUMA balancing brought to the node, because they are used from there; x shows from where.",
+    "Pages that NUMA balancing moved to the node, because it uses them; x shows from where.",
     |node, snapshot| snapshot.rate(node.counts.pages_in).map(Value::F64),
 )
 .with(
@@ -66,9 +68,14 @@ pub const PAGES_IN: Metric<Node> = node(
 pub const PAGES_OUT: Metric<Node> = node(
     "pages_out_per_s",
     "OUT/s",
-    "Pages that NUMA balancing took away from the node, because they are used from another; x shows to which.",
+    "Pages that NUMA balancing moved off the node, because another uses them; x shows to where.",
     |node, snapshot| snapshot.rate(node.counts.pages_out).map(Value::F64),
-).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows]).several(Several::Nodes));
+)
+.with(
+    Traits::NONE
+        .needs(&[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows])
+        .several(Several::Nodes),
+);
 
 const fn node(
     id: &'static str,

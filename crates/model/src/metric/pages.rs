@@ -14,9 +14,9 @@ pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Nodes of the pages allocated for it in the interval, for its own memory or for the page cache. \
-           Huge pages that are moved, and all that mbind(2) moves, count again at their new place; memory of the \
-           kernel and of hugetlbfs does not count.",
+    help: "Nodes of the pages allocated for it in the interval, for its own memory or the page cache. \
+           Moved huge pages, and pages moved by mbind(2), count again at their new node; kernel memory and \
+           hugetlbfs do not count.",
     value: |task, _| by_node(&task.delta).map(over::values).map(Value::ByNode),
     over: Over::ByNode(|task, _| by_node(&task.delta)),
     traits: Traits::NONE.needs(&[Facility::NewPages]),
@@ -26,10 +26,11 @@ pub const CROSS_NODE_FAULTS: Metric<Task> = Metric::memory_rate(
     "cross_node_faults_per_s",
     "XFLT/s",
     7,
-    "Allocations of user pages that came from another node than the one it ran on: page faults, large pages as \
-           one, and reads into the page cache. Faults that find their page in memory are not counted.",
+    "Allocations of user pages from a node other than the one it ran on: page faults, large pages as one, \
+           and reads into the page cache. Faults that find their page in memory do not count.",
     |task, snapshot| snapshot.rate(task.delta[Counter::CrossAllocs]).map(Value::F64),
-).with(Traits::NONE.needs(&[Facility::NewPages]).several(Several::Nodes).better(Better::Low));
+)
+.with(Traits::NONE.needs(&[Facility::NewPages]).several(Several::Nodes).better(Better::Low));
 
 pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
     id: "cross_node_fault_pct",
@@ -38,7 +39,7 @@ pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its allocations of user pages that came from another node than the one it ran on.",
+    help: "Share of its allocations of user pages from a node other than the one it ran on.",
     value: |task, snapshot| cross_node(task, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(cross_node),
     traits: Traits::NONE.needs(&[Facility::NewPages]).better(Better::Low),
@@ -48,10 +49,11 @@ pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_per_s",
     "PGMIG/s",
     7,
-    "Pages that were moved to another place while it ran: by NUMA balancing at its hinting faults, because it \
-           asked (move_pages, mbind), or to make room for large pages.",
+    "Pages that were moved while it ran: by NUMA balancing at its hinting faults, at its request \
+           (move_pages, mbind), or to make room for large pages.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigratedPages]).map(Value::F64),
-).with(Traits::NONE.needs(&[Facility::MovedPages]).several(Several::Nodes).better(Better::Low));
+)
+.with(Traits::NONE.needs(&[Facility::MovedPages]).several(Several::Nodes).better(Better::Low));
 
 pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "pages_migrate_failed_per_s",

@@ -61,22 +61,24 @@ pub const MEM_PCT_BY_NODE: Metric<Task> = metric::<Task>(
     ("MEM BY NODE", 11),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Where its resident memory is, from about a thousand of its pages picked at random (mem_error_points says how \
-     exact). Dim where the sample is old.",
+    "Its resident memory by node, from about a thousand random pages (mem_error_points is the error). Dim \
+     if the sample is old.",
     |task, snapshot| match only_node(snapshot) {
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, 100.0)])),
         _ => Ok(Value::ByNode(memory_shares(&memory(task)?.bytes_by_node))),
     },
 )
-.over(Over::Newest).with(Traits::NONE.needs(&[Facility::Placement]).several(Several::Nodes).least_width(11).ages());
+.over(Over::Newest)
+.with(Traits::NONE.needs(&[Facility::Placement]).several(Several::Nodes).least_width(11).ages());
 
 pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
     "mem_bytes_by_node",
     ("MEM/NODE", 11),
     Group::Memory,
     (Unit::Bytes, Order::Descending),
-    "Resident memory on each node: shared memory counts for each process that has it mapped, swapped pages do not, pages \
-     of hugetlbfs do. From the same pages as mem_pct_by_node, so that the sum may differ from RSS.",
+    "Resident memory on each node. Shared memory counts for each process that maps it; swapped pages do \
+     not count, hugetlbfs pages do. From the same pages as mem_pct_by_node, so the sum may differ from \
+     RSS.",
     |task, snapshot| match only_node(snapshot) {
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, task.rss_bytes as f64)])),
         _ => {
@@ -86,7 +88,8 @@ pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
         }
     },
 )
-.over(Over::Newest).with(Traits::NONE.needs(&[Facility::Placement]).ages());
+.over(Over::Newest)
+.with(Traits::NONE.needs(&[Facility::Placement]).ages());
 
 pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
     "mem_error_points",
@@ -139,12 +142,14 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     ("OWNPOL", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Share of its resident memory with an explicit memory policy: by mbind(2), by set_mempolicy(2), or for its shared \
-     memory. From the same pages as mem_pct_by_node (own_policy_error_points says how exact). Kernels without a BPF iterator over \
-     mappings have it from /proc/PID/numa_maps, for processes below 16 GiB of which a fifth is on other nodes.",
+    "Share of its resident memory with an explicit memory policy: by mbind(2), set_mempolicy(2), or of its \
+     shared memory. From the same pages as mem_pct_by_node (own_policy_error_points is the error). Without \
+     a BPF iterator over mappings, from /proc/PID/numa_maps: only processes below 16 GiB with a fifth of \
+     it on other nodes.",
     |task, snapshot| own_policy(task, snapshot).map(|(pct, _)| Value::F64(pct)),
 )
-.over(Over::Level).with(Traits::NONE.needs(&[Facility::MappingPolicies]));
+.over(Over::Level)
+.with(Traits::NONE.needs(&[Facility::MappingPolicies]));
 
 pub const OWN_POLICY_ERROR_POINTS: Metric<Task> = metric::<Task>(
     "own_policy_error_points",
@@ -165,10 +170,10 @@ pub const HUGETLB_BYTES: Metric<Task> = metric::<Task>(
     ("HUGETLB", 8),
     Group::Memory,
     (Unit::Bytes, Order::Descending),
-    "Memory in pages of hugetlbfs, which is not in RSS, as /proc/PID/numa_maps has it. Read together with own_policy_pct, and for the \
-     same processes.",
+    "Memory in hugetlbfs pages, which RSS leaves out, from /proc/PID/numa_maps. Read together with \
+     own_policy_pct, for the same processes.",
     |task, snapshot| match (task.policies(), only_node(snapshot)) {
-        (_, Some(_)) => Err(no("the machine has one node: the pools of others are no question")),
+        (_, Some(_)) => Err(no("the machine has one node, so no other pools")),
         (None, None) if task.by_policy().is_some_and(|pages| pages.huge == 0) => Ok(Value::U64(0)),
         (Some((_, Ok(bytes))), _) => {
             let sum = bytes.huge.iter().fold(0u64, |sum, pages| sum.saturating_add(pages.bytes()));
@@ -185,29 +190,31 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     if only_node(snapshot).is_some() {
         return Ok(Value::F64(0.0));
     }
-    remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs where it ran and where its memory is"))
+    remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs its CPU time and memory by node"))
 }
 
-const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ \
-                        sampled (--access); time: by time at memory accesses, not by count; mem: not accesses but \
-                        the share of its memory on nodes where it does not run, the same only if it uses all pages \
-                        equally (remote_low_pct and remote_high_pct give the range); hint: by hinting faults; ? \
-                        unknown. A process with half of its time and half of its memory on each of two nodes has 50 \
-                        %. With one node it is 0. Sorting weights it by CPU time; below 16 MiB of resident memory \
-                        it is dim (--dim-below).";
-const SOURCE_HELP: &str = "Source of remote_pct: counted (RMA and LMA), sampled (by accesses, with --access), \
-                           sampled_time (the same samples by time: remote accesses take longer, so it is above the \
-                           share of accesses), placement (where it ran and where its memory is), hinting (its hinting \
-                           faults, where its memory could not be located: unreliable, see hint_remote_pct), one_node.";
-const ERROR_HELP: &str = "Error of remote_pct in percentage points: the distance to the farther of remote_low_pct \
-                          and remote_high_pct; 0 where counted. Where sampled, with 95 % confidence.";
-const LOW_HELP: &str = "Lower end of the share of remote accesses. With sampled_time: if no sample without an address is \
-    remote. With placement: if its hot pages, at \
-    least a megabyte and a hundredth of its memory, are as near as its memory allows.";
-const HIGH_HELP: &str = "Upper end of the share of remote accesses. With sampled_time: if each sample without an address is \
-    remote. With placement: if its hot pages, at \
-    least a megabyte and a hundredth of its memory, are as far as its memory allows.";
-const BEST_HELP: &str = "The best remote_pct that moving could reach on an otherwise idle machine: 0 where one node has enough CPUs and memory. Assumes that all pages are used equally.";
+const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; \
+                        ~ sampled (--access); time: sampled, by time at memory accesses; mem: estimated \
+                        from CPU time and memory by node, as if all pages were used equally \
+                        (remote_low_pct and remote_high_pct give the range); hint: from hinting faults; ? \
+                        unknown. With one node it is 0. Sorting weights it by CPU time; it is dim below 16 \
+                        MiB of resident memory (--dim-below).";
+const SOURCE_HELP: &str = "Source of remote_pct: counted (RMA and LMA), sampled (by access, with \
+                           --access), sampled_time (the same samples by time: higher, because remote \
+                           accesses take longer), placement (CPU time and memory by node), hinting \
+                           (hinting faults, if its memory could not be located: unreliable, see \
+                           hint_remote_pct), one_node.";
+const ERROR_HELP: &str = "Error of remote_pct in percentage points: the distance to the farther of \
+                          remote_low_pct and remote_high_pct; 0 if counted; with 95 % confidence if \
+                          sampled.";
+const LOW_HELP: &str = "Lower bound of the share of remote accesses. With sampled_time: if no sample \
+    without an address is remote. With placement: if its hot pages, at least a megabyte and a hundredth of \
+    its memory, are as near as its memory allows.";
+const HIGH_HELP: &str = "Upper bound of the share of remote accesses. With sampled_time: if each sample \
+    without an address is remote. With placement: if its hot pages, at least a megabyte and a hundredth of \
+    its memory, are as far as its memory allows.";
+const BEST_HELP: &str = "The lowest remote_pct that placement could reach on an otherwise idle machine: 0 \
+                         if one node has enough CPUs and memory. Assumes that all pages are used equally.";
 
 macro_rules! remote_metrics {
     ($row:ty, $known:path, $quotient:path, $remote:expr, $run_ns:expr, $rss_bytes:expr, $pct:ident, $source:ident, $error:ident, $low:ident, $high:ident, $best:ident) => {
@@ -323,7 +330,7 @@ pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric::<Container>(
     ("MEM% NODES", 11),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Where the memory charged to it and all below is, exactly (memory.numa_stat): page cache included.",
+    "Memory charged to it and all below, by node, exact (memory.numa_stat): page cache included.",
     |row, _| {
         let raw = row.raw.as_deref().ok_or_else(|| no("its files have not been read yet"))?;
         let nodes = raw.mem_bytes_by_node.clone()?;

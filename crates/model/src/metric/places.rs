@@ -91,12 +91,12 @@ fn why_not(topology: &Topology, kind: SetKind) -> &'static str {
         SetKind::Socket if topology.sockets == 0 => "sysfs names no sockets",
         SetKind::Socket if topology.sockets == 1 => "the machine has one socket",
         SetKind::Socket if topology.places.is_empty() => {
-            "each node is in one socket, or time is kept by nodes (--places l3)"
+            "each node is in one socket, or CPU time is kept by node (--places l3)"
         }
-        SetKind::Socket => "each node is in one socket: time by node says as much",
+        SetKind::Socket => "each node is in one socket: see the time by node",
         SetKind::Llc => topology.no_llcs().unwrap_or(match topology.places.is_empty() {
-            true => "L3 domains are the nodes, or time is kept by nodes (--places l3)",
-            false => "each node has one L3 domain: time by node says as much",
+            true => "L3 domains are the nodes, or CPU time is kept by node (--places l3)",
+            false => "each node has one L3 domain: see the time by node",
         }),
     }
 }

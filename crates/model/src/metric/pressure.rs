@@ -29,7 +29,7 @@ pub const HOST_MEMORY_SOME: HostMetric = HostMetric {
 pub const HOST_MEMORY_FULL: HostMetric = HostMetric {
     id: "pressure_memory_full_pct",
     title: "MEM FULL%",
-    help: "Share of the interval in which all tasks that were not idle waited for memory: nothing was done.",
+    help: "Share of the interval in which all non-idle tasks waited for memory: no work was done.",
     value: |snapshot| of_host(snapshot, |pressure| pressure.memory_full_us),
     share_of_time: Some(Better::Low),
     needs: &[Facility::HostState],
@@ -39,7 +39,8 @@ pub const CPU_SOME: Metric<Container> = of_containers(
     "pressure_cpu_some_pct",
     "CPUSOME%",
     Group::Running,
-    "Share of the time between the last two readings of cpu.pressure in which some task of it waited for a CPU.",
+    "Share of the time between the last two readings of cpu.pressure in which some of its tasks waited for \
+     a CPU.",
     |row, _| of_container(row, |pressure| pressure.cpu_some_us),
 );
 
@@ -47,8 +48,8 @@ pub const MEMORY_SOME: Metric<Container> = of_containers(
     "pressure_memory_some_pct",
     "MEMSOME%",
     Group::Memory,
-    "Share of the time between the last two readings of memory.pressure in which some task of it waited for memory: its own \
-     limit, or the machine's.",
+    "Share of the time between the last two readings of memory.pressure in which some of its tasks waited \
+     for memory: its own limit, or the machine's.",
     |row, _| of_container(row, |pressure| pressure.memory_some_us),
 );
 
@@ -56,7 +57,7 @@ pub const MEMORY_FULL: Metric<Container> = of_containers(
     "pressure_memory_full_pct",
     "MEMFULL%",
     Group::Memory,
-    "Share of that time in which all tasks of it that were not idle waited for memory.",
+    "Share of that time in which all of its non-idle tasks waited for memory.",
     |row, _| of_container(row, |pressure| pressure.memory_full_us),
 );
 

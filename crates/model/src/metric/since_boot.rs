@@ -41,7 +41,8 @@ fn pages(node: &Node, of: fn(&NumaPages) -> u64) -> Reading<Value> {
         return Err(Missing::Unsupported("its numastat counts no page".into()));
     }
     let pages = node.pages_since_boot.as_ref();
-    let back = || Missing::Lost("a count is less than before: it wrapped, or the node went and came".into());
+    let back =
+        || Missing::Lost("a count decreased: it wrapped, or the node went offline and came back".into());
     pages.map(|pages| Value::U64(of(pages))).ok_or_else(back)
 }
 

@@ -13,8 +13,8 @@ pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while the SMT siblings were idle. Time between two switches in which they were \
-           both idle and busy, each for more than a twentieth, is left out.",
+    help: "Instructions per cycle while the SMT siblings were idle. Leaves out time between two switches \
+           in which they were idle and busy for more than a twentieth each.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0)),
     traits: Traits::NONE

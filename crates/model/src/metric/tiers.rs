@@ -17,7 +17,7 @@ pub const TIER: Metric<Node> = node(
     Unit::Id,
     "Rank of the node's memory tier: 1 is the fastest. From /sys/devices/virtual/memory_tiering.",
     |node, snapshot| {
-        let tier = described(node, snapshot)?.tier.ok_or_else(|| no("the kernel has it in no tier"))?;
+        let tier = described(node, snapshot)?.tier.ok_or_else(|| no("the kernel assigns it no tier"))?;
         let all: BTreeSet<u32> = snapshot.inputs.tiers.values().filter_map(|node| node.tier).collect();
         Ok(Value::U64(1 + all.range(..tier).count() as u64))
     },
@@ -56,7 +56,8 @@ pub const DEMOTED: Metric<Node> = rate(
 pub const CANDIDATES: Metric<Node> = rate(
     "promote_candidates_per_s",
     "CAND/s",
-    "Pages of slower tiers that were found to be used and may come to the node, before the rate limit (pgpromote_candidate).",
+    "Pages of slower tiers found in use, which may come to the node before the rate limit \
+     (pgpromote_candidate).",
     |node, snapshot| pages(node, snapshot, |pages| pages.candidates),
 );
 
@@ -86,7 +87,7 @@ pub const DEMOTION_ENABLED: HostMetric = HostMetric {
 pub const PROMOTE_RATE_LIMIT: HostMetric = HostMetric {
     id: "promote_rate_limit_mbs",
     title: "PROMLIMIT",
-    help: "kernel.numa_balancing_promote_rate_limit_MBps: the most that is promoted to each node, in MB/s.",
+    help: "kernel.numa_balancing_promote_rate_limit_MBps: limit of promotion to each node, in MB/s.",
     value: |snapshot| switch(snapshot, PROMOTE_LIMIT),
     share_of_time: None,
     needs: &[Facility::MemoryTiers],
@@ -98,7 +99,7 @@ fn switch(snapshot: &Snapshot, name: &str) -> Reading<Value> {
 }
 
 fn no_hmat() -> Missing {
-    Missing::Unsupported("the firmware does not say (no HMAT)".into())
+    Missing::Unsupported("the firmware has no HMAT".into())
 }
 
 fn described<'s>(node: &Node, snapshot: &'s Snapshot) -> Reading<&'s NodeTier> {
@@ -109,7 +110,7 @@ fn described<'s>(node: &Node, snapshot: &'s Snapshot) -> Reading<&'s NodeTier> {
 /// Pages per second of the interval.
 fn pages(node: &Node, snapshot: &Snapshot, of: fn(&TierPages) -> Option<u64>) -> Reading<Value> {
     if snapshot.inputs.tier_pages.is_empty() {
-        return Err(no("all memory of the machine is of one tier"));
+        return Err(no("all memory is in one tier"));
     }
     let total = snapshot
         .inputs
@@ -118,7 +119,7 @@ fn pages(node: &Node, snapshot: &Snapshot, of: fn(&TierPages) -> Option<u64>) ->
         .ok_or_else(|| no("its vmstat cannot be read"))?;
     of(total).ok_or_else(|| Missing::KernelTooOld("the kernel does not count them by node".into()))?;
     snapshot.rate(0)?;
-    let back = || Missing::Lost("it was not counted before, or the count went back".into());
+    let back = || Missing::Lost("not counted before, or the count decreased".into());
     snapshot.rate(node.counts.tier_pages.as_ref().and_then(of).ok_or_else(back)?).map(Value::F64)
 }
 

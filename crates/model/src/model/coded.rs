@@ -134,7 +134,7 @@ impl<'b, 'r> In<'b, 'r> {
     /// It is no text, or has control characters.
     pub fn clean(&mut self) -> Result<&'b str, Malformed> {
         let text = self.text(MAX_TEXT)?;
-        if is_clean(text) { Ok(text) } else { Err(Malformed("a name cannot be shown")) }
+        if is_clean(text) { Ok(text) } else { Err(Malformed("a name cannot be encoded")) }
     }
 
     /// Reads a map that [`Out::map`] wrote.
@@ -266,7 +266,7 @@ impl Numbered {
     /// No text has this number, or memory runs out.
     pub fn read<'b>(input: &mut In<'b, '_>, number: u64) -> Result<&'b str, Malformed> {
         let text = usize::try_from(number).ok().and_then(|at| input.texts.get(at)).copied();
-        let text = text.ok_or(Malformed("a text is not there"))?;
+        let text = text.ok_or(Malformed("a text is missing"))?;
         input.room.take(1, text.len())?;
         Ok(text)
     }

@@ -149,9 +149,9 @@ impl GroupRaw {
 /// # Errors
 /// Always: it was not kept.
 pub fn not_kept<T>() -> Reading<T> {
-    Err(Missing::NotCollected("it was not kept".into()))
+    Err(Missing::NotCollected("not recorded".into()))
 }
 
 fn is_not_kept<T>(reading: &Reading<T>) -> bool {
-    matches!(reading, Err(Missing::NotCollected(why)) if why == "it was not kept")
+    matches!(reading, Err(Missing::NotCollected(why)) if why == "not recorded")
 }

@@ -367,24 +367,24 @@ impl MachineKey {
     /// The first difference between the measured machine (`self`) and `now`, in words.
     pub fn difference(&self, now: &MachineKey) -> Option<String> {
         if self.cpu != now.cpu {
-            return Some(format!("it is from {}, this is {}", named(&self.cpu), named(&now.cpu)));
+            return Some(format!("it is from {}; this machine is {}", named(&self.cpu), named(&now.cpu)));
         }
         if self.hypervisor != now.hypervisor {
             return Some("one of the two machines is virtual, and the other is not".into());
         }
         if self.nodes.len() != now.nodes.len() {
-            return Some(format!("it has {} nodes, and this machine {}", self.nodes.len(), now.nodes.len()));
+            return Some(format!("it has {} nodes, this machine {}", self.nodes.len(), now.nodes.len()));
         }
         for (then, now) in self.nodes.iter().zip(&now.nodes) {
             if then.node != now.node {
-                return Some(format!("it has node {}, and this machine node {}", then.node, now.node));
+                return Some(format!("it has node {} where this machine has node {}", then.node, now.node));
             }
             if then.cpus != now.cpus {
                 let (then, now_has) = (list(&then.cpus), list(&now.cpus));
                 return Some(format!("node {} has CPUs {now_has}; measured were {then}", now.node));
             }
             if then.slit != now.slit {
-                return Some(format!("the firmware gives node {} other distances", now.node));
+                return Some(format!("the firmware's distances of node {} have changed", now.node));
             }
         }
         let rest = [
@@ -393,7 +393,7 @@ impl MachineKey {
             (self.caches == now.caches, "last-level caches"),
         ];
         let other = rest.iter().find(|(same, _)| !same);
-        other.map(|(_, what)| format!("the machine has other {what} than when it was measured"))
+        other.map(|(_, what)| format!("the machine's {what} have changed since it was measured"))
     }
 }
 
@@ -510,15 +510,15 @@ mod tests {
         };
         assert_eq!(why(&|_| ()), None, "another boot of real hardware is the same machine");
         let told = |change: &dyn Fn(&mut MachineKey)| why(change).unwrap();
-        assert!(told(&|now| now.cpu = "x".into()).contains("this is x"));
+        assert!(told(&|now| now.cpu = "x".into()).contains("this machine is x"));
         assert!(told(&|now| now.hypervisor = Some(true)).contains("virtual"));
-        assert!(told(&|now| drop(now.nodes.pop())).contains("2 nodes, and this machine 1"));
+        assert!(told(&|now| drop(now.nodes.pop())).contains("2 nodes, this machine 1"));
         assert!(told(&|now| now.nodes[1].node = 1).contains("node 1"));
         assert_eq!(
             told(&|now| now.nodes[1].cpus = "24-51".into()),
             "node 2 has CPUs 24-51; measured were 24-47"
         );
-        assert!(told(&|now| now.nodes[0].slit[1] = 20).contains("other distances"));
+        assert!(told(&|now| now.nodes[0].slit[1] = 20).contains("distances of node"));
         assert!(told(&|now| now.cores = 3).contains("cores"));
         assert!(told(&|now| now.line_bytes = 128).contains("lines"));
         assert!(told(&|now| now.caches.clear()).contains("caches"));

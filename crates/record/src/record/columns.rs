@@ -328,7 +328,7 @@ impl<'a, R: Row> Cells<'a, R> {
             match (part.column.set)(row, at, undo_difference(coded, (part.column.get)(from, at))) {
                 Some(0) => Ok(()),
                 Some(took) => room.take(1, took),
-                None => Err(Malformed("a value cannot be")),
+                None => Err(Malformed("a value is impossible")),
             }
         };
         let part_of = |place: u32| &self.parts[(place / PLACES) as usize];

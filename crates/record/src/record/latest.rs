@@ -55,7 +55,7 @@ impl Latest {
             }
             before = Arc::new(cells.make(bases[i].map(|at| &*key[at]), &before, room)?);
             if before.serial != *serial {
-                return Err(Malformed("a row is not the one it says"));
+                return Err(Malformed("a row does not match its id"));
             }
             if news[i] {
                 found.push((*serial, Some(Arc::clone(&before))));

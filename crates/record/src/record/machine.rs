@@ -64,7 +64,7 @@ pub(super) fn decode(
 }
 
 fn switch(number: u64) -> Result<Option<u32>, Malformed> {
-    number.checked_sub(1).map(u32::try_from).transpose().map_err(|_| Malformed("a switch cannot be"))
+    number.checked_sub(1).map(u32::try_from).transpose().map_err(|_| Malformed("a switch is impossible"))
 }
 
 #[cfg(test)]

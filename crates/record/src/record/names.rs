@@ -57,7 +57,7 @@ pub(super) fn begin(
             input.room.take(1, copied(users) + copied(cgroups) + copied(groups))?;
             sample.names = Arc::new(Names::clone(names));
         }
-        None if input.is_empty() => return Err(Malformed("its names are those of no keyframe")),
+        None if input.is_empty() => return Err(Malformed("its names belong to no keyframe")),
         None => {}
     }
     Ok(())
@@ -139,7 +139,7 @@ fn entry<T: Entry>(input: &mut In<'_, '_>) -> Result<Arc<T>, Malformed> {
     let entry: T = serde_json::from_str(input.text(MAX_TEXT)?)
         .map_err(|_| Malformed("its data about a cgroup cannot be parsed"))?;
     if !entry.texts().into_iter().all(|text| is_clean(text)) {
-        return Err(Malformed("its data about a cgroup cannot be shown"));
+        return Err(Malformed("its data about a cgroup cannot be encoded"));
     }
     Ok(Arc::new(entry))
 }

@@ -151,7 +151,7 @@ pub fn decode_latest(
 ) -> Result<Listed, Malformed> {
     let (listed, rows) = listed(bytes, base.key_id)?;
     if listed.tick != tick {
-        return Err(Malformed("the samples before it are not there"));
+        return Err(Malformed("earlier samples are missing"));
     }
     latest.add(&listed, rows, &layouts.task, &base.key.tasks, &mut room)?;
     Ok(listed)
@@ -168,7 +168,7 @@ pub fn listed(bytes: &[u8], key_id: u32) -> Result<(Listed, Bytes<'_>), Malforme
     Ok((Listed::read(&mut rows)?, rows))
 }
 
-const NOT_THERE: Malformed = Malformed("a part of the sample is not there");
+const NOT_THERE: Malformed = Malformed("a part of the sample is missing");
 
 /// The parts of a sample, in the order of sections.
 struct Sections<'a>(Vec<Option<Bytes<'a>>>);

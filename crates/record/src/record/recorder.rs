@@ -369,7 +369,7 @@ fn is_too_large(error: &WriteError) -> bool {
 fn advice(error: &WriteError) -> String {
     match getrlimit(Resource::Fsize).current {
         Some(bytes) if is_too_large(error) => {
-            format!(", because files may have {bytes} bytes here: raise RLIMIT_FSIZE (ulimit -f)")
+            format!(", because a file is limited to {bytes} bytes here: raise RLIMIT_FSIZE (ulimit -f)")
         }
         _ => String::new(),
     }

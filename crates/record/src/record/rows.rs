@@ -172,10 +172,10 @@ pub(super) fn decode(
         input.finish()?;
         return Ok((rows.into_iter().map(Arc::new).collect(), 0));
     }
-    let state = state.ok_or(Malformed("its keyframe is not there"))?;
+    let state = state.ok_or(Malformed("its keyframe is missing"))?;
     let listed = Listed::after(tick, &mut input)?;
     if state.tick >= tick || state.tick < listed.builds_on() {
-        return Err(Malformed("the samples before it are not there"));
+        return Err(Malformed("earlier samples are missing"));
     }
     let bases = bases(&state.key.tasks, &listed.serials);
     limits::take_rows::<TaskRaw>(room, listed.serials.len())?;
@@ -199,7 +199,7 @@ pub(super) fn decode(
         let mut row = Arc::new(TaskRaw::clone(from));
         cells.change(Arc::make_mut(&mut row), from, base.is_none(), room)?;
         if row.serial != *serial {
-            return Err(Malformed("a row is not the one it says"));
+            return Err(Malformed("a row does not match its id"));
         }
         if let Some(place) = place {
             known.note(place, cells.differs(), &row);

@@ -117,7 +117,7 @@ pub(super) fn decode(input: &mut In<'_, '_>) -> Result<Option<StackBatch>, Malfo
             Frame::Address(address) => Place::Address(Coded::get(input)?, address),
         };
         let function = functions.get(input.count(MAX_NAMES)?);
-        let function = function.ok_or(Malformed("a place has a function that is not there"))?;
+        let function = function.ok_or(Malformed("a place refers to a missing function"))?;
         input.room.take(1, of_named(function))?;
         Ok((place, Arc::clone(function)))
     })?;
@@ -142,7 +142,7 @@ fn address(input: &mut In<'_, '_>, files: &[BuildId], last: &mut u64) -> Result<
         (KERNEL, None) => Ok(Frame::Kernel(address)),
         (ADDRESS, None) => Ok(Frame::Address(address)),
         (FILE, Some(file)) => {
-            let id = files.get(file).ok_or(Malformed("a frame is in a file that is not there"))?;
+            let id = files.get(file).ok_or(Malformed("a frame refers to a missing file"))?;
             Ok(Frame::File(*id, address))
         }
         _ => Err(Malformed("a frame is neither in the kernel nor in a file nor in a process")),

@@ -11,7 +11,7 @@ pub const FORMS: &str = "2026-01-31T03:12:00Z, '2026-01-31 03:12', 03:12, @SECON
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
     /// It has none of the [`FORMS`].
-    #[error("'{0}' is no time; use {FORMS}")]
+    #[error("'{0}' is not a time; use {FORMS}")]
     NotATime(String),
     /// A time of its last day, and no calendar has that day.
     #[error(

@@ -309,7 +309,7 @@ impl fmt::Display for Flaw {
             What::Orphaned { frames, why } => {
                 write!(
                     f,
-                    "whole, but cannot be read: bytes {start} to {end}, {}: {why}",
+                    "intact but not readable: bytes {start} to {end}, {}: {why}",
                     count(*frames, "frame")
                 )
             }
@@ -332,10 +332,10 @@ impl fmt::Display for Parts {
         let parts = [
             (self.whole, "intact"),
             (self.copies, "copies"),
-            (self.orphaned, "whole but not readable"),
+            (self.orphaned, "intact but not readable"),
             (self.damaged, "damaged"),
             (self.foreign, "of another recording"),
-            (self.behind, "behind its end"),
+            (self.behind, "after its end"),
             (self.torn, "unfinished"),
         ];
         let parts =

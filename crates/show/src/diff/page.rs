@@ -94,9 +94,9 @@ fn summary(view: &View<'_>) -> Markup {
         p.muted {
             "A value is a quotient of sums over all intervals. A bar is the 95 % interval of the change, "
             @if diff.rows.iter().any(|row| row.cliff.is_some()) {
-                "corrected for the likeness of neighbouring intervals; "
-            } @else { "each recording being one draw; " }
-            "the mark in it is the change itself; grey is ± " (pct) " %. Better, worse and changed: a rate of false discoveries below 5 % over all "
+                "corrected for correlation between neighbouring intervals; "
+            } @else { "with each recording as one observation; " }
+            "the mark in it is the change itself; grey is ± " (pct) " %. Better, worse and changed keep the false discovery rate below 5 % over all "
             (plural(diff.rows.len(), "comparison")) "."
         }
         @if same > 0 {
@@ -281,7 +281,7 @@ fn ending(factor: &Factor) -> String {
 fn missing(view: &View<'_>, left_out: usize) -> Markup {
     let diff = view.diff;
     html! {
-        @if view.warnings.is_empty() { p { "Nothing else differs between both sides, as far as recordings tell." } }
+        @if view.warnings.is_empty() { p { "The recordings show no other difference between the two sides." } }
         @else { ul { @for warning in view.warnings { li { (warning) } } } }
         (one_sided("Appeared: only in B", &diff.appeared))
         (one_sided("Gone: only in A", &diff.gone))

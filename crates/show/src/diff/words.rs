@@ -73,7 +73,7 @@ pub(super) fn too_short(diff: &Diff, [a, b]: [usize; 2]) -> Option<String> {
     let is_short = |row: &&Row| matches!(row.verdict, Verdict::TooShort { .. });
     let short = diff.rows.iter().filter(is_short).count();
     let decided = |row: &Row| !matches!(row.verdict, Verdict::TooShort { .. } | Verdict::Same);
-    let has = format!("A has {}, B has {b}, {LEAST_INTERVALS} are needed", plural(a, "interval"));
+    let has = format!("A has {}, B has {b}; {LEAST_INTERVALS} are needed", plural(a, "interval"));
     match (short, diff.rows.iter().any(decided)) {
         (0, _) => None,
         (_, false) => Some(format!("too short: {has} (--all for numbers)")),

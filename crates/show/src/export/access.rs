@@ -17,7 +17,7 @@ use crate::snapshot::SampledUse;
 /// Reasons why samples are missing on the machine.
 #[derive(Clone, Copy, Default)]
 pub struct Why<'a> {
-    /// Why no event of a PMU is sampled, if so.
+    /// Why no PMU event is sampled, if so.
     pub no_event: Option<&'a Missing>,
     /// Why its samples show no contended line, or not of all CPUs.
     pub no_lines: Option<&'a Missing>,
@@ -78,7 +78,7 @@ pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
             }
         }
         None => {
-            let why = why.no_event.map_or("no event of a PMU is sampled".into(), Missing::to_string);
+            let why = why.no_event.map_or("no PMU event is sampled".into(), Missing::to_string);
             object["missing"][CONTENDED_LINES] = json!(why);
         }
     }

@@ -167,7 +167,7 @@ fn pairs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
         })
     });
     vec![
-        Family::gauge("numatop_node_distance", "Distance as the firmware has it (SLIT).").with(distances),
+        Family::gauge("numatop_node_distance", "Distance stated by the firmware (SLIT).").with(distances),
         Family::counter("numatop_access_cpu_seconds", "CPU time by node of the CPU and node of the memory.")
             .with(series(&ledger.accesses_s, ["cpu_node", "memory_node"])),
         Family::counter("numatop_task_migrations", "Moves of tasks between nodes.")
@@ -252,12 +252,12 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     families.push(
         Family::counter(
             "numatop_container_throttled_seconds",
-            "Time its quota stopped it, since its creation.",
+            "Time throttled by its quota, since its creation.",
         )
         .with(throttled),
     );
     families.extend(asked_events(
-        Family::counter("numatop_container_events", "Events of its tasks that --events names."),
+        Family::counter("numatop_container_events", "Events of its tasks, as chosen by --events."),
         (&ledger.containers, &rest),
         snapshot,
     ));
@@ -328,7 +328,7 @@ fn programs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
         ),
     );
     families.extend(asked_events(
-        Family::counter("numatop_program_events", "Events of its tasks that --events names."),
+        Family::counter("numatop_program_events", "Events of its tasks, as chosen by --events."),
         rows(),
         snapshot,
     ));

@@ -134,7 +134,7 @@ pub static MEASURES: [Measure; 36] = [
     measure("cpus_used", "CPUs used", Unit::Ratio, None, |run| {
         Ok(Value::F64(run.row.sum.run_ns() as f64 / run.elapsed_ns.max(1) as f64))
     }),
-    measure("threads_born", "threads it made", Unit::Count, None, |run| Ok(Value::U64(run.born))),
+    measure("threads_born", "threads created", Unit::Count, None, |run| Ok(Value::U64(run.born))),
     measure("threads_left", "threads still running", Unit::Count, None, |run| Ok(Value::U64(run.living))),
     measure("cycles", "cycles", Unit::Count, Some(task::CYCLES_TOTAL.id), |run| {
         task::CYCLES_TOTAL.read(&run.row.sum, &run.machine)
@@ -203,21 +203,21 @@ pub static MEASURES: [Measure; 36] = [
     WAIT,
     measure(
         "wait_quota_s",
-        "  stopped by a CPU quota",
+        "  throttled by a CPU quota",
         Unit::Seconds,
         Some(interference::RUNQ_WAIT_THROTTLED_PCT.id),
         |run| long_enough(run).map(|()| seconds(run.waits.quota_ns)),
     ),
     measure(
         "wait_bound_s",
-        "  bound, and another CPU idle",
+        "  bound, while another CPU idled",
         Unit::Seconds,
         Some(interference::RUNQ_WAIT_BOUND_PCT.id),
         |run| long_enough(run).map(|()| seconds(run.waits.bound_ns)),
     ),
     measure(
         "wait_idle_elsewhere_s",
-        "  and a CPU of another node idle",
+        "  while a CPU of another node idled",
         Unit::Seconds,
         Some(interference::RUNQ_WAIT_IDLE_ELSEWHERE_PCT.id),
         |run| match run.machine.host.topology.nodes.len() {

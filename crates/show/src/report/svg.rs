@@ -15,6 +15,8 @@ pub struct Paths {
     pub line: String,
     pub area: String,
     pub band: String,
+    /// Points without a length at the lowest and the highest value; drawn with round caps they are dots.
+    pub dots: String,
 }
 
 fn height(value: f64, top: f64) -> i64 {
@@ -38,6 +40,18 @@ pub fn paths(track: &Track, gaps: &[bool], top: f64) -> Paths {
         let end = (at..track.cells.len()).find(|next| !is_there(*next)).unwrap_or(track.cells.len());
         segment(&mut paths, at, &track.cells[at..end], top);
         at = end;
+    }
+    let value = |at: usize| track.cells[at].value().unwrap_or(0.0);
+    let there = || (0..track.cells.len()).filter(|at| is_there(*at));
+    // The first of equal ones.
+    let lowest = there().reduce(|least, next| if value(next) < value(least) { next } else { least });
+    let highest = there().reduce(|most, next| if value(next) > value(most) { next } else { most });
+    if let (Some(lowest), Some(highest)) = (lowest, highest)
+        && height(value(lowest), top) > height(value(highest), top)
+    {
+        for at in [lowest, highest] {
+            let _ = write!(paths.dots, "M{} {}h0", at as i64 * STEP + STEP / 2, height(value(at), top));
+        }
     }
     paths
 }
@@ -144,9 +158,9 @@ pub fn thinned(track: &Track, gaps: &[bool], points: usize) -> Vec<Option<f64>> 
     (0..track.cells.len()).step_by(each).map(piece).collect()
 }
 
-/// The path of a sparkline, as an area and a line, on a scale from 0 to the largest value.
+/// The path of a sparkline, as an area and a line, on a scale from 0 to an eighth more than the largest value.
 pub fn spark(values: &[Option<f64>]) -> Paths {
-    let top = values.iter().flatten().copied().fold(0.0, f64::max);
+    let top = values.iter().flatten().copied().fold(0.0, f64::max) * 1.125;
     let cell = |value: &Option<f64>| match value {
         Some(value) => Cell { num: *value, den: 1.0, low: 1.0, high: 0.0 },
         None => Cell::default(),
@@ -177,6 +191,14 @@ mod tests {
         assert_eq!(paths.line, "M0 400l1 0 2-200 2 0 2-200 1 0");
         assert_eq!(paths.area, "M0 400l1 0 2-200 2 0 2-200 1 0V400H0z");
         assert!(paths.band.ends_with('z'), "{}", paths.band);
+    }
+
+    #[test]
+    fn dots_are_at_the_lowest_and_the_highest_value() {
+        let values = [Some(5.0), Some(2.0), None, Some(8.0), Some(2.0)];
+        assert_eq!(paths(&track(&values), &[], 10.0).dots, "M3 320h0M7 80h0");
+        assert_eq!(paths(&track(&[Some(5.0), Some(5.0)]), &[], 10.0).dots, "");
+        assert_eq!(spark(&[Some(8.0), Some(8.0)]).line, "M0 44l4 0");
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub fn about_lane(id: Id, has_nodes: bool) -> &'static str {
         (Id::Free, false) => "of the machine",
         (Id::Pages, _) => "by NUMA balancing, per second",
         (Id::Tasks, _) => "between nodes, per second",
-        (Id::Wait, _) => "tasks that could run and did not",
+        (Id::Wait, _) => "runnable tasks that waited",
     }
 }
 
@@ -225,7 +225,7 @@ fn most_remote(report: &Report) -> Option<String> {
         let used = if cpus < 0.95 { "less than one CPU".into() } else { format!("{} CPUs", short(cpus)) };
         let pct = short(most.sums.remote.value());
         let word = part_word(share, rest <= own);
-        format!("{}{whose} has {word} of them: {pct} % of its accesses, on {used}.", most.name)
+        format!("{}{whose} made {word} of these: {pct} % of its own accesses, using {used}.", most.name)
     })
 }
 

@@ -69,7 +69,7 @@ fn capacity(btf: &Btf<'_>, name: &str, field: &str) -> Result<usize> {
     let member = of.iter().find(|member| member.name == Some(OsStr::new(field)));
     let member = member.with_context(|| format!("struct {name} has no {field}"))?;
     let array =
-        btf.type_by_id::<Array<'_>>(member.ty).with_context(|| format!("{name}.{field} is no array"))?;
+        btf.type_by_id::<Array<'_>>(member.ty).with_context(|| format!("{name}.{field} is not an array"))?;
     Ok(array.capacity())
 }
 

@@ -132,7 +132,7 @@ fn check_file(path: &Path, meta: &fs::Metadata, most: u64) -> Result<(), String>
     match meta.is_file() {
         true if meta.len() <= most => Ok(()),
         true => Err(format!("{} has {} bytes, too many for such a file", path.display(), meta.len())),
-        false => Err(format!("{} is no regular file", path.display())),
+        false => Err(format!("{} is not a regular file", path.display())),
     }
 }
 
@@ -234,8 +234,8 @@ mod tests {
             why
         };
         let pipe = |path: &Path| rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap();
-        assert!(refused(&pipe, "proc/vmstat").ends_with("is no regular file"));
-        assert!(refused(&pipe, "etc/hostname").ends_with("is no regular file"));
+        assert!(refused(&pipe, "proc/vmstat").ends_with("is not a regular file"));
+        assert!(refused(&pipe, "etc/hostname").ends_with("is not a regular file"));
         let endless = |path: &Path| fs::File::create(path).unwrap().set_len(FILE_MAX + 1).unwrap();
         assert!(refused(&endless, "sys/devices/system/cpu/online").contains("too many"));
         for target in ["/sys/devices/system/cpu", "../../../../../etc", "/dev/zero"] {

@@ -35,7 +35,7 @@ const SEED: u64 = 22;
 pub enum Load {
     /// A subtraction and a jump: two instructions a round.
     Loop,
-    /// 64 additions that wait for each other, and a loop.
+    /// 64 dependent additions, and a loop.
     Additions,
     /// A jump on a bit that no predictor knows.
     Coin,

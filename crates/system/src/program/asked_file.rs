@@ -70,7 +70,7 @@ fn ask(question: &Question) -> io::Result<(String, PathBuf)> {
         Ok(Err((Some(errno), _))) => Err(io::Error::from_raw_os_error(errno)),
         Ok(Err((None, why))) => Err(io::Error::other(why)),
         Err(Failure::Slow) => Err(io::Error::new(ErrorKind::TimedOut, "its file system does not answer")),
-        Err(_) => Err(io::Error::other("no process could be started that reads it")),
+        Err(_) => Err(io::Error::other("the process that reads it could not start")),
     }
 }
 

@@ -258,7 +258,7 @@ fn owner_in(folder: &OwnedFd, owner: Owner, through_caller: bool) -> io::Result<
 
 /// The name at the end of a path, which names nothing in another directory.
 fn name_of(path: &Path) -> io::Result<&OsStr> {
-    path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no name of a file"))
+    path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "not a file name"))
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -398,7 +398,7 @@ fn open_for(path: &Path, owner: Owner) -> io::Result<File> {
     let found = follow(path, None)?;
     let stat = rustix::fs::fstat(&found.fd)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let ids = match owner {
         _ if found.through_caller => sudo_user(),

@@ -63,7 +63,7 @@ impl fmt::Display for Failure {
             Failure::Died => "cannot be read: the symbolizer ended",
             Failure::Slow => "takes too long to read",
             Failure::NotStarted => "no symbolizer could be started",
-            Failure::GivenUp => "cannot be read: given up",
+            Failure::GivenUp => "cannot be read: gave up",
         })
     }
 }
@@ -400,7 +400,7 @@ pub fn serve_many<Q: DeserializeOwned>(
 ) -> ExitCode {
     let socket = std::io::stdin();
     if rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::SEQPACKET) {
-        output::message(format!("{name}: is started by numatop-ng, and of no use without it"));
+        output::message(format!("{name}: internal: numatop-ng starts it"));
         return ExitCode::from(2);
     }
     // The end of the asking process, in whatever way, ends this one.

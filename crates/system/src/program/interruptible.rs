@@ -89,7 +89,7 @@ impl<W: Write + AsFd> Write for Interruptible<'_, W> {
 }
 
 fn unread() -> io::Error {
-    io::Error::new(ErrorKind::BrokenPipe, "stopped while the output was not read")
+    io::Error::new(ErrorKind::BrokenPipe, "stopped while waiting for the reader of the output")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::interruptible::Interruptible;
 use super::{reopened, signals};
-use crate::text::{is_harmless, one_line, printable, shade};
+use crate::text::{is_harmless, one_line, printable, shade, without_codes};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// Writes a message to standard error, as one line: a word from outside makes no second one. An error of that write has no
@@ -20,7 +20,7 @@ pub fn message(text: impl Display) {
 
 /// As [`message`], for text of our own that has several lines.
 pub fn lines(text: impl Display) {
-    let text = printable(&text.to_string());
+    let text = printable(&without_codes(&text.to_string()));
     // In one piece, so that lines of several processes do not mix.
     let _ = written(io::stderr(), format!("{}\n", text.trim_end_matches('\n')).as_bytes());
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const SLACK: Duration = Duration::from_millis(50);
 
 /// The beginning of a note on an interval that was cut short for the sake of the screen.
-const EARLY: &str = "an interval is shorter than asked: ";
+const EARLY: &str = "an interval is shorter than requested: ";
 
 /// Why a sample came late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ impl Cause {
             Cause::NoCpu => "other tasks used the CPUs while numatop-ng was ready to run",
             Cause::Preparing => "bringing the CPUs up to date took long",
             Cause::Names => "names of functions came late",
-            Cause::Sampling => "the sample before took long to take and to record",
-            Cause::Setup => "the sampling of stacks or accesses had to begin first",
+            Cause::Sampling => "the previous sample took long to take and to record",
+            Cause::Setup => "sampling of stacks or accesses had to start first",
         }
     }
 }
@@ -166,16 +166,19 @@ impl Pacing {
             format!("{:.2} s instead of {:.2} s", length.as_secs_f64(), self.interval.as_secs_f64());
         let late = now.saturating_duration_since(self.due);
         if self.is_late(now) {
-            return vec![format!("an interval is longer than asked: {}; {lengths}", self.why(late, witness))];
+            return vec![format!(
+                "an interval is longer than requested: {}; {lengths}",
+                self.why(late, witness)
+            )];
         }
         let why = self.early.unwrap_or(match self.last_was_late {
-            true => "the one before it ended late",
+            true => "the previous one ended late",
             // A shorter interval was chosen after that time had passed.
-            false => "another one was chosen meanwhile",
+            false => "another length was chosen meanwhile",
         });
         match length < self.interval {
             true => vec![format!("{EARLY}{why}; {lengths}")],
-            false => vec![format!("an interval is longer than asked: {why}; {lengths}")],
+            false => vec![format!("an interval is longer than requested: {why}; {lengths}")],
         }
     }
 
@@ -234,7 +237,7 @@ mod tests {
         // The next point of the grid is 0.3 s away: too near.
         assert_eq!(pacing.due(), begin + 3 * SECOND);
         let words = pacing.taken(pacing.due(), Witness::default());
-        assert!(words[0].contains("the one before it ended late; 1.30 s instead of 1.00 s"), "{words:?}");
+        assert!(words[0].contains("the previous one ended late; 1.30 s instead of 1.00 s"), "{words:?}");
         // A sample older than the known one moves nothing.
         pacing.sampled(begin);
         assert_eq!(pacing.due(), begin + 4 * SECOND);
@@ -267,7 +270,7 @@ mod tests {
         let [late] = &said[1][..] else { panic!("{said:?}") };
         assert!(late.contains("longer") && late.ends_with("10.41 s instead of 1.00 s"), "{late}");
         let [after] = &said[2][..] else { panic!("{said:?}") };
-        assert!(after.contains("the one before it ended late; 0.59 s"), "{after}");
+        assert!(after.contains("the previous one ended late; 0.59 s"), "{after}");
     }
 
     #[test]
@@ -322,7 +325,7 @@ mod tests {
         pacing.set_interval(ms(200), start + ms(400));
         assert_eq!(pacing.due(), start + ms(400));
         let words = pacing.taken(start + ms(400), Witness::default());
-        assert!(words[0].contains("another one was chosen"), "{words:?}");
+        assert!(words[0].contains("another length was chosen"), "{words:?}");
         assert_eq!(pacing.due(), start + ms(600));
     }
 

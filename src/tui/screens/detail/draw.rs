@@ -88,7 +88,7 @@ pub(super) fn render(
         }
     };
     let Some(task) = shown else {
-        let text = format!("{what} was not there in this interval");
+        let text = format!("{what} did not exist in this interval");
         Pen::new(buf, area, 0, ellipsis).gap(1).write(&text, theme.style(Role::Warn));
         return;
     };
@@ -305,7 +305,7 @@ fn delays(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static
 /// The parts of its wait that have a reason, the rest being the usual turns of a busy CPU.
 fn reasons(task: &Task, snapshot: &Snapshot) -> String {
     let parts = [
-        (&RUNQ_WAIT_THROTTLED_PCT, "stopped by its quota"),
+        (&RUNQ_WAIT_THROTTLED_PCT, "throttled by its quota"),
         (&RUNQ_WAIT_BOUND_PCT, "bound to busy CPUs while others idle"),
         (&RUNQ_WAIT_IDLE_ELSEWHERE_PCT, "while another node had an idle CPU"),
     ];
@@ -411,8 +411,8 @@ fn line_of_history(
     label_of(pen, label, theme);
     if let Some(why) = snapshot.host_missing(metric.missing_as()) {
         let why = crate::text::clean_str(&why.to_string());
-        let why = crate::text::without_attempt(&why);
-        pen.write("n/a: ", theme.style(Role::Dim)).write(why, theme.style(Role::Dim));
+        let why = crate::text::without_codes(crate::text::without_attempt(&why));
+        pen.write("n/a: ", theme.style(Role::Dim)).write(&why, theme.style(Role::Dim));
         return;
     }
     let values: Vec<Option<f64>> = history.iter().map(value).collect();
@@ -424,7 +424,7 @@ fn line_of_history(
     let top = values.iter().flatten().copied().fold(0.0, f64::max);
     pen.write_right(&now, 7, theme.style(Role::Plain));
     pen.write(
-        &format!("  max {}", crate::metric::format::short(&Value::F64(top), metric.unit)),
+        &format!(" max {}", crate::metric::format::short(&Value::F64(top), metric.unit)),
         theme.style(Role::Dim),
     );
 }

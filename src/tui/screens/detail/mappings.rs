@@ -230,8 +230,12 @@ fn summary(found: &Mappings, rss_bytes: u64) -> String {
         Some(points) => {
             let ms = walk_ns(rss_bytes).div_ceil(1_000_000);
             // A process that has ended has no pages left. A narrow screen may cut the cost: M repeats it.
-            let more = if ms > 0 { format!("; M: exact, POLICY, {ms} ms") } else { String::new() };
-            format!("{shown}, within {points:.1} points{more}")
+            let more = if ms > 0 {
+                format!("; M counts every page and reads POLICY, {ms} ms")
+            } else {
+                String::new()
+            };
+            format!("{shown}, +-{points:.1} points{more}")
         }
     }
 }

@@ -53,7 +53,7 @@ impl Detail {
                 self.maps = Some(Maps::of_recording());
             } else {
                 state.message =
-                    Some("a recording has mappings in use only: record --access keeps them".into());
+                    Some("a recording has only the mappings in use: record --access keeps them".into());
             }
             return None;
         }

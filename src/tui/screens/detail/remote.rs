@@ -37,7 +37,7 @@ pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
                 end(&REMOTE_HIGH_PCT)
             ),
             Witness::Memory => format!(
-                "{pct:.0}% of its memory is on other nodes; of its accesses {} to {}%",
+                "{pct:.0}% of its memory is on other nodes: {} to {}% of its accesses",
                 end(&REMOTE_LOW_PCT),
                 end(&REMOTE_HIGH_PCT)
             ),

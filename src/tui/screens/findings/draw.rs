@@ -7,7 +7,7 @@ use super::paragraphs::{self, INDENT, Line, wrapped};
 use crate::finding::details::{self, Paragraph, Section};
 use crate::finding::{Blind, Finding, Severity, State as Stage, text as words};
 use crate::text::quantity::length;
-use crate::text::{plural, without_attempt};
+use crate::text::{plural, without_attempt, without_codes};
 use crate::tui::history::conclusions::Conclusions;
 use crate::tui::state::State;
 use crate::tui::theme::{Role, Theme};
@@ -185,7 +185,7 @@ pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
 }
 
 fn why(blind: &Blind) -> String {
-    let words = without_attempt(&blind.words);
+    let words = without_codes(without_attempt(&blind.words));
     match blind.subjects {
         None => words.to_owned(),
         Some(some) => format!("no data for {}: {words}", plural(some, "subject")),

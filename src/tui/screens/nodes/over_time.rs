@@ -252,7 +252,7 @@ fn meaning(columns: &Columns, theme: &Theme, area: Rect, buf: &mut Buffer) {
         pen.repeat(*shade, 1, theme.style(Role::Plain)).gap(1).write(words, dim).gap(2);
     }
     pen.repeat(theme.glyphs.dot, 1, dim).gap(1).write("no data", dim).gap(2);
-    pen.write("v: table", dim);
+    pen.write("v: CPUs", dim);
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ const CONVERGING_POINTS: f64 = 5.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "balancing-cost",
-    title: "NUMA balancing costs and brings nothing",
+    title: "NUMA balancing costs without benefit",
     about: "NUMA balancing takes at least 5 % of a process's time without improving its placement.",
     not_when: &[
         ("converging", "its share of remote memory has fallen by 5 points"),
@@ -32,11 +32,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[BALANCING_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least(
-            "share",
-            5.0,
-            "[S5]; a scan that has settled takes far less, 1.3 % was reported upstream [S16]",
-        ),
+        Limit::least("share", 5.0, "[S5]; settled scans take far less: 1.3 % was reported upstream [S16]"),
         Limit::least("cpus", 0.1, "reasoned: for less, a wrong move costs more than it gains"),
     ],
     idle_too: false,

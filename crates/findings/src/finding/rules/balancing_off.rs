@@ -19,8 +19,8 @@ const EVIDENCE: usize = 5;
 pub(super) static RULE: Rule = Rule {
     id: "balancing-off",
     title: "NUMA balancing is off",
-    about: "NUMA balancing is off although three processes, or a tenth of the busy time, could run nearer to their \
-            memory, by the conditions of spread-over-nodes or memory-on-other-node.",
+    about: "NUMA balancing is off, but three processes, or a tenth of the busy time, could run nearer to \
+            their memory (spread-over-nodes, memory-on-other-node).",
     not_when: &[
         ("bound", "they are bound: balancing would not move them"),
         ("tiering", "a node has no CPUs: the same switch controls memory tiers"),
@@ -132,12 +132,12 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 300.0,
         }],
-        risk: "It changes the whole machine: it has cost databases a fifth of their speed. Look at balancing_pct: \
-               above 5 switch it off again."
+        risk: "It changes the whole machine, and has slowed databases by a fifth. Switch it off again if \
+               balancing_pct exceeds 5."
             .into(),
         or_else: vec![format!(
-            "It was turned off for a program that runs here: pin the processes that are listed instead. remote_pct of the \
-             first is {}.",
+            "It was turned off for a program that runs here: pin the listed processes instead. remote_pct \
+             of the first is {}.",
             pct(remote)
         )],
         ..Advice::default()

@@ -39,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
             "reasoned: a tenth of its memory; a scan that has settled moves next to nothing",
         ),
         Limit::sharp("net", 25.0, "reasoned: three quarters of what moved has come back"),
-        Limit::sharp("both", 25.0, "reasoned: two nodes each take in and give out a quarter of all"),
+        Limit::sharp("both", 25.0, "reasoned: two nodes each receive and send a quarter of all pages"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

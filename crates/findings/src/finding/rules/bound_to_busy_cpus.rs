@@ -18,12 +18,12 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-busy-cpus",
     title: "Bound to busy CPUs",
-    about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs idle. An info where it is bound \
-            to all CPUs of a node.",
+    about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs idle. Only a \
+            note if it is bound to all CPUs of a node.",
     not_when: &[
         ("cpuset", "the cpuset of its container has only these CPUs: see cpus-too-few"),
-        ("isolated", "the CPUs that are idle are isolated"),
-        ("short", "a wait takes 1 ms or less: the scheduler's normal grain"),
+        ("isolated", "the idle CPUs are isolated"),
+        ("short", "waits last 1 ms or less: normal for the scheduler"),
         ("rt", "it has a real-time policy"),
         ("nice", "it has nice 10 or above"),
         ("throttled", "a quota explains a fifth of its waits"),

@@ -21,16 +21,15 @@ use crate::snapshot::{Container, Task};
 
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-full-node",
-    title: "It may use a full node only",
-    about: "A process may use memory of some nodes only. They are full and it waits for memory, while other nodes have \
-            room.",
+    title: "Bound to a full node",
+    about: "A process is limited to memory of full nodes and waits for it, while other nodes have room.",
     not_when: &[
         ("streaming", "only page cache is reclaimed there: no swap, no pressure"),
         ("limit", "a container at its memory limit explains it"),
         ("full-everywhere", "no other node has free memory"),
         (
             "cached",
-            "a twentieth of them or more is page cache, and they are above the low watermark: then it is an info",
+            "a twentieth of them or more is page cache, and they are above the low watermark: only a note",
         ),
         (
             "swapped",

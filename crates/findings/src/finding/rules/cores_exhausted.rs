@@ -15,13 +15,13 @@ const MAY_WAIT: [u32; 2] = [3, 5];
 
 pub(super) static RULE: Rule = Rule {
     id: "cores-exhausted",
-    title: "All cores are busy with all threads",
-    about: "Nine of ten cores have all hardware threads busy. A warning where counters show little gain from the second \
-            thread, and quotas promise a tenth more than the cores can do.",
+    title: "All hardware threads are busy",
+    about: "Nine of ten cores have all hardware threads busy. A warning if counters show little gain from \
+            the second thread, and quotas exceed the capacity of the cores by a tenth.",
     not_when: &[
-        ("no-smt", "a core has one thread"),
+        ("no-smt", "cores have one thread"),
         ("nice", "tasks with nice 10 or above, SCHED_BATCH or SCHED_IDLE use half of the time or more"),
-        ("half-idle", "a thread of more than a tenth of the cores is less than 80 % busy"),
+        ("half-idle", "more than a tenth of the cores have a thread that is less than 80 % busy"),
     ],
     of: &[Kind::Host],
     group: Group::Cpus,
@@ -175,8 +175,8 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             seen.facts.busy
         )),
         or_else: vec![
-            "Placement does not help here; fewer services on this machine, or more machines, do. Waits for CPUs \
-             (runq_wait_pct) show whether it is too full."
+            "Placement does not help here: run fewer services, or add machines. Waits for CPUs \
+             (runq_wait_pct) show whether the machine is too full."
                 .to_owned(),
         ],
         ..Advice::default()

@@ -9,10 +9,10 @@ use crate::metric::task::COUNTERS_RUNNING_PCT;
 
 pub(super) static RULE: Rule = Rule {
     id: "counters-taken-turns",
-    title: "Counters take turns with others",
+    title: "Hardware counters are shared",
     about: "Hardware counters were on the PMU for less than 95 % of the time; counts are scaled up.",
     not_when: &[
-        ("short", "it lasts less than 30 s, as perf stat beside it does"),
+        ("short", "it lasts less than 30 s, as a short perf stat does"),
         ("no-counters", "none is open"),
     ],
     of: &[Kind::Host],
@@ -63,7 +63,8 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             pct(running)
         )),
         or_else: vec![format!(
-            "A guest, or a core with both threads on, has fewer counters than usual: fewer --events then help. It is {} now.",
+            "A guest, or a core with both threads on, has fewer counters than usual: then choose fewer \
+             --events. It is {} now.",
             pct(running)
         )],
         ..Advice::default()

@@ -180,9 +180,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         undo,
         check: super::remote_falls(of.subject(), view.remote_pct(of).ok(), 5.0),
         stop: Vec::new(),
-        risk: format!("The group waits while its memory moves. {RISK_OF_MOVE}"),
+        risk: format!("The group stalls while its memory moves. {RISK_OF_MOVE}"),
         or_else: vec![format!(
-            "The memory of {} is kept for another group: look at mems_allowed of the others. Here it is {}.",
+            "The memory of {} may be reserved for another group: check mems_allowed of other groups. Here \
+             it is {}.",
             nodes(cpus),
             super::super::command::node_list(mems)
         )],

@@ -14,12 +14,11 @@ const NICE: i32 = 10;
 
 pub(super) static RULE: Rule = Rule {
     id: "cpus-too-few",
-    title: "Its CPUs are too few",
-    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs idle. A warning where its \
-            quota exceeds its CPUs.",
+    title: "Too few CPUs for its threads",
+    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs idle. A warning if its quota exceeds its CPUs.",
     not_when: &[
         ("quota", "its quota is no larger than its CPUs"),
-        ("isolated", "the CPUs that are idle are isolated"),
+        ("isolated", "the idle CPUs are isolated"),
         ("batch", "tasks with nice 10 or above use half of its time or more"),
     ],
     of: &[Kind::Container],
@@ -28,9 +27,9 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id, "cpus_allowed"],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("busy", 95.0, "by definition of full: all of its CPUs but what cannot be used"),
+        Limit::least("busy", 95.0, "by definition of full: all of its CPUs that can be used"),
         Limit::least("wait", 25.0, "reasoned: a quarter of its CPU time"),
-        Limit::least("idle", 25.0, "reasoned: a quarter of its CPUs, and one"),
+        Limit::least("idle", 25.0, "reasoned: a quarter of its CPUs, and at least one"),
         Limit::sharp("quota", 110.0, "reasoned: a quota above its CPUs contradicts itself"),
     ],
     idle_too: false,
@@ -148,6 +147,6 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         }],
         stop: Vec::new(),
         risk: "Others have fewer idle CPUs.".into(),
-        or_else: vec![format!("It has more threads than it needs: it has {threads}.")],
+        or_else: vec![format!("It has more threads than it needs ({threads}).")],
     }
 }

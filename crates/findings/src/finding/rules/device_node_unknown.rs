@@ -12,11 +12,12 @@ use crate::text::{clean_str, plural};
 pub(super) static RULE: Rule = Rule {
     id: "device-node-unknown",
     title: "The firmware hides the node of a device",
-    about: "The firmware does not give the node of a GPU, an NVMe disk or a network card, so that rules about its place do not run.",
+    about: "The firmware does not give the node of a GPU, an NVMe disk or a network card, so rules about \
+            its place do not run.",
     not_when: &[
         ("one-node", "the machine has one node"),
-        ("vm", "it is a virtual machine: hypervisors often do not give it"),
-        ("other-bus", "the device is no PCI function"),
+        ("vm", "it is a virtual machine: hypervisors often hide it"),
+        ("other-bus", "the device is not a PCI function"),
     ],
     of: &[Kind::Host],
     group: Group::Machine,
@@ -61,7 +62,7 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, _: &Seen<()>) -> Advice {
     let more = names.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let words = [
-        "firmware: a setting for NUMA of I/O (PCI root bridges, _PXM), or a newer version of it",
+        "firmware: enable NUMA for I/O (PCI root bridges, _PXM), or update it",
         "or write the node to /sys/bus/pci/devices/ADDRESS/numa_node, where it is known; this taints the kernel",
     ];
     Advice {
@@ -71,7 +72,7 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, _: &Seen<()>) -> Advice {
             names[..names.len().min(NAMED)].join(", ")
         )),
         commands: words.map(|words| Command::words(When::ForGood, Scope::Host, words)).into(),
-        or_else: vec!["The device hangs on a bridge of all sockets, and has no node.".into()],
+        or_else: vec!["The device is behind a bridge shared by all sockets and has no node.".into()],
         ..Advice::default()
     }
 }

@@ -17,10 +17,11 @@ pub(super) static RULE: Rule = Rule {
     about: "The firmware's distances between nodes (SLIT) contradict each other, or differ from the latencies of \
             calibrate by a factor of 1.5 or more.",
     not_when: &[
-        ("vm", "it is a virtual machine: hypervisors make distances up"),
+        ("vm", "it is a virtual machine: hypervisors invent distances"),
         (
             "same-order",
-            "they are symmetric, nodes of a socket are the nearer ones, and what was measured is within 1.5 times of them",
+            "they are symmetric, nodes of one socket are nearer, and measured latencies agree within a \
+             factor of 1.5",
         ),
         ("one-socket", "it has one socket: its nodes may well be equally far"),
     ],
@@ -66,8 +67,8 @@ fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
             let back = topology.distance(*to, *from).unwrap_or(distance);
             let why = match from == to {
                 true if distance != LOCAL => "a node is 10 from itself",
-                false if distance <= LOCAL => "only a node to itself is that near",
-                false if distance != back => "the way back has another distance",
+                false if distance <= LOCAL => "only a node itself is that near",
+                false if distance != back => "the distance back is different",
                 _ => continue,
             };
             return Some(Wrong { from: *from, to: *to, distance, why: Why::Words(why) });
@@ -149,8 +150,8 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         ),
         Some(Why::Words(why)) => (
             why.to_owned(),
-            "The distances are unusual but right: then an update of the firmware keeps them. Gains of placement are \
-             computed from them; numatop-ng calibrate measures real ones.",
+            "The distances are unusual but right: then a firmware update does not change them. Gains of \
+             placement are computed from them; numatop-ng calibrate measures real ones.",
         ),
         None => return Advice::default(),
     };

@@ -35,8 +35,8 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("several-nodes", "a fifth of its time or more is on other nodes"),
         ("near", "a fifth of its bytes or more come from disks of its own node or a third one"),
-        ("group", "it is no container, unit or machine, or only contains others that have the finding"),
-        ("in-container", "it is a process of a container whose own disk traffic is known"),
+        ("group", "it is not a container, unit or machine, or only its children have the finding"),
+        ("in-container", "its container's disk traffic is known, and judged instead"),
     ],
     of: &[Kind::Container, Kind::Process],
     group: Group::Devices,
@@ -45,7 +45,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("share", 80.0, "reasoned: less is no reason to move"),
-        Limit::least("bytes", 50e6, "reasoned: a hundredth of what one disk of today does"),
+        Limit::least("bytes", 50e6, "reasoned: a hundredth of what a current disk can do"),
         Limit::least(
             "requests",
             5000.0,
@@ -196,14 +196,16 @@ pub(super) fn move_to(view: &View<'_>, of: &SubjectRef<'_>, node: NodeId) -> Adv
             )));
             if !env::memory_follows(&environment, unified) {
                 let from = placed.sources(&[node]);
-                let words = format!("moves {} to {} in all", bytes(placed.outside(&[node])), nodes(&[node]));
+                let words =
+                    format!("moves {} to {} in total", bytes(placed.outside(&[node])), nodes(&[node]));
                 let each = view.processes_of(of).into_iter().take(LINES);
                 commands.extend(
                     each.filter_map(|task| env::move_memory(task.raw.pid, &from, &[node], words.clone())),
                 );
             }
             risk = format!(
-                "Its threads leave their caches, and memory that stays is remote then. {RISK_OF_MOVE}"
+                "Its threads start with cold caches, and memory that stays behind becomes remote. \
+                 {RISK_OF_MOVE}"
             );
         }
         Ok(_) => {

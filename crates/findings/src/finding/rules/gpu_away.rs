@@ -26,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("idle", "it uses less than half a CPU"),
         ("display", "it holds display devices only (/dev/dri/cardN)"),
-        ("small", "its time is near them, and its memory elsewhere is small"),
+        ("small", "it runs near them, and little of its memory is elsewhere"),
     ],
     of: &[Kind::Process],
     group: Group::Devices,
@@ -35,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("far", 80.0, "[S3]: as for memory, most of it elsewhere"),
-        Limit::least("home", 50.0, "reasoned: it is at home where most of its time is"),
+        Limit::least("home", 50.0, "reasoned: its home is where it spends most of its time"),
         Limit::least("memory", 50.0, "reasoned: less is no reason to move"),
     ],
     idle_too: false,
@@ -151,7 +151,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             Away::Memory(..) => super::remote_falls(of.subject(), view.remote_pct(of).ok(), 20.0),
         },
         or_else: vec![
-            "It holds the accelerator and does not use it: a program may open all that it finds.".into(),
+            "It holds the accelerator without using it: some programs open every device they find.".into(),
         ],
         ..moved
     }

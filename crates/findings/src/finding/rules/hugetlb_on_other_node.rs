@@ -18,7 +18,7 @@ pub(super) static RULE: Rule = Rule {
     id: "hugetlb-on-other-node",
     title: "Huge pages of another node's pool",
     about: "The hugetlb pool of the node where a process runs is used up, and a fifth of its memory comes from pools of \
-            other nodes. A warning where the gain is large enough.",
+            other nodes. A warning if the gain is large enough.",
     not_when: &[
         ("thp", "its huge pages are transparent, or it has none"),
         ("policy", "its policy, or that of a fifth of its memory, interleaves memory or names nodes"),
@@ -173,7 +173,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
     if seen.facts.bytes <= room {
         let words = format!(
-            "after it has ended and before it starts again: {} more on node {home}, where {} are free",
+            "between its stop and its restart: {} more on node {home}, where {} are free",
             bytes(seen.facts.bytes),
             bytes(room)
         );
@@ -189,7 +189,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         undo.extend([home].iter().chain(from).map(again));
     } else {
         let words = format!(
-            "node {home} has {} free, and {} are needed there: stop something, or empty its page cache, first",
+            "node {home} has {} free and needs {}: first stop something or drop its page cache",
             bytes(room),
             bytes(seen.facts.bytes)
         );
@@ -221,12 +221,11 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!(
-            "It changes the whole machine: node {home} moves other pages away to make huge ones, and may get fewer than were asked \
-             for: read the number again."
+            "It changes the whole machine: node {home} moves pages away to form huge ones, and may get \
+             fewer than requested: read the number back."
         ),
         or_else: vec![format!(
-            "It starts before the pools have their size: then free_hugepages of node {home} is above 0 soon after \
-             its start, and it has to start later. It is 0 now."
+            "The program starts before the pools are filled: then free_hugepages of node {home} is above 0 soon after its start; start it later. It is 0 now."
         )],
     }
 }

@@ -20,17 +20,17 @@ pub(super) static RULE: Rule = Rule {
     id: "idle-elsewhere",
     title: "It waits while another node idles",
     about: "A process that may run anywhere waits for CPUs of a busy node, at least 25 % of a CPU, while another node is \
-            half idle. A warning where it fits there.",
+            half idle. A warning if it fits there.",
     not_when: &[
-        ("bound", "an affinity or a cpuset limits it, or threads with a fifth of its waits"),
-        ("isolated", "the CPUs that are idle are isolated"),
-        ("short", "a wait takes 1 ms or less: the scheduler's normal grain"),
+        (
+            "bound",
+            "an affinity or a cpuset limits it, or those of its threads that have a fifth of its waits",
+        ),
+        ("isolated", "the idle CPUs are isolated"),
+        ("short", "waits last 1 ms or less: normal for the scheduler"),
         ("rt", "it has a real-time policy"),
         ("throttled", "a quota explains a fifth of its waits"),
-        (
-            "balancing-places",
-            "NUMA balancing wants it where it is, or failed to move it, once a second or more",
-        ),
+        ("balancing-places", "once a second or more, NUMA balancing keeps it there or fails to move it"),
     ],
     of: &[Kind::Process],
     group: Group::Cpus,
@@ -43,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
         Limit::until("idle", 50.0, 60.0, "reasoned: half of a node idle is more than a gap between tasks"),
         Limit::sharp("grain", 1000.0, "[S17]: twice the scheduler's migration cost, in us"),
-        Limit::sharp("stuck", 1.0, "reasoned: once a second it is no accident"),
+        Limit::sharp("stuck", 1.0, "reasoned: once a second is not chance"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -153,7 +153,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         let all: Vec<NodeId> = view.whole_nodes();
         let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
         undo.extend(env::at_once(back));
-        let words = format!("moves its memory on node {other}");
+        let words = format!("moves its memory on node {other} back");
         undo.extend(env::move_memory(task.raw.pid, &[other], &seen.facts.from, words));
     }
     let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);
@@ -189,8 +189,12 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         },
         commands,
         undo,
-        or_else: iter::once("The scheduler keeps it: nodes farther than 30 are not balanced when tasks wake; or its threads have an affinity \
-             of their own (look at cpus_allowed of its threads)."
-                .to_owned()).chain(view.or_else_scheduler()).collect(),
+        or_else: iter::once(
+            "The scheduler keeps it there: on wakeup it does not balance across distances \
+             above 30. Or its threads have their own affinity (check their cpus_allowed)."
+                .to_owned(),
+        )
+        .chain(view.or_else_scheduler())
+        .collect(),
     }
 }

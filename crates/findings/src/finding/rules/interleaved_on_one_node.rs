@@ -28,7 +28,7 @@ pub(super) static RULE: Rule = Rule {
         ("no-room", "the memory does not fit on the node where it runs"),
         ("bound", "it may not take memory from the node where it runs"),
         ("shared", "a fifth of its memory is shared with others"),
-        ("moving", "its placement changes"),
+        ("moving", "its placement is changing"),
     ],
     of: &[Kind::Process],
     group: Group::Placement,
@@ -38,8 +38,8 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
         Limit::until("home", 95.0, 90.0, "reasoned: all of its time, except short moves by the scheduler"),
-        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
-        Limit::sharp("half", 50.0, "reasoned: half of a node leaves as much for all others"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
+        Limit::sharp("half", 50.0, "reasoned: the other half is left to other programs"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -148,7 +148,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!("One memory controller serves it. {RISK_OF_MOVE}"),
         or_else: vec![format!(
-            "It needs the bandwidth of several memory controllers, or it is to grow: {} of its memory is on other nodes.",
+            "It needs the bandwidth of several memory controllers, or will grow: {} of its memory is on \
+             other nodes.",
             pct(away)
         )],
     }

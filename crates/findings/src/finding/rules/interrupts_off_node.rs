@@ -22,9 +22,9 @@ pub(super) static RULE: Rule = Rule {
         ("partly", "a tenth or more of its interrupts are handled on its own node"),
         (
             "few",
-            "it has less than 1,000 interrupts a second, or interrupts take less than 2 % of the nodes that handle them",
+            "it has fewer than 1,000 interrupts a second, or interrupts take less than 2 % of the nodes that handle them",
         ),
-        ("nodeless", "the firmware does not say where it is, or nothing says who handles its interrupts"),
+        ("nodeless", "its node, or the CPUs that handle its interrupts, are unknown"),
     ],
     of: &[Kind::Device],
     group: Group::Devices,
@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "rate",
             1000.0,
-            "reasoned: at some microseconds each, less is below a hundredth of one CPU",
+            "reasoned: at a few microseconds each, fewer take less than a hundredth of a CPU",
         ),
     ],
     idle_too: true,
@@ -200,7 +200,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands,
         undo,
         or_else: vec![format!(
-            "They are there because CPUs of node {home} are busy (its cpu_pct), or because the program that uses the device runs on \
+            "The interrupts are handled there because CPUs of node {home} are busy (its cpu_pct), or because the program that uses the device runs on \
              {}; interrupts take {} there.",
             from,
             pct(*irq)

@@ -36,13 +36,17 @@ const LIVES_S: f64 = 60.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "interrupts-on-busy-node",
-    title: "Interrupts where work is",
+    title: "Interrupts on a busy node",
     about: "Interrupts take a tenth of the node where a process runs, and at most half of that on another node with \
             room.",
     not_when: &[
         ("even", "other nodes have more than half as many interrupts"),
         ("busy-elsewhere", "the other node is more than 70 % busy"),
-        ("nothing-runs", "they take less than a tenth of a CPU, or 5 % of its time, of every process there"),
+        (
+            "nothing-runs",
+            "they take less than a tenth of a CPU, or less than 5 % of the time of each \
+                          process there",
+        ),
         ("isolated", "the CPUs of the other node are isolated"),
     ],
     of: &[Kind::Node],
@@ -53,13 +57,9 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("irq", 10.0, "[S1]: work was 25 to 30 % slower on such a node"),
-        Limit::until("other", 50.0, 75.0, "reasoned: half as many elsewhere is no even spread"),
+        Limit::until("other", 50.0, 75.0, "reasoned: half as many elsewhere is not an even spread"),
         Limit::until("busy", 70.0, 80.0, "reasoned: room for the interrupts below the 85 % of [S2]"),
-        Limit::least(
-            "process",
-            10.0,
-            "reasoned: a tenth of a CPU; a finding below costs less than a wrong move",
-        ),
+        Limit::least("process", 10.0, "reasoned: a tenth of a CPU; below that a wrong move costs more"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -189,7 +189,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             let which = match names.is_empty() {
                 true => "the device's interrupts".to_owned(),
                 false => {
-                    format!("the interrupts of the busy device (here are those of {})", names.join(", "))
+                    format!("the interrupts of the busy device (candidates here: {})", names.join(", "))
                 }
             };
             let words = format!(

@@ -20,14 +20,13 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "larger-than-node",
     title: "Nearly as large as its node",
-    about: "A process takes four fifths of its node or more, the node is full, and other nodes have room. A warning \
-            where other processes of that node have memory elsewhere because of it.",
+    about: "A process takes four fifths of its node or more, the node is full, and other nodes have room. A warning if other processes of that node have memory elsewhere because of it.",
     not_when: &[
         ("interleave", "its policy interleaves memory or names nodes, or that of a fifth of its memory does"),
         ("limit", "it is at the memory limit of its container, so it does not grow"),
         ("bound", "it may not take memory from all nodes"),
         ("spread", "its memory is spread evenly over the nodes, within 10 points"),
-        ("cache", "half of its memory or more is of files"),
+        ("cache", "half of its memory or more is file pages"),
         ("shared", "a fifth of its memory is shared with others"),
         ("full-everywhere", "the other nodes have less than 30 % of their memory free"),
     ],
@@ -38,8 +37,8 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::until("size", 80.0, 75.0, "reasoned: a quarter more would not fit on the node"),
-        Limit::until("room", 10.0, 15.0, "reasoned: all others on the node need a tenth of it"),
-        Limit::sharp("elsewhere", 30.0, "reasoned: a node in use for something else has less"),
+        Limit::until("room", 10.0, 15.0, "reasoned: other programs on the node need a tenth of it"),
+        Limit::sharp("elsewhere", 30.0, "reasoned: a node used for something else has less free memory"),
         Limit::sharp("victim", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
         Limit::sharp("home", 95.0, "reasoned: all of its time, except short moves by the scheduler"),
     ],

@@ -35,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
         ("one-subject", "only one process or container is bound to it"),
         (
             "no-smt-room",
-            "none of them fits on the other node, where a second thread of a core counts 0.2 of a core",
+            "none of them fits on the other node (a second thread of a core counts as 0.2 of a core)",
         ),
         ("throttled", "quotas explain the waits"),
     ],

@@ -14,21 +14,21 @@ use crate::model::units::NodeId;
 
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-one-node",
-    title: "Nodes that work without memory",
+    title: "Runs on nodes without its memory",
     about: "A process or group does a quarter of its work or more on nodes that have none of its memory, and fits on no \
             smaller set of nodes. One thread touched the memory first, and the kernel put it where that thread ran.",
     not_when: &[
-        ("fits", "it fits on fewer nodes: spread-over-nodes says so"),
+        ("fits", "it fits on fewer nodes: spread-over-nodes reports that"),
         ("interleave", "its policy interleaves memory or names nodes"),
         ("bound", "it may not take memory from the nodes where it runs"),
-        ("own-policies", "its policies put the memory where it is. An info where they are not known"),
-        ("shared", "a fifth of its memory is shared with others, and it is no large object of a group"),
+        ("own-policies", "its policies chose the place of its memory. Only a note if they are unknown"),
+        ("shared", "a fifth of its memory is shared, and not as a large object of its group"),
         (
             "unused",
             "counted or sampled accesses, or NUMA balancing's scans, show that it is not used from there",
         ),
-        ("converging", "its placement changes"),
-        ("no-room", "the nodes without memory have no room for their part"),
+        ("converging", "its placement is changing"),
+        ("no-room", "the nodes without its memory have no room for their share"),
     ],
     of: &[Kind::Process, Kind::Group],
     group: Group::Placement,
@@ -36,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[MEM_PCT_BY_NODE.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("works", 25.0, "reasoned: a busy home node sends away a fifth for a while"),
+        Limit::least("works", 25.0, "reasoned: a busy home node may push out a fifth for a while"),
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
     ],
     idle_too: false,
@@ -173,7 +173,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         }),
         commands,
         or_else: vec![format!(
-            "All threads use all of the memory: then interleaving is all that helps. remote_pct is {}.",
+            "All threads use all of the memory: then only interleaving helps. remote_pct is {}.",
             number(*remote)
         )],
         ..Advice::default()

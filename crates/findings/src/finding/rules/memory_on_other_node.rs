@@ -16,27 +16,25 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "A process or group without binding runs on one node and has memory on others. A warning where the kernel \
-            chose that place. With NUMA balancing on, the memory must be in use.",
+    about: "A process or group without binding runs on one node and has memory on others. A warning if the kernel chose that place. With NUMA balancing on, the memory must be in use.",
     not_when: &[
-        ("balancing-repairs", "its placement changes: a repair is under way, by NUMA balancing or by hand"),
+        ("balancing-repairs", "its placement is already changing, by NUMA balancing or by hand"),
         ("cold", "nothing uses that memory"),
         ("no-room", "the memory does not fit on the node where it runs"),
         ("policy", "its policy interleaves memory or names nodes"),
         ("bound", "it may not run on all nodes, or take memory from all"),
         ("two-thirds", "a fifth of its time is on other nodes"),
-        ("shared", "a fifth of its memory is shared with others, and it is no large object of a group"),
+        ("shared", "a fifth of its memory is shared, and not as a large object of its group"),
         ("group", "it shares a large object: its group is judged instead"),
         ("bandwidth", "it makes 50 memory accesses per us or more: a second controller serves it better"),
         (
             "own-policies",
-            "its policies put all but a fifth of its memory where it is. An info where they put a fifth elsewhere, \
-             or are unknown",
+            "its policies chose the place of four fifths of its memory. Only a note if they chose it for a fifth, or are unknown",
         ),
-        ("others-map-it", "unknown processes map the shared memory, too: an info"),
+        ("others-map-it", "unknown processes map the shared memory, too: only a note"),
         (
             "unused",
-            "NUMA balancing is on, and neither accesses nor hinting faults show that it is used: an info",
+            "NUMA balancing is on, and neither accesses nor hinting faults show that it is used: only a note",
         ),
     ],
     of: &[Kind::Process, Kind::Group],
@@ -48,7 +46,7 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
         Limit::sharp("home", 80.0, "[S3]: the same share for time"),
-        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

@@ -81,7 +81,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             ..Gain::default()
         },
         or_else: iter::once(format!(
-            "It sleeps often and shortly, or has more threads than a node has CPUs: switches_per_s is {}.",
+            "It sleeps often and briefly, or has more threads than a node has CPUs: switches_per_s is {}.",
             number(*switches)
         ))
         .chain(view.or_else_scheduler())

@@ -27,12 +27,12 @@ pub(super) const WATERMARK: Limit = Limit::until(
     "watermark",
     3.0,
     5.0,
-    "[S8]: at the low watermark memory of another node is taken first; measured: kswapd keeps a node that swaps 0 to 3 above it",
+    "[S8]: at the low watermark, memory comes from another node; measured: kswapd keeps a swapping node 0 to 3 above it",
 );
 
 /// Pages that kswapd frees in a second, from which on it works for more than a moment.
 pub(super) const KSWAPD: Limit =
-    Limit::least("kswapd", 256.0, "[S8]: it is woken below the low watermark; reasoned: 1 MiB/s of pages");
+    Limit::least("kswapd", 256.0, "[S8]: kswapd wakes below the low watermark; reasoned: 1 MiB/s of pages");
 
 pub(super) static RULE: Rule = Rule {
     id: "node-short-of-memory",
@@ -40,9 +40,9 @@ pub(super) static RULE: Rule = Rule {
     about: "A node is at its low watermark and tasks reclaim its pages directly, while other nodes have room.",
     not_when: &[
         ("limit", "a container at its memory limit explains the reclaim"),
-        ("full-everywhere", "no node has free memory: then it is an info, because placement cannot help"),
-        ("burst", "it lasts some seconds only"),
-        ("memory-only", "the node has no CPUs: pages that are seldom used are sent there until it is full"),
+        ("full-everywhere", "no node has free memory: only a note, because placement cannot help"),
+        ("burst", "it lasts only seconds"),
+        ("memory-only", "the node has no CPUs: rarely used pages are sent there until it is full"),
         (
             "streaming",
             "only page cache is reclaimed there: it holds a twentieth of the node or more, nothing is swapped, \

@@ -12,8 +12,8 @@ pub(super) static RULE: Rule = Rule {
     title: "A node has CPUs and no memory",
     about: "CPUs of a node without memory are busy: every access is remote.",
     not_when: &[
-        ("vm", "a made-up CPU: hypervisors make such nodes"),
-        ("idle", "its CPUs are used less than a tenth"),
+        ("vm", "a generic virtual CPU: hypervisors create such nodes"),
+        ("idle", "its CPUs are less than a tenth busy"),
         ("isolated", "all of its CPUs are isolated"),
     ],
     of: &[Kind::Node],
@@ -58,7 +58,7 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Facts { node, busy } = seen.facts;
     Advice {
         sentence: sentence(format!(
-            "Node {node} has no memory, and its CPUs are {} % busy: every access of theirs is remote.",
+            "Node {node} has no memory, and its CPUs are {} % busy: all of their accesses are remote.",
             number(busy)
         )),
         commands: vec![Command::new(

@@ -14,7 +14,7 @@ pub(super) static RULE: Rule = Rule {
     about: "The machine shows fewer nodes than sockets: memory of another socket looks local.",
     not_when: &[
         ("one-socket", "it has no more sockets than nodes"),
-        ("vm", "it is a virtual machine: sockets of one core, or a made-up CPU"),
+        ("vm", "it is a virtual machine: sockets of one core, or a generic virtual CPU"),
     ],
     of: &[Kind::Host],
     group: Group::Machine,

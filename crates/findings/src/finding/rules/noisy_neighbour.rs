@@ -51,16 +51,19 @@ const BIGGER: f64 = 4.0;
 pub(super) static RULE: Rule = Rule {
     id: "noisy-neighbour",
     title: "A neighbour slows it down",
-    about: "A process needs twice the cycles per instruction of processes with its name on other nodes, and its node \
-            is far busier. A warning only where counted memory accesses of the node are many.",
+    about: "A process needs twice the cycles per instruction of processes with its name on other nodes, \
+            and its node is far busier. A warning only if the node makes many memory accesses, as counted.",
     not_when: &[
-        ("different-work", "a process with its name on the same node needs half as many cycles, too"),
+        ("different-work", "a process with its name on the same node needs only half the cycles, too"),
         ("phases", "instructions per CPU second of it or of its twins change by a quarter"),
         ("start", "it or its twins are younger than 60 s"),
         ("no-twin", "no process with its name runs on another node"),
         ("bigger", "it has four times the memory of its twins"),
         ("explained", "remote memory, busy siblings or the clock of the nodes differ, too"),
-        ("alone", "others use less than two CPUs on its node, or not twice as many as beside its twins"),
+        (
+            "alone",
+            "other programs use less than two CPUs on its node, or less than twice what they use beside its twins",
+        ),
     ],
     of: &[Kind::Process],
     group: Group::Neighbours,
@@ -73,7 +76,7 @@ pub(super) static RULE: Rule = Rule {
             2.0,
             "[S6]: CPI2 flags outliers beyond two deviations; twice the CPI is far beyond noise",
         ),
-        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -277,7 +280,7 @@ fn parting(
     }
     let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, pid, unified);
     let mut undo = env::at_once(back);
-    let words = format!("moves its memory on node {target}");
+    let words = format!("moves its memory on node {target} back");
     undo.extend(env::move_memory(mover.raw.pid, &[target], &placed.sources(&[target]), words));
     Some((commands, undo, target))
 }
@@ -337,7 +340,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands,
         undo,
         or_else: vec![format!(
-            "The twin does other work: compare their requests per second. It needs {} cycles for an instruction, this one {}.",
+            "The twin does other work: compare their requests per second. It needs {} cycles per \
+             instruction, this one {}.",
             number(middle),
             number(cpi)
         )],

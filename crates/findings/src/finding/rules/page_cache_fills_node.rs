@@ -213,7 +213,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk,
         or_else: vec![format!(
-            "The cache is its own working set: then major_faults_per_s rises, and it wants a larger node. It has {} a second.",
+            "The cache is its own working set: then major_faults_per_s rises, and it needs a larger node. \
+             It has {} a second.",
             view.number(&crate::metric::task::MAJOR_FAULTS_PER_S, of)
                 .map_or_else(|_| "unknown".to_owned(), super::super::text::number)
         )],

@@ -88,7 +88,7 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
     let lists = row.raw.as_deref().and_then(|files| Some((cpus_of_files(files)?, mems_of_files(files)?)));
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid) = (view.env(of), cores::pid(view, of));
-    let words = format!("moves {} to {} in all", bytes(seen.facts.bytes), nodes(to));
+    let words = format!("moves {} to {} in total", bytes(seen.facts.bytes), nodes(to));
     let follows = env::memory_follows(&environment, unified);
     let mut commands: Vec<Command> = Vec::new();
     let mut undo: Vec<Command> = Vec::new();
@@ -126,7 +126,7 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
             .into_iter()
             .collect(),
         stop: super::watermark_stop(view, &Subject::Node(to[0])),
-        risk: format!("The group waits while its memory moves. {RISK_OF_MOVE}"),
+        risk: format!("The group stalls while its memory moves. {RISK_OF_MOVE}"),
         or_else: vec![
             "Processes outside use that memory, too: shared memory is charged to the group that touched it first. Then \
              mem_bytes_by_node of other groups has little of it."

@@ -19,9 +19,9 @@ const AT_QUOTA_PCT: f64 = 80.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "quota-throttled",
-    title: "Held back by its CPU quota",
-    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs idle. A warning where its average \
-            use is below the quota.",
+    title: "Throttled by its CPU quota",
+    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs idle. A warning if \
+            its average use is below the quota.",
     not_when: &[
         ("host-busy", "less than one CPU is idle: the quota protects others"),
         ("nice", "tasks with nice 10 or above use half of its time or more"),
@@ -105,8 +105,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             number(throttled)
         ),
         _ => format!(
-            "{label} is held back in bursts: it uses {} of its {} CPUs on average, yet its quota stops it for {} s of each \
-             second.",
+            "{label} is throttled in bursts: it uses {} of its {} CPUs on average, yet its quota stops it \
+             for {} s of each second.",
             number(cpu),
             number(quota),
             number(throttled)
@@ -142,8 +142,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk: "Others get less when the machine fills up.".into(),
         or_else: vec![format!(
-            "It has more threads than its quota has CPUs (GOMAXPROCS, ActiveProcessorCount of a JVM): fewer threads cure it \
-             as well. It has {}.",
+            "It has more threads than its quota has CPUs (GOMAXPROCS, ActiveProcessorCount of a JVM): \
+             fewer threads help as well. It has {}.",
             of.task().map_or(0, |task| task.threads)
         )],
     }

@@ -96,8 +96,8 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     Advice {
         sentence: sentence(format!("{name} takes {} of a CPU: {why}", pct(busy))),
         or_else: vec![
-            "Files are read in a stream, which is healthy: then major_faults_per_s and memory pressure are near 0. \
-             Or a program grows: then mem_anon_bytes of the node grows."
+            "It streams files, which is normal: then major_faults_per_s and memory pressure are near 0. Or \
+             a program grows: then mem_anon_bytes of the node grows."
                 .to_owned(),
         ],
         ..Advice::default()

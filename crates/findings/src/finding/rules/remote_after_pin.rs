@@ -26,23 +26,21 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         (
             "cold",
-            "that memory is hardly used: counted or sampled accesses are local, or scans of NUMA balancing find no use; an info while too little of it was scanned",
+            "that memory is hardly used: counted or sampled accesses are local, or scans of NUMA balancing \
+             find no use; only a note while little of it was scanned",
         ),
         ("interleave", "its policy interleaves memory, or names a node where it may not run"),
         ("still-going-out", "new memory goes to other nodes, too"),
         ("mems-elsewhere", "it may not take memory from the nodes where it runs"),
         ("no-room", "the memory does not fit on the nodes where it runs"),
-        ("moving", "its placement changes: a repair is under way"),
-        (
-            "shared",
-            "a fifth of its memory is shared with others, and it is no large object of a group: an info",
-        ),
+        ("moving", "its placement is already changing"),
+        ("shared", "a fifth of its memory is shared, and not as a large object of its group: only a note"),
         (
             "group",
             "it shares a large object: its group is judged instead, or its container where that has a cpuset",
         ),
-        ("others-map-it", "unknown processes map the shared memory, too: an info"),
-        ("own-policies", "its policies put all but a tenth of its memory where it is"),
+        ("others-map-it", "unknown processes map the shared memory, too: only a note"),
+        ("own-policies", "its policies chose the place of nine tenths of its memory"),
         ("memory-only", "the memory is on a node without CPUs"),
     ],
     of: &[Kind::Process, Kind::Group, Kind::Container],
@@ -52,7 +50,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("outside", 10.0, "reasoned: the largest error of a placement that counts as known"),
-        Limit::sharp("home", 99.0, "by definition of a pin: all of its time but rounding"),
+        Limit::sharp("home", 99.0, "by definition of a pin: all of its time, except rounding"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -67,7 +65,7 @@ const GOING_OUT_PCT: f64 = 20.0;
 pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeId>>, Unmet> {
     let mask = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
     // Without a bit for each node a mask of all would look like a pin.
-    input(view.masks_hold_all().then_some(()), "nodes above 63 are in no mask")?;
+    input(view.masks_hold_all().then_some(()), "a mask has no nodes above 63")?;
     let nodes: Vec<NodeId> =
         view.whole_nodes().into_iter().filter(|node| node.0 < 64 && mask >> node.0 & 1 == 1).collect();
     Ok((!nodes.is_empty() && nodes.len() < view.whole_nodes().len()).then_some(nodes))

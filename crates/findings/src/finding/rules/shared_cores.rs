@@ -20,8 +20,7 @@ const MATTERS_CPUS: f64 = 0.5;
 pub(super) static RULE: Rule = Rule {
     id: "shared-cores",
     title: "Two containers share cores",
-    about: "The cpusets of two containers name the same cores, and both slow each other down. A warning where cores \
-            outside of all cpusets are idle.",
+    about: "The cpusets of two containers name the same cores, and both slow each other down. A warning if cores outside of all cpusets are idle.",
     not_when: &[
         (
             "pool",
@@ -30,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
         ("nested", "one contains the other"),
         ("idle", "one of them uses less than half a CPU"),
         ("no-trouble", "no busy siblings or waits for CPUs in either of them"),
-        ("no-free-core", "too few idle cores are in no cpuset: then it is an info"),
+        ("no-free-core", "too few idle cores are outside all cpusets: only a note"),
     ],
     of: &[Kind::Container],
     group: Group::Cpus,
@@ -39,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("busy", 30.0, "reasoned: a third of its time; siblings meet by chance for less"),
+        Limit::least("busy", 30.0, "reasoned: a third of its time; by chance, siblings meet less"),
         Limit::least("wait", 10.0, "reasoned: a tenth of its CPU time"),
     ],
     idle_too: false,
@@ -282,7 +281,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: if commands.is_empty() {
             String::new()
         } else {
-            "Fewer cores are idle for others, and clocks fall as more cores are awake.".to_owned()
+            "Fewer cores are idle for others, and clock rates fall when more cores are awake.".to_owned()
         },
         commands,
         undo,

@@ -24,17 +24,14 @@ pub(super) static RULE: Rule = Rule {
     id: "sibling-contention",
     title: "Threads share cores while cores idle",
     about: "A process or container runs beside busy SMT siblings for half of its time while whole cores of its nodes \
-            idle. A warning where counters show the cost, or its affinity has too few cores.",
+            idle. A warning if counters show the cost, or its affinity has too few cores.",
     not_when: &[
-        (
-            "no-idle-core",
-            "too few whole cores are idle on the nodes where it runs, of those that it may use or no cpuset names",
-        ),
+        ("no-idle-core", "too few whole cores are idle there that it may use, or that no cpuset names"),
         ("fast", "it is as fast beside a busy sibling: nine tenths or more of its instructions per cycle"),
-        ("fast-change", "siblings are busy now and then only: the scheduler is at work"),
+        ("fast-change", "siblings are busy only now and then: normal scheduling"),
         ("shared", "the siblings run another container: see shared-cores"),
         ("one-thread-per-core", "cores have one thread"),
-        ("isolated", "the cores that are idle are isolated"),
+        ("isolated", "the idle cores are isolated"),
     ],
     of: &[Kind::Process, Kind::Container],
     group: Group::Cpus,
@@ -46,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "busy",
             50.0,
-            "reasoned: half of its time; two threads of four that share a core by chance do so for less",
+            "reasoned: half of its time; by chance, two threads of four share a core less",
         ),
         Limit::sharp(
             "speed",
@@ -265,7 +262,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: if commands.is_empty() {
             String::new()
         } else {
-            "Fewer cores are idle for others, and clocks fall as more cores are awake.".to_owned()
+            "Fewer cores are idle for others, and clock rates fall when more cores are awake.".to_owned()
         },
         commands,
         undo: undo.into_iter().collect(),
@@ -276,11 +273,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 number(beside),
                 number(alone)
             ),
-            None => {
-                "Its threads use the same data and gain from sharing a core: then ipc_smt_busy would be near \
-                     ipc_smt_idle, and neither is known here."
-                    .to_owned()
-            }
+            None => "Its threads use the same data and gain from sharing a core: then ipc_smt_busy would be \
+                     near ipc_smt_idle; neither is known here."
+                .to_owned(),
         }],
     }
 }

@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
             "one-process",
             "one process uses four fifths of its busy time: its instructions may lower the clock",
         ),
-        ("unlike-load", "the nodes are not both half busy, or more than 15 points apart"),
+        ("unlike-load", "the nodes are not both half busy, or their loads differ by more than 15 points"),
     ],
     of: &[Kind::Node],
     group: Group::Cpus,
@@ -31,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(120.0),
     limits: &[
         Limit::until("clock", 85.0, 90.0, "reasoned: turbo steps of a busy node are smaller than a seventh"),
-        Limit::least("busy", 50.0, "reasoned: an idle node may sleep at any clock"),
+        Limit::least("busy", 50.0, "reasoned: an idle node may have any clock rate"),
         Limit::until("apart", 15.0, 20.0, "reasoned: the busier node has the lower turbo clock"),
     ],
     idle_too: true,

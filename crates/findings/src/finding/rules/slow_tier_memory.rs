@@ -20,7 +20,7 @@ const TIERING: u32 = 2;
 
 pub(super) static RULE: Rule = Rule {
     id: "slow-tier-memory",
-    title: "Used memory on a node without CPUs",
+    title: "Memory in use on a node without CPUs",
     about: "A tenth of a process's memory is on nodes without CPUs (CXL, persistent memory) and in use, although the \
             nodes where it runs have room.",
     not_when: &[
@@ -31,8 +31,8 @@ pub(super) static RULE: Rule = Rule {
         ("policy", "its policy or its cpuset names that node"),
         (
             "promoting",
-            "the kernel promotes pages: NUMA balancing is in its mode for tiers, and moves a hundredth of its slow \
-             pages in two minutes",
+            "the kernel promotes pages: NUMA balancing is in its tiering mode, and moves a hundredth of \
+             its slow pages in two minutes",
         ),
         ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
         ("no-room", "the memory does not fit where it runs"),
@@ -150,14 +150,19 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         let set = |mode: u32| line("sysctl -w").joined("kernel.numa_balancing=", &mode.to_string());
         // The bit for tiers is added to the current one: balancing of nodes does not change.
         let words =
-            "promotes what is used, and echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for it";
+            "promotes pages in use; echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for them";
         commands.push(Command::new(When::ForGood, Scope::Host, set(mode | TIERING), words));
-        undo.push(Command::new(When::Now, Scope::Host, set(mode), "its memory works where it is"));
+        undo.push(Command::new(
+            When::Now,
+            Scope::Host,
+            set(mode),
+            "memory stays where it is; it works there",
+        ));
     } else if !commands.is_empty() {
         undo.push(Command::words(
             When::Now,
             Scope::Process,
-            "a restart undoes it; its memory may stay where it is",
+            "a restart undoes this; its memory may stay there",
         ));
     }
     Advice {

@@ -195,7 +195,7 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
     let mut commands: Vec<Command> = env::bind(&environment, &seen.facts.cpus, to, pid, unified);
     let undo = env::bind(&environment, &lists.cpus, &lists.mems, pid, unified);
     if !env::memory_follows(&environment, unified) {
-        let words = format!("moves {} to {} in all", bytes(seen.facts.bytes), nodes(to));
+        let words = format!("moves {} to {} in total", bytes(seen.facts.bytes), nodes(to));
         let each = view.members(row.id).into_iter().take(LINES);
         commands.extend(each.filter_map(|task| env::move_memory(task.raw.pid, from, to, words.clone())));
     }

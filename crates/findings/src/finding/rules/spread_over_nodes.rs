@@ -17,30 +17,31 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "spread-over-nodes",
     title: "Spread over nodes, fits on fewer",
-    about: "A process or group that may run anywhere runs and has memory on several nodes, and fits on fewer. A warning \
-            where the kernel chose the place of that memory. Containers count as a whole.",
+    about: "A process or group without binding is spread over several nodes, and fits on fewer. A warning \
+            if the kernel chose the place of its memory. Containers count as a whole.",
     not_when: &[
         ("shards", "nothing shows that its threads use memory of other nodes"),
         ("interleave", "its policy interleaves memory or names nodes"),
         (
             "needs-all",
-            "it fits on no smaller set of nodes; for a container with a cpuset, cores that no other cpuset names are too few there",
+            "it fits on no smaller set of nodes; for a container with a cpuset, too few cores there are \
+             outside other cpusets",
         ),
         ("bound", "it may not use all nodes"),
-        ("converging", "its placement changes"),
-        ("shared", "a fifth of its memory is shared with others, and it is no large object of a group"),
+        ("converging", "its placement is changing"),
+        ("shared", "a fifth of its memory is shared, and not as a large object of its group"),
         ("group", "it shares a large object: its group is judged instead"),
         (
             "bandwidth",
-            "it makes 50 memory accesses per us or more for each node that it would have: more controllers serve it better",
+            "it would make 50 memory accesses per us or more on each node left: more controllers serve it \
+             better",
         ),
         (
             "own-policies",
-            "its policies put all but a fifth of its memory where it is. An info where they put a fifth elsewhere, \
-             or are unknown",
+            "its policies chose the place of four fifths of its memory. Only a note if they chose it for a fifth, or are unknown",
         ),
-        ("others-map-it", "unknown processes map the shared memory, too: an info"),
-        ("vm", "it is a virtual machine, which may have nodes of its own: an info"),
+        ("others-map-it", "unknown processes map the shared memory, too: only a note"),
+        ("vm", "it is a virtual machine, which may have nodes of its own: only a note"),
     ],
     of: &[Kind::Process, Kind::Group, Kind::Container],
     group: Group::Placement,
@@ -49,7 +50,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

@@ -17,7 +17,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &["steal_pct"],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("share", 10.0, "[S14]: the usual alert"),
+        Limit::least("share", 10.0, "[S14]: the usual alert threshold"),
         Limit::least("busy", 100.0, "reasoned: one CPU"),
     ],
     idle_too: true,

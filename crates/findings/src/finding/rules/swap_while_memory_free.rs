@@ -21,15 +21,12 @@ pub(super) static RULE: Rule = Rule {
     about: "Pages go to swap and a node is at its low watermark, while another node has free memory.",
     not_when: &[
         ("limit", "a container at its memory limit explains the swapping"),
-        ("proactive", "no node is at its watermark, where kswapd works: the reclaim was asked for"),
+        ("proactive", "no node is at the watermark that wakes kswapd: the reclaim was requested"),
         ("full-everywhere", "no node has free memory"),
-        ("way-back", "pages come from swap only"),
-        ("zram", "pages go to compressed memory, not to a disk: then it is a warning"),
-        ("memory-only", "the node has no CPUs: pages that are seldom used are sent there until it is full"),
-        (
-            "streaming",
-            "a twentieth of the node or more is page cache, which kswapd may turn over: then it is an info",
-        ),
+        ("way-back", "pages are only read from swap"),
+        ("zram", "pages go to compressed memory, not to a disk: only a warning"),
+        ("memory-only", "the node has no CPUs: rarely used pages are sent there until it is full"),
+        ("streaming", "a twentieth of the node or more is page cache, which kswapd may recycle: only a note"),
     ],
     of: &[Kind::Host],
     group: Group::NodeMemory,
@@ -136,7 +133,8 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 30.0,
         }],
         or_else: vec![format!(
-            "The free memory of node {roomy} is closed to some tasks: look at mems_allowed and mempolicy.{setting}"
+            "Some tasks may not use the free memory of node {roomy}: check mems_allowed and \
+             mempolicy.{setting}"
         )],
         ..Advice::default()
     }

@@ -22,8 +22,8 @@ pub(super) static RULE: Rule = Rule {
     about: "A node sends at least 1,000 pages a second to a slower memory tier and gets about as many back, and that takes at least 5 % \
             of a CPU.",
     not_when: &[
-        ("start", "the machine is up for less than 5 min"),
-        ("limit", "a container at its memory limit sends half of the pages"),
+        ("start", "the machine has been up for less than 5 min"),
+        ("limit", "half of the pages come from a container at its memory limit"),
         ("proactive", "half of the pages go because a program asks for it (memory.reclaim)"),
     ],
     of: &[Kind::Node],
@@ -147,7 +147,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         check: vec![falls(PROMOTED.id, promoted), falls(DEMOTED.id, demoted)],
         risk: "It changes the whole machine: memory in use stays longer on the slow tier.".into(),
         or_else: vec![
-            "More memory is in use than the fast nodes have: then memory limits of containers, or fewer programs, are the cure."
+            "More memory is in use than the fast nodes have: then lower the memory limits of containers, \
+             or run fewer programs."
                 .to_owned(),
         ],
         ..Advice::default()

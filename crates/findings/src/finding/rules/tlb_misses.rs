@@ -17,7 +17,7 @@ const LARGE_BYTES: f64 = (64u64 << 20) as f64;
 
 pub(super) static RULE: Rule = Rule {
     id: "tlb-misses",
-    title: "Page walks, and small pages",
+    title: "Many page walks with small pages",
     about: "A process spends about a tenth of its cycles in page walks, with less than half of its memory in huge pages. \
             Needs --events tlb.",
     not_when: &[
@@ -34,7 +34,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "walks",
             3.0,
-            "[S4]; reasoned: at 35 cycles a walk a tenth of the time, where perf's own tree flags it",
+            "[S4]; reasoned: at 35 cycles a walk, a tenth of the time, where perf's top-down tree flags it",
         ),
         Limit::until("huge", 50.0, 80.0, "reasoned: half of its memory could still be in huge pages"),
     ],
@@ -111,7 +111,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Facts { metric, misses, huge, walks } = seen.facts;
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
     let guest = if super::is_virtual(&view.snapshot.host) {
-        " This is a guest: walks are longer here, and the host's page sizes decide, too."
+        " In a guest, walks are longer and also depend on the host's page sizes."
     } else {
         ""
     };
@@ -128,14 +128,15 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             Scope::Process,
             format!("start it with {}", way(task.raw.comm.bytes())),
         )],
-        undo: vec![Command::words(When::NextStart, Scope::Process, "a start without it is the way back")],
+        undo: vec![Command::words(When::NextStart, Scope::Process, "start it without that")],
         check: vec![check(HUGE_PCT.id, huge, 80.0, false), check(metric, misses, misses / 2.0, true)],
         stop: Vec::new(),
         risk:
             "Its memory grows, the first touch of a page takes longer, and making huge pages compacts memory."
                 .into(),
         or_else: vec![format!(
-            "Its memory is sparse, or page tables are cold after each switch: switches_per_s is high then.{guest}"
+            "Its memory is sparse. Or each switch leaves page tables cold: then switches_per_s is \
+             high.{guest}"
         )],
     }
 }

@@ -14,11 +14,11 @@ const RECLAIM_DISTANCE: u32 = 30;
 
 pub(super) static RULE: Rule = Rule {
     id: "zone-reclaim",
-    title: "A node is cleaned up, another has room",
+    title: "A node is reclaimed, another has room",
     about: "vm.zone_reclaim_mode is set, and allocations reclaim a node although a near one has free memory.",
     not_when: &[
         ("unused", "the mode is set and costs nothing, because nodes have room"),
-        ("far", "free memory is at a distance above 30, which zone reclaim also protects"),
+        ("far", "the free memory is at a distance above 30, which reclaim avoids for a reason"),
         ("full", "no other node has free memory"),
     ],
     of: &[Kind::Host],
@@ -110,9 +110,10 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 15.0,
         }],
-        risk: "It changes the whole machine: memory that it keeps local may go to other nodes.".into(),
+        risk: "It changes the whole machine: allocations that reclaim kept local may go to other nodes."
+            .into(),
         or_else: vec![format!(
-            "A tuning profile sets it again: look at vm.zone_reclaim_mode after a reboot. It is {} now.",
+            "A tuning profile may set it again: check vm.zone_reclaim_mode after a reboot. It is {} now.",
             view.snapshot.zone_reclaim_mode.unwrap_or(0)
         )],
         ..Advice::default()

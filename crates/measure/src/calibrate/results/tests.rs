@@ -167,7 +167,7 @@ fn eviction_that_disagrees_is_a_note() {
         results.profile(&plan(), machine(), Run::default()).notes
     };
     assert_eq!(note(83.0), [""; 0]);
-    assert!(note(90.2)[0].ends_with("evicted 90.2 ns (+10 %)"), "{:?}", note(90.2));
+    assert!(note(90.2)[0].ends_with("evicted lines 90.2 ns (+10 %)"), "{:?}", note(90.2));
 }
 
 proptest! {

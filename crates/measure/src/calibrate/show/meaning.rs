@@ -13,12 +13,12 @@ pub(super) fn render(profile: &Profile, classes: &[Class], width: usize) -> Stri
     if let Some(far) = classes.last().filter(|far| far.ratio > 1.03) {
         let saved = 100.0 * (1.0 - 1.0 / far.ratio);
         lines.push(format!(
-            "a task that only waits for the farthest memory would take at most {saved:.0} % less time with local \
+            "a task limited by the farthest memory would take at most {saved:.0} % less time with local \
              memory"
         ));
     }
     if let (Some(cores), Some(pair)) = (cores_of_link(profile), slowest_pair(profile)) {
-        lines.push(format!("{cores} cores of node {} fill the link to node {}", pair.0, pair.1));
+        lines.push(format!("{cores} cores of node {} saturate the link to node {}", pair.0, pair.1));
     }
     let node = |at: usize| profile.machine.nodes.get(at).map_or(0, |node| node.node);
     for found in slit(profile) {

@@ -48,12 +48,12 @@ fn two_nodes_are_numbers_beside_the_slit() {
         "  CPUs of 1         138.9~ 1.69x            82.4   21  10\n",
         "  2 distances: 82 ns 1.0x (2) . 139 ns 1.7x (2)\n",
         "  CPUs of 0                172.3        58.1 34%\n",
-        "inside of node 0, GB/s: one core reads 13.9, 11 cores fill it, copy 121.0\n",
-        "a line from core to core, one way, ns: same core 7, same cache 48, other node 121\n",
-        "work of both threads of a core, times that of one: independent additions 1.00, memory 1.94\n",
-        "a page walk costs 23 ns more",
-        "  a task that only waits for the farthest memory would take at most 41 % less time with local memory\n",
-        "  5 cores of node 0 fill the link to node 1\n",
+        "within node 0, GB/s: one core reads 13.9, 11 cores fill it, copy 121.0\n",
+        "cache line from core to core, one way, ns: same core 7, same cache 48, other node 121\n",
+        "throughput of both threads of a core, relative to one: independent additions 1.00, memory 1.94\n",
+        "a page walk adds 23 ns",
+        "  a task limited by the farthest memory would take at most 41 % less time with local memory\n",
+        "  5 cores of node 0 saturate the link to node 1\n",
         "missing: lines_ns.node: each node has one last-level cache\n",
     ] {
         assert!(text.contains(said), "{said:?} is not in\n{text}");
@@ -155,7 +155,7 @@ fn cells_are_compared_one_by_one() {
     assert!(text.contains("+0.0 %  (the same)"), "{text}");
     assert!(text.contains("  CPUs of 0, memory of 0            172.3        -\n"), "{text}");
     new.machine.cores = 3;
-    assert!(compare(&two(), &new, 100).contains("another machine: the machine has other cores"));
+    assert!(compare(&two(), &new, 100).contains("another machine: the machine's cores have changed"));
 }
 
 #[test]

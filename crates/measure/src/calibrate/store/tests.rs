@@ -41,7 +41,7 @@ fn a_pipe_is_no_profile_and_is_not_waited_for() {
     let folder = Folder::new("pipe");
     let path = folder.0.join("machine.json");
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    assert!(format!("{:#}", read(&path).unwrap_err()).contains("is no file"));
+    assert!(format!("{:#}", read(&path).unwrap_err()).contains("is not a file"));
 }
 
 #[test]

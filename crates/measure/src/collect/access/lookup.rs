@@ -44,10 +44,10 @@ pub fn places(root: &Path, process: ProcessId, pages: &[u64], page_size: u64) ->
     if !numbers.is_empty() {
         match target.nodes(&numbers, page_size) {
             Ok(nodes) => asked.iter().zip(nodes).for_each(|(at, node)| placed.pages[*at].1 = node),
-            Err(error) => placed.no_nodes = Some(reason("asking where its pages are", &error)),
+            Err(error) => placed.no_nodes = Some(reason("locating its pages", &error)),
         }
     }
-    target.check().map_err(|error| reason("asking where its pages are", &error))?;
+    target.check().map_err(|error| reason("locating its pages", &error))?;
     Ok(placed)
 }
 

@@ -30,7 +30,7 @@ const STEPS: u64 = 2000;
 
 /// The note for samples that were taken despite a refusal.
 pub const OVERRULED: &str =
-    "the self-check refuses, and NUMATOP_NG_ACCESS_CHECK=off overrules it: numbers may be wrong";
+    "the self-check failed; NUMATOP_NG_ACCESS_CHECK=off overrides it: numbers may be wrong";
 
 /// Whether a refusal is overruled. Samples of an emulator do not measure time. But samples of a program that
 /// is interrupted after its loads, such as that of a guest test, have its addresses. Users could only get
@@ -72,7 +72,7 @@ fn attempt(probe: &AccessProbe, chain: &mut sys::Chain) -> Result<Verdict, Missi
     drop(link);
     let samples = probe.take().map_err(lost)?;
     let Some((load, behind)) = landmarks else {
-        return Err(Missing::Unsupported("instructions of this CPU are not decoded".into()));
+        return Err(Missing::Unsupported("this CPU's instruction set is not decoded".into()));
     };
     let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     let interrupted: Vec<u64> = samples

@@ -129,15 +129,15 @@ fn how_to_get(check: &HostCheck, lacking: &[Capability]) -> Vec<Advice> {
         let adds: Vec<String> =
             lacking.iter().map(|one| format!("--cap-add {}", one.to_string().replace("CAP_", ""))).collect();
         return vec![Advice::command(
-            "not even root gets them here: the bounding set of this container or service leaves them out. A container \
-             gets them with",
+            "the bounding set of this container or service excludes them, even for root. For a container, \
+             use",
             format!("docker run {} --pid host IMAGE", adds.join(" ")),
         )];
     }
     if own.no_new_privs.is(&true) {
         return vec![Advice::say(
-            "no_new_privs is set here, so neither sudo nor file capabilities have an effect: start it from outside \
-             of this sandbox or service",
+            "no_new_privs is set: sudo and file capabilities have no effect here; start numatop-ng outside \
+             this sandbox or service",
         )];
     }
     let granted: Vec<String> = Capability::GRANTED.iter().map(|one| one.to_string().to_lowercase()).collect();
@@ -173,7 +173,7 @@ fn any_counter(check: &HostCheck) -> Verdict {
     let refused = check.pmu.trials.iter().find_map(|trial| trial.outcome.as_ref().err());
     match refused.or(check.pmu.absent.values().next()) {
         Some(missing) => Err(Hindrance::new(missing.clone(), counter_advice(check, missing))),
-        None => Err(Hindrance::new(Missing::NotCollected("no counter was asked for (--events)".into()), [])),
+        None => Err(Hindrance::new(Missing::NotCollected("no counter was requested (--events)".into()), [])),
     }
 }
 
@@ -194,7 +194,7 @@ fn counter(check: &HostCheck, role: Role) -> Verdict {
     }
     let set = SETS.iter().find(|(name, roles, _)| *name != "auto" && roles.contains(&role));
     let advice = set.map(|(name, ..)| Advice::command("to count it", format!("numatop-ng --events {name}")));
-    let missing = Missing::NotCollected("its counter was not asked for (--events)".into());
+    let missing = Missing::NotCollected("its counter was not requested (--events)".into());
     Err(Hindrance::new(missing, advice.into_iter().collect::<Vec<_>>()))
 }
 
@@ -209,8 +209,8 @@ fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
     let of_a_cpu = |name: &String| name.starts_with("cpu") || name.starts_with("arm");
     if check.pmu.sources.known().is_some_and(|names| !names.iter().any(of_a_cpu)) {
         return vec![Advice::say(format!(
-            "the kernel has found no PMU of the CPU (/sys/bus/event_source/devices). A virtual machine has one only \
-             when its hypervisor gives it one: {}",
+            "the kernel found no PMU of the CPU (/sys/bus/event_source/devices). In a virtual machine the \
+             hypervisor must provide one: {}",
             cloud_pmu(check).unwrap_or("with QEMU and KVM, -cpu host,pmu=on")
         ))];
     }
@@ -245,7 +245,7 @@ fn numa_fields(check: &HostCheck) -> Verdict {
     }
     let off = |why: &str, advice: Vec<Advice>| Err(Hindrance::new(Missing::NotCollected(why.into()), advice));
     if check.topology.known().is_some_and(|topology| topology.nodes.len() == 1) {
-        return off("the machine has one node: NUMA balancing has nothing to choose", Vec::new());
+        return off("the machine has one node: NUMA balancing has no effect", Vec::new());
     }
     if check.kernel.numa_balancing.is(&0) {
         let on = Advice::command("to see them, switch it on", "sudo sysctl kernel.numa_balancing=1");
@@ -300,8 +300,7 @@ pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
     if counting && check.kernel.nmi_watchdog.is(&1) {
         caveats.push(Caveat {
             about: "NMI watchdog",
-            say: "it holds one hardware counter of each CPU: with many events counters have to take turns"
-                .into(),
+            say: "it holds one hardware counter of each CPU, so large sets of events are multiplexed".into(),
             advice: vec![Advice::command("to free the counter", "sudo sysctl kernel.nmi_watchdog=0")],
         });
     }

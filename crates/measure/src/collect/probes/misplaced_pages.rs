@@ -38,7 +38,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let types = shared.types()?;
     let known = FUNCTIONS.iter().find_map(|name| Some((*name, types.of_function(name)?)));
     let (function, count) = known.with_context(|| format!("the kernel has no {}", FUNCTIONS.join(" or ")))?;
-    ensure!([2, 3].contains(&count), "{function} has {count} arguments, 2 or 3 are known");
+    ensure!([2, 3].contains(&count), "{function} has {count} arguments; expected 2 or 3");
     let node_shift = PageFacts::of(types)?.node_shift()?;
     let place = Place { function, node_at: count as u32 - 1, node_shift };
     let attached = attach_with_fallback(&AttachMethod::ALL, |method| attach(shared, &place, method));

@@ -28,7 +28,7 @@ struct BalanceProbe {
 fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let arguments = shared.types()?.of_tracepoint("mm_migrate_pages")?;
     // The reason is the last.
-    ensure!([7, 8].contains(&arguments), "mm_migrate_pages has {arguments} arguments, 7 or 8 are known");
+    ensure!([7, 8].contains(&arguments), "mm_migrate_pages has {arguments} arguments; expected 7 or 8");
     let nodes = shared.layout.nodes;
     let mut open = object::open("page_migrations", PageMigrationsSkelBuilder::default())?;
     open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;

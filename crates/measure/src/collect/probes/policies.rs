@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<types::nt_draw>() == 24 + 10 * draw::PAGES);
 fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     // Without this member an address space can be freed while it is iterated over: fixed in 6.1 and brought back to it.
     let is_safe = shared.types()?.has_member("bpf_iter_seq_task_vma_info", "mm");
-    ensure!(is_safe, "the iterator over mappings of this kernel does not keep their address space");
+    ensure!(is_safe, "this kernel's iterator over mappings does not hold their address space");
     let mut open = object::open("policies", PoliciesSkelBuilder::default())?;
     let rodata = open.maps.rodata_data.as_deref_mut().context("policies.bpf.o has no .rodata")?;
     rodata.page_size = self_usage::page_size();
@@ -82,7 +82,7 @@ impl Running for PolicyProbe {
 
     fn words(&self) -> String {
         let nodes = self.no_nodes.as_ref();
-        let nodes = nodes.map(|why| format!("; nodes of shared memory are those of page tables: {why}"));
+        let nodes = nodes.map(|why| format!("; nodes of shared memory come from page tables only: {why}"));
         format!("loaded, an iterator over mappings{}", nodes.unwrap_or_default())
     }
 

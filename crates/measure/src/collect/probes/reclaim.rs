@@ -82,8 +82,7 @@ fn judge(reclaimed: u64, seen: u64) -> Result<(), Missing> {
     }
     // Commit 8c2214fc9a47 (6.7) has the multi-generational LRU report to the tracepoint.
     Err(Missing::Unsupported(format!(
-        "the machine reclaimed {reclaimed} pages (/proc/vmstat), but the kernel reported {seen} by node: before \
-         Linux 6.7 the multi-generational LRU does not"
+        "the machine reclaimed {reclaimed} pages (/proc/vmstat), but the kernel reported only {seen} by node: before Linux 6.7 the multi-generational LRU reports none"
     )))
 }
 

@@ -126,7 +126,7 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         "CPU time on the node of tasks whose memory is located.";
     |now| now.located.map(|located| Number::Scaled(located.remote_ns)), column "remote_ns",
         family Sum(NS) => "numatop_node_remote_cpu_seconds"
-        "Part of the located CPU time that uses memory of other nodes.";
+        "CPU time of tasks whose memory is located, times the share of it on other nodes.";
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.faults.saturating_sub(hints.remote))),
         family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults." with "page" = "local";
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.remote)),
@@ -145,7 +145,7 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     |now| watermark(now, now.node.raw.managed_bytes), column "managed_bytes" of WATERMARK_DISTANCE_PCT;
     |now| watermark_distance(&now.node.raw).ok().map(|pct| Number::Scaled(pct / 100.0)),
         family Level => "numatop_node_watermark_distance_ratio"
-        "Free memory above the low watermark, of the memory that can be given out; kswapd is woken below 0.";
+        "Free memory above the low watermark, of the memory that can be allocated; kswapd is woken below 0.";
     of!(counts.pages.numa_hit), column "numa_hit" of NUMA_HIT_PER_S,
         family Kernel(|raw| raw.numa_hit) => "numatop_node_numa_hit_pages" "Pages allocated here as intended.";
     of!(counts.pages.numa_miss), column "numa_miss" of NUMA_MISS_PER_S,
@@ -162,10 +162,10 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         family Kernel(|raw| raw.other_node) => "numatop_node_numa_other_pages" "Pages allocated here by tasks running on other nodes.";
     of!(counts.kswapd_pages), column "kswapd_pages" of KSWAPD_PAGES_PER_S,
         family Kernel(|raw| raw.kswapd_pages) => "numatop_node_reclaimed_pages"
-        "Pages that reclaim freed, by the background and by tasks." with "by" = "kswapd";
+        "Pages freed by reclaim, by kswapd and by tasks." with "by" = "kswapd";
     of!(counts.direct_pages), column "direct_pages" of DIRECT_RECLAIM_PAGES_PER_S,
         family Kernel(|raw| raw.direct_pages) => "numatop_node_reclaimed_pages"
-        "Pages that reclaim freed, by the background and by tasks." with "by" = "direct";
+        "Pages freed by reclaim, by kswapd and by tasks." with "by" = "direct";
     of!(counts.node_reclaims), column "node_reclaims" of NODE_RECLAIM_PER_S;
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.faults)),
         column "hint_faults" of balancing::NODE_HINT_FAULTS;

@@ -226,7 +226,7 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
         "numatop_container_remote_cpu_seconds",
         "numatop_program_remote_cpu_seconds",
         NS,
-        "Part of the located CPU time that uses memory of other nodes.",
+        "CPU time of tasks whose memory is located, times the share of it on other nodes.",
     ),
     both("remote_best_ns", Of(remote_best_ns)),
     tasks("minor_faults", Value::Counter(Counter::MinFlt))

@@ -184,7 +184,7 @@ fn of_counters((lma, rma): (f64, f64)) -> Option<Known> {
 fn of_placement(remote: Reading<Remote>, ran: bool) -> Reading<Known> {
     remote.and_then(|remote| match (remote.pct(), remote.range_pct()) {
         (Some(pct), Some(range)) => Ok(Known { basis: Basis::Placement, pct, range }),
-        _ if ran => Err(no("the memory of what ran is not located yet")),
+        _ if ran => Err(no("the memory of running tasks is not located yet")),
         _ => Err(no("did not run in this interval")),
     })
 }

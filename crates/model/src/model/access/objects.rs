@@ -65,7 +65,7 @@ impl Codec<BTreeMap<NodeId, u64>> for TouchedOn {
 
     fn get(input: &mut In<'_, '_>) -> Result<BTreeMap<NodeId, u64>, Malformed> {
         input.map(MAX_NODES, |input| {
-            let node = NodeId::get_option(input)?.ok_or(Malformed("a node is not there"))?;
+            let node = NodeId::get_option(input)?.ok_or(Malformed("a node is missing"))?;
             Ok((node, Count::get(input)?))
         })
     }

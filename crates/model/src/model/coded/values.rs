@@ -203,6 +203,6 @@ pub fn missing(text: &str) -> Result<Missing, Malformed> {
     if is_clean(&missing.to_string()) {
         Ok(missing)
     } else {
-        Err(Malformed("why something is missing cannot be shown"))
+        Err(Malformed("the reason of a missing value cannot be encoded"))
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn content(hot: &Hot) -> Markup {
             @for frame in &hot.frames { (one(frame)) }
         }
         @if hot.frames_left_out > 0 {
-            p.muted { (plural(hot.frames_left_out, "frame")) " with few samples (less than 0.05 %, and 1 % deep down), or beyond 5,000, are not drawn, nor what they call." }
+            p.muted { (plural(hot.frames_left_out, "frame")) " with few samples (less than 0.05 %, and 1 % deep down), or beyond 5,000, are not drawn, nor are their callees." }
         }
         h3 { "Functions by their own share" }
         table.spots {

@@ -27,7 +27,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
                 tbody {
                     @for gap in &missing.gaps { (hole(view, gap)) }
                     @for (cause, count) in lost {
-                        tr { td { "all" } td.n { (words::thousands(*count as usize)) } td { (cause) ": counted, and in no row" } }
+                        tr { td { "all" } td.n { (words::thousands(*count as usize)) } td { (cause) ": counted, but in no row" } }
                     }
                     @if missing.exit_lost_ns > 0 {
                         tr {
@@ -40,10 +40,10 @@ pub(super) fn content(view: &View<'_>) -> Markup {
             }
         }
         @if missing.more_gaps() > 0 {
-            p.muted { "There are " (words::thousands(missing.more_gaps() + missing.gaps.len())) " gaps: those nearest to each other are one line." }
+            p.muted { "There are " (words::thousands(missing.more_gaps() + missing.gaps.len())) " gaps: neighbouring ones share a line." }
         }
         @if missing.torn_bytes > 0 {
-            p { "The last " (words::thousands(missing.torn_bytes as usize)) " bytes of the last file are no whole frame: damaged, or being written." }
+            p { "The last " (words::thousands(missing.torn_bytes as usize)) " bytes of the last file are not a whole frame: damaged, or being written." }
         }
         @if report.about.boots > 1 { p { "The machine was started " (report.about.boots) " times; nodes and CPUs are those of the last." } }
         @if report.about.changes > 0 { p { "Nodes, CPUs or devices changed " (plural(report.about.changes, "time")) "; the drawing is of the last." } }

@@ -21,8 +21,8 @@ pub(super) fn content(view: &View<'_>) -> Markup {
     html! {
         @if all > 0.0 {
             p.muted {
-                "Accesses in % of the machine: a " b { "row" } " is the node whose CPUs ask, a " b { "column" }
-                " the node whose memory answers. " b id="between" { (percent(matrices.accesses.between(), all)) " %" }
+                "Accesses in % of the machine: a " b { "row" } " is the node of the CPUs, a " b { "column" }
+                " the node of the memory. " b id="between" { (percent(matrices.accesses.between(), all)) " %" }
                 " go to another node (" (words::source_of_pairs(matrices.sampled_pct())) ")."
             }
         } @else {
@@ -150,7 +150,7 @@ fn measured(report: &Report) -> Option<(String, Markup)> {
         let text = if only_ratios { format!("{times:.2}") } else { format!("{ns:.0}") };
         Some((text, ((times - 1.0) / 3.0).clamp(0.0, 1.0)))
     };
-    let unit = if only_ratios { "relative to the own node" } else { "in ns" };
+    let unit = if only_ratios { "relative to the node itself" } else { "in ns" };
     let caption = format!("Latency of memory, {unit}, as numatop-ng calibrate measured it{day}");
     Some((caption, of_pairs("measured latencies", &nodes, cell)))
 }

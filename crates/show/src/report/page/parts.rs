@@ -19,6 +19,7 @@ pub(super) fn spark(values: &[Option<f64>], label: &str) -> Markup {
         svg.spark viewBox=(format!("0 0 {width} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(label) {
             path.area d=(paths.area) fill="#59626d" fill-opacity=".18" {}
             path.line d=(paths.line) fill="none" stroke="#59626d" vector-effect="non-scaling-stroke" {}
+            @if !paths.dots.is_empty() { path.dot d=(paths.dots) fill="none" stroke="#15191e" stroke-width="4" stroke-linecap="round" vector-effect="non-scaling-stroke" {} }
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn programs(view: &View<'_>) -> Markup {
             @if table.rest.is_some() { ", and all others as one row: together they are the machine" }
             ". 100 % is one CPU. A program is all processes of one name in one container."
             @if table.merged > 0 {
-                " There were too many names to keep: " (words::thousands(table.merged)) " with little time are among the others from the beginning."
+                " There were too many names to keep: " (words::thousands(table.merged)) " with little time are counted among the others throughout."
             }
         }
         (one(view, table, true))
@@ -88,8 +88,8 @@ fn one(view: &View<'_>, table: &Table, is_programs: bool) -> Markup {
         p.muted { "Resident: mean over time, summed over processes. Memory that processes share counts once where its objects are known, else for each of them." }
         @if has.cells {
             p.muted.keys {
-                span { "One cell a node, the darker the more:" } span.key.runs {} span { "where it runs" } span.key.memory {}
-                span { "where its memory is. Dark over pale: it runs away from its memory." }
+                span { "One cell per node, darker is more:" } span.key.runs {} span { "where it runs" } span.key.memory {}
+                span { "where its memory is. Dark over pale: it runs where it has no memory." }
             }
         }
     }

@@ -70,12 +70,12 @@ pub(super) fn content(view: &View<'_>) -> Markup {
         div.chosen {
             span id="chosen" { "All of it, " (span) "." }
             button type="button" id="all" hidden { "Show all" }
-            span id="hint" hidden { "Drag over the strip to look at a part; tables follow." }
+            span id="hint" hidden { "Drag over the strip to select a part; tables follow." }
             code id="detail" hidden {}
         }
         p.muted.how {
             "One point is " (width) ": the line is the mean, the shade behind it reaches from the lowest to the highest interval of "
-            (interval) ". Times are " (view.clock.offset(report.span.0)) "."
+            (interval) "; dots mark the lowest and the highest point. Times are " (view.clock.offset(report.span.0)) "."
         }
         div.lanes {
             @if let Some(busy) = busy {
@@ -161,7 +161,7 @@ fn one(report: &Report, lane: &Lane) -> Markup {
                 div.vals {
                     @for (at, (name, track)) in rows.iter().enumerate() {
                         div.pair style=(format!("height:{height}px")) {
-                            span { (name) }
+                            span { (name) @if let Some(ends) = ends(track, &report.gaps, unit) { " " small { (ends) } } }
                             b.val data-row=(at) { (track.value().map_or("–".into(), |value| words::value(value, unit))) }
                         }
                     }
@@ -171,7 +171,16 @@ fn one(report: &Report, lane: &Lane) -> Markup {
     }
 }
 
-/// One row: band, area, line and holes.
+/// The lowest and the highest point of a curve, which have dots.
+fn ends(track: &Track, gaps: &[bool], unit: Unit) -> Option<String> {
+    let there = track.cells.iter().enumerate().filter(|(at, _)| !gaps.get(*at).copied().unwrap_or(false));
+    let values = || there.clone().filter_map(|(_, cell)| cell.value());
+    let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+    // As shown: a constant series has no ends.
+    (words::value(low, unit) != words::value(high, unit)).then(|| words::range(low, high, unit))
+}
+
+/// One row: band, area, line, dots and holes.
 fn row(report: &Report, track: &Track, (top, label): (f64, &str), height: i64) -> Markup {
     let paths = svg::paths(track, &report.gaps, top);
     let width = report.grid.count as i64 * STEP;
@@ -182,6 +191,7 @@ fn row(report: &Report, track: &Track, (top, label): (f64, &str), height: i64) -
             path.band d=(paths.band) fill="#59626d" fill-opacity=".25" {}
             path.area d=(paths.area) fill="#59626d" fill-opacity=".14" {}
             path.line d=(paths.line) fill="none" stroke="#15191e" vector-effect="non-scaling-stroke" {}
+            @if !paths.dots.is_empty() { path.dot d=(paths.dots) fill="none" stroke="#15191e" stroke-width="5" stroke-linecap="round" vector-effect="non-scaling-stroke" {} }
             path.base d=(format!("M0 {HEIGHT}H{width}")) stroke="#d7dce1" vector-effect="non-scaling-stroke" {}
         }
     }

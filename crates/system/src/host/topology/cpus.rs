@@ -134,7 +134,8 @@ pub(super) fn is_online(root: &Root, id: u32) -> Result<bool> {
 pub(super) fn hidden_from_us(hidden: &BTreeSet<u32>) -> Option<String> {
     (!hidden.is_empty()).then(|| {
         format!(
-            "CPUs {} run but are not in the list of online CPUs, which may be a container's (lxcfs): they count",
+            "CPUs {} run but are not in the list of online CPUs, which may be a container's (lxcfs): they \
+             are included",
             format_cpulist(hidden.iter().copied())
         )
     })

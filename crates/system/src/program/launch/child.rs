@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
 }
 
 fn wrong() -> ExitCode {
-    output::message(format!("{NAME}: is started by numatop-ng, and of no use without it"));
+    output::message(format!("{NAME}: internal: numatop-ng starts it"));
     ExitCode::from(2)
 }
 
