@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use numatop_ng::collect::cpu_states::CpuStates;
-use numatop_ng::collect::isolated::Spared;
+use numatop_ng::collect::isolated::IsolatedCpus;
 use numatop_ng::collect::machine::MachineReader;
 use numatop_ng::host::clock::thread_time;
 use numatop_ng::host::rlimit;
@@ -176,7 +176,7 @@ fn measure(nodes: u32, cpus: u32, intervals: usize, costs: &mut Costs) -> Result
     ensure!(topology.cpus.len() == all as usize && topology.nodes.len() == nodes as usize);
     let (states, online) = (states(all)?, (0..all).map(CpuId).collect::<Vec<_>>());
     let mut files = MachineReader::open(folder.path(), &topology, 4096)?;
-    let spared = Spared::default();
+    let isolated = IsolatedCpus::default();
     let mut made_up = machine(nodes, cpus);
     let host = made_up.host.clone();
     let mut history = History::new(Want { threads: true, ..Want::default() });
@@ -186,7 +186,7 @@ fn measure(nodes: u32, cpus: u32, intervals: usize, costs: &mut Costs) -> Result
         let (of_states, seen) = took(|| {
             let due = online.iter().filter(|cpu| {
                 let lost = states.losses(**cpu);
-                lost.is_some() && states.running(**cpu).is_some_and(|running| spared.is_due(**cpu, running))
+                lost.is_some() && states.running(**cpu).is_some_and(|running| isolated.is_due(**cpu, running))
             });
             (due.count(), states.rows(&topology, &online, &times).len(), states.lost(&topology).len())
         });

@@ -28,7 +28,7 @@ use crate::calibrate::store::Wanted;
 use crate::collect::bpf_stats;
 use crate::collect::check::HostCheck;
 use crate::collect::hot::Sampling;
-use crate::collect::isolated::Spared;
+use crate::collect::isolated::IsolatedCpus;
 use crate::collect::machine::MachineReader;
 use crate::collect::mm_reader::MmReader;
 use crate::collect::placement::{Budget, Placements};
@@ -137,7 +137,7 @@ pub struct LiveSource {
     forget: bool,
     online: Vec<CpuId>,
     /// CPUs that no sample interrupts.
-    spared: Spared,
+    isolated: IsolatedCpus,
     /// Parts of the machine that are read in turns.
     turns: Turns,
     /// Facilities of files and probes that had failed when reasons were last given.

@@ -106,7 +106,7 @@ impl ScreenWriter {
     }
 
     /// Sets the function to call when a frame was left out and there is room again, and when writing fails.
-    /// It must not wait, and must not call the outlet.
+    /// It must not wait, and must not call the writer.
     pub(super) fn on_change(&self, tell: impl Fn() + Send + 'static) {
         self.shared.lock().tell = Some(Box::new(tell));
     }
@@ -216,12 +216,12 @@ mod tests {
     #[test]
     fn what_is_flushed_is_written_in_order() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let mut outlet = ScreenWriter::start(writer).unwrap();
+        let mut writer = ScreenWriter::start(writer).unwrap();
         for piece in ["first ", "second ", "third"] {
-            outlet.write_all(piece.as_bytes()).unwrap();
-            outlet.flush().unwrap();
+            writer.write_all(piece.as_bytes()).unwrap();
+            writer.flush().unwrap();
         }
-        assert!(outlet.wait(LONG));
+        assert!(writer.wait(LONG));
         let mut text = [0; "first second third".len()];
         reader.read_exact(&mut text).unwrap();
         assert_eq!(&text, b"first second third");
@@ -230,25 +230,25 @@ mod tests {
     #[test]
     fn a_reader_that_takes_nothing_keeps_no_writer_and_is_told_of() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let mut outlet = ScreenWriter::start(writer).unwrap();
+        let mut writer = ScreenWriter::start(writer).unwrap();
         let (sender, told) = channel();
-        outlet.on_change(move || {
+        writer.on_change(move || {
             let _ = sender.send(());
         });
-        outlet.write_all(&vec![b'x'; MUCH]).unwrap();
-        outlet.flush().unwrap();
+        writer.write_all(&vec![b'x'; MUCH]).unwrap();
+        writer.flush().unwrap();
         // Until the thread has taken it and waits for room in the pipe.
-        while !outlet.has_room() {
+        while !writer.has_room() {
             thread::yield_now();
         }
         let _ = told.try_iter().count();
-        outlet.write_all(&vec![b'y'; MUCH]).unwrap();
-        outlet.flush().unwrap();
-        assert!(!outlet.has_room() && !outlet.wait(Duration::from_millis(10)));
+        writer.write_all(&vec![b'y'; MUCH]).unwrap();
+        writer.flush().unwrap();
+        assert!(!writer.has_room() && !writer.wait(Duration::from_millis(10)));
         let reading =
             thread::spawn(move || io::copy(&mut reader.by_ref().take(2 * MUCH as u64), &mut io::sink()));
         told.recv_timeout(LONG).unwrap();
-        assert!(outlet.wait(LONG) && outlet.has_room());
+        assert!(writer.wait(LONG) && writer.has_room());
         assert_eq!(reading.join().unwrap().unwrap(), 2 * MUCH as u64);
     }
 
@@ -256,14 +256,14 @@ mod tests {
     fn a_reader_that_is_gone_is_told_of_and_is_an_error_from_then_on() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        let mut outlet = ScreenWriter::start(writer).unwrap();
+        let mut writer = ScreenWriter::start(writer).unwrap();
         let (sender, told) = channel();
-        outlet.on_change(move || {
+        writer.on_change(move || {
             let _ = sender.send(());
         });
-        outlet.write_all(b"x").unwrap();
-        outlet.flush().unwrap();
+        writer.write_all(b"x").unwrap();
+        writer.flush().unwrap();
         told.recv_timeout(LONG).unwrap();
-        assert_eq!(outlet.check().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(writer.check().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -14,7 +14,7 @@ use super::rotation::Rotation;
 use super::{LiveOptions, LiveSource, ROOT};
 use crate::calibrate::store;
 use crate::collect::check::HostCheck;
-use crate::collect::isolated::Spared;
+use crate::collect::isolated::IsolatedCpus;
 use crate::collect::machine::MachineReader;
 use crate::collect::mm_reader::MmReader;
 use crate::collect::placement::Placements;
@@ -138,8 +138,12 @@ impl LiveSource {
         let events = sched.events().to_vec();
         let facts = host_facts(&options, &check, group_reclaim, topology, events);
         let host = HostFacts { event_turns, ..facts };
-        let spared = if options.flush_isolated { Spared::default() } else { Spared::new(host.quiet_cpus()) };
-        notes.extend(spared.note());
+        let isolated = if options.flush_isolated {
+            IsolatedCpus::default()
+        } else {
+            IsolatedCpus::new(host.quiet_cpus())
+        };
+        notes.extend(isolated.note());
         let mut source = LiveSource {
             host: Arc::new(host),
             sched,
@@ -158,7 +162,7 @@ impl LiveSource {
             forget: false,
             check,
             online,
-            spared,
+            isolated,
             turns: Turns::new(&options.demand),
             demand: options.demand,
             lacking: 0,

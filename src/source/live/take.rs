@@ -41,12 +41,13 @@ impl LiveSource {
         self.tasks.exits(|row| ends.push(parse(&row, page_size, &nodes)))?;
         let lost = self.sched.states().sums_of_losses(&self.host.topology)[Loss::Exit as usize];
         let all = self.table.wants_all(lost);
-        let (table, spared, states) = (&self.table, &self.spared, self.sched.states());
-        let beside = |turn| table.due(turn).chain(spared.unmarked(|cpu| states.running(cpu))).collect();
+        let (table, isolated, states) = (&self.table, &self.isolated, self.sched.states());
+        let beside = |turn| table.due(turn).chain(isolated.unmarked(|cpu| states.running(cpu))).collect();
         let round = Round { all, beside: &beside };
         self.tasks.walk(&round, |row| walk.push(parse(&row, page_size, &nodes)))?;
         let (topology, rows) = (&self.host.topology, (&mut ends[..], &mut walk[..]));
-        self.spared.charge(rows, &mut cpus, (mono_ns, self.multiplexed), |cpu| topology.node_and_place(cpu));
+        self.isolated
+            .charge(rows, &mut cpus, (mono_ns, self.multiplexed), |cpu| topology.node_and_place(cpu));
         // At once: what moves between this and the walk is in the matrix and not yet in a row.
         let flows = self.sched.moves().flows(&self.host.topology);
         let (mut inputs, mut lost_by_cause) =
@@ -71,7 +72,7 @@ impl LiveSource {
         let unknown: BTreeSet<u64> = ids.filter(|id| !self.groups.knows(*id)).collect();
         self.name_users(ends.iter().chain(&walk).map(|row| row.task.uid));
         self.table.apply(ends, walk, std::mem::take(&mut self.forget));
-        self.spared.forget(self.table.given_up());
+        self.isolated.forget(self.table.given_up());
         self.follow_cgroups(&unknown.into_iter().collect::<Vec<_>>())?;
         let (tasks, exited) = self.table.snapshot();
         let groups = match self.group_limits {
@@ -152,7 +153,7 @@ impl LiveSource {
     fn charge_running(&mut self) -> Result<()> {
         for cpu in &self.online {
             let running = self.sched.states().running(*cpu);
-            let is_due = running.is_none_or(|running| self.spared.is_due(*cpu, running));
+            let is_due = running.is_none_or(|running| self.isolated.is_due(*cpu, running));
             // It may have gone offline since: then nothing needs an update, and the next sample reports this.
             if is_due
                 && let Err(error) = self.sched.flush(*cpu)

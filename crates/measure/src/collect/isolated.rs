@@ -26,7 +26,7 @@ struct Standing {
     slots: Slots,
 }
 
-/// A spared CPU as of the sample before.
+/// A isolated CPU as of the sample before.
 #[derive(Debug)]
 struct Before {
     mono_ns: u64,
@@ -41,7 +41,7 @@ struct Before {
 
 /// The CPUs that are never interrupted, and their counts.
 #[derive(Debug, Default)]
-pub struct Spared {
+pub struct IsolatedCpus {
     cpus: BTreeSet<CpuId>,
     before: HashMap<u32, Before>,
     /// By serial, as of the sample before.
@@ -53,10 +53,10 @@ pub struct Spared {
     untimed: HashMap<u64, [Slot; SLOTS]>,
 }
 
-impl Spared {
+impl IsolatedCpus {
     /// Leaves these CPUs alone.
-    pub fn new(cpus: BTreeSet<CpuId>) -> Spared {
-        Spared { cpus, ..Spared::default() }
+    pub fn new(cpus: BTreeSet<CpuId>) -> IsolatedCpus {
+        IsolatedCpus { cpus, ..IsolatedCpus::default() }
     }
 
     /// Whether the running task of a CPU in this state has to be charged by an interrupt.
@@ -93,7 +93,7 @@ impl Spared {
         known.chain(self.runnable.values().copied())
     }
 
-    /// Charges tasks of the walk, and their CPUs, with the time on spared CPUs that no switch has charged until `mono_ns`.
+    /// Charges tasks of the walk, and their CPUs, with the time on isolated CPUs that no switch has charged until `mono_ns`.
     /// Tasks that ended since the sample before have been charged.
     ///
     /// Counters of a task without a switch were not read: for that time they were wanted and not on the PMU.
@@ -215,22 +215,22 @@ mod tests {
     use super::*;
     use crate::model::sample::Counts;
 
-    fn spared(cpus: &[u32]) -> Spared {
-        Spared::new(cpus.iter().map(|cpu| CpuId(*cpu)).collect())
+    fn isolated(cpus: &[u32]) -> IsolatedCpus {
+        IsolatedCpus::new(cpus.iter().map(|cpu| CpuId(*cpu)).collect())
     }
 
     /// A sample of a thread with `charged_ns` and `count` charged, which has run `ns` more on CPU 3.
     fn sample(
-        spared: &mut Spared,
+        isolated: &mut IsolatedCpus,
         (charged_ns, count, switches): (u64, u64, u64),
         ns: Option<u64>,
     ) -> (TaskRaw, CpuRaw) {
-        sample_at(spared, 1_000, (charged_ns, count, switches), ns)
+        sample_at(isolated, 1_000, (charged_ns, count, switches), ns)
     }
 
     /// The same at a moment.
     fn sample_at(
-        spared: &mut Spared,
+        isolated: &mut IsolatedCpus,
         mono_ns: u64,
         (charged_ns, count, switches): (u64, u64, u64),
         ns: Option<u64>,
@@ -243,7 +243,7 @@ mod tests {
         let uncharged = ns.map(|ns| Uncharged { cpu: CpuId(3), ns });
         let mut walk = vec![Parsed { task, leaves: false, group_live: 1, uncharged }];
         let mut cpus = vec![CpuRaw { id: 3, busy_ns: charged_ns, switches, slots, ..CpuRaw::default() }];
-        spared.charge((&mut [], &mut walk), &mut cpus, (mono_ns, false), |cpu| (cpu.0 / 2, cpu.0));
+        isolated.charge((&mut [], &mut walk), &mut cpus, (mono_ns, false), |cpu| (cpu.0 / 2, cpu.0));
         (walk.remove(0).task, cpus.remove(0))
     }
 
@@ -251,25 +251,25 @@ mod tests {
     fn idle_and_spared_cpus_are_not_interrupted() {
         let running = |state, pid| Running { state, pid };
         let (unseen, idle, busy) = (running(CPU_UNSEEN, 0), running(1, 0), running(1, 4711));
-        let due = |cpu, running| spared(&[3]).is_due(CpuId(cpu), running);
+        let due = |cpu, running| isolated(&[3]).is_due(CpuId(cpu), running);
         assert!(due(0, unseen) && due(0, busy) && !due(0, idle));
         assert!(!due(3, unseen) && !due(3, busy) && !due(3, idle));
     }
 
     #[test]
     fn time_on_a_spared_cpu_goes_to_the_task_its_node_and_the_cpu() {
-        let (task, cpu) = sample(&mut spared(&[3]), (100, 5, 1), Some(40));
+        let (task, cpu) = sample(&mut isolated(&[3]), (100, 5, 1), Some(40));
         assert_eq!((task.counts.run_ns, task.cpu, cpu.busy_ns), (vec![100, 40], 3, 140));
         assert_eq!(task.counts.by_place, [0, 100, 0, 40]);
         // Elsewhere the next interrupt charges it.
-        let (task, cpu) = sample(&mut spared(&[2]), (100, 5, 1), Some(40));
+        let (task, cpu) = sample(&mut isolated(&[2]), (100, 5, 1), Some(40));
         assert_eq!((task.counts.run_ns, task.cpu, cpu.busy_ns), (vec![100, 0], 1, 100));
     }
 
     #[test]
     fn counters_that_were_not_read_are_not_known_and_those_that_were_are() {
-        let mut spared = spared(&[3]);
-        let mut enabled = |counted, ns| sample(&mut spared, counted, Some(ns)).0.counts.slots[0].enabled_ns;
+        let mut isolated = isolated(&[3]);
+        let mut enabled = |counted, ns| sample(&mut isolated, counted, Some(ns)).0.counts.slots[0].enabled_ns;
         assert_eq!(enabled((100, 5, 1), 40), 40);
         assert_eq!(enabled((100, 5, 1), 60), 60);
         assert_eq!(enabled((150, 9, 2), 10), 0);
@@ -287,7 +287,7 @@ mod tests {
     /// Reported slots and CPU time of a thread at these moments, on a machine whose counters take turns. The
     /// last one is its final row where it `ends`.
     fn told(turns: &[Turns], ends: bool) -> Vec<(Slot, u64)> {
-        let mut spared = spared(&[3]);
+        let mut isolated = isolated(&[3]);
         let row = |turn: &Turns| {
             let mut slots = [Slot::default(); SLOTS];
             let Turns { count, enabled_ns, running_ns, charged_ns, uncharged_ns } = *turn;
@@ -303,7 +303,7 @@ mod tests {
                 true => (&mut rows[..], &mut none[..]),
                 false => (&mut none[..], &mut rows[..]),
             };
-            spared.charge((ended, walked), &mut [], (at as u64, true), |_| (0, 0));
+            isolated.charge((ended, walked), &mut [], (at as u64, true), |_| (0, 0));
             (rows[0].task.counts.slots[0], rows[0].task.counts.cpu_ns())
         });
         told.collect()
@@ -359,18 +359,18 @@ mod tests {
 
     #[test]
     fn a_node_gets_no_counts_of_a_spared_cpu() {
-        let mut spared = spared(&[3]);
-        let first = sample(&mut spared, (100, 5, 1), Some(40)).1.slots;
+        let mut isolated = isolated(&[3]);
+        let first = sample(&mut isolated, (100, 5, 1), Some(40)).1.slots;
         assert_eq!((first[0].count, first[0].enabled_ns), (5, 0));
         // A switch brings the counts of a long time.
-        assert_eq!(sample(&mut spared, (4000, 5_000_000, 2), None).1.slots, first);
+        assert_eq!(sample(&mut isolated, (4000, 5_000_000, 2), None).1.slots, first);
     }
 
     #[test]
     fn a_task_out_of_scope_fills_no_more_than_an_interval() {
-        let mut spared = spared(&[3]);
+        let mut isolated = isolated(&[3]);
         let mut busy = |at_ns, charged_ns, switches, ns| {
-            sample_at(&mut spared, at_ns, (charged_ns, 5, switches), ns).1.busy_ns
+            sample_at(&mut isolated, at_ns, (charged_ns, 5, switches), ns).1.busy_ns
         };
         assert_eq!(busy(1_000, 100, 1, None), 100);
         assert_eq!(busy(2_000, 100, 1, None), 100);
@@ -384,34 +384,34 @@ mod tests {
 
     #[test]
     fn threads_that_stand_on_a_spared_cpu_are_looked_at_each_time() {
-        let mut spared = spared(&[3, 4]);
+        let mut isolated = isolated(&[3, 4]);
         // No switch on CPU 3 yet: its thread is known from the walk.
         let running = |cpu: CpuId| {
             (cpu.0 != 5)
                 .then_some(Running { state: u32::from(cpu.0 == 4), pid: if cpu.0 == 4 { 90 } else { 0 } })
         };
-        let ids = |spared: &Spared| spared.unmarked(running).collect::<Vec<_>>();
-        assert_eq!(ids(&spared), [90]);
+        let ids = |isolated: &IsolatedCpus| isolated.unmarked(running).collect::<Vec<_>>();
+        assert_eq!(ids(&isolated), [90]);
         let mut row = |tid, state, cpu| {
             let task = TaskRaw { serial: 7, tid, state, cpu, ..TaskRaw::default() };
             let mut walk = [Parsed { task, leaves: false, group_live: 1, uncharged: None }];
-            spared.charge((&mut [], &mut walk), &mut [], (1_000, false), |_| (0, 0));
-            ids(&spared)
+            isolated.charge((&mut [], &mut walk), &mut [], (1_000, false), |_| (0, 0));
+            ids(&isolated)
         };
         assert_eq!(row(70, 0, 3), [90, 70]);
         assert_eq!(row(70, 1, 3), [90], "it sleeps");
         assert_eq!(row(70, 0, 2), [90], "an interrupt marks it");
         assert_eq!(row(70, 0, 3), [90, 70]);
-        spared.forget(&[7]);
-        assert_eq!(ids(&spared), [90]);
+        isolated.forget(&[7]);
+        assert_eq!(ids(&isolated), [90]);
     }
 
     #[test]
     fn a_cpu_whose_task_says_nothing_new_stays_where_it_was() {
-        let mut spared = spared(&[3]);
-        sample(&mut spared, (100, 5, 1), Some(40));
-        assert_eq!(sample(&mut spared, (100, 5, 1), None).1.busy_ns, 140);
+        let mut isolated = isolated(&[3]);
+        sample(&mut isolated, (100, 5, 1), Some(40));
+        assert_eq!(sample(&mut isolated, (100, 5, 1), None).1.busy_ns, 140);
         // It has been switched since: all is charged.
-        assert_eq!(sample(&mut spared, (150, 5, 2), None).1.busy_ns, 150);
+        assert_eq!(sample(&mut isolated, (150, 5, 2), None).1.busy_ns, 150);
     }
 }
