@@ -16,7 +16,7 @@ pub fn value(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Percent => format!("{} %", short(value)),
         Unit::Ratio => format!("{value:.2}"),
-        Unit::Bytes => crate::finding::text::bytes(value),
+        Unit::Bytes => crate::text::prose::bytes(value),
         Unit::PerSecond => format!("{} /s", quantity::count(value)),
         _ => short(value),
     }
@@ -144,7 +144,7 @@ pub fn subtitle(report: &Report, clock: &Clock) -> String {
         if cpu_model.is_empty() { None } else { Some(format!("{sockets} × {cpu_model}")) },
         Some(plural(topology.nodes.len(), "node")),
         Some(plural(topology.online_cpus().count(), "CPU")),
-        (memory > 0).then(|| crate::finding::text::bytes(memory as f64)),
+        (memory > 0).then(|| crate::text::prose::bytes(memory as f64)),
     ];
     let machine: Vec<String> = machine.into_iter().flatten().collect();
     let interval = length(report.interval_ns);

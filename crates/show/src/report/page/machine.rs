@@ -6,10 +6,10 @@ use maud::{Markup, html};
 
 use super::View;
 use super::parts::opacity;
-use crate::finding::text::bytes;
 use crate::model::topology::Node;
 use crate::report::{Report, words};
 use crate::text::clean_str;
+use crate::text::prose::bytes;
 
 /// Nodes that are drawn at most.
 const NODES: usize = 64;

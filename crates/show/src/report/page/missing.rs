@@ -53,7 +53,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
         p.muted {
             "The recorder itself used "
             (words::value(report.own_ns * 100.0 / report.total_ns.max(1.0), crate::metric::Unit::Percent))
-            " of a CPU and " (crate::finding::text::bytes(report.own_rss as f64)) " at most."
+            " of a CPU and " (crate::text::prose::bytes(report.own_rss as f64)) " at most."
         }
     }
 }

@@ -4,11 +4,11 @@ use maud::{Markup, html};
 
 use super::View;
 use super::parts::{CELLS, course, remote, runs_and_memory, spark};
-use crate::finding::text::bytes;
 use crate::report::Report;
 use crate::report::programs::{Row, Sums, Table};
 use crate::report::words;
 use crate::text::plural;
+use crate::text::prose::bytes;
 
 /// Columns of a table, according to the machine.
 #[derive(Clone, Copy)]
