@@ -158,28 +158,7 @@ pub(super) mod tests {
 
     pub(crate) fn host() -> Arc<HostFacts> {
         let root = crate::fixture::tree("hosts/cxl");
-        let text = String::new;
-        Arc::new(HostFacts {
-            hostname: text(),
-            kernel: text(),
-            arch: text(),
-            cpu_model: text(),
-            boot_id: text(),
-            topology: crate::host::topology::read(&root).unwrap(),
-            events: vec![],
-            tables: vec![],
-            missing: Default::default(),
-            scope: text(),
-            isolated_cpus: Vec::new(),
-            nohz_full_cpus: Vec::new(),
-            asked: Vec::new(),
-            event_turns: Vec::new(),
-            swap_on_zram: None,
-            cgroups: None,
-            node_reclaim_file: None,
-            group_reclaim: None,
-            managers: None,
-        })
+        Arc::new(HostFacts::of(crate::host::topology::read(&root).unwrap()))
     }
 
     fn mail() -> (Mail, Receiver<Message>) {

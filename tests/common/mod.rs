@@ -126,20 +126,9 @@ impl World {
             arch: "x86_64".into(),
             cpu_model: fixture.into(),
             boot_id: "synthetic".into(),
-            topology,
             events: if pmu { Event::parse_list("basic").unwrap() } else { vec![] },
-            tables: vec![],
             missing,
-            scope: String::new(),
-            isolated_cpus: Vec::new(),
-            nohz_full_cpus: Vec::new(),
-            asked: Vec::new(),
-            event_turns: Vec::new(),
-            swap_on_zram: None,
-            cgroups: None,
-            node_reclaim_file: None,
-            group_reclaim: None,
-            managers: None,
+            ..HostFacts::of(topology)
         };
         let mut machine = Machine::new(host, names(), actors.into_iter().map(as_here).collect());
         machine.lost = [("storage".to_string(), 0), ("exit".to_string(), 0)].into();

@@ -104,20 +104,9 @@ pub fn machine(shape: Shape, actors: Vec<Actor>) -> Machine {
         arch: "x86_64".into(),
         cpu_model: "made-up CPU".into(),
         boot_id: "findings".into(),
-        topology: topology(shape),
         events: vec![event("cycles", Role::Cycles), event("instructions", Role::Instructions)],
-        tables: vec![],
-        missing: BTreeMap::new(),
-        scope: String::new(),
-        isolated_cpus: vec![],
-        nohz_full_cpus: vec![],
-        asked: Vec::new(),
-        event_turns: Vec::new(),
         swap_on_zram: Some(false),
-        cgroups: None,
-        node_reclaim_file: None,
-        group_reclaim: None,
-        managers: None,
+        ..HostFacts::of(topology(shape))
     };
     let cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
     let names = Names {

@@ -22,20 +22,10 @@ pub fn host() -> HostFacts {
         arch: "x86_64".into(),
         cpu_model: "Imagined CPU".into(),
         boot_id: "00000000-0000-0000-0000-000000000001".into(),
-        topology: numatop_ng::host::topology::read(&crate::fixture::tree("hosts/no-cache")).unwrap(),
         events: Event::parse_list("basic,page-faults").unwrap(),
         missing: [("smt_busy_pct".to_string(), Missing::Unsupported("one thread each".into()))].into(),
         scope: "user web".into(),
-        tables: Vec::new(),
-        isolated_cpus: Vec::new(),
-        nohz_full_cpus: Vec::new(),
-        asked: Vec::new(),
-        event_turns: Vec::new(),
-        swap_on_zram: None,
-        cgroups: None,
-        node_reclaim_file: None,
-        group_reclaim: None,
-        managers: None,
+        ..HostFacts::of(numatop_ng::host::topology::read(&crate::fixture::tree("hosts/no-cache")).unwrap())
     }
 }
 

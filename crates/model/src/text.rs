@@ -2,6 +2,7 @@
 
 pub mod json;
 pub mod nearest;
+pub mod prose;
 pub mod quantity;
 pub mod shade;
 

@@ -1,7 +1,5 @@
 //! The hardware of the demo machine: two sockets of two nodes each, as some servers with chiplets have them.
 
-use std::collections::BTreeMap;
-
 use super::sample::{CgroupFacts, CgroupMode, GroupReclaim, HostFacts, Managers};
 use super::topology::{
     Calibration, Cost, Cpu, Device, DeviceClass, Division, Llc, Node, NumaSupport, Topology,
@@ -36,16 +34,6 @@ pub fn facts() -> HostFacts {
         arch: "x86_64".into(),
         cpu_model: "simulated CPU (--demo)".into(),
         boot_id: "00000000-0000-0000-0000-000000000de0".into(),
-        topology: topology(),
-        events: vec![],
-        tables: vec![],
-        missing: BTreeMap::new(),
-        scope: String::new(),
-        isolated_cpus: Vec::new(),
-        nohz_full_cpus: Vec::new(),
-        asked: Vec::new(),
-        event_turns: Vec::new(),
-        swap_on_zram: None,
         cgroups: Some(CgroupFacts {
             mode: CgroupMode::V2,
             memory_migrate: None,
@@ -55,6 +43,7 @@ pub fn facts() -> HostFacts {
         node_reclaim_file: Some(false),
         group_reclaim: Some(GroupReclaim::Swappiness),
         managers: Some(Managers { systemd: true, kubelet: true }),
+        ..HostFacts::of(topology())
     }
 }
 

@@ -477,6 +477,31 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
+    /// A machine of which nothing but the topology is known.
+    pub fn of(topology: Topology) -> HostFacts {
+        HostFacts {
+            hostname: String::new(),
+            kernel: String::new(),
+            arch: String::new(),
+            cpu_model: String::new(),
+            boot_id: String::new(),
+            topology,
+            events: Vec::new(),
+            asked: Vec::new(),
+            event_turns: Vec::new(),
+            tables: Vec::new(),
+            missing: BTreeMap::new(),
+            scope: String::new(),
+            isolated_cpus: Vec::new(),
+            nohz_full_cpus: Vec::new(),
+            cgroups: None,
+            node_reclaim_file: None,
+            group_reclaim: None,
+            swap_on_zram: None,
+            managers: None,
+        }
+    }
+
     /// The slots that hold events of this role. A machine with several kinds of cores has one for each, so
     /// that their sum is the count. Of events that count on the same CPUs, only the first is returned.
     pub fn slots(&self, role: Role) -> impl Iterator<Item = usize> + '_ {
