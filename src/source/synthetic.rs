@@ -421,6 +421,8 @@ fn shared<K: Ord + Clone, V: Clone>(map: &BTreeMap<K, V>) -> BTreeMap<K, Arc<V>>
 struct Places {
     /// Places in the list of CPUs, by node: online and not kept by a thread that is bound.
     free: BTreeMap<u32, Vec<usize>>,
+    /// The same by node and socket.
+    of_sockets: BTreeMap<(u32, i32), Vec<usize>>,
     /// The place of each CPU in the list, by id.
     at: BTreeMap<u32, [usize; 1]>,
     /// By place in the list: id, and the place of its SMT sibling.
@@ -443,13 +445,18 @@ impl Places {
         };
         let bound: BTreeSet<u32> = machine.actors.iter().filter_map(|actor| actor.pinned).collect();
         let mut free: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut of_sockets: BTreeMap<(u32, i32), Vec<usize>> = BTreeMap::new();
         for (at, cpu) in
             machine.cpus.iter().enumerate().filter(|(_, cpu)| cpu.online && !bound.contains(&cpu.id))
         {
             free.entry(cpu.node).or_default().push(at);
+            if let Some(socket) = topology.cpu(CpuId(cpu.id)).and_then(|cpu| cpu.socket) {
+                of_sockets.entry((cpu.node, socket)).or_default().push(at);
+            }
         }
         let mut places = Places {
             free,
+            of_sockets,
             cpus: machine.cpus.iter().map(|cpu| (cpu.id, sibling(cpu))).collect(),
             at,
             places: match topology.places.is_empty() {
@@ -474,9 +481,10 @@ impl Places {
 
     /// The CPUs among which the time of an actor on a node is divided.
     fn on(&self, actor: &Actor, node: u32) -> &[usize] {
-        match actor.pinned {
-            Some(id) => self.at.get(&id).map_or(&[], |at| at),
-            None => self.free.get(&node).map_or(&[], |free| free),
+        match (actor.pinned, actor.socket) {
+            (Some(id), _) => self.at.get(&id).map_or(&[], |at| at),
+            (None, Some(socket)) => self.of_sockets.get(&(node, socket)).map_or(&[], |free| free),
+            (None, None) => self.free.get(&node).map_or(&[], |free| free),
         }
     }
 
@@ -520,8 +528,9 @@ impl Places {
     /// The CPU in the row of an actor after a step: another one in each second, unless it is bound.
     fn last_cpu(&self, actor: &Actor, second: u64) -> u32 {
         let turn = |(node, _): &(u32, f64)| {
-            let free = self.free.get(node).filter(|free| !free.is_empty())?;
-            Some(self.cpus[free[(u64::from(actor.tid) + second) as usize % free.len()]].0)
+            let on = self.on(actor, *node);
+            let nth = (u64::from(actor.tid) + second).checked_rem(on.len() as u64)?;
+            Some(self.cpus[on[nth as usize]].0)
         };
         actor.pinned.or(actor.last_cpu).or_else(|| actor.runs.first().and_then(turn)).unwrap_or(0)
     }
