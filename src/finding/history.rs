@@ -250,7 +250,8 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
         (node.on_cpus, node.counts) = Default::default();
     }
     for set in &mut over.cpu_sets {
-        set.on_cpus = OnCpus::default();
+        // Moves are of the last interval.
+        (set.on_cpus, set.moves) = (OnCpus::default(), None);
     }
     for cpu in &mut over.cpus {
         (cpu.busy_ns, cpu.irq_ns) = (0, Some(0));

@@ -28,6 +28,7 @@ use crate::model::group::DEPTH_MAX;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::Interrupts;
 use crate::model::object_nodes::{ObjectId, ObjectNodes};
+use crate::model::place_moves::PlaceMoves;
 use crate::model::process::ProcessId;
 use crate::model::sample::{
     CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesByPolicy,
@@ -82,6 +83,8 @@ pub struct Machine {
     /// Tasks and pages that went from one node to another since start, by those two nodes.
     pub flows: BTreeMap<(u32, u32), u64>,
     pub page_flows: BTreeMap<(u32, u32), u64>,
+    /// Tasks that went from one place to another since start, beside those that changed the node.
+    pub place_flows: BTreeMap<(u32, u32), u64>,
     /// The same in each second.
     pub flow_rates: BTreeMap<(u32, u32), u64>,
     pub page_flow_rates: BTreeMap<(u32, u32), u64>,
@@ -162,6 +165,7 @@ impl Machine {
             },
             flows: BTreeMap::new(),
             page_flows: BTreeMap::new(),
+            place_flows: BTreeMap::new(),
             flow_rates: BTreeMap::new(),
             page_flow_rates: BTreeMap::new(),
             irq_rates: BTreeMap::new(),
@@ -239,6 +243,7 @@ impl Machine {
                 object_nodes: Arc::new(self.object_nodes(to_ns)),
                 disk_traffic: Arc::new(self.disk_traffic(to_ns)),
                 accelerators: Arc::new(self.accelerators()),
+                place_moves: Arc::new(self.place_moves()),
             },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
@@ -275,6 +280,29 @@ impl Machine {
             Some((row.process(), Arc::new(held.clone())))
         };
         self.held.iter().filter_map(of).collect()
+    }
+
+    /// Moves from node to node as moves between the first places of these nodes, and those of `place_flows`.
+    fn place_moves(&self) -> BTreeMap<u32, Arc<PlaceMoves>> {
+        let topology = &self.host.topology;
+        let nodes: Vec<u32> = topology.nodes_of_places().collect();
+        let llcs: Vec<Option<u32>> = topology.llcs_of_places().collect();
+        let sockets: Vec<Option<u32>> = topology.sockets_of_places().collect();
+        let mut places = vec![PlaceMoves::default(); nodes.len()];
+        let first = |node: &u32| nodes.iter().position(|of| of == node);
+        let between_nodes =
+            self.flows.iter().filter_map(|((from, to), count)| Some((first(from)?, first(to)?, *count)));
+        let between_places =
+            self.place_flows.iter().map(|((from, to), count)| (*from as usize, *to as usize, *count));
+        for (from, to, count) in between_nodes.chain(between_places) {
+            let llc = if llcs[from] == llcs[to] { 0 } else { count };
+            let socket = if sockets[from] == sockets[to] { 0 } else { count };
+            (places[from].llc_out, places[from].socket_out) =
+                (places[from].llc_out + llc, places[from].socket_out + socket);
+            (places[to].llc_in, places[to].socket_in) =
+                (places[to].llc_in + llc, places[to].socket_in + socket);
+        }
+        (0..).zip(places).map(|(place, moves)| (place, Arc::new(moves))).collect()
     }
 
     /// The node with the kinds of its pages of files, unless a plan has set them.

@@ -165,7 +165,7 @@ mod noisy_neighbour {
         assert_eq!(commands(&finding), ["taskset -acp 32-63 4242"]);
         assert_eq!(undo(&finding), ["taskset -acp 0-63 4242"]);
         assert_eq!(finding.advice.commands[1].words, "start it with taskset -c 32-63");
-        // Those that are bound stay.
+        // Bound processes stay.
         let mut bound = hidden();
         bound.actors[1].runs = vec![(0, 800.0)];
         bound.actors[1].allowed = Some(32);

@@ -35,7 +35,7 @@ pub struct Actor {
     pub pinned: Option<u32>,
     /// On which socket of its nodes it runs; `None`: on all.
     pub socket: Option<i32>,
-    /// How many CPUs it may use; `None`: all, or the one to which it is bound.
+    /// Number of CPUs that it may use; `None`: all, or the one to which it is bound.
     pub allowed: Option<u32>,
     /// The CPU in its row; `None`: the one it is bound to, or one of its node.
     pub last_cpu: Option<u32>,

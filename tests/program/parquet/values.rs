@@ -299,6 +299,15 @@ fn the_made_up_machine_adds_up() {
         assert_eq!(sum(&sockets, amount), sum(&nodes, amount), "{amount}");
         assert_eq!(sum(&llcs, amount), sum(&nodes, amount), "{amount}");
     }
+    // All moves of the made-up machine are between nodes, and each node has its own L3 domains.
+    let matrix = rows(&out, Table::Matrix);
+    let moves = sum(&matrix, "tasks");
+    assert!(moves > 0);
+    for (sets, all) in [(&llcs, true), (&sockets, false)] {
+        let [into, out] = ["moves_in", "moves_out"].map(|amount| sum(sets, amount));
+        assert_eq!(into, out);
+        assert!(if all { into == moves } else { (1..moves).contains(&into) }, "{into} of {moves}");
+    }
     assert_eq!(word(&sockets[1], "cpu_list").as_deref(), Some("8-15,24-31"));
     assert_eq!(word(&llcs[1], "cpu_list").as_deref(), Some("2-3,18-19"));
     assert!(sum(&tasks, "cpu_ns") > 60_000_000_000);
