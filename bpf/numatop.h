@@ -146,7 +146,24 @@ struct nt_cpu_topo {
 	__u32 opened; /* changes whenever the counters are opened anew: they start from zero */
 	__u32 waits; /* bit i: counter slot i is wanted on this CPU, and is not open because it is the turn of others */
 	__u32 place; /* index of the set of CPUs by which time is kept; the node, where these are the nodes */
-	__u32 pad;
+	__u32 socket; /* physical_package_id; ~0: not known */
+};
+
+/* Kinds of sets of CPUs between which moves are counted, where places are not the nodes. */
+enum nt_set_kind {
+	NT_SET_LLC,
+	NT_SET_SOCKET,
+	NT_SET_KINDS,
+};
+
+/*
+ * Dispatches of tasks that last ran on another set: on one CPU, written by that CPU only, or elsewhere of tasks that last
+ * ran on one place. Each has a cache line. Not in struct nt_cpu, whose size is a power of two: every switch finds its element
+ * with a shift.
+ */
+struct nt_moves {
+	__u64 of[NT_SET_KINDS];
+	__u64 pad[6];
 };
 
 /*
@@ -503,6 +520,7 @@ _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_alloc_pace) == 64, "nt_alloc_pace");
 _Static_assert(sizeof(struct nt_cpu_topo) == 32, "nt_cpu_topo");
 _Static_assert(sizeof(struct nt_cpu) == 64 + 64 + 6 * 64, "nt_cpu");
+_Static_assert(sizeof(struct nt_moves) == 64, "nt_moves");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 64 + 8 * NT_NR_COUNTERS + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");

@@ -14,7 +14,8 @@
 /* Set by user space before load. */
 const volatile __u32 nr_cpus = 1; /* possible CPUs: row length of the events table */
 const volatile bool has_smt = false;
-const volatile bool by_node = false; /* counts by node are in the record */
+const volatile bool by_node = false;  /* counts by node are in the record */
+const volatile bool by_place = false; /* places are not the nodes: moves between L3 domains and sockets are counted */
 /* Slots whose counts are kept by node or by what the SMT siblings did; ~0: none. */
 const volatile __u32 cycles_slot = ~0U;
 const volatile __u32 instructions_slot = ~0U;
@@ -51,6 +52,23 @@ struct {
 	__type(key, __u32);
 	__type(value, struct nt_core);
 } cores SEC(".maps");
+
+/* By CPU, and by place. User space makes them as large as that takes where places are not the nodes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct nt_moves);
+} moves_in SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct nt_moves);
+} moves_out SEC(".maps");
 
 #define BUSY_SHIFT 60
 #define CLOCK_MASK ((1ULL << BUSY_SHIFT) - 1)
@@ -189,6 +207,39 @@ static __always_inline void find_record(struct stretch *s)
 		s->rec = rec;
 }
 
+/*
+ * Count a move from one L3 domain or socket to another, for both. A function of its own that finds the CPUs again: where places
+ * are the nodes, the verifier removes the call, and the registers of the switch are those of a program without it.
+ */
+static __attribute__((noinline)) void note_place_move(__u32 from, __u32 to)
+{
+	struct nt_cpu_topo *here = bpf_map_lookup_elem(&cpu_topo, &to);
+	struct nt_cpu_topo *last = bpf_map_lookup_elem(&cpu_topo, &from);
+	struct nt_moves *into, *left;
+	bool llc, socket;
+	__u32 place;
+
+	if (!here || !last)
+		return;
+	llc = last->llc != here->llc;
+	socket = last->socket != here->socket;
+	if (!llc && !socket)
+		return;
+	place = last->place;
+	into = bpf_map_lookup_elem(&moves_in, &to);
+	left = bpf_map_lookup_elem(&moves_out, &place);
+	if (!into || !left)
+		return;
+	if (llc) {
+		into->of[NT_SET_LLC]++;
+		__sync_fetch_and_add(&left->of[NT_SET_LLC], 1);
+	}
+	if (socket) {
+		into->of[NT_SET_SOCKET]++;
+		__sync_fetch_and_add(&left->of[NT_SET_SOCKET], 1);
+	}
+}
+
 /* Count a move between caches or nodes since the task was charged last. */
 static __always_inline void note_move(const struct stretch *s)
 {
@@ -197,6 +248,8 @@ static __always_inline void note_move(const struct stretch *s)
 
 	if (from == s->cpu_id)
 		return;
+	if (by_place)
+		note_place_move(from, s->cpu_id);
 	last = bpf_map_lookup_elem(&cpu_topo, &from);
 	if (last && last->llc != s->topo->llc)
 		s->rec->counters[NT_LLC_MOVES]++;

@@ -88,6 +88,13 @@ const CASES: &[Case] = &[
         also: &[],
     },
     Case {
+        number: "6 hidden",
+        story: "The same where the BIOS hides NUMA: one node is shown",
+        world: worlds::three_databases_hidden,
+        says: Found("noisy-neighbour"),
+        also: &["nodes-hidden"],
+    },
+    Case {
         number: "7",
         story: "Cores of the socket with the network interrupts are a quarter slower",
         world: worlds::interrupts,

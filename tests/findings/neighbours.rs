@@ -5,11 +5,13 @@ use std::sync::Arc;
 use numatop_ng::finding::{Confidence, Finding, Severity};
 use numatop_ng::model::event::Role;
 use numatop_ng::model::sample::Sample;
+use numatop_ng::model::topology::Division;
 use numatop_ng::model::units::CpuId;
 
+use crate::sick_worlds;
 use crate::world::{
     Actor, BOOT_NS, GIB, Machine, S, Shape, TWO, blind, commands, count_also, each_second, found, found_in,
-    machine, pages, samples,
+    machine, pages, samples, undo,
 };
 
 mod slow_clock {
@@ -129,6 +131,86 @@ mod noisy_neighbour {
             actor.accesses = accesses;
         }
         assert_eq!(found(world, 70, ID)[0].severity, Severity::Warning);
+    }
+
+    /// The same where the firmware shows one node, with processes that may use all CPUs.
+    fn hidden() -> Machine {
+        let mut world = sick_worlds::three_databases_hidden();
+        world.actors.iter_mut().for_each(|actor| actor.allowed = None);
+        world
+    }
+
+    #[test]
+    fn sockets_are_compared_where_nodes_are_hidden() {
+        let found = found(hidden(), 70, ID);
+        assert_eq!(found.len(), 2, "both of socket 0");
+        // Memory of another socket looks local, so one other reason is open.
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));
+        assert_eq!(
+            found[0].advice.sentence,
+            "mysqld needs 3.5 times the cycles per instruction of its twin 4410 on socket 1. It shares socket 0 with mysqld \
+             4242."
+        );
+        assert_eq!(found[0].evidence[2].of.to_string(), "socket 0");
+        assert!(found[0].advice.or_else[1].contains("hides its nodes"));
+        let beside: f64 = found[0].evidence[2].value;
+        assert!((beside - 1500.0).abs() < 1.0, "{beside}");
+    }
+
+    #[test]
+    fn only_cpus_are_bound_where_nodes_are_hidden() {
+        let mut world = hidden();
+        (world.actors[1].runs, world.actors[2].runs) = (vec![(0, 800.0)], vec![(0, 300.0)]);
+        let finding = found(world, 70, ID).remove(0);
+        assert_eq!(commands(&finding), ["taskset -acp 32-63 4242"]);
+        assert_eq!(undo(&finding), ["taskset -acp 0-63 4242"]);
+        assert_eq!(finding.advice.commands[1].words, "start it with taskset -c 32-63");
+        // Bound processes stay.
+        let mut bound = hidden();
+        bound.actors[1].runs = vec![(0, 800.0)];
+        bound.actors[1].allowed = Some(32);
+        assert!(commands(&found(bound, 70, ID)[0]).is_empty());
+    }
+
+    #[test]
+    fn not_alone_on_its_socket() {
+        let mut world = hidden();
+        world.actors[1] = Actor { socket: Some(1), ..Actor::new(900, "other").runs(&[(0, 1500.0)]) };
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn without_time_by_socket_it_is_blind() {
+        let mut world = hidden();
+        Arc::make_mut(&mut world.host).topology.divide(Division::Nodes).unwrap();
+        let why = blind(world, 70, ID).unwrap();
+        assert!(
+            why.starts_with("not_collected: each node is in one socket, or time is kept by nodes"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn accesses_of_sockets_make_it_a_warning() {
+        let mut world = hidden();
+        count_also(&mut world, &[Role::Lma, Role::Rma]);
+        for (actor, accesses) in world.actors.iter_mut().zip([30.0, 30.0, 5.0]) {
+            (actor.accesses, actor.remote_share) = (accesses, Some(0.5));
+        }
+        let many = found(world, 70, ID);
+        // The CPU counts accesses to another socket, whatever the firmware shows.
+        assert_eq!((many[0].severity, many[0].confidence), (Severity::Warning, Confidence::Estimated));
+        assert_eq!(many[0].advice.or_else.len(), 1);
+    }
+
+    #[test]
+    fn not_explained_by_memory_of_another_socket() {
+        let mut world = hidden();
+        count_also(&mut world, &[Role::Lma, Role::Rma]);
+        for (actor, remote) in world.actors.iter_mut().zip([0.6, 0.6, 0.1]) {
+            (actor.accesses, actor.remote_share) = (30.0, Some(remote));
+        }
+        assert!(found(world, 70, ID).is_empty());
     }
 
     #[test]

@@ -14,8 +14,8 @@ use numatop_ng::model::units::NodeId;
 
 use crate::sick_worlds;
 use crate::world::{
-    Actor, DOCKER, GIB, Machine, OTHER_DOCKER, S, Shape, TWO, blind, commands, each_second, files, found,
-    lines, machine, pages, undo, watch,
+    Actor, DOCKER, GIB, HIDDEN, Machine, OTHER_DOCKER, S, Shape, TWO, blind, commands, each_second, files,
+    found, lines, machine, pages, undo, watch,
 };
 
 pub mod lopsided_nodes {
@@ -141,6 +141,90 @@ pub mod lopsided_nodes {
             machine.groups = [(DOCKER, Arc::clone(&raw)), (OTHER_DOCKER, raw)].into();
         });
         assert!(found(world, 70, ID).is_empty());
+    }
+
+    /// CPUs of the sockets of a machine that shows one node.
+    const SOCKET_0: &str = "0-25,52-77";
+
+    /// The same where the firmware hides nodes: two containers with cpusets of socket 0.
+    fn hidden() -> Machine {
+        let bound = |pid: u32, comm: &str, cgroup: u64, pct: f64| {
+            let actor = Actor {
+                cgroup,
+                socket: Some(0),
+                allowed: Some(52),
+                wait_pct: 700.0,
+                rss: 8 * GIB,
+                memory: vec![1024],
+                ..Actor::new(pid, comm)
+            };
+            actor.runs(&[(0, pct)])
+        };
+        let actors = vec![bound(600, "cart", DOCKER, 1200.0), bound(601, "web", OTHER_DOCKER, 3600.0)];
+        let mut world = machine(HIDDEN, actors);
+        let raw = Arc::new(files(SOCKET_0, "0"));
+        world.groups = [(DOCKER, Arc::clone(&raw)), (OTHER_DOCKER, raw)].into();
+        world
+    }
+
+    #[test]
+    fn sockets_are_compared_where_nodes_are_hidden() {
+        let found = found(hidden(), 70, ID);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
+        assert_eq!(found[0].key.to_string(), "lopsided-nodes/socket 0");
+        assert_eq!(
+            found[0].advice.sentence,
+            "Socket 0 is 92.3 % busy and tasks wait; socket 1 is 0.0 % busy. 2 subjects are bound to socket 0; 3c0f6a4c2b9f \
+             fits on socket 1."
+        );
+        let id = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
+        assert_eq!(commands(&found[0]), [format!("docker update --cpuset-cpus 26-51,78-103 {id}")]);
+        assert_eq!(undo(&found[0]), [format!("docker update --cpuset-cpus {SOCKET_0} {id}")]);
+    }
+
+    #[test]
+    fn the_printed_command_ends_the_lopsided_sockets() {
+        let mut world = hidden();
+        each_second(&mut world, |machine, second| {
+            if second == 70 {
+                machine.groups.insert(DOCKER, Arc::new(files("26-51,78-103", "0")));
+                machine.actors[0].socket = Some(1);
+                machine.actors.iter_mut().for_each(|actor| actor.wait_pct = 0.0);
+            }
+        });
+        assert!(found(world, 200, ID).is_empty());
+    }
+
+    #[test]
+    fn not_isolated_unbound_or_alone_on_sockets() {
+        let mut isolated = hidden();
+        Arc::make_mut(&mut isolated.host).isolated_cpus = (26..52).chain(78..104).collect();
+        assert!(found(isolated, 70, ID).is_empty());
+        let mut unbound = hidden();
+        unbound.groups.clear();
+        unbound.actors.iter_mut().for_each(|actor| actor.allowed = None);
+        assert!(found(unbound, 70, ID).is_empty());
+        let mut one = hidden();
+        one.actors[1].cgroup = DOCKER;
+        assert!(found(one, 70, ID).is_empty());
+        let mut both = hidden();
+        both.groups = [DOCKER, OTHER_DOCKER].map(|id| (id, Arc::new(files("0-77", "0")))).into();
+        both.actors.iter_mut().for_each(|actor| actor.allowed = Some(78));
+        assert!(found(both, 70, ID).is_empty());
+        // 31.2 cores take 26.5 CPUs at 85 %.
+        let mut large = hidden();
+        (large.actors[0].runs, large.actors[1].runs) = (vec![(0, 2000.0)], vec![(0, 2800.0)]);
+        large.actors.push(Actor { socket: Some(1), ..Actor::new(602, "other").runs(&[(0, 1200.0)]) });
+        assert!(found(large, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn without_the_lists_of_bound_processes_it_is_blind_about_sockets() {
+        let mut world = hidden();
+        world.groups.clear();
+        let why = blind(world, 70, ID).unwrap();
+        assert_eq!(why, "no_input: the CPUs to which processes are bound are not known");
     }
 
     #[test]

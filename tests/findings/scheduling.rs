@@ -5,11 +5,11 @@ use std::sync::Arc;
 use numatop_ng::finding::{Confidence, Severity};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, MemPolicy};
-use numatop_ng::model::topology::Calibration;
+use numatop_ng::model::topology::{Calibration, Division};
 
 use crate::world::{
-    Actor, BOOT_NS, DOCKER, GIB, Machine, S, TWO, commands, each_second, files, fold, found, machine, pages,
-    samples,
+    Actor, BOOT_NS, DOCKER, GIB, HIDDEN, Machine, S, TWO, blind, commands, each_second, files, fold, found,
+    machine, pages, samples,
 };
 
 mod bound_to_busy_cpus {
@@ -311,6 +311,63 @@ mod cores_exhausted {
             found(world, 70, ID)[0].advice.sentence,
             "16 of 16 cores have all of their threads busy: 32 CPUs do the work of 16 to 30 cores, by what calibrate measured."
         );
+    }
+
+    /// Two sockets that the firmware shows as one node, with these shares of all of their CPUs busy.
+    fn hidden(pct: [f64; 2]) -> Machine {
+        let actor = |socket: i32| Actor {
+            socket: Some(socket),
+            ..Actor::new(600 + socket as u32, "work").runs(&[(0, 52.0 * pct[socket as usize])])
+        };
+        machine(HIDDEN, vec![actor(0), actor(1)])
+    }
+
+    #[test]
+    fn one_socket_is_enough_where_nodes_are_hidden() {
+        let found = found(hidden([95.0, 20.0]), 70, ID);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
+        assert_eq!(found[0].key.subject.to_string(), "socket 0");
+        assert_eq!(
+            found[0].advice.sentence,
+            "26 of 26 cores of socket 0 have all of their threads busy: 52 CPUs share the units of 26 cores."
+        );
+        assert!(found[0].advice.or_else[0].starts_with("Socket 1 is 20.0 % busy"));
+        let value = &found[0].evidence[0];
+        assert_eq!((value.metric, value.of.to_string()), ("cpu_pct", "socket 0".to_owned()));
+        assert!((value.value - 95.0).abs() < 0.1 && value.limit == Some(72.0), "{value:?}");
+    }
+
+    #[test]
+    fn all_sockets_are_the_machine() {
+        let found = found(hidden([95.0, 95.0]), 70, ID);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].key.subject.to_string(), "host");
+    }
+
+    #[test]
+    fn not_nice_and_not_half_idle_on_a_socket() {
+        let mut nice = hidden([95.0, 20.0]);
+        nice.actors[0].nice = 19;
+        assert!(found(nice, 70, ID).is_empty());
+        assert!(found(hidden([75.0, 75.0]), 70, ID).is_empty());
+        let mut by_nodes = hidden([95.0, 20.0]);
+        Arc::make_mut(&mut by_nodes.host).topology.divide(Division::Nodes).unwrap();
+        assert!(blind(by_nodes, 70, ID).unwrap().contains("--places l3"));
+    }
+
+    /// Quotas of containers that may use one socket only, in thousandths of a CPU each.
+    #[test]
+    fn quotas_within_a_socket_make_it_a_warning() {
+        for (cpus, severity) in [("0-25,52-77", Severity::Warning), ("0-103", Severity::Info)] {
+            let mut world = hidden([95.0, 20.0]);
+            world.by_node = true;
+            (world.actors[0].cgroup, world.actors[0].smt_busy) = (DOCKER, Some(0.9));
+            let mut raw = files(cpus, "0");
+            raw.cpu_quota_milli = Ok(Some(50_000));
+            world.groups = [(DOCKER, Arc::new(raw))].into();
+            assert_eq!(found(world, 70, ID)[0].severity, severity, "{cpus}");
+        }
     }
 
     /// Case 1 with quotas of this many CPUs for each of 16 containers.

@@ -13,7 +13,7 @@ use numatop_ng::model::units::NodeId;
 
 use crate::sharing::policies;
 use crate::world::{
-    Actor, DOCKER, GIB, Machine, OTHER_DOCKER, S, SERVICE, Shape, TWO, bound_threads, count_also,
+    Actor, DOCKER, GIB, HIDDEN, Machine, OTHER_DOCKER, S, SERVICE, Shape, TWO, bound_threads, count_also,
     each_second, files, machine, more_containers, pages,
 };
 
@@ -172,6 +172,20 @@ pub fn three_databases() -> Machine {
     machine(sockets, vec![database(4241, 0, 0.04), database(4242, 0, 0.04), database(4410, 1, 0.14)])
 }
 
+/// Case 6 as the firmware showed it: one node for both sockets.
+pub fn three_databases_hidden() -> Machine {
+    let database = |pid: u32, socket: i32, ipc: f64| Actor {
+        ipc,
+        rss: 20 * GIB,
+        memory: vec![1024],
+        socket: Some(socket),
+        allowed: Some(32),
+        ..Actor::new(pid, "mysqld").runs(&[(0, 1500.0)])
+    };
+    let shape = Shape { cores: 64, threads: 1, ..HIDDEN };
+    machine(shape, vec![database(4241, 0, 0.04), database(4242, 0, 0.04), database(4410, 1, 0.14)])
+}
+
 /// Case 7: interrupts of a network card on the node where a database runs.
 pub fn interrupts() -> Machine {
     let actor = Actor { rss: 8 * GIB, memory: pages(0), ..Actor::new(4242, "mysqld") };
@@ -234,8 +248,7 @@ pub fn distances() -> Machine {
 
 /// Case 10: the BIOS shows one node for two sockets.
 pub fn hidden() -> Machine {
-    let shape = Shape { nodes: 1, sockets: 2, cores: 52, ..TWO };
-    machine(shape, vec![Actor::new(500, "java").runs(&[(0, 4000.0)])])
+    machine(HIDDEN, vec![Actor::new(500, "java").runs(&[(0, 4000.0)])])
 }
 
 /// Case 11, first form: two threads on the two CPUs of one core, whose siblings are busy for this share of their time.

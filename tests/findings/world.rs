@@ -7,15 +7,16 @@ use std::sync::Arc;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
 use numatop_ng::finding::{Change, Check, Command, Engine, Finding, Options, Subject, When};
+use numatop_ng::metric::cpu_set::CPU_SET_METRICS;
 use numatop_ng::metric::host::HOST_METRICS;
 use numatop_ng::metric::{Value, container, node, task};
 use numatop_ng::model::access::{AccessSource, MemoryUse, MemoryUses, RestUse};
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::{ProcFields, Texts};
 use numatop_ng::model::sample::{GroupRaw, HostFacts, Names, Reading, Sample};
-use numatop_ng::model::topology::{Cpu, Llc, Node, NumaSupport, Topology};
+use numatop_ng::model::topology::{Cpu, Division, Llc, Node, NumaSupport, Topology};
 use numatop_ng::model::units::{CpuId, NodeId};
-use numatop_ng::snapshot::{RowKind, Snapshot, derive};
+use numatop_ng::snapshot::{RowKind, SetKind, Snapshot, derive};
 pub use numatop_ng::source::synthetic::{Actor, BOOT_NS, Machine};
 
 pub const GIB: u64 = 1 << 30;
@@ -47,23 +48,33 @@ pub struct Shape {
     pub memory: u64,
 }
 
+/// Two sockets of 26 cores with 2 threads that the firmware shows as one node.
+pub const HIDDEN: Shape =
+    Shape { nodes: 1, cores: 52, threads: 2, sockets: 2, distance: 20, memory: 384 * GIB };
+
 /// Two nodes of 8 cores with 2 threads, 64 GiB each.
 pub const TWO: Shape = Shape { nodes: 2, cores: 8, threads: 2, sockets: 2, distance: 20, memory: 64 * GIB };
 
 fn topology(shape: Shape) -> Topology {
     let all_cores = shape.nodes * shape.cores;
     let node_of = |cpu: u32| cpu % all_cores / shape.cores;
+    let socket_of = |cpu: u32| cpu % all_cores * shape.sockets / all_cores.max(1);
+    // Each node and each socket has its own last-level cache.
+    let caches = shape.nodes.max(shape.sockets);
+    let llc_of = |cpu: u32| if shape.sockets > shape.nodes { socket_of(cpu) } else { node_of(cpu) };
     let cpus = all_cores * shape.threads;
-    let cpus_of =
-        |node: u32| -> Vec<CpuId> { (0..cpus).filter(|cpu| node_of(*cpu) == node).map(CpuId).collect() };
+    let all_of = |of: &dyn Fn(u32) -> u32, id: u32| -> Vec<CpuId> {
+        (0..cpus).filter(|cpu| of(*cpu) == id).map(CpuId).collect()
+    };
+    let cpus_of = |node: u32| all_of(&node_of, node);
     let cpu = |id: u32| Cpu {
         id: CpuId(id),
         online: true,
         node: Some(NodeId(node_of(id))),
-        socket: Some((node_of(id) * shape.sockets / shape.nodes.max(1)) as i32),
+        socket: Some(socket_of(id) as i32),
         core_id: Some((id % all_cores) as i32),
         core: id % all_cores,
-        llc: node_of(id),
+        llc: llc_of(id),
         siblings: (0..shape.threads).map(|thread| CpuId(id % all_cores + thread * all_cores)).collect(),
     };
     let node = |id: u32| Node {
@@ -77,11 +88,11 @@ fn topology(shape: Shape) -> Topology {
         mem_free_bytes: shape.memory / 2,
         devices: vec![],
     };
-    let llc = |node: u32| Llc { cpus: cpus_of(node), level: Some(3), size_bytes: Some(32 << 20) };
-    Topology {
+    let llc = |id: u32| Llc { cpus: all_of(&llc_of, id), level: Some(3), size_bytes: Some(32 << 20) };
+    let mut topology = Topology {
         nodes: (0..shape.nodes).map(node).collect(),
         cpus: (0..cpus).map(cpu).collect(),
-        llcs: (0..shape.nodes).map(llc).collect(),
+        llcs: (0..caches).map(llc).collect(),
         cores: all_cores,
         sockets: shape.sockets,
         possible_cpus: cpus,
@@ -92,7 +103,9 @@ fn topology(shape: Shape) -> Topology {
         calibration: None,
         contradictions: Vec::new(),
         places: Vec::new(),
-    }
+    };
+    topology.divide(Division::Usual).unwrap();
+    topology
 }
 
 /// A machine of this shape with these actors. It counts cycles and instructions, but no memory accesses.
@@ -191,6 +204,10 @@ pub fn value_of(check: &Check, snapshot: &Snapshot) -> Option<Reading<Value>> {
         Subject::Node(id) => {
             let row = snapshot.nodes.iter().find(|row| row.raw.id == id.0)?;
             node::by_id(check.metric).unwrap().read(row, snapshot)
+        }
+        Subject::Socket(id) => {
+            let row = snapshot.cpu_sets.iter().find(|set| set.kind == SetKind::Socket && set.id == *id)?;
+            CPU_SET_METRICS.iter().find(|metric| metric.id == check.metric).unwrap().read(row, snapshot)
         }
         Subject::Host => {
             let metric = HOST_METRICS.iter().find(|metric| metric.id == check.metric).unwrap();

@@ -20,6 +20,7 @@ use numatop_ng::model::free_blocks::FreeBlocks;
 use numatop_ng::model::inputs::Inputs;
 use numatop_ng::model::interrupts::{DeviceInterrupts, Interrupts};
 use numatop_ng::model::object_nodes::{ObjectId, ObjectNodes};
+use numatop_ng::model::place_moves::PlaceMoves;
 use numatop_ng::model::sample::{
     Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, HugeNode, HugePages, MachineRaw,
     MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure,
@@ -151,6 +152,8 @@ fn inputs() -> impl Strategy<Value = Inputs> {
         }
         if let Some(limit) = limit {
             inputs.scope_ns = Arc::new([(limit as u32, Arc::new(limit))].into());
+            let moves = PlaceMoves { llc_in: limit, llc_out: limit / 2, socket_in: 0, socket_out: u64::MAX };
+            inputs.place_moves = Arc::new([(limit as u32, Arc::new(moves))].into());
             inputs.tier_switches = Arc::new([("promote_rate_limit_mbs".to_owned(), Arc::new(limit))].into());
         }
         inputs

@@ -26,6 +26,7 @@ use crate::model::group::DEPTH_MAX;
 use crate::model::inputs::Inputs;
 use crate::model::interrupts::Interrupts;
 use crate::model::object_nodes::{ObjectId, ObjectNodes};
+use crate::model::place_moves::PlaceMoves;
 use crate::model::process::ProcessId;
 use crate::model::sample::{
     CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesByPolicy,
@@ -80,6 +81,8 @@ pub struct Machine {
     /// Tasks and pages that went from one node to another since start, by those two nodes.
     pub flows: BTreeMap<(u32, u32), u64>,
     pub page_flows: BTreeMap<(u32, u32), u64>,
+    /// Tasks that went from one place to another since start, beside those that changed the node.
+    pub place_flows: BTreeMap<(u32, u32), u64>,
     /// The same in each second.
     pub flow_rates: BTreeMap<(u32, u32), u64>,
     pub page_flow_rates: BTreeMap<(u32, u32), u64>,
@@ -160,6 +163,7 @@ impl Machine {
             },
             flows: BTreeMap::new(),
             page_flows: BTreeMap::new(),
+            place_flows: BTreeMap::new(),
             flow_rates: BTreeMap::new(),
             page_flow_rates: BTreeMap::new(),
             irq_rates: BTreeMap::new(),
@@ -237,6 +241,7 @@ impl Machine {
                 object_nodes: Arc::new(self.object_nodes(to_ns)),
                 disk_traffic: Arc::new(self.disk_traffic(to_ns)),
                 accelerators: Arc::new(self.accelerators()),
+                place_moves: Arc::new(self.place_moves()),
             },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
@@ -273,6 +278,29 @@ impl Machine {
             Some((row.process(), Arc::new(held.clone())))
         };
         self.held.iter().filter_map(of).collect()
+    }
+
+    /// Moves from node to node as moves between the first places of these nodes, and those of `place_flows`.
+    fn place_moves(&self) -> BTreeMap<u32, Arc<PlaceMoves>> {
+        let topology = &self.host.topology;
+        let nodes: Vec<u32> = topology.nodes_of_places().collect();
+        let llcs: Vec<Option<u32>> = topology.llcs_of_places().collect();
+        let sockets: Vec<Option<u32>> = topology.sockets_of_places().collect();
+        let mut places = vec![PlaceMoves::default(); nodes.len()];
+        let first = |node: &u32| nodes.iter().position(|of| of == node);
+        let between_nodes =
+            self.flows.iter().filter_map(|((from, to), count)| Some((first(from)?, first(to)?, *count)));
+        let between_places =
+            self.place_flows.iter().map(|((from, to), count)| (*from as usize, *to as usize, *count));
+        for (from, to, count) in between_nodes.chain(between_places) {
+            let llc = if llcs[from] == llcs[to] { 0 } else { count };
+            let socket = if sockets[from] == sockets[to] { 0 } else { count };
+            (places[from].llc_out, places[from].socket_out) =
+                (places[from].llc_out + llc, places[from].socket_out + socket);
+            (places[to].llc_in, places[to].socket_in) =
+                (places[to].llc_in + llc, places[to].socket_in + socket);
+        }
+        (0..).zip(places).map(|(place, moves)| (place, Arc::new(moves))).collect()
     }
 
     /// The node with the kinds of its pages of files, unless a plan has set them.
@@ -419,6 +447,8 @@ fn shared<K: Ord + Clone, V: Clone>(map: &BTreeMap<K, V>) -> BTreeMap<K, Arc<V>>
 struct Places {
     /// Places in the list of CPUs, by node: online and not kept by a thread that is bound.
     free: BTreeMap<u32, Vec<usize>>,
+    /// The same by node and socket.
+    of_sockets: BTreeMap<(u32, i32), Vec<usize>>,
     /// The place of each CPU in the list, by id.
     at: BTreeMap<u32, [usize; 1]>,
     /// By place in the list: id, and the place of its SMT sibling.
@@ -441,13 +471,18 @@ impl Places {
         };
         let bound: BTreeSet<u32> = machine.actors.iter().filter_map(|actor| actor.pinned).collect();
         let mut free: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut of_sockets: BTreeMap<(u32, i32), Vec<usize>> = BTreeMap::new();
         for (at, cpu) in
             machine.cpus.iter().enumerate().filter(|(_, cpu)| cpu.online && !bound.contains(&cpu.id))
         {
             free.entry(cpu.node).or_default().push(at);
+            if let Some(socket) = topology.cpu(CpuId(cpu.id)).and_then(|cpu| cpu.socket) {
+                of_sockets.entry((cpu.node, socket)).or_default().push(at);
+            }
         }
         let mut places = Places {
             free,
+            of_sockets,
             cpus: machine.cpus.iter().map(|cpu| (cpu.id, sibling(cpu))).collect(),
             at,
             places: match topology.places.is_empty() {
@@ -472,9 +507,10 @@ impl Places {
 
     /// The CPUs among which the time of an actor on a node is divided.
     fn on(&self, actor: &Actor, node: u32) -> &[usize] {
-        match actor.pinned {
-            Some(id) => self.at.get(&id).map_or(&[], |at| at),
-            None => self.free.get(&node).map_or(&[], |free| free),
+        match (actor.pinned, actor.socket) {
+            (Some(id), _) => self.at.get(&id).map_or(&[], |at| at),
+            (None, Some(socket)) => self.of_sockets.get(&(node, socket)).map_or(&[], |free| free),
+            (None, None) => self.free.get(&node).map_or(&[], |free| free),
         }
     }
 
@@ -518,8 +554,9 @@ impl Places {
     /// The CPU in the row of an actor after a step: another one in each second, unless it is bound.
     fn last_cpu(&self, actor: &Actor, second: u64) -> u32 {
         let turn = |(node, _): &(u32, f64)| {
-            let free = self.free.get(node).filter(|free| !free.is_empty())?;
-            Some(self.cpus[free[(u64::from(actor.tid) + second) as usize % free.len()]].0)
+            let on = self.on(actor, *node);
+            let nth = (u64::from(actor.tid) + second).checked_rem(on.len() as u64)?;
+            Some(self.cpus[on[nth as usize]].0)
         };
         actor.pinned.or(actor.last_cpu).or_else(|| actor.runs.first().and_then(turn)).unwrap_or(0)
     }

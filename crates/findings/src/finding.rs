@@ -18,6 +18,7 @@ mod hold;
 pub mod json;
 pub mod moves;
 pub mod redact;
+pub mod region;
 pub mod rollup;
 pub mod rule;
 pub mod rules;
@@ -44,6 +45,8 @@ pub enum Subject {
     Host,
     /// A NUMA node.
     Node(NodeId),
+    /// A socket of a machine that hides its nodes, by its `physical_package_id`.
+    Socket(u32),
     /// A process for ever: its id, and the start of its leader in ns since boot.
     Process(u32, u64),
     /// Processes that share memory, by the id and the start of their leader.
@@ -60,6 +63,7 @@ impl Subject {
         match self {
             Subject::Host => Kind::Host,
             Subject::Node(_) => Kind::Node,
+            Subject::Socket(_) => Kind::Socket,
             Subject::Process(..) => Kind::Process,
             Subject::Group(..) => Kind::Group,
             Subject::Container(_) => Kind::Container,
@@ -90,6 +94,7 @@ impl fmt::Display for Subject {
         match self {
             Subject::Host => f.write_str("host"),
             Subject::Node(node) => write!(f, "node {node}"),
+            Subject::Socket(socket) => write!(f, "socket {socket}"),
             Subject::Process(pid, start_ns) => write!(f, "{pid}@{start_ns}"),
             Subject::Group(pid, start_ns) => write!(f, "group {pid}@{start_ns}"),
             Subject::Container(id) => write!(f, "cgroup {id}"),
@@ -105,6 +110,8 @@ pub enum Kind {
     Host,
     /// A NUMA node.
     Node,
+    /// A socket of a machine that hides its nodes.
+    Socket,
     /// A process.
     Process,
     /// Processes that share memory.
@@ -121,6 +128,7 @@ impl Kind {
         match self {
             Kind::Host => "host",
             Kind::Node => "node",
+            Kind::Socket => "socket",
             Kind::Process => "process",
             Kind::Group => "group",
             Kind::Container => "container",

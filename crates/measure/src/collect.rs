@@ -21,6 +21,7 @@ pub mod nodes;
 mod object;
 pub mod overdue;
 pub mod parsed;
+pub mod place_moves;
 pub mod placement;
 pub mod plan;
 pub mod probes;

@@ -20,6 +20,7 @@ pub mod interrupts;
 pub mod machine;
 pub mod memory;
 pub mod object_nodes;
+pub mod place_moves;
 pub mod process;
 pub mod profile;
 pub mod sample;

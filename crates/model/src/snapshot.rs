@@ -33,7 +33,7 @@ use crate::model::units::NodeId;
 use crate::overhead::Cost;
 
 pub use containers::{Container, GroupDelta};
-pub use cpu_sets::{CpuSet, PlaceSets, SetKind, most_used};
+pub use cpu_sets::{CpuSet, PlaceSets, SetKind, SetMoves, most_used};
 pub use cpus::{CpuDelta, OnCpus};
 pub use ids::IdHash;
 pub use machine::{MachineCounts, Node, NodeCounts, NumaPages, Swapped};

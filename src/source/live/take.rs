@@ -50,6 +50,7 @@ impl LiveSource {
             .charge(rows, &mut cpus, (mono_ns, self.multiplexed), |cpu| topology.node_and_place(cpu));
         // At once: what moves between this and the walk is in the matrix and not yet in a row.
         let flows = self.sched.moves().flows(&self.host.topology);
+        let place_moves = self.sched.place_moves(&self.host.topology).into_iter();
         let (mut inputs, mut lost_by_cause) =
             (self.turns.inputs(), self.sched.states().lost(&self.host.topology));
         let mut readings = Readings {
@@ -82,6 +83,7 @@ impl LiveSource {
         let (placement, about) = self.look_at_memory(&tasks, mono_ns);
         self.placements.add_to(&mut inputs);
         inputs.scope_ns = scope_ns;
+        inputs.place_moves = Arc::new(place_moves.map(|(place, moves)| (place, Arc::new(moves))).collect());
         self.follow_wishes();
         let memory_use = self.memory_use((&tasks, &exited), mono_ns)?;
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);

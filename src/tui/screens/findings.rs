@@ -139,7 +139,7 @@ fn key_of(finding: &Finding) -> u64 {
     hasher.finish()
 }
 
-/// The subject as other views name it; `None` for the machine and its devices.
+/// The subject as other views name it; `None` for the machine, its sockets and its devices.
 fn subject_of(finding: &Finding) -> Option<Subject> {
     let name = finding.identity.label.clone();
     match &finding.key.subject {
@@ -148,7 +148,7 @@ fn subject_of(finding: &Finding) -> Option<Subject> {
         finding::Subject::Group(pid, start_ns) => Some(Subject::Process((*pid, *start_ns), name)),
         finding::Subject::Container(id) => Some(Subject::Container(*id, name)),
         finding::Subject::Node(node) => Some(Subject::Node(*node)),
-        finding::Subject::Host | finding::Subject::Device(_) => None,
+        finding::Subject::Host | finding::Subject::Socket(_) | finding::Subject::Device(_) => None,
     }
 }
 

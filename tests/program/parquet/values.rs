@@ -174,7 +174,8 @@ fn check_containers(containers: &[Row], by_node: &[Row], both: &Both) {
         ] {
             check(row, column, container, key, whole);
         }
-        for key in ["kind", "pod", "namespace", "container_id", "parent"] {
+        for key in ["kind", "pod", "namespace", "container_id", "parent", "accelerators", "accelerator_nodes"]
+        {
             assert_eq!(word(row, key).as_deref(), container[key].as_str(), "{name} {key}");
         }
         // By node, where it is known.
@@ -298,6 +299,22 @@ fn the_made_up_machine_adds_up() {
     for amount in ["busy_ns", "irq_ns", "cycles", "lma", "rma"] {
         assert_eq!(sum(&sockets, amount), sum(&nodes, amount), "{amount}");
         assert_eq!(sum(&llcs, amount), sum(&nodes, amount), "{amount}");
+    }
+    // One process holds a GPU of node 1, and runs on other nodes.
+    let holders: Vec<&Row> = tasks.iter().filter(|row| word(row, "accelerators").is_some()).collect();
+    assert!(!holders.is_empty());
+    for row in holders {
+        assert_eq!(word(row, "accelerator_nodes").as_deref(), Some("1"));
+        assert_eq!(int(row, "accelerator_far_ns"), int(row, "cpu_ns"));
+    }
+    // All moves of the made-up machine are between nodes, and each node has its own L3 domains.
+    let matrix = rows(&out, Table::Matrix);
+    let moves = sum(&matrix, "tasks");
+    assert!(moves > 0);
+    for (sets, all) in [(&llcs, true), (&sockets, false)] {
+        let [into, out] = ["moves_in", "moves_out"].map(|amount| sum(sets, amount));
+        assert_eq!(into, out);
+        assert!(if all { into == moves } else { (1..moves).contains(&into) }, "{into} of {moves}");
     }
     assert_eq!(word(&sockets[1], "cpu_list").as_deref(), Some("8-15,24-31"));
     assert_eq!(word(&llcs[1], "cpu_list").as_deref(), Some("2-3,18-19"));

@@ -33,6 +33,10 @@ pub struct Actor {
     pub runs: Vec<(u32, f64)>,
     /// The CPU that it is bound to; others of the node keep off it.
     pub pinned: Option<u32>,
+    /// On which socket of its nodes it runs; `None`: on all.
+    pub socket: Option<i32>,
+    /// Number of CPUs that it may use; `None`: all, or the one to which it is bound.
+    pub allowed: Option<u32>,
     /// The CPU in its row; `None`: the one it is bound to, or one of its node.
     pub last_cpu: Option<u32>,
     /// Instructions per cycle: with all memory local and the SMT sibling idle, unless `smt_busy` is given.
@@ -116,6 +120,8 @@ impl Actor {
             cgroup: 1,
             runs: vec![],
             pinned: None,
+            socket: None,
+            allowed: None,
             last_cpu: None,
             ipc: 1.0,
             smt_busy: None,
@@ -201,7 +207,11 @@ impl Actor {
             policy: 0,
             nice: self.nice,
             cpu: 0,
-            cpus_allowed: if self.pinned.is_some() { 1 } else { host.topology.cpus.len() as u32 },
+            cpus_allowed: match (self.allowed, self.pinned) {
+                (Some(allowed), _) => allowed,
+                (None, Some(_)) => 1,
+                (None, None) => host.topology.cpus.len() as u32,
+            },
             cpu_nodes: Some(self.cpu_nodes.unwrap_or_else(|| self.nodes_of_cpus(host))),
             mem_nodes: Some(
                 self.mem_nodes.unwrap_or_else(|| bits(host.topology.nodes.iter().map(|node| node.id))),

@@ -511,7 +511,8 @@ fn fill_nodes(machine: &mut Machine) {
             (node.direct_pages, node.kswapd_pages) = (DIRECT_PAGES * seconds, KSWAPD_PAGES * seconds);
             (machine.vm.direct_pages, machine.vm.kswapd_pages) = (node.direct_pages, node.kswapd_pages);
         }
-        node.mem_free_bytes = MEMORY - anon_bytes - node.mem_file_bytes - SLAB;
+        // Tests add programs to the full node.
+        node.mem_free_bytes = MEMORY.saturating_sub(anon_bytes + node.mem_file_bytes + SLAB);
     }
     for cpu in machine.cpus.iter_mut().filter(|cpu| cpu.id.is_multiple_of(8)) {
         cpu.irq_ns = Some(machine.elapsed_ns / SECOND * 10 * super::MS);

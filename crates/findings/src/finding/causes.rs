@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::Rows;
 use super::{Confidence, Finding, Severity, Subject};
-use crate::snapshot::Snapshot;
+use crate::model::sample::Counts;
+use crate::snapshot::{SetKind, Snapshot};
 
 /// Levels of a tree of causes.
 const LEVELS: usize = 3;
@@ -24,7 +25,10 @@ pub static CAUSES: &[(&str, &[&str])] = &[
     ),
     ("balancing-ping-pong", &["balancing-cost"]),
     ("shared-cores", &["sibling-contention", "cpus-too-few", "bound-to-busy-cpus"]),
-    ("lopsided-nodes", &["noisy-neighbour", "sibling-contention", "cpus-too-few", "idle-elsewhere"]),
+    (
+        "lopsided-nodes",
+        &["noisy-neighbour", "sibling-contention", "cpus-too-few", "idle-elsewhere", "cores-exhausted"],
+    ),
     ("cores-exhausted", &["sibling-contention", "idle-elsewhere"]),
     ("quota-throttled", &["cpus-too-few", "idle-elsewhere", "bound-to-busy-cpus"]),
     ("interrupts-on-busy-node", &["interrupts-off-node"]),
@@ -140,6 +144,15 @@ pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) ->
                 delta.run_ns.get(node.index()).is_some_and(|ns| ns.saturating_mul(20) >= delta.cpu_ns())
             })
         }
+        (Subject::Socket(socket), process @ Subject::Process(..))
+        | (process @ Subject::Process(..), Subject::Socket(socket)) => {
+            task(process).is_some_and(|task| runs_on_socket(&task.delta, *socket, snapshot))
+        }
+        (Subject::Socket(socket), Subject::Container(id))
+        | (Subject::Container(id), Subject::Socket(socket)) => rows
+            .containers
+            .get(id)
+            .is_some_and(|at| runs_on_socket(&snapshot.containers[*at].sum.delta, *socket, snapshot)),
         (Subject::Container(a), Subject::Container(b)) => {
             is_above(*a, *b, snapshot, rows) || is_above(*b, *a, snapshot, rows)
         }
@@ -151,6 +164,12 @@ pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) ->
         }
         _ => false,
     }
+}
+
+/// Whether a twentieth of some time or more was on a socket.
+fn runs_on_socket(counts: &Counts, socket: u32, snapshot: &Snapshot) -> bool {
+    let times = snapshot.place_sets.times(counts, SetKind::Socket).unwrap_or_default();
+    times.iter().any(|(id, ns)| *id == socket && ns.saturating_mul(20) >= counts.cpu_ns())
 }
 
 fn is_above(above: u64, below: u64, snapshot: &Snapshot, rows: &Rows) -> bool {

@@ -1,6 +1,6 @@
 //! The environment of a subject, and the commands in it: binding to CPUs and nodes, moving memory, quotas.
 
-use super::command::{Command, Scope, When, cpu_list, line, node_list};
+use super::command::{Command, Scope, When, Words, cpu_list, line, node_list};
 use super::guards::Placed;
 use crate::model::group::{Engine, Group, Kind};
 use crate::model::units::NodeId;
@@ -91,32 +91,67 @@ pub fn bind(
     pid: Option<u32>,
     unified: Option<bool>,
 ) -> Vec<Command> {
-    let (c, n) = (cpu_list(cpus), node_list(nodes));
+    // An empty list binds nothing.
+    if nodes.is_empty() { Vec::new() } else { binding(env, cpus, Some(nodes), pid, unified) }
+}
+
+/// The same for CPUs alone, where the nodes of memory are hidden: its memory stays as it is.
+pub fn bind_cpus(env: &Env, cpus: &[u32], pid: Option<u32>, unified: Option<bool>) -> Vec<Command> {
+    binding(env, cpus, None, pid, unified)
+}
+
+fn binding(
+    env: &Env,
+    cpus: &[u32],
+    nodes: Option<&[NodeId]>,
+    pid: Option<u32>,
+    unified: Option<bool>,
+) -> Vec<Command> {
     // An empty list binds nothing, and process 0 means the caller.
-    if cpus.is_empty() || nodes.is_empty() {
+    if cpus.is_empty() {
         return Vec::new();
     }
+    let c = cpu_list(cpus);
     let pid = pid.filter(|pid| *pid != 0);
+    // A part of a line or of words that is about nodes.
+    let of_nodes = |text: &dyn Fn(&[NodeId]) -> String| nodes.map(text).unwrap_or_default();
+    let also_on = |words: Words, option: &'static str| match nodes {
+        Some(nodes) => words.word(option).nodes(nodes),
+        None => words,
+    };
     let container = |program, id: &str| {
-        let words =
-            line(program).word("--cpuset-cpus").cpus(cpus).word("--cpuset-mems").nodes(nodes).name(id);
-        Command::new(When::Now, Scope::Container, words, "")
+        let words = line(program).word("--cpuset-cpus").cpus(cpus);
+        Command::new(When::Now, Scope::Container, also_on(words, "--cpuset-mems").name(id), "")
     };
     let options = |where_: &str| {
-        let words = format!("the same options for {where_}: --cpuset-cpus {c} --cpuset-mems {n}");
-        Command::words(When::ForGood, Scope::Container, words)
+        let mems = of_nodes(&|nodes| format!(" --cpuset-mems {}", node_list(nodes)));
+        let which = if nodes.is_some() { "the same options" } else { "the same option" };
+        Command::words(
+            When::ForGood,
+            Scope::Container,
+            format!("{which} for {where_}: --cpuset-cpus {c}{mems}"),
+        )
     };
     let taskset = |pid: u32| {
         Command::new(When::Now, Scope::Process, line("taskset -acp").cpus(cpus).number(pid.into()), "")
     };
     let unit = |name: &str, runtime: bool| {
         let begin = if runtime { "systemctl set-property --runtime" } else { "systemctl set-property" };
-        let words = line(begin).name(name).joined("AllowedCPUs=", &c).joined("AllowedMemoryNodes=", &n);
+        let words = line(begin).name(name).joined("AllowedCPUs=", &c);
+        let words = match nodes {
+            Some(nodes) => words.joined("AllowedMemoryNodes=", &node_list(nodes)),
+            None => words,
+        };
         Command::new(if runtime { When::Now } else { When::ForGood }, Scope::Container, words, "")
     };
     match env {
         Env::Session => {
-            let start = format!("start it with numactl --cpunodebind={n} {}", preferred(nodes));
+            let start = match nodes {
+                Some(nodes) => {
+                    format!("start it with numactl --cpunodebind={} {}", node_list(nodes), preferred(nodes))
+                }
+                None => format!("start it with taskset -c {c}"),
+            };
             pid.map(taskset)
                 .into_iter()
                 .chain([Command::words(When::NextStart, Scope::Process, start)])
@@ -124,8 +159,8 @@ pub fn bind(
         }
         // AllowedCPUs needs the unified hierarchy [S11].
         Env::Unit(_) if unified == Some(false) => {
-            let words =
-                format!("a drop-in with CPUAffinity={c}, NUMAPolicy=preferred, NUMAMask={n}, and a restart");
+            let mems = of_nodes(&|nodes| format!(", NUMAPolicy=preferred, NUMAMask={}", node_list(nodes)));
+            let words = format!("a drop-in with CPUAffinity={c}{mems}, and a restart");
             pid.map(taskset)
                 .into_iter()
                 .chain([Command::words(When::ForGood, Scope::Container, words)])
@@ -138,58 +173,52 @@ pub fn bind(
         Env::Pod(id) => {
             let mut now = container("crictl update", id);
             now.words = "for a short trial: the kubelet restores its own list, by default every 10 s".into();
-            let words = "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static, \
-                         memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node";
+            let words = match nodes {
+                Some(_) => {
+                    "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static, \
+                     memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node"
+                }
+                None => "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static",
+            };
             vec![now, Command::words(When::ForGood, Scope::Container, words)]
         }
         Env::Libvirt(name) => {
             let now = line("virsh emulatorpin").name(name).cpus(cpus).word("--live");
-            let good = line("virsh numatune")
-                .name(name)
-                .word("--mode strict --nodeset")
-                .nodes(nodes)
-                .word("--config");
-            vec![
-                Command::new(When::Now, Scope::Container, now, "and virsh vcpupin for each vCPU"),
-                Command::new(When::ForGood, Scope::Container, good, "and <vcpu cpuset=...>"),
-            ]
+            let now = Command::new(When::Now, Scope::Container, now, "and virsh vcpupin for each vCPU");
+            let good = match nodes {
+                Some(nodes) => {
+                    let words = line("virsh numatune").name(name).word("--mode strict --nodeset");
+                    let words = words.nodes(nodes).word("--config");
+                    Command::new(When::ForGood, Scope::Container, words, "and <vcpu cpuset=...>")
+                }
+                None => Command::words(When::ForGood, Scope::Container, format!("<vcpu cpuset='{c}'>")),
+            };
+            vec![now, good]
         }
-        Env::Lxc(name) => vec![
-            Command::new(
-                When::Now,
-                Scope::Container,
-                line("lxc-cgroup -n").name(name).word("cpuset.cpus").cpus(cpus),
-                "",
-            ),
-            Command::new(
-                When::Now,
-                Scope::Container,
-                line("lxc-cgroup -n").name(name).word("cpuset.mems").nodes(nodes),
-                "",
-            ),
-            Command::words(When::ForGood, Scope::Container, "lxc.cgroup2.cpuset.* in its configuration"),
-        ],
+        Env::Lxc(name) => {
+            let file = |words: Words| Command::new(When::Now, Scope::Container, words, "");
+            let begin = || line("lxc-cgroup -n").name(name);
+            let mut commands = vec![file(begin().word("cpuset.cpus").cpus(cpus))];
+            commands.extend(nodes.map(|nodes| file(begin().word("cpuset.mems").nodes(nodes))));
+            let words = "lxc.cgroup2.cpuset.* in its configuration";
+            commands.push(Command::words(When::ForGood, Scope::Container, words));
+            commands
+        }
         Env::Nspawn(name) => vec![unit(name, true)],
         Env::Managed => {
-            let words =
-                format!("CPUs {c} and nodes {n} where it is created: its manager restores its own lists");
+            let mems = of_nodes(&|nodes| format!(" and nodes {}", node_list(nodes)));
+            let words = format!("CPUs {c}{mems} where it is created: its manager restores its own lists");
             vec![Command::words(When::ForGood, Scope::Container, words)]
         }
-        Env::Cgroup(path) if unified == Some(true) => vec![
-            Command::new(
-                When::Now,
-                Scope::Container,
-                line("echo").cpus(cpus).into_file_of(path, "cpuset.cpus"),
-                "",
-            ),
-            Command::new(
-                When::Now,
-                Scope::Container,
-                line("echo").nodes(nodes).into_file_of(path, "cpuset.mems"),
-                "",
-            ),
-            Command::words(When::ForGood, Scope::Container, "where its cgroup is created"),
-        ],
+        Env::Cgroup(path) if unified == Some(true) => {
+            let file = |words: Words, name| {
+                Command::new(When::Now, Scope::Container, words.into_file_of(path, name), "")
+            };
+            let mut commands = vec![file(line("echo").cpus(cpus), "cpuset.cpus")];
+            commands.extend(nodes.map(|nodes| file(line("echo").nodes(nodes), "cpuset.mems")));
+            commands.push(Command::words(When::ForGood, Scope::Container, "where its cgroup is created"));
+            commands
+        }
         Env::Cgroup(_) => pid.map(taskset).into_iter().collect(),
     }
 }
@@ -356,6 +385,77 @@ mod tests {
             bound(&group(Kind::Group, None, "x", None)),
             ["echo 0-1 > /sys/fs/cgroup/x/cpuset.cpus", "echo 0 > /sys/fs/cgroup/x/cpuset.mems"]
         );
+    }
+
+    #[test]
+    fn cpus_are_bound_without_memory() {
+        let of = |env: &Env, unified| {
+            let commands = bind_cpus(env, &[26, 27, 28], Some(7), unified);
+            commands
+                .iter()
+                .map(|one| one.line.as_ref().map_or(one.words.clone(), ToString::to_string))
+                .collect()
+        };
+        let all: [(Env, &[&str]); 11] = [
+            (Env::Session, &["taskset -acp 26-28 7", "start it with taskset -c 26-28"]),
+            (
+                Env::Unit("a.service".into()),
+                &[
+                    "systemctl set-property --runtime a.service AllowedCPUs=26-28",
+                    "systemctl set-property a.service AllowedCPUs=26-28",
+                ],
+            ),
+            (
+                Env::Docker("3c0f".into()),
+                &[
+                    "docker update --cpuset-cpus 26-28 3c0f",
+                    "the same option at docker run, or cpuset: in compose: --cpuset-cpus 26-28",
+                ],
+            ),
+            (
+                Env::Podman("3c0f".into()),
+                &[
+                    "podman update --cpuset-cpus 26-28 3c0f",
+                    "the same option at podman run, or in the quadlet: --cpuset-cpus 26-28",
+                ],
+            ),
+            (
+                Env::Nerdctl("3c0f".into()),
+                &[
+                    "nerdctl update --cpuset-cpus 26-28 3c0f",
+                    "the same option at nerdctl run: --cpuset-cpus 26-28",
+                ],
+            ),
+            (
+                Env::Pod("3c0f".into()),
+                &[
+                    "crictl update --cpuset-cpus 26-28 3c0f",
+                    "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static",
+                ],
+            ),
+            (Env::Libvirt("vm".into()), &["virsh emulatorpin vm 26-28 --live", "<vcpu cpuset='26-28'>"]),
+            (
+                Env::Lxc("c".into()),
+                &["lxc-cgroup -n c cpuset.cpus 26-28", "lxc.cgroup2.cpuset.* in its configuration"],
+            ),
+            (
+                Env::Nspawn("n.service".into()),
+                &["systemctl set-property --runtime n.service AllowedCPUs=26-28"],
+            ),
+            (Env::Managed, &["CPUs 26-28 where it is created: its manager restores its own lists"]),
+            (
+                Env::Cgroup("/jobs".into()),
+                &["echo 26-28 > /sys/fs/cgroup/jobs/cpuset.cpus", "where its cgroup is created"],
+            ),
+        ];
+        for (env, expected) in all {
+            let found: Vec<String> = of(&env, Some(true));
+            assert_eq!(found, expected, "{env:?}");
+        }
+        let old: Vec<String> = of(&Env::Unit("a.service".into()), Some(false));
+        assert_eq!(old, ["taskset -acp 26-28 7", "a drop-in with CPUAffinity=26-28, and a restart"]);
+        assert!(bind_cpus(&Env::Session, &[], Some(7), None).is_empty());
+        assert!(bind(&Env::Session, &[0], &[], Some(7), None).is_empty());
     }
 
     #[test]

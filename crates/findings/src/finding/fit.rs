@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::gain::{self, Costs};
 use super::guards::Placed;
+use super::region::Region;
 use super::view::{SubjectRef, View, above_watermark};
-use crate::model::topology::Topology;
+use crate::model::topology::{Cpu, Topology};
 use crate::model::units::NodeId;
 
 /// The value of a second thread of a core, in cores: numad's, and that of the slower of two vendors (S1, S2).
@@ -22,6 +23,8 @@ const ROUNDING: f64 = 1.0 + 1e-9;
 pub struct NodeDistances {
     /// Capacity of each node in CPUs, without isolated ones.
     capacity: BTreeMap<NodeId, f64>,
+    /// The same of each socket, by its `physical_package_id`.
+    of_sockets: BTreeMap<u32, f64>,
     /// Nodes with CPUs and memory by their distance from each of them.
     orders: Vec<Order>,
     /// Costs of accesses between nodes.
@@ -51,22 +54,12 @@ impl NodeDistances {
             });
             Order::of(&|from, to| costs.ratio(topology, from, to), near)
         });
-        let mut cpus: BTreeMap<NodeId, (f64, BTreeSet<u32>)> = BTreeMap::new();
-        for cpu in topology.online_cpus().filter(|cpu| !isolated.contains(&cpu.id.0)) {
-            let Some(node) = cpu.node else { continue };
-            let (threads, cores) = cpus.entry(node).or_default();
-            *threads += 1.0;
-            cores.insert(cpu.core);
-        }
-        let worth = |(threads, cores): (f64, BTreeSet<u32>)| {
-            let cores = cores.len() as f64;
-            cores + SECOND_THREAD * (threads - cores)
-        };
         let caches =
             topology.llcs.iter().filter_map(|llc| Some((llc.nodes(topology), llc.size_bytes? as f64)));
         NodeDistances {
             orders: orders.collect(),
-            capacity: cpus.into_iter().map(|(node, cpus)| (node, worth(cpus))).collect(),
+            capacity: capacity(topology, isolated, |cpu| cpu.node),
+            of_sockets: capacity(topology, isolated, |cpu| u32::try_from(cpu.socket?).ok()),
             costs,
             caches: caches.collect(),
         }
@@ -77,6 +70,26 @@ impl NodeDistances {
         let of = |llc: &BTreeSet<NodeId>| llc.iter().any(|node| nodes.contains(node));
         self.caches.iter().filter(|(llc, _)| of(llc)).map(|(_, bytes)| *bytes).sum()
     }
+}
+
+/// CPUs in cores, by a key of theirs: a second thread counts less.
+fn capacity<K: Ord>(
+    topology: &Topology,
+    isolated: &[u32],
+    key: impl Fn(&Cpu) -> Option<K>,
+) -> BTreeMap<K, f64> {
+    let mut cpus: BTreeMap<K, (f64, BTreeSet<u32>)> = BTreeMap::new();
+    for cpu in topology.online_cpus().filter(|cpu| !isolated.contains(&cpu.id.0)) {
+        let Some(key) = key(cpu) else { continue };
+        let (threads, cores) = cpus.entry(key).or_default();
+        *threads += 1.0;
+        cores.insert(cpu.core);
+    }
+    let worth = |(threads, cores): (f64, BTreeSet<u32>)| {
+        let cores = cores.len() as f64;
+        cores + SECOND_THREAD * (threads - cores)
+    };
+    cpus.into_iter().map(|(key, cpus)| (key, worth(cpus))).collect()
 }
 
 impl Order {
@@ -100,16 +113,19 @@ pub fn whole_nodes(topology: &Topology) -> impl Iterator<Item = NodeId> {
 
 /// CPU time that a subject may use on these nodes beside all others, in cores.
 pub fn cpu_room(view: &View<'_>, of: &SubjectRef<'_>, nodes: &[NodeId]) -> f64 {
-    let length = view.over_ns().max(1) as f64;
+    nodes.iter().map(|node| cpu_room_in(view, of, Region::Node(*node))).sum()
+}
+
+/// The same in one region.
+pub fn cpu_room_in(view: &View<'_>, of: &SubjectRef<'_>, region: Region) -> f64 {
     let near = view.rows.near(view.snapshot);
-    let mut room = 0.0;
-    for node in nodes {
-        let capacity = near.capacity.get(node).copied().unwrap_or(0.0);
-        let busy = view.node(*node).map_or(0.0, |row| row.on_cpus.busy_ns as f64 / length);
-        let own = of.task().and_then(|task| task.delta.run_ns.get(node.index()).copied()).unwrap_or(0);
-        room += (capacity - (busy - own as f64 / length).max(0.0)).max(0.0);
-    }
-    room
+    let capacity = match region {
+        Region::Node(node) => near.capacity.get(&node),
+        Region::Socket(socket) => near.of_sockets.get(&socket),
+    };
+    let own = of.task().and_then(|task| view.ran_in(&task.delta, region)).unwrap_or(0);
+    let others = view.busy_in(region) - own as f64 / view.over_ns().max(1) as f64;
+    (capacity.copied().unwrap_or(0.0) - others.max(0.0)).max(0.0)
 }
 
 /// Memory that may come to these nodes, bytes.
@@ -122,9 +138,16 @@ pub fn memory_room(view: &View<'_>, nodes: &[NodeId]) -> f64 {
 
 /// Whether the work and the memory of a subject fit on these nodes.
 pub fn fits(view: &View<'_>, of: &SubjectRef<'_>, placed: &Placed, nodes: &[NodeId]) -> bool {
-    let room = cpu_room(view, of, nodes);
-    let quota = view.quota(of).is_some_and(|quota| quota <= room);
-    (quota || view.need(of) <= TARGET * room) && placed.outside(nodes) <= memory_room(view, nodes)
+    works(view, of, cpu_room(view, of, nodes)) && placed.outside(nodes) <= memory_room(view, nodes)
+}
+
+/// Whether the work of a subject fits in a region, wherever its memory is.
+pub fn works_in(view: &View<'_>, of: &SubjectRef<'_>, region: Region) -> bool {
+    works(view, of, cpu_room_in(view, of, region))
+}
+
+fn works(view: &View<'_>, of: &SubjectRef<'_>, room: f64) -> bool {
+    view.quota(of).is_some_and(|quota| quota <= room) || view.need(of) <= TARGET * room
 }
 
 /// The mean cost of an access, in local ones, of something that ran and has its memory in these amounts by node id; `None`

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::region::hidden_sockets;
 use crate::model::counters::Counter;
 use crate::model::disks::{DiskSender, DiskTraffic};
 use crate::model::sample::Counts;
 use crate::model::sums::{KnownSum, Sum};
 use crate::snapshot::{
-    Container, MachineCounts, NodeCounts, OnCpus, Remote, Room, Snapshot, Tally, Task, Waits,
+    Container, MachineCounts, NodeCounts, OnCpus, Remote, Room, SetKind, Snapshot, Tally, Task, Waits,
 };
 
 /// Intervals become one segment up to this length, ns.
@@ -204,6 +205,7 @@ pub struct MachineSums {
     on_cpus: OnCpus,
     counts: MachineCounts,
     nodes: ById<(OnCpus, NodeCounts)>,
+    sockets: ById<OnCpus>,
     /// Busy time and time in interrupts: rules use only these of CPUs.
     cpus: ById<(u64, KnownSum)>,
     flows: BTreeMap<(u32, u32), u64>,
@@ -220,6 +222,9 @@ impl MachineSums {
             let (on_cpus, counts) = self.nodes.entry(at, node.raw.id);
             on_cpus.add(&node.on_cpus);
             counts.add(&node.counts);
+        }
+        for (at, set) in hidden_sockets(snapshot).enumerate() {
+            self.sockets.entry(at, set.id).add(&set.on_cpus);
         }
         for (at, cpu) in snapshot.cpus.iter().enumerate() {
             let (busy_ns, irq_ns) = self.cpus.entry(at, cpu.id);
@@ -244,6 +249,10 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
     for node in &mut over.nodes {
         (node.on_cpus, node.counts) = Default::default();
     }
+    for set in &mut over.cpu_sets {
+        // Moves are of the last interval.
+        (set.on_cpus, set.moves) = (OnCpus::default(), None);
+    }
     for cpu in &mut over.cpus {
         (cpu.busy_ns, cpu.irq_ns) = (0, Some(0));
     }
@@ -256,6 +265,11 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
             let Some((on_cpus, counts)) = sums.nodes.get(at, node.raw.id) else { continue };
             node.on_cpus.add(on_cpus);
             node.counts.add(counts);
+        }
+        let sockets = over.cpu_sets.iter_mut().filter(|set| set.kind == SetKind::Socket);
+        for (at, set) in sockets.enumerate() {
+            let Some(on_cpus) = sums.sockets.get(at, set.id) else { continue };
+            set.on_cpus.add(on_cpus);
         }
         for (at, cpu) in over.cpus.iter_mut().enumerate() {
             let Some((busy_ns, irq_ns)) = sums.cpus.get(at, cpu.id) else { continue };

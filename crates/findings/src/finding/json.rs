@@ -49,6 +49,7 @@ fn subject(finding: &Finding) -> Json {
     match &finding.key.subject {
         Subject::Host => {}
         Subject::Node(node) => object["node"] = json!(node.0),
+        Subject::Socket(socket) => object["socket"] = json!(socket),
         Subject::Process(pid, start_ns) => {
             object["pid"] = json!(pid);
             object["start_ns"] = json!(start_ns);

@@ -98,6 +98,7 @@ fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
         Kind::Group => "groups of processes",
         Kind::Container => "containers",
         Kind::Node => "nodes",
+        Kind::Socket => "sockets",
         Kind::Device => "devices",
         Kind::Host => "hosts",
     };

@@ -51,7 +51,8 @@ pub fn unit_of(metric: &str, of: &Subject) -> Option<Unit> {
     match of {
         Subject::Process(..) | Subject::Group(..) => task::by_id(metric).map(|metric| metric.unit),
         Subject::Container(_) => container::by_id(metric).map(|metric| metric.unit),
-        Subject::Node(_) => node::by_id(metric).map(|metric| metric.unit),
+        // Sockets have the metrics of nodes.
+        Subject::Node(_) | Subject::Socket(_) => node::by_id(metric).map(|metric| metric.unit),
         Subject::Host => host_unit(metric),
         Subject::Device(_) => node::by_id(metric).map(|metric| metric.unit),
     }

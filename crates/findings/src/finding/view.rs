@@ -18,7 +18,7 @@ use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Hints, Missing, NodeRaw, Reading, TaskRaw};
 use crate::model::topology::{self, Device, Topology, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
-use crate::snapshot::{Container, Node, ProcessGroup, Snapshot, Task};
+use crate::snapshot::{Container, CpuSet, Node, ProcessGroup, Snapshot, Task};
 
 /// A subject in a window.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub enum SubjectRef<'a> {
     Host,
     /// A node.
     Node(&'a Node),
+    /// A socket of a machine that hides its nodes.
+    Socket(&'a CpuSet),
     /// A process.
     Process(&'a Task),
     /// Processes that share memory: the sum of their rows, and the group in the interval.
@@ -43,6 +45,7 @@ impl<'a> SubjectRef<'a> {
         match self {
             SubjectRef::Host => Subject::Host,
             SubjectRef::Node(node) => Subject::Node(NodeId(node.raw.id)),
+            SubjectRef::Socket(set) => Subject::Socket(set.id),
             SubjectRef::Process(task) => process(&task.raw),
             SubjectRef::Group(_, group) => Subject::Group(group.leader.0, group.leader.1),
             SubjectRef::Container(row) => Subject::Container(row.id),
@@ -188,6 +191,14 @@ impl<'a> View<'a> {
     /// The reason why it is missing.
     pub fn node_number(&self, metric: &Metric<Node>, node: &Node) -> Reading<f64> {
         number(metric, node, self.window)
+    }
+
+    /// The value of a metric of a socket.
+    ///
+    /// # Errors
+    /// The reason why it is missing.
+    pub fn set_number(&self, metric: &Metric<CpuSet>, set: &CpuSet) -> Reading<f64> {
+        number(metric, set, self.window)
     }
 
     /// The share of remote accesses of a process or a container, in percent.
@@ -461,6 +472,7 @@ impl<'a> View<'a> {
         identity.label = match of {
             SubjectRef::Host => "host".to_owned(),
             SubjectRef::Node(node) => format!("node {}", node.raw.id),
+            SubjectRef::Socket(set) => format!("socket {}", set.id),
             SubjectRef::Process(task) => {
                 let comm = super::text::comm(task.raw.comm);
                 identity.cgroup = cgroup(task.raw.cgroup_id);

@@ -11,10 +11,12 @@ use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput};
 use super::cpu_states::CpuStates;
 use super::node_matrix::NodeMatrix;
 use super::object;
+use super::place_moves::PlaceMovesMaps;
 use super::records::Layout;
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use crate::host::kernel;
 use crate::model::event::Event;
+use crate::model::place_moves::PlaceMoves;
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
 use crate::model::wire::{CpuTopo, MARKS, SLOTS, Scoped, Wire};
@@ -43,6 +45,7 @@ pub struct SchedProbe {
     _switch: Link,
     states: CpuStates,
     moves: NodeMatrix,
+    place_moves: PlaceMovesMaps,
     counters: Counters,
     places: BTreeMap<CpuId, CpuTopo>,
     /// Number of times counters were opened on a CPU.
@@ -75,6 +78,7 @@ impl SchedProbe {
         rodata.hints_from_task = layout.hints_from_task;
         rodata.rec_size = layout.size();
         (rodata.by_node, rodata.by_sibling) = (layout.by_node(), layout.by_sibling());
+        rodata.by_place = !topology.places.is_empty();
         if let Some((cycles, instructions)) = layout.counted {
             (rodata.cycles_slot, rodata.instructions_slot) = (cycles, instructions);
         }
@@ -86,12 +90,17 @@ impl SchedProbe {
         open.maps.exits.set_max_entries(ring_bytes(cpus))?;
         open.maps.exit_lost_ns.set_max_entries(topology.possible_places())?;
         open.maps.moves.set_max_entries(NodeMatrix::entries(topology.possible_nodes))?;
+        let [of_cpus, of_places] = PlaceMovesMaps::entries(topology);
+        open.maps.moves_in.set_max_entries(of_cpus)?;
+        open.maps.moves_out.set_max_entries(of_places)?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
         open.maps.dirty_tasks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
         let mut skel = object::load("sched", open)?;
 
         let states = CpuStates::new(skel.maps.cpus.as_fd(), cpus).context("mapping the per-CPU state")?;
         let moves = NodeMatrix::new(skel.maps.moves.as_fd(), topology.possible_nodes)?;
+        let [into, out] = [skel.maps.moves_in.as_fd(), skel.maps.moves_out.as_fd()];
+        let place_moves = PlaceMovesMaps::new(into, out, topology)?;
         let slots = events.len() as u32;
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
         (bss.nr_slots, bss.scoped) = (slots, scoped as u32);
@@ -100,6 +109,7 @@ impl SchedProbe {
             _switch: switch,
             states,
             moves,
+            place_moves,
             counters: Counters::new(events),
             places: BTreeMap::new(),
             openings: 0,
@@ -136,7 +146,7 @@ impl SchedProbe {
             opened: self.openings,
             waits: self.counters.waiting_on(cpu),
             place: topology.place_of(known),
-            pad: 0,
+            socket: known.socket.map_or(u32::MAX, |socket| socket as u32),
         };
         self.set_place(cpu, place)?;
         Ok(failed)
@@ -263,6 +273,11 @@ impl SchedProbe {
     /// Moves of tasks in scope from node to node since the start.
     pub fn moves(&self) -> &NodeMatrix {
         &self.moves
+    }
+
+    /// Moves of tasks in scope between L3 domains and sockets since the start, by place; none where places are the nodes.
+    pub fn place_moves(&self, topology: &Topology) -> BTreeMap<u32, PlaceMoves> {
+        self.place_moves.read(topology)
     }
 
     /// The maps that other objects reuse.

@@ -99,7 +99,24 @@ fn node_list(held: &[Accelerator]) -> Reading<Value> {
     Ok(Value::Text(list.join(",")))
 }
 
-fn far(held: &[Accelerator], run_ns: &[u64]) -> Reading<Quotient> {
+/// On-CPU time on other nodes than those of the accelerators that a task holds, ns.
+///
+/// # Errors
+/// It holds none, or the node of one is not known.
+pub fn far_ns(task: &Task, snapshot: &Snapshot) -> Reading<u64> {
+    Ok(far_and_all(held(task, snapshot)?, &task.delta.run_ns)?.0)
+}
+
+/// The same of a container.
+///
+/// # Errors
+/// As of a task.
+pub fn container_far_ns(row: &Container) -> Reading<u64> {
+    Ok(far_and_all(held_in(row)?, &row.sum.delta.run_ns)?.0)
+}
+
+/// Time on other nodes than those of these accelerators, and all time, ns.
+fn far_and_all(held: &[Accelerator], run_ns: &[u64]) -> Reading<(u64, u64)> {
     let (nodes, is_nodeless) = nodes_of(held);
     if is_nodeless {
         return Err(no("the node of an accelerator is not known"));
@@ -111,6 +128,11 @@ fn far(held: &[Accelerator], run_ns: &[u64]) -> Reading<Quotient> {
             far = far.saturating_add(*ns);
         }
     }
+    Ok((far, all))
+}
+
+fn far(held: &[Accelerator], run_ns: &[u64]) -> Reading<Quotient> {
+    let (far, all) = far_and_all(held, run_ns)?;
     if all == 0 { Err(no("did not run in this interval")) } else { Ok(Quotient::pct(far as f64, all as f64)) }
 }
 

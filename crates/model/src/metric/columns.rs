@@ -128,6 +128,8 @@ pub const CPU_SET_PRIORITY: &[&str] = &[
     cpu_set::IPC.id,
     cpu_set::LLC_MPKI.id,
     cpu_set::TASKS.id,
+    cpu_set::MOVES_IN_PER_S.id,
+    cpu_set::MOVES_OUT_PER_S.id,
     cpu_set::RMA_PER_S.id,
     cpu_set::LMA_PER_S.id,
     cpu_set::IRQ_PCT.id,

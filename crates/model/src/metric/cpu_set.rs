@@ -4,9 +4,10 @@ use super::counters::{self, Formula};
 use super::host::no_irq;
 use super::over::{Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no, node, on_cpus, task};
+use crate::model::facility::Facility;
 use crate::model::sample::Reading;
 use crate::model::topology::format_cpulist;
-use crate::snapshot::{CpuSet, SetKind, Snapshot};
+use crate::snapshot::{CpuSet, SetKind, SetMoves, Snapshot};
 
 /// All metrics of a set, in the order in which help and JSON list them.
 pub static CPU_SET_METRICS: &[Metric<CpuSet>] = &[
@@ -18,6 +19,8 @@ pub static CPU_SET_METRICS: &[Metric<CpuSet>] = &[
     CORES,
     LLC_SIZE_BYTES,
     TASKS,
+    MOVES_IN_PER_S,
+    MOVES_OUT_PER_S,
     CPU_PCT,
     IRQ_PCT,
     IPC,
@@ -91,6 +94,33 @@ pub const TASKS: Metric<CpuSet> =
             None => Err(no("CPU time is kept by node")),
         }
     });
+
+/// Moves per second, where they are counted by sets of its kind.
+fn moves(set: &CpuSet, snapshot: &Snapshot, of: fn(&SetMoves) -> u64) -> Reading<Value> {
+    snapshot.rate(0)?;
+    let moves = set.moves.as_ref().ok_or_else(|| no("time of tasks is kept by nodes"))?;
+    snapshot.rate(of(moves)).map(Value::F64)
+}
+
+pub const MOVES_IN_PER_S: Metric<CpuSet> = set(
+    "moves_in_per_s",
+    "IN/s",
+    7,
+    Unit::PerSecond,
+    "Times per second a task resumed here that last ran in another socket, or in another L3 domain.",
+    |set, snapshot| moves(set, snapshot, |moves| moves.into),
+)
+.with(Traits::NONE.needs(&[Facility::PlaceMoves]));
+
+pub const MOVES_OUT_PER_S: Metric<CpuSet> = set(
+    "moves_out_per_s",
+    "OUT/s",
+    7,
+    Unit::PerSecond,
+    "Times per second a task that last ran here resumed in another socket, or in another L3 domain.",
+    |set, snapshot| moves(set, snapshot, |moves| moves.out),
+)
+.with(Traits::NONE.needs(&[Facility::PlaceMoves]));
 
 fn of_cpus(ns: u64, set: &CpuSet, snapshot: &Snapshot) -> Reading<Value> {
     snapshot.share(ns).map(|pct| Value::F64(pct / set.cpus.len() as f64))

@@ -12,6 +12,8 @@ pub enum Facility {
     CpuTime,
     /// CPU time by socket and last-level cache.
     Places,
+    /// Moves of tasks between sockets and last-level caches.
+    PlaceMoves,
     /// The list of tasks, from the kernel's task iterator.
     TaskWalk,
     /// Births and final totals of tasks.

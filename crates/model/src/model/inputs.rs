@@ -11,13 +11,14 @@ use super::facility::Facility;
 use super::free_blocks::FreeBlocks;
 use super::interrupts::DeviceInterrupts;
 use super::object_nodes::{ObjectId, ObjectNodes};
+use super::place_moves::PlaceMoves;
 use super::process::ProcessId;
 use super::scheduler::SchedExt;
 use super::tiers::{NodeTier, TierPages};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of
-/// recordings; neither tag nor name ever changes. 37 is the next one. Recordings without the facility, if one
+/// recordings; neither tag nor name ever changes. 38 is the next one. Recordings without the facility, if one
 /// is given, lack the input.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
@@ -76,6 +77,8 @@ inputs! {
     disk_traffic: DiskSender => DiskTraffic = 35, Some(Facility::DiskTraffic);
     /// Accelerators that processes held at the last look. Processes that held none are absent.
     accelerators: ProcessId => Held = 36, Some(Facility::Accelerators);
+    /// Moves of tasks in the scope between L3 domains and sockets, by place. Empty where places are the nodes.
+    place_moves: u32 => PlaceMoves = 37, Some(Facility::PlaceMoves);
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.

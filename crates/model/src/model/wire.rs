@@ -303,8 +303,21 @@ pub struct CpuTopo {
     pub waits: u32,
     /// Number of its place; its node where places are the nodes.
     pub place: u32,
+    /// `physical_package_id`; `u32::MAX` where it is not known.
+    pub socket: u32,
+}
+
+/// Kinds of sets of CPUs between which moves are counted: L3 domains and sockets (`NT_SET_KINDS`).
+pub const SET_KINDS: usize = 2;
+
+/// `struct nt_moves`: of a CPU those in, of a place those out.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Moves {
+    /// Dispatches of tasks that last ran on another L3 domain, and on another socket.
+    pub of: [u64; SET_KINDS],
     /// Padding, 0.
-    pub pad: u32,
+    pub pad: [u64; 6],
 }
 
 /// `struct nt_cpu`.
@@ -492,6 +505,7 @@ const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<CpuTopo>() == 32);
 /// Whole cache lines, whether they have 64, 128 or 256 bytes: neighbours are states of other CPUs.
 const _: () = assert!(size_of::<CpuState>() == 64 + 64 + 6 * 64);
+const _: () = assert!(size_of::<Moves>() == 64);
 const _: () = assert!(size_of::<Rec>() == 48 + 64 + 8 * NR_KEPT + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 192 + 8 * NR_LIFETIME);
 

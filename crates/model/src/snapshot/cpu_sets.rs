@@ -1,8 +1,10 @@
 //! Sockets and L3 domains in the interval, as sums over their CPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{CpuDelta, OnCpus, Task};
+use crate::model::place_moves::PlaceMoves;
 use crate::model::sample::Counts;
 use crate::model::topology::{Cpu, Topology};
 use crate::model::units::CpuId;
@@ -33,8 +35,54 @@ pub struct CpuSet {
     pub llc_size_bytes: Option<u64>,
     /// In the interval.
     pub on_cpus: OnCpus,
+    /// Dispatches of tasks here that last ran in another set, and the reverse; `None` where they are not counted by these sets.
+    pub moves: Option<SetMoves>,
     /// Rows of tasks that ran in the interval, most of it here; `None` where time is not kept by these sets.
     pub tasks: Option<u32>,
+}
+
+/// Moves of tasks between a set and others of its kind in the interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetMoves {
+    /// Dispatches here of tasks that last ran in another set.
+    pub into: u64,
+    /// Dispatches in another set of tasks that last ran here.
+    pub out: u64,
+}
+
+/// Adds moves by place to the sets that the places are in.
+pub(super) fn add_moves(
+    topology: &Topology,
+    previous: &BTreeMap<u32, Arc<PlaceMoves>>,
+    current: &BTreeMap<u32, Arc<PlaceMoves>>,
+    sets: &mut [CpuSet],
+) {
+    if current.is_empty() || sets.is_empty() {
+        return;
+    }
+    let of_places = [
+        (SetKind::Socket, topology.sockets_of_places().collect::<Vec<_>>()),
+        (SetKind::Llc, topology.llcs_of_places().collect()),
+    ];
+    for (kind, of_place) in of_places {
+        let mut sums: BTreeMap<u32, SetMoves> = BTreeMap::new();
+        for ((place, now), set) in current
+            .iter()
+            .filter_map(|(place, moves)| Some(((*place, moves), (*of_place.get(*place as usize)?)?)))
+        {
+            let before = previous.get(&place).map_or_else(PlaceMoves::default, |before| **before);
+            let (into, out) = match kind {
+                SetKind::Llc => ((now.llc_in, before.llc_in), (now.llc_out, before.llc_out)),
+                SetKind::Socket => ((now.socket_in, before.socket_in), (now.socket_out, before.socket_out)),
+            };
+            let sum = sums.entry(set).or_default();
+            sum.into = sum.into.saturating_add(into.0.saturating_sub(into.1));
+            sum.out = sum.out.saturating_add(out.0.saturating_sub(out.1));
+        }
+        for set in sets.iter_mut().filter(|set| set.kind == kind) {
+            set.moves = sums.get(&set.id).copied();
+        }
+    }
 }
 
 /// The socket and the last-level cache of each place, by which the time of tasks is kept. Empty where it is not, and where
@@ -189,6 +237,7 @@ fn set(
         llc_level: llc.and_then(|llc| llc.level),
         llc_size_bytes: llc.and_then(|llc| llc.size_bytes),
         on_cpus: OnCpus::of(members.iter().filter_map(|cpu| deltas.get(cpu).copied())),
+        moves: None,
         tasks: None,
     }
 }
@@ -294,6 +343,36 @@ mod tests {
         assert_eq!(times(&[(0, 0, 0), (1, 1, 1)]), [None, None]);
         assert_eq!(most_used(&[(4, 3), (5, 7), (9, 7)]), Some(5));
         assert_eq!(most_used(&[(0, 0), (1, 0)]), None);
+    }
+
+    #[test]
+    fn moves_by_place_add_up_to_those_of_sets() {
+        // Two sockets of two L3 domains in one node.
+        let mut topology = machine(&[(0, 0, 0), (0, 0, 1), (0, 7, 2), (0, 7, 3)], Some(3));
+        topology.divide(Division::Usual).unwrap();
+        let moves = |llc: [u64; 4], socket: [u64; 4]| -> BTreeMap<u32, Arc<PlaceMoves>> {
+            let of = |at: usize| PlaceMoves {
+                llc_in: llc[at],
+                llc_out: 2 * llc[at],
+                socket_in: socket[at],
+                socket_out: 3 * socket[at],
+            };
+            (0..4).map(|at| (at as u32, Arc::new(of(at)))).collect()
+        };
+        let found = |before: &BTreeMap<_, _>, now: &BTreeMap<_, _>| -> Vec<Option<(u64, u64)>> {
+            let mut sets = cpu_sets(&topology, &busy(4));
+            add_moves(&topology, before, now, &mut sets);
+            sets.iter().map(|set| set.moves.map(|moves| (moves.into, moves.out))).collect()
+        };
+        let before = moves([5, 5, 5, 5], [1, 1, 1, 1]);
+        let now = moves([6, 8, 5, 15], [2, 1, 4, 1]);
+        let sockets = [Some((1, 3)), Some((3, 9))];
+        let llcs = [Some((1, 2)), Some((3, 6)), Some((0, 0)), Some((10, 20))];
+        assert_eq!(found(&before, &now), [&sockets[..], &llcs[..]].concat());
+        // From the start on; a count that went back is none; none where places are the nodes.
+        assert_eq!(found(&BTreeMap::new(), &before)[2], Some((5, 10)));
+        assert_eq!(found(&now, &before)[3], Some((0, 0)));
+        assert_eq!(found(&before, &BTreeMap::new()), [None; 6]);
     }
 
     #[test]

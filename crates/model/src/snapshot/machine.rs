@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::cpu_sets::{PlaceSets, cpu_sets};
+use super::cpu_sets::{PlaceSets, add_moves, cpu_sets};
 use super::{
     Accesses, CpuDelta, OnCpus, Own, Remote, Room, RowKind, Snapshot, add, cpus, dead_counters, sum,
 };
@@ -107,7 +107,11 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
     let silent = dead_counters::roles(host, current);
     let is_open = |event: &Event| !host.missing.contains_key(&event.name) && !silent.contains(&event.role);
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
-    let sets = cpu_sets(&host.topology, &cpus);
+    let mut sets = cpu_sets(&host.topology, &cpus);
+    if let Some(previous) = previous {
+        let [before, now] = [previous, current].map(|sample| &*sample.inputs.place_moves);
+        add_moves(&host.topology, before, now, &mut sets);
+    }
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
         wall_ns: current.wall_ns,

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use super::cells::RowGroup;
 use super::column::{Cell, Column, Get, columns};
 use super::interval::Interval;
+use crate::metric::accelerators;
 use crate::metric::amounts::row::{ROW_AMOUNTS, Row, RowAmount};
 use crate::metric::container::{CGROUP, CONTAINER_ID, PARENT};
 use crate::metric::located::Located;
@@ -54,6 +55,8 @@ columns! {
 
 columns! {
     LAST of ContainerRow: row => {
+        "accelerators" Text row.interval.text(&accelerators::CONTAINER_ACCELERATORS, row.row());
+        "accelerator_nodes" Text row.interval.text(&accelerators::CONTAINER_NODES, row.row());
         "mem_bytes" Int row.raw().and_then(|raw| raw.mem_bytes.clone().ok());
         "mem_limit_bytes" Int row.raw().and_then(|raw| raw.mem_limit_bytes.clone().ok()).flatten();
         "cpu_quota_milli" Int row.raw().and_then(|raw| raw.cpu_quota_milli.clone().ok()).flatten();

@@ -37,6 +37,8 @@ macro_rules! places {
                 "cpus" Int row.set().cpus.len();
                 "cores" Int row.set().cores;
                 "llc_size_bytes" Int row.set().llc_size_bytes;
+                "moves_in" Int row.set().moves.map(|moves| moves.into);
+                "moves_out" Int row.set().moves.map(|moves| moves.out);
                 "busy_ns" Int row.set().on_cpus.busy_ns;
                 "irq_ns" Int row.set().on_cpus.irq_ns.get();
                 "cycles" Int row.events(Role::Cycles);

@@ -8,7 +8,7 @@ use super::column::{Cell, Column, Get, columns};
 use super::interval::Interval;
 use crate::metric::amounts::row::{ROW_AMOUNTS, Row, RowAmount};
 use crate::metric::located::Located;
-use crate::metric::{Value, amounts, disks, events, identity, placement};
+use crate::metric::{Value, accelerators, amounts, disks, events, identity, placement};
 use crate::model::counters::Counter;
 use crate::model::disks::DiskUse;
 use crate::model::event::Role;
@@ -81,6 +81,8 @@ columns! {
         "home_node" Int row.task().home_node().map(|node| node.0);
         "disk_bytes" Int row.disk(|used| used.bytes);
         "disk_requests" Int row.disk(|used| used.requests);
+        "accelerators" Text row.interval.text(&accelerators::ACCELERATORS, row.task());
+        "accelerator_nodes" Text row.interval.text(&accelerators::ACCELERATOR_NODES, row.task());
         "exited" Flag row.task().ended();
     }
 }

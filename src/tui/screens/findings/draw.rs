@@ -187,7 +187,7 @@ pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
 fn why(blind: &Blind) -> String {
     let words = without_codes(without_attempt(&blind.words));
     match blind.subjects {
-        None => words.clone(),
+        None => words,
         Some(some) => format!("no data for {}: {words}", plural(some, "subject")),
     }
 }

@@ -1,4 +1,4 @@
-//! On-CPU time by socket and by last-level cache, where a hypervisor shows one node.
+//! On-CPU time and moves by socket and by last-level cache, where a hypervisor shows one node.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::work::Work;
 
 pub const CASE: Case = Case {
     name: "caches",
-    about: "CPU time of pinned threads is all on their L3 domain and socket, and that of their process has the parts that the \
-            threads say",
+    about: "CPU time of pinned threads is all on their L3 domain and socket, that of their process has the parts that the \
+            threads say, and moves of a thread are counted where it comes in and goes out",
     run,
 };
 
@@ -31,7 +31,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         return Err(Stop::skip("needs one node of two sockets with two CPUs each"));
     }
     threads(report, &cpus)?;
-    process(report, &cpus[1..])
+    process(report, &cpus[1..])?;
+    moves(report)
 }
 
 /// The number of the socket and of the L3 domain of a CPU: they have its two CPUs in common.
@@ -112,6 +113,68 @@ fn process(report: &mut Report, cpus: &[u32]) -> Result<(), Stop> {
             );
         }
     }
+    Ok(())
+}
+
+/// A thread that goes round two CPUs of the first set and one of the second: one of three moves stays in its set.
+fn moves(report: &mut Report) -> Result<(), Stop> {
+    let mut batch = Batch::start(&["--threads", "-d", "0.5"])?;
+    let mut work = Work::start("wander", &["0,1,2", "20"])?;
+    batch.next()?;
+    // Moves by set, in and out, of L3 domains and of sockets; those between L3 domains of all tasks.
+    let mut moved = [BTreeMap::<u64, [f64; 2]>::new(), BTreeMap::new()];
+    let mut of_rows = 0.0;
+    let mut follow = |interval: &Value| {
+        let seconds = interval["interval_ns"].as_f64().unwrap_or(0.0) / 1e9;
+        for ((_, _, sets), moved) in KINDS.iter().zip(&mut moved) {
+            for set in interval[*sets].as_array().into_iter().flatten() {
+                let id = set[sets.trim_end_matches('s')].as_u64().unwrap_or(99);
+                let sums = moved.entry(id).or_default();
+                for (sum, key) in sums.iter_mut().zip(["moves_in_per_s", "moves_out_per_s"]) {
+                    *sum += set[key].as_f64().unwrap_or(f64::NAN) * seconds;
+                }
+            }
+        }
+        let tasks = interval["tasks"].as_array().into_iter().flatten();
+        of_rows += tasks.filter_map(|row| row["llc_migrations_per_s"].as_f64()).sum::<f64>() * seconds;
+    };
+    follow(&batch.next()?);
+    work.go();
+    for _ in 0..INTERVALS {
+        follow(&batch.next()?);
+    }
+    let done = work.stop()?;
+    for _ in 0..2 {
+        follow(&batch.next()?);
+    }
+    batch.stop()?;
+    let moves = number(&done.truth, "moves")?;
+    let there = ((moves + 1.0) / 3.0).floor();
+    let back = (moves / 3.0).floor();
+    report.say(format_args!("{there} moves from set 0 to set 1, {back} back, {of_rows:.0} of all tasks"));
+    // Other tasks move, too, but rarely. The maps and the rows are not read at the same moment.
+    let others = of_rows - there - back;
+    let unsure = 4.0 + others.max(0.0);
+    for ((_, _, sets), moved) in KINDS.iter().zip(&moved) {
+        for (set, [into, out]) in moved {
+            let truth = if *set == 0 { [back, there] } else { [there, back] };
+            for (what, truth, found) in [("into", truth[0], into), ("out of", truth[1], out)] {
+                report.check(
+                    *found >= truth - 1.0 && *found <= truth + unsure,
+                    format_args!("moves {what} {set} of {sets}"),
+                    format_args!("{truth} to {:.0}", truth + unsure),
+                    format_args!("{found:.1}"),
+                );
+            }
+        }
+    }
+    let sum: f64 = moved[0].values().map(|[into, _]| into).sum();
+    report.check(
+        (sum - of_rows).abs() <= 4.0 + of_rows * 0.02,
+        "moves into all L3 domains",
+        format_args!("{of_rows:.0} of rows"),
+        format_args!("{sum:.1}"),
+    );
     Ok(())
 }
 

@@ -28,6 +28,7 @@ pub(super) fn look_over(
     match subject {
         Subject::Host => look(&SubjectRef::Host),
         Subject::Node(id) => look(&SubjectRef::Node(view.node(*id).ok_or(None)?)),
+        Subject::Socket(id) => look(&SubjectRef::Socket(view.socket(*id).ok_or(None)?)),
         Subject::Process(..) => {
             let task: &Task = &view.snapshot.tasks[*view.rows.processes.get(subject).ok_or(None)?];
             look(&SubjectRef::Process(&task_over(task, sums.get(subject).ok_or(None)?, since)))

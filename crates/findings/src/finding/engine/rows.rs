@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::Subject;
 use super::super::history::Series;
+use super::super::region::hidden_sockets;
 use super::super::sorted::Sorted;
 use super::super::view::{Rows, SubjectRef, process};
 use super::most::Most;
@@ -98,6 +99,7 @@ pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &'a Rows) -> Vec<(Subje
     all.extend(
         snapshot.nodes.iter().map(|node| (Subject::Node(NodeId(node.raw.id)), SubjectRef::Node(node))),
     );
+    all.extend(hidden_sockets(snapshot).map(|set| (Subject::Socket(set.id), SubjectRef::Socket(set))));
     all.extend(
         rows.processes
             .iter()
@@ -135,6 +137,7 @@ pub(super) fn exists(snapshot: &Snapshot, rows: &Rows, subject: &Subject) -> boo
         Subject::Group(..) => rows.groups.contains_key(subject),
         Subject::Container(id) => rows.containers.contains_key(id),
         Subject::Node(id) => snapshot.nodes.iter().any(|node| node.raw.id == id.0),
+        Subject::Socket(id) => hidden_sockets(snapshot).any(|set| set.id == *id),
         Subject::Host => true,
         Subject::Device(name) => devices(snapshot).any(|(device, _)| device.name == *name),
     }

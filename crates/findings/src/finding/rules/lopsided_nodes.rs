@@ -1,9 +1,10 @@
-//! Subjects that are bound to one node wait for its CPUs while another node idles.
+//! Subjects that are bound to one node, or to a socket where nodes are hidden, wait for its CPUs while another one idles.
 
 use std::collections::BTreeMap;
 use std::iter;
 
-use super::super::fit::{cpu_room, fits};
+use super::super::fit::{cpu_room_in, fits, works_in};
+use super::super::region::Region;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, pct, sentence};
 use super::super::view::{SubjectRef, View, cpus_of_files, mems_of_files, need, process};
@@ -12,6 +13,7 @@ use super::super::{
 };
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::waiting;
+use crate::metric::cpu_set;
 use crate::metric::node::CPU_PCT;
 use crate::metric::task::RUNQ_WAIT_PCT;
 use crate::model::counters::Counter;
@@ -27,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
     id: "lopsided-nodes",
     title: "A node is full, another one idles",
     about: "A node is full and tasks wait for its CPUs while another node idles. Several processes or containers are \
-            bound to the full node, and one of them fits on the other.",
+            bound to the full node, and one of them fits on the other. Where nodes are hidden, sockets are compared.",
     not_when: &[
         ("isolated", "the CPUs of the other node are isolated"),
         ("reserved", "half of the other node's CPUs belong to a cpuset that has none of the full node"),
@@ -39,7 +41,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("throttled", "quotas explain the waits"),
     ],
-    of: &[Kind::Node],
+    of: &[Kind::Node, Kind::Socket],
     group: Group::Neighbours,
     gravest: Severity::Warning,
     needs: &[RUNQ_WAIT_PCT.id],
@@ -61,15 +63,32 @@ struct Bound<'a> {
     task: Option<&'a Task>,
 }
 
-/// Waits for CPUs of a node in the last interval, in CPUs, without those that quotas explain. Also the part
-/// of subjects bound to this node alone, and these subjects.
-fn waits<'a>(view: &View<'a>, node: NodeId) -> (f64, BTreeMap<Subject, Bound<'a>>) {
+/// Subjects that are bound to a region.
+#[derive(Default)]
+struct Waits<'a> {
+    /// Their waits for CPUs in the last interval, in CPUs, without those that quotas explain.
+    cpus: f64,
+    bound: BTreeMap<Subject, Bound<'a>>,
+    /// Processes that use half a CPU or more and are restricted to CPUs whose list is not known.
+    unknown: usize,
+}
+
+fn waits<'a>(view: &View<'a>, region: Region) -> Waits<'a> {
     let now = waiting::now(view);
     let length = now.over_ns().max(1) as f64;
-    let (mut wait, mut bound) = (0.0, BTreeMap::<Subject, Bound<'_>>::new());
-    for task in view.candidates().filter(|task| node.0 < 64 && task.cpu_nodes == Some(1 << node.0)) {
+    let mut waits = Waits::default();
+    let (wait, bound) = (&mut waits.cpus, &mut waits.bound);
+    for task in view.candidates() {
+        match view.is_bound_to(task, region) {
+            Some(true) => {}
+            Some(false) => continue,
+            None => {
+                waits.unknown += usize::from(now.cpus(&SubjectRef::Process(task)) >= MATTERS_CPUS);
+                continue;
+            }
+        }
         let of = SubjectRef::Process(task);
-        wait += task.delta[Counter::RunDelayNs] as f64 / length * (1.0 - task.waits.throttled);
+        *wait += task.delta[Counter::RunDelayNs] as f64 / length * (1.0 - task.waits.throttled);
         let container = now.group_of(&of).is_some_and(|group| group.kind != GroupKind::Group);
         let row = now.container_of(&of).filter(|_| container);
         let (subject, task) = match row {
@@ -81,7 +100,7 @@ fn waits<'a>(view: &View<'a>, node: NodeId) -> (f64, BTreeMap<Subject, Bound<'a>
         entry.task = task;
     }
     bound.retain(|_, bound| bound.cpus >= MATTERS_CPUS);
-    (wait, bound)
+    waits
 }
 
 /// The subject in the last interval.
@@ -107,45 +126,46 @@ fn is_reserved(view: &View<'_>, cpus: &[u32], others: &[u32]) -> bool {
     taken.len() * 2 >= cpus.len()
 }
 
-/// The busy node, the idle one, and what could go there.
+/// The busy region, the idle one, and what could go there.
 struct Facts {
-    /// The busy node.
-    node: NodeId,
+    /// The busy one.
+    full: Region,
     /// Its busy share, percent.
     busy: f64,
-    /// The idle node.
-    other: NodeId,
-    /// The busy share of that node, percent.
+    /// The idle one.
+    other: Region,
+    /// The busy share of that, percent.
     load: f64,
     /// CPUs there that are free.
     cpus: Vec<u32>,
     /// The process or container to move.
     mover: Subject,
-    /// Its memory that would move, bytes.
+    /// Its memory that would move, bytes; 0 where nodes are hidden.
     bytes: f64,
 }
 
 fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
-    let SubjectRef::Node(row) = of else { return Err(Unmet::Quiet) };
-    let node = NodeId(row.raw.id);
-    if !view.whole_nodes().contains(&node) {
+    let Some(full) = Region::of(of).filter(|region| view.regions().contains(region)) else {
         return Err(Unmet::Quiet);
-    }
-    let busy = need(view.node_number(&CPU_PCT, row))?;
-    // Cheap first: the idlest node is found from all CPUs.
+    };
+    let (busy, cpus) = busy(view, of)?;
+    // Cheap first: the idlest one is found from all CPUs.
     if busy < view.limit("busy") {
         return Err(Unmet::Quiet);
     }
-    let Some((other, load, _)) = waiting::idlest_node(view, node) else { return Err(Unmet::Quiet) };
+    let Some((other, load, _)) = waiting::idlest(view, full) else { return Err(Unmet::Quiet) };
     if load > view.limit("idle") {
         return Err(Unmet::Quiet);
     }
-    let (wait, bound) = waits(view, node);
-    let cores = busy / 100.0 * f64::from(row.cpus);
-    if bound.len() < 2 || wait * 100.0 < cores * view.limit("wait") {
+    let Waits { cpus: wait, bound, unknown: unlisted } = waits(view, full);
+    if bound.len() < 2 && unlisted > 0 {
+        return Err(waiting::unknown("the CPUs to which processes are bound are not known"));
+    }
+    if bound.len() < 2 || wait * 100.0 < busy / 100.0 * cpus * view.limit("wait") {
         return Err(Unmet::Quiet);
     }
-    if is_reserved(view, &waiting::free_cpus(view, other), &view.cpus_of_nodes(&[node])) {
+    let free = view.cpus_of(other);
+    if is_reserved(view, &free, &view.cpus_of(full)) {
         return Err(Unmet::Quiet);
     }
     let now = waiting::now(view);
@@ -154,14 +174,22 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let mut unknown = 0;
     for (subject, bound) in &bound {
         let Some(of) = of_subject(view, subject, bound.task) else { continue };
+        let Region::Node(node) = other else {
+            // Memory of a hidden node stays where it is: the one with the least work.
+            let used = now.cpus(&of);
+            if works_in(&now, &of, other) && best.as_ref().is_none_or(|(.., least)| used < *least) {
+                best = Some((0.0, subject.clone(), used));
+            }
+            continue;
+        };
         let Ok(placed) = guards::placed(&now, &of) else {
             unknown += 1;
             continue;
         };
         let policy = now.processes_of(&of).iter().all(|task| task.raw.mempolicy.is_default());
-        let moves = placed.outside(&[other]);
+        let moves = placed.outside(&[node]);
         if policy
-            && fits(&now, &of, &placed, &[other])
+            && fits(&now, &of, &placed, &[node])
             && best.as_ref().is_none_or(|(least, ..)| moves < *least)
         {
             best = Some((moves, subject.clone(), bound.cpus));
@@ -178,60 +206,80 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         confidence: Confidence::Estimated,
         evidence: vec![
             view.evidence(CPU_PCT.id, of.subject(), busy).limit(view.limit("busy")),
-            view.evidence(CPU_PCT.id, Subject::Node(other), load)
-                .limit(view.limit("idle"))
-                .note(Note::AtMost),
+            view.evidence(CPU_PCT.id, other.subject(), load).limit(view.limit("idle")).note(Note::AtMost),
             super::super::Evidence {
                 over_ns: now.over_ns(),
                 ..view
                     .evidence("cpu_pct", mover.clone(), uses * 100.0)
-                    .limit(cpu_room(&now, &SubjectRef::Host, &[other]) * 100.0)
+                    .limit(cpu_room_in(&now, &SubjectRef::Host, other) * 100.0)
                     .note(Note::Room)
             },
         ],
-        facts: Facts { node, busy, other, load, cpus: waiting::free_cpus(view, other), mover, bytes: moves },
+        facts: Facts { full, busy, other, load, cpus: free, mover, bytes: moves },
     })
 }
 
+/// The busy share of a node or a socket in percent, and the number of its CPUs.
+fn busy(view: &View<'_>, of: &SubjectRef<'_>) -> Result<(f64, f64), Unmet> {
+    match of {
+        SubjectRef::Node(row) => Ok((need(view.node_number(&CPU_PCT, row))?, f64::from(row.cpus))),
+        SubjectRef::Socket(set) => {
+            Ok((need(view.set_number(&cpu_set::CPU_PCT, set))?, set.cpus.len() as f64))
+        }
+        _ => Err(Unmet::Quiet),
+    }
+}
+
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
-    let SubjectRef::Node(row) = of else { return Advice::default() };
-    let Facts { node, busy, other, load, cpus, mover, .. } = &seen.facts;
-    let (node, busy, other, load) = (*node, *busy, *other, *load);
+    let Facts { full, busy: share, other, load, cpus, mover, .. } = &seen.facts;
+    let (full, other, load) = (*full, *other, *load);
+    let Ok((_, all)) = busy(view, of) else { return Advice::default() };
     let Some(moves) = of_subject(view, mover, None) else { return Advice::default() };
-    let (wait, bound) = waits(view, node);
+    let Waits { cpus: wait, bound, .. } = waits(view, full);
     let idle = waiting::busy(view, cpus).map_or(0.0, |(_, idle)| idle);
     let label = view.identity(&moves).label;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let environment = view.env(&moves);
     let processes = view.processes_of(&moves);
     let pid = processes.first().map(|task| task.raw.pid);
-    let mut commands: Vec<Command> = env::bind(&environment, cpus, &[other], pid, unified);
-    // One line each, at most eight.
-    let each = |from: NodeId, to: NodeId, words: String| {
-        let lines = processes.iter().take(8);
-        lines.filter_map(move |task| env::move_memory(task.raw.pid, &[from], &[to], &words))
+    let bind = |cpus: &[u32], mems: &[NodeId]| match other {
+        Region::Node(_) => env::bind(&environment, cpus, mems, pid, unified),
+        Region::Socket(_) => env::bind_cpus(&environment, cpus, pid, unified),
     };
-    if !env::memory_follows(&environment, unified) {
-        commands.extend(each(node, other, format!("moves {} to node {other}", bytes(seen.facts.bytes))));
-    }
-    let lists = view.files_of(&moves).and_then(|files| cpus_of_files(files).zip(mems_of_files(files)));
+    let files = view.files_of(&moves);
+    let lists = files.and_then(cpus_of_files).map(|cpus| (cpus, files.and_then(mems_of_files)));
     let mut undo = match lists {
-        Some((cpus, mems)) => env::at_once(env::bind(&environment, &cpus, &mems, pid, unified)),
+        Some((cpus, Some(mems))) => env::at_once(bind(&cpus, &mems)),
+        Some((cpus, None)) if matches!(other, Region::Socket(_)) => env::at_once(bind(&cpus, &[])),
         // The list of CPUs of a process is not in samples.
-        None => vec![Command::words(
+        _ => vec![Command::words(
             When::Now,
             Scope::Process,
             "bind it to its former CPUs: note the output of taskset -acp before",
         )],
     };
-    // Its own nodes may hold both: memory comes back with neither list.
-    undo.extend(each(other, node, format!("moves its memory back to node {node}")));
-    let capacity = busy / 100.0 * f64::from(row.cpus);
+    let mut commands: Vec<Command> = Vec::new();
+    if let (Region::Node(from), Region::Node(to)) = (full, other) {
+        // One line each, at most eight.
+        let each = |from: NodeId, to: NodeId, words: String| {
+            let lines = processes.iter().take(8);
+            lines.filter_map(move |task| env::move_memory(task.raw.pid, &[from], &[to], &words))
+        };
+        commands.extend(bind(cpus, &[to]));
+        if !env::memory_follows(&environment, unified) {
+            commands.extend(each(from, to, format!("moves {} to node {to}", bytes(seen.facts.bytes))));
+        }
+        // Its own nodes may hold both: memory comes back with neither list.
+        undo.extend(each(to, from, format!("moves its memory back to node {from}")));
+    } else {
+        commands.extend(bind(cpus, &[]));
+    }
+    let capacity = share / 100.0 * all;
     Advice {
         sentence: sentence(format!(
-            "Node {node} is {} busy and tasks wait; node {other} is {} busy. {} subjects are bound to node {node}; {label} \
-             fits on node {other}.",
-            pct(busy),
+            "{} is {} busy and tasks wait; {other} is {} busy. {} subjects are bound to {full}; {label} fits on {other}.",
+            full.title(),
+            pct(*share),
             pct(load),
             bound.len()
         )),
@@ -241,15 +289,22 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         check: vec![Check {
             metric: CPU_PCT.id,
             of: of.subject(),
-            from: busy,
+            from: *share,
             to: 85.0,
             below: true,
             within_s: 60.0,
         }],
-        stop: super::watermark_stop(view, &Subject::Node(other)),
-        risk: format!("Node {other} has less room for others. {RISK_OF_MOVE}"),
+        stop: super::watermark_stop(view, &other.subject()),
+        risk: match other {
+            Region::Node(_) => format!("{} has less room for others. {RISK_OF_MOVE}", other.title()),
+            Region::Socket(_) => format!(
+                "{} has less room for others. Its memory stays: accesses may cross sockets, which nothing shows here.",
+                other.title()
+            ),
+        },
         or_else: iter::once(format!(
-            "Node {other} is kept free for maintenance or for peaks: its cpu_pct is {} now.",
+            "{} is kept free for maintenance or for peaks: its cpu_pct is {} now.",
+            other.title(),
             pct(load)
         ))
         .chain(view.or_else_scheduler())

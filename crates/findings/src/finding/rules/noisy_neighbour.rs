@@ -1,22 +1,22 @@
 //! A process needs far more cycles for an instruction than its twins on other nodes, beside others that are busy.
 
-use super::super::fit::fits;
+use super::super::fit::{fits, works_in};
 use super::super::gain::{Arithmetic, Assumption, Gain};
+use super::super::region::Region;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, sentence};
 use super::super::view::{SubjectRef, View, need, process};
 use super::super::{
-    Advice, Check, Command, Confidence, Evidence, Kind, Note, Severity, Subject, When, env, guards,
+    Advice, Check, Command, Confidence, Evidence, Kind, Note, Severity, Subject, When, cores, env, guards,
+    rules,
 };
 use super::waiting;
 use crate::metric::counters;
-use crate::metric::node::{LMA_PER_S, RMA_PER_S};
 use crate::metric::placement::REMOTE_PCT;
-use crate::metric::task::{CPI, GHZ, INSTRUCTIONS_TOTAL, SMT_BUSY_PCT};
+use crate::metric::task::{CPI, GHZ, INSTRUCTIONS_TOTAL, LMA_PER_S, RMA_PER_S, SMT_BUSY_PCT};
 use crate::model::event::Role;
 use crate::model::sample::CgroupMode;
-use crate::model::units::NodeId;
-use crate::snapshot::{Node, Task};
+use crate::snapshot::Task;
 
 /// The least use of a CPU at which cycles per instruction say something: CPI2's threshold (S6).
 const USES_CPUS: f64 = 0.25;
@@ -52,7 +52,8 @@ pub(super) static RULE: Rule = Rule {
     id: "noisy-neighbour",
     title: "A neighbour slows it down",
     about: "A process needs twice the cycles per instruction of processes with its name on other nodes, \
-            and its node is far busier. A warning only if the node makes many memory accesses, as counted.",
+            and its node is far busier. A warning only if the node makes many memory accesses, as counted. Where nodes are \
+            hidden, sockets are compared.",
     not_when: &[
         ("different-work", "a process with its name on the same node needs only half the cycles, too"),
         ("phases", "instructions per CPU second of it or of its twins change by a quarter"),
@@ -82,20 +83,18 @@ pub(super) static RULE: Rule = Rule {
     judge: &Condition { look, advise },
 };
 
-/// A twin with its home node, cycles per instruction, and CPUs that others use beside it.
+/// A twin with its home, cycles per instruction, and CPUs that others use beside it.
 struct Twin<'a> {
     task: &'a Task,
-    home: NodeId,
+    home: Region,
     cpi: f64,
     beside: f64,
 }
 
-/// CPUs that others use on a node, without a process.
-fn beside(view: &View<'_>, node: NodeId, task: &Task) -> f64 {
-    let length = view.over_ns().max(1) as f64;
-    let all = view.node(node).map_or(0.0, |row| row.on_cpus.busy_ns as f64 / length);
-    let own = task.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64 / length;
-    (all - own).max(0.0)
+/// CPUs that others use in a region, without a process.
+fn beside(view: &View<'_>, region: Region, task: &Task) -> f64 {
+    let own = view.ran_in(&task.delta, region).unwrap_or(0) as f64 / view.over_ns().max(1) as f64;
+    (view.busy_in(region) - own).max(0.0)
 }
 
 /// Instructions per nanosecond of CPU time, in the window and since numatop-ng saw it first.
@@ -118,7 +117,7 @@ fn twin<'a>(view: &View<'_>, task: &'a Task) -> Option<Twin<'a>> {
     if age_s < LIVES_S || view.cpus(&of) < USES_CPUS || !enough || is_stable(view, task) != Some(true) {
         return None;
     }
-    let (home, cpi) = (task.home_node()?, view.number(&CPI, &of).ok()?);
+    let (home, cpi) = (view.home(task).ok()?, view.number(&CPI, &of).ok()?);
     Some(Twin { task, home, cpi, beside: beside(view, home, task) })
 }
 
@@ -128,13 +127,26 @@ fn differs(view: &View<'_>, of: &SubjectRef<'_>, now: &View<'_>, twin: &Task) ->
     let apart = |metric| Some((view.number(metric, of).ok()? - now.number(metric, &other).ok()?).abs());
     let clocks = view.number(&GHZ, of).ok().zip(now.number(&GHZ, &other).ok());
     let smt = if view.topology().smt() { apart(&SMT_BUSY_PCT) } else { Some(0.0) };
+    // Memory of another socket looks local where nodes are hidden, except to the CPU.
+    let remote = match rules::hides_nodes(view.snapshot) {
+        true => {
+            counted_remote(view, of).zip(counted_remote(now, &other)).map(|(mine, its)| (mine - its).abs())
+        }
+        false => apart(&REMOTE_PCT),
+    };
     if smt.is_some_and(|points| points > SIBLING_POINTS)
         || clocks.is_some_and(|(mine, its)| (mine - its).abs() > its * CLOCK_SHARE)
-        || apart(&REMOTE_PCT).is_some_and(|points| points > REMOTE_POINTS)
+        || remote.is_some_and(|points| points > REMOTE_POINTS)
     {
         return Some(true);
     }
-    (smt.is_some() && clocks.is_some() && apart(&REMOTE_PCT).is_some()).then_some(false)
+    (smt.is_some() && clocks.is_some() && remote.is_some()).then_some(false)
+}
+
+/// The share of accesses that the CPU counted as remote, in percent.
+fn counted_remote(view: &View<'_>, of: &SubjectRef<'_>) -> Option<f64> {
+    let (local, remote) = (view.number(&LMA_PER_S, of).ok()?, view.number(&RMA_PER_S, of).ok()?);
+    (local + remote > 0.0).then(|| remote * 100.0 / (local + remote))
 }
 
 /// The middle of some numbers.
@@ -144,18 +156,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
-/// Counted memory accesses of a node per second.
-fn accesses(view: &View<'_>, node: NodeId) -> Option<f64> {
-    let row: &Node = view.node(node)?;
-    Some(view.node_number(&LMA_PER_S, row).ok()? + view.node_number(&RMA_PER_S, row).ok()?)
-}
-
-/// The process and its twins on other nodes.
+/// The process and its twins elsewhere.
 struct Facts {
-    /// The node that it runs on.
-    node: NodeId,
-    /// The node of the nearest twin.
-    there: NodeId,
+    /// Where it runs.
+    home: Region,
+    /// Where the nearest twin runs.
+    there: Region,
     /// The nearest twin.
     twin: Subject,
     /// Cycles per instruction.
@@ -168,18 +174,19 @@ struct Facts {
 
 fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let SubjectRef::Process(task) = of else { return Err(Unmet::Quiet) };
-    if view.whole_nodes().len() < 2 {
+    if view.regions().len() < 2 {
         return Err(Unmet::Quiet);
     }
     let cpi = need(view.number(&CPI, of))?;
+    need(view.home(task))?;
     let Some(mine) = twin(view, task) else { return Err(Unmet::Quiet) };
     let now = waiting::now(view);
-    let same_name = |on_its_node: bool| -> Vec<Twin<'_>> {
+    let same_name = |beside_it: bool| -> Vec<Twin<'_>> {
         let others = view.candidates().filter(|other| {
             other.raw.comm == task.raw.comm
                 && other.raw.uid == task.raw.uid
                 && other.raw.process() != task.raw.process()
-                && (other.home_node() == Some(mine.home)) == on_its_node
+                && (now.home(other).ok() == Some(mine.home)) == beside_it
         });
         others.take(TWINS_MAX).filter_map(|other| twin(&now, other)).collect()
     };
@@ -204,8 +211,9 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if differs.contains(&Some(true)) {
         return Err(Unmet::Quiet);
     }
-    let many = accesses(view, mine.home)
-        .zip(accesses(view, nearest.home))
+    let many = view
+        .accesses_in(mine.home)
+        .zip(view.accesses_in(nearest.home))
         .is_some_and(|(mine, theirs)| mine >= view.limit("accesses") && mine >= 2.0 * theirs);
     let suspect = suspect(view, task, mine.home);
     let subject = of.subject();
@@ -224,13 +232,13 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         evidence: vec![
             view.evidence(CPI.id, subject.clone(), cpi).limit(middle * view.limit("times")),
             compare(CPI.id, middle),
-            view.evidence("cpu_pct", Subject::Node(mine.home), mine.beside * 100.0)
+            view.evidence("cpu_pct", mine.home.subject(), mine.beside * 100.0)
                 .limit((others * OTHERS_TIMES).max(OTHERS_CPUS) * 100.0)
                 .note(Note::Estimated),
             view.evidence(INSTRUCTIONS_TOTAL.id, subject, count),
         ],
         facts: Facts {
-            node: mine.home,
+            home: mine.home,
             there: nearest.home,
             twin: process(&nearest.task.raw),
             cpi,
@@ -240,25 +248,47 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     })
 }
 
-/// The process that uses most CPU time of the node beside it.
-fn suspect<'a>(view: &View<'a>, task: &Task, node: NodeId) -> Option<&'a Task> {
-    let ran = |other: &&Task| other.delta.run_ns.get(node.index()).copied().unwrap_or(0);
-    let others =
-        view.candidates().filter(|other| other.raw.process() != task.raw.process() && ran(other) > 0);
-    others.max_by(|a, b| ran(a).cmp(&ran(b)).then(b.raw.pid.cmp(&a.raw.pid)))
+/// The process that uses most CPU time of the region beside it.
+fn suspect<'a>(view: &View<'a>, task: &Task, region: Region) -> Option<&'a Task> {
+    let others = view.candidates().filter(|other| other.raw.process() != task.raw.process());
+    let ran = others.map(|other| (view.ran_in(&other.delta, region).unwrap_or(0), other));
+    let busiest = ran
+        .filter(|(ns, _)| *ns > 0)
+        .max_by(|(a_ns, a), (b_ns, b)| a_ns.cmp(b_ns).then(b.raw.pid.cmp(&a.raw.pid)));
+    busiest.map(|(_, other)| other)
 }
 
-/// The smaller one of the two, where it may go and fits on another node: commands, the way back, and the node.
-fn parting(
-    view: &View<'_>,
-    of: &SubjectRef<'_>,
-    other: &Task,
-    from: NodeId,
-) -> Option<(Vec<Command>, Vec<Command>, NodeId)> {
-    let now = waiting::now(view);
+/// Commands that part the two, the way back, and where the smaller one goes.
+type Parting = (Vec<Command>, Vec<Command>, Region);
+
+/// The smaller one of the two, where it may go and fits elsewhere.
+fn parting(view: &View<'_>, of: &SubjectRef<'_>, other: &Task, from: Region) -> Option<Parting> {
     let first = waiting::row_now(view, of)?;
     let mover = if other.run_ns() < first.run_ns() { other } else { first };
-    let moves = SubjectRef::Process(mover);
+    let (target, ..) = waiting::idlest(view, from)?;
+    match target {
+        Region::Node(_) => parting_nodes(view, mover, target),
+        Region::Socket(_) => parting_sockets(view, mover, target),
+    }
+}
+
+/// CPUs of another socket: its memory cannot be placed.
+fn parting_sockets(view: &View<'_>, mover: &Task, target: Region) -> Option<Parting> {
+    let (now, moves) = (waiting::now(view), SubjectRef::Process(mover));
+    if cores::is_restricted(view, &moves) != Some(false) || !works_in(&now, &moves, target) {
+        return None;
+    }
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let (environment, pid) = (view.env(&moves), Some(mover.raw.pid));
+    let all: Vec<u32> = view.regions().into_iter().flat_map(|region| view.cpus_of(region)).collect();
+    let back = env::bind_cpus(&environment, &all, pid, unified);
+    let commands = env::bind_cpus(&environment, &view.cpus_of(target), pid, unified);
+    Some((commands, env::at_once(back), target))
+}
+
+fn parting_nodes(view: &View<'_>, mover: &Task, to: Region) -> Option<Parting> {
+    let (now, moves) = (waiting::now(view), SubjectRef::Process(mover));
+    let Region::Node(target) = to else { return None };
     let (cpus, mems) = (mover.cpu_nodes?, mover.mem_nodes?);
     let free =
         view.whole_nodes().iter().all(|node| node.0 < u64::BITS && cpus >> node.0 & mems >> node.0 & 1 == 1);
@@ -266,7 +296,6 @@ fn parting(
         return None;
     }
     let placed = guards::placed(&now, &moves).ok()?;
-    let (target, ..) = waiting::idlest_node(view, from)?;
     if !fits(&now, &moves, &placed, &[target]) {
         return None;
     }
@@ -282,31 +311,47 @@ fn parting(
     let mut undo = env::at_once(back);
     let words = format!("moves its memory on node {target} back");
     undo.extend(env::move_memory(mover.raw.pid, &[target], &placed.sources(&[target]), words));
-    Some((commands, undo, target))
+    Some((commands, undo, to))
 }
 
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Some(task) = of.task() else { return Advice::default() };
-    let Facts { node, there, cpi, middle, .. } = seen.facts;
+    let Facts { home, there, cpi, middle, .. } = seen.facts;
     let Subject::Process(twin, _) = seen.facts.twin else { return Advice::default() };
     let other = seen.facts.suspect.as_ref().and_then(|subject| view.rows.processes.get(subject));
     let other = other.map(|at| &view.snapshot.tasks[*at]);
-    let parted = other.and_then(|other| parting(view, of, other, node));
+    let parted = other.and_then(|other| parting(view, of, other, home));
     let with = match other {
-        Some(other) => format!(" It shares node {node} with {} {}.", comm(other.raw.comm), other.raw.pid),
+        Some(other) => format!(" It shares {home} with {} {}.", comm(other.raw.comm), other.raw.pid),
         None => String::new(),
     };
     let (commands, undo, target) = match parted {
         Some((commands, undo, target)) => (commands, undo, Some(target)),
         None => {
-            let words = "the two cannot be separated here: they are bound, or no other node has room";
+            let words = match home {
+                Region::Node(_) => {
+                    "the two cannot be separated here: they are bound, or no other node has room"
+                }
+                Region::Socket(_) => {
+                    "the two cannot be separated here: they are bound, or no other socket has room"
+                }
+            };
             (vec![Command::words(When::Now, super::super::Scope::Process, words)], Vec::new(), None)
         }
     };
     let used = view.cpus(of);
+    let mut or_else = vec![format!(
+        "The twin does other work: compare their requests per second. It needs {} cycles per \
+         instruction, this one {}.",
+        number(middle),
+        number(cpi)
+    )];
+    if matches!(home, Region::Socket(_)) && seen.confidence == Confidence::Suspected {
+        or_else.push(format!("Its memory may not be on {home}: the machine hides its nodes."));
+    }
     Advice {
         sentence: sentence(format!(
-            "{} needs {} times the cycles per instruction of its twin {twin} on node {there}.{with}",
+            "{} needs {} times the cycles per instruction of its twin {twin} on {there}.{with}",
             comm(task.raw.comm),
             number(cpi / middle.max(f64::MIN_POSITIVE))
         )),
@@ -336,14 +381,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             })
             .into_iter()
             .collect(),
-        risk: target.map_or(String::new(), |target| format!("It disturbs others on node {target} instead.")),
+        risk: target.map_or(String::new(), |target| format!("It disturbs others on {target} instead.")),
         commands,
         undo,
-        or_else: vec![format!(
-            "The twin does other work: compare their requests per second. It needs {} cycles per \
-             instruction, this one {}.",
-            number(middle),
-            number(cpi)
-        )],
+        or_else,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::region::Region;
 use super::super::rule::{Blindness, Reason, Unmet};
 use super::super::view::{SubjectRef, View};
 use crate::metric::interference::RUNQ_WAIT_THROTTLED_PCT;
@@ -90,6 +91,19 @@ pub(super) fn idlest_node(view: &View<'_>, except: NodeId) -> Option<(NodeId, f6
     let busy = others.filter_map(|node| {
         let (idle, count) = *sums.get(&node)?;
         Some((node, (count - idle) * 100.0 / count, idle))
+    });
+    busy.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)))
+}
+
+/// The region other than `except` that is busy least, with its busy share in percent and its idle CPUs.
+pub(super) fn idlest(view: &View<'_>, except: Region) -> Option<(Region, f64, f64)> {
+    if let Region::Node(node) = except {
+        return idlest_node(view, node).map(|(node, load, idle)| (Region::Node(node), load, idle));
+    }
+    let others = view.regions().into_iter().filter(|region| *region != except);
+    let busy = others.filter_map(|region| {
+        let (load, idle) = busy(view, &view.cpus_of(region))?;
+        Some((region, load, idle))
     });
     busy.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)))
 }

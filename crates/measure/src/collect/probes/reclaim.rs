@@ -95,6 +95,8 @@ mod tests {
         assert_eq!(judge(0, 0), Ok(()));
         assert_eq!(judge(1000, 0), Ok(()), "too few to tell");
         assert_eq!(judge(10_000, 9_000), Ok(()));
-        assert!(judge(10_000, 12).unwrap_err().to_string().contains("but the kernel reported 12 by node"));
+        assert!(
+            judge(10_000, 12).unwrap_err().to_string().contains("but the kernel reported only 12 by node")
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{NS, Number, events};
 use crate::metric::located::Located;
-use crate::metric::{counted, placement};
+use crate::metric::{accelerators, counted, placement};
 use crate::model::counters::{COUNTERS, Counter, NR_COUNTERS};
 use crate::model::event::Role;
 use crate::snapshot::{Container, Snapshot, Task};
@@ -86,6 +86,15 @@ fn throttled_ns(now: RowNow<'_>) -> Option<Number> {
     let throttled = raw.throttled_ns.as_ref().ok()?.saturating_sub(before);
     let interval_ns = now.snapshot.interval_ns?;
     Some(Number::Scaled(throttled as f64 * interval_ns as f64 / over as f64))
+}
+
+/// Time on other nodes than those of the accelerators that are held, ns.
+fn accelerator_far_ns(now: RowNow<'_>) -> Option<Number> {
+    let far = match now.row {
+        Row::Task(task) => accelerators::far_ns(task, now.snapshot),
+        Row::Container(row) => accelerators::container_far_ns(row),
+    };
+    far.ok().map(Number::Whole)
 }
 
 /// An amount of tasks or of containers in an interval.
@@ -244,6 +253,7 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
     tasks("hint_faults", Value::Counter(Counter::HintFaults)),
     tasks("hint_remote", Value::Counter(Counter::HintRemote)),
     tasks("balancing_ns", Value::Counter(Counter::BalancingNs)),
+    both("accelerator_far_ns", Of(accelerator_far_ns)),
 ];
 
 /// Counters of tasks without a line in [`ROW_AMOUNTS`], under the names that they have in recordings.
