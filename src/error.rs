@@ -111,7 +111,8 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
             exit: Exit::Privilege,
             what: "cannot start".into(),
             why: Some(
-                "a seccomp filter is active; nothing else found here forbids bpf(2) and perf_event_open(2)"
+                "a seccomp filter is active, and no other cause was found for the refused bpf(2) or \
+                 perf_event_open(2)"
                     .into(),
             ),
             said: Some(said),

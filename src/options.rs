@@ -228,7 +228,7 @@ pub fn shape(format: &'static Format, args: &JsonArgs) -> Result<&'static Format
 /// It is asked for.
 pub fn check_no_json(args: &JsonArgs) -> Result<(), BadValue> {
     match args.json_full {
-        true => Err(bad("--json-full", format!("works with --format {}", json::FORMAT.name))),
+        true => Err(bad("--json-full", format!("works only with --format {}", json::FORMAT.name))),
         false => Ok(()),
     }
 }

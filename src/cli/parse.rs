@@ -69,6 +69,12 @@ impl TypedValueParser for MetricName {
     }
 }
 
+/// A number in a range, both ends included.
+pub(super) fn between<const LEAST: u32, const MOST: u32>(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (LEAST..=MOST).contains(number));
+    number.ok_or_else(|| format!("not a number from {LEAST} to {MOST}"))
+}
+
 /// A count from 1 on.
 pub(super) fn at_least_one(text: &str) -> Result<u64, String> {
     match text.parse() {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::parse;
 use crate::report::{POINTS, TOP};
 
 /// Flags of `report`.
@@ -37,11 +38,11 @@ pub struct ReportArgs {
     pub utc: bool,
 
     /// Number of programs, and of containers, with their own rows, by CPU time.
-    #[arg(long, value_name = "N", default_value_t = TOP, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = TOP, value_parser = parse::between::<1, 1000>)]
     pub top: u32,
 
     /// Maximum number of points of a curve, 100 to 10000.
-    #[arg(long, value_name = "N", default_value_t = POINTS, value_parser = clap::value_parser!(u32).range(100..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = POINTS, value_parser = parse::between::<100, 10_000>)]
     pub points: u32,
 
     /// Only programs whose name matches this regular expression have their own rows.

@@ -81,7 +81,7 @@ pub struct DisplayArgs {
     pub sort: Option<String>,
 
     /// Show the first N rows only.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
     pub top: Option<u64>,
 
     /// Show only tasks whose name matches this regular expression.
@@ -112,11 +112,11 @@ pub struct ScreenArgs {
     pub theme: ThemeArg,
 
     /// Highlight shares of remote accesses from this percentage on.
-    #[arg(long, value_name = "PCT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "PCT", default_value_t = 20, value_parser = parse::between::<0, 100>)]
     pub remote_from: u32,
 
     /// Dim shares of remote accesses of processes with less resident memory than this.
-    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = parse::between::<0, 1_048_576>)]
     pub dim_below: u32,
 
     /// Draw with ASCII characters only.
@@ -180,7 +180,7 @@ pub struct ContainerArgs {
     #[command(flatten)]
     pub named: NamedGroups,
 
-    /// Watch only tasks outside of containers, pods and machines.
+    /// Watch only tasks outside containers, pods and guests.
     #[arg(long, conflicts_with_all = ["containers", "pods", "namespaces", "cgroups", "units", "machines"])]
     pub host: bool,
 
@@ -217,7 +217,7 @@ pub struct NamedGroups {
     #[arg(long = "unit", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub units: Vec<String>,
 
-    /// Watch only this machine: LXC, nspawn, libvirt.
+    /// Watch only this LXC, nspawn or libvirt guest.
     #[arg(long = "machine", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub machines: Vec<String>,
 }
@@ -334,7 +334,7 @@ pub struct StackArgs {
     pub hot_event: String,
 
     /// Samples per second and CPU, 1 to 999; fewer on machines with hundreds of CPUs.
-    #[arg(long, value_name = "HZ", default_value_t = crate::collect::hot::SAMPLES_HZ, value_parser = clap::value_parser!(u32).range(1..1000))]
+    #[arg(long, value_name = "HZ", default_value_t = crate::collect::hot::SAMPLES_HZ, value_parser = parse::between::<1, 999>)]
     pub hot_rate: u32,
 }
 
@@ -369,7 +369,7 @@ pub struct RecordLimits {
     pub record_max_age: Option<Duration>,
 
     /// Record only the N busiest processes of each interval; the others become one row.
-    #[arg(long, requires = "record", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, requires = "record", value_name = "N", value_parser = parse::at_least_one)]
     pub record_top: Option<u64>,
 
     /// Record command lines, too: 'redacted' hides values that look secret, 'full' hides nothing.

@@ -16,14 +16,14 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 
     /// Run the command N times, and show the mean and the standard deviation.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse::between::<1, 1000>)]
     pub repeat: u32,
 
     /// Run the command N times first, without measuring.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse::between::<0, 1000>)]
     pub warmup: u32,
 
-    /// Bind the command to these nodes, cores or CPUs, and its memory to nodes. Several bindings are compared in a table. As in node:0, node:0,mem:1, core:0,1, cpu:0-3, mem:0.
+    /// Bind the command to these nodes, cores or CPUs, and its memory to nodes; repeat to compare bindings in a table. Examples: 'node:0', 'node:0,mem:1', 'core:0,1', 'cpu:0-3', 'mem:0'.
     #[arg(long = "bind", value_name = "PLACE", value_parser = parse::binding)]
     pub bindings: Vec<Binding>,
 

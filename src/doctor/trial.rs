@@ -110,7 +110,7 @@ fn placement() -> Result<((), String)> {
     let how = if walk.scans() {
         "holes are skipped (PAGEMAP_SCAN)"
     } else {
-        "holes are scanned too: no PAGEMAP_SCAN (since Linux 6.7)"
+        "holes are scanned too: no PAGEMAP_SCAN (needs Linux 6.7 or newer)"
     };
     Ok((
         (),

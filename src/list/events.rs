@@ -111,7 +111,7 @@ fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width
             hanging("  -   ", [clean_str(&entry.name)], width)
         };
         out += &name;
-        let assumed = if entry.assumed { " The numbers are assumed." } else { "" };
+        let assumed = if entry.assumed { " Its encoding is assumed." } else { "" };
         out += &hanging(INDENT, words(&clean_str(&resolved.encoding())), width);
         out += &hanging(INDENT, words(&clean_str(&format!("{}{assumed}", entry.meaning()))), width);
         if some_tested && !resolved.tested.is_unsaid() {

@@ -7,7 +7,8 @@ use crate::text::{hanging, words};
 
 /// All rules, one line each, as text of at most `width` columns.
 pub fn render_text(width: usize) -> String {
-    let mut out = String::from("Rules of findings (diagnose --rules, --explain)\n");
+    let mut out =
+        String::from("Rules of findings, with their highest severity (diagnose --rules, --explain)\n");
     for rule in RULES {
         out += &hanging(&format!("{:24} {:8} ", rule.id, rule.gravest.name()), words(rule.about), width);
     }
@@ -20,13 +21,13 @@ pub fn explain(rule: &Rule, width: usize) -> String {
     out += &hanging("  ", words(rule.about), width);
     let kinds: Vec<&str> = rule.of.iter().map(|kind| kind.name()).collect();
     out += &hanging(
-        "  of       ",
-        words(&format!("{}; {} at most", kinds.join(", "), rule.gravest.name())),
+        "  subject  ",
+        words(&format!("{}; up to {}", kinds.join(", "), rule.gravest.name())),
         width,
     );
     out += &hanging("  held     ", words(&held(rule)), width);
     for limit in rule.limits {
-        let text = format!("{} {}, over at {}; {}", limit.name, limit.on, limit.off, limit.source);
+        let text = format!("{}: starts at {}, ends at {}; {}", limit.name, limit.on, limit.off, limit.source);
         out += &hanging("  limit    ", words(&text), width);
     }
     for (word, meaning) in rule.not_when {
@@ -63,7 +64,7 @@ pub fn render_markdown() -> String {
 fn held(rule: &Rule) -> String {
     match rule.hold.on_s {
         0.0 => "at once".to_owned(),
-        seconds => format!("for {seconds} s; ends {} s after its condition", rule.hold.off_s),
+        seconds => format!("must hold {seconds} s; ends {} s after the condition ends", rule.hold.off_s),
     }
 }
 

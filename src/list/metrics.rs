@@ -21,7 +21,7 @@ pub fn render_text(width: usize) -> String {
         out += &line(metric.id, metric.help, width);
     }
     let ids: Vec<&str> = summed.iter().map(|metric| metric.id).collect();
-    out += &line("and, as of tasks:", &ids.join(", "), width);
+    out += &line("and the same as for tasks:", &ids.join(", "), width);
     out += "\nNodes (in JSON)\n";
     for metric in NODE_METRICS {
         out += &line(metric.id, metric.help, width);

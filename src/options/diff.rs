@@ -105,7 +105,11 @@ fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
             format!("no metric is called '{}': see numatop-ng list metrics", clean_str(id)),
         ));
     }
-    let why = || format!("{id} cannot be summed over a recording: it is a name, a split, a total or a level");
+    let why = || {
+        format!(
+            "{id} cannot be compared: only metrics that add up over a recording can, see numatop-ng list metrics"
+        )
+    };
     named.find(|metric| metric.adds_up).map(|metric| metric.id).ok_or_else(|| bad(flag, why()))
 }
 
@@ -142,7 +146,12 @@ pub fn fails_on(args: &DiffArgs) -> Result<Option<BTreeSet<&'static str>>, BadVa
     let ids = match typed.split_once('=') {
         None if typed == "worse" => return Ok(Some(BTreeSet::new())),
         Some(("worse", ids)) => ids,
-        _ => return Err(bad(FLAG, format!("'{}' is neither worse nor worse=ID,...", clean_str(typed)))),
+        _ => {
+            return Err(bad(
+                FLAG,
+                format!("'{}' is not a condition: use worse or worse=ID,...", clean_str(typed)),
+            ));
+        }
     };
     let directed = |id: &str| {
         let id = known(FLAG, id)?;

@@ -38,7 +38,7 @@ fn address(text: &str) -> Result<Address, BadValue> {
         Some(path) => Ok(Address::Unix(PathBuf::from(path))),
         None => text.parse().map(Address::Net).map_err(|_| {
             let text = clean_str(text);
-            bad("--listen", format!("{text} is no address: 127.0.0.1:6862, [::1]:6862 or unix:PATH is one"))
+            bad("--listen", format!("{text} is not an address: use 127.0.0.1:6862, [::1]:6862 or unix:PATH"))
         }),
     }
 }

@@ -105,7 +105,7 @@ pub fn check_no_tables(args: &ExportArgs) -> Result<(), BadValue> {
         ("--all", args.tables.all),
     ];
     match typed.into_iter().find(|(_, is_typed)| *is_typed) {
-        Some((flag, _)) => Err(bad(flag, "it is for --format parquet")),
+        Some((flag, _)) => Err(bad(flag, "works only with --format parquet")),
         None => Ok(()),
     }
 }

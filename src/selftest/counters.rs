@@ -128,7 +128,7 @@ fn one(
         Err(why) => return Ok(untested(why)),
     };
     let Some(count) = job(places, asked.limits, event, whole, (load, place)) else {
-        return Ok(untested("one node, or only one node's memory may be used".into()));
+        return Ok(untested("needs two nodes whose memory may be used".into()));
     };
     let nodes = (load.has_node()).then(|| (places.nodes.map_or(count.node, |nodes| nodes[0].0), count.node));
     let answer = worker.ask(&Job::Count(Box::new(count)));

@@ -91,7 +91,7 @@ pub const CHECKS: [Check; 9] = [
     check(
         "other_node_pages",
         "pages",
-        "pages from another node than that of the CPU, compared with move_pages(2)",
+        "pages from a node other than that of the CPU, compared with move_pages(2)",
         // Page tables and the answer.
         Tolerance::Within { percent: 1.0, more: 16.0 },
         true,

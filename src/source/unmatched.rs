@@ -7,14 +7,14 @@ use crate::model::group::Engine;
 
 /// The way to names that no file has.
 fn ask_engine(engine: Engine) -> Option<Advice> {
-    let socket = match engine {
-        Engine::Docker | Engine::Unknown => "/run/docker.sock",
-        Engine::Podman => "/run/podman/podman.sock",
+    let (containers, socket, asked) = match engine {
+        Engine::Docker => ("docker containers", "/run/docker.sock", "docker"),
+        Engine::Podman => ("podman containers", "/run/podman/podman.sock", "podman"),
+        Engine::Unknown => ("containers", "/run/docker.sock", "docker"),
         _ => return None,
     };
     let words = format!(
-        "some containers of {} have no name in its files; --runtime-socket {socket} looks them up",
-        engine.name()
+        "some {containers} have no name on disk; --runtime-socket {socket} asks {asked} for their names"
     );
     Some(Advice::say(words))
 }

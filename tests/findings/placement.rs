@@ -444,7 +444,7 @@ mod page_cache_fills_node {
             "Node 0 is full of page cache, so 26.0 +-3.1 % of java's memory is on node 1."
         );
         assert_eq!(commands(&found[0]), ["echo 1 > /proc/sys/vm/drop_caches", "migratepages 54723 1 0"]);
-        assert!(found[0].advice.risk.starts_with("It changes the whole machine"));
+        assert!(found[0].advice.risk.starts_with("This affects the whole machine"));
     }
 
     #[test]
@@ -484,7 +484,7 @@ mod page_cache_fills_node {
         assert!(found.advice.sentence.contains("page cache (59 % jobs), so"), "{}", found.advice.sentence);
         // Half of the lost part is on node 1.
         assert_eq!(commands(&found)[0], "echo \"19408M swappiness=0\" > /sys/fs/cgroup/jobs/memory.reclaim");
-        assert!(found.advice.commands[0].words.contains("9704 MiB of it on other nodes than 0"));
+        assert!(found.advice.commands[0].words.contains("9704 MiB of it on nodes other than 0"));
         let owner = found.evidence.last().unwrap();
         assert_eq!((owner.metric, owner.value), ("cache_bytes_by_node", 20.0 * GIB as f64));
         let before = owned(&[(PLAIN, 20 * GIB, 0)], Some(GroupReclaim::Amount));

@@ -174,7 +174,7 @@ fn time_in_interrupts_is_missing_where_a_cpu_has_no_line() {
     assert!(nodes[1]["irq_pct"].is_null() && nodes[1]["steal_pct"].is_null(), "{}", nodes[1]);
     assert!(json["host"]["irq_pct"].is_null());
     let reason = json["missing"]["irq_pct"].to_string();
-    assert!(reason.contains(&format!("no line of CPU {id} ")), "{reason}");
+    assert!(reason.contains(&format!("lacked CPU {id} at ")), "{reason}");
 }
 
 /// Tasks and containers share the names of these keys, not their reasons.

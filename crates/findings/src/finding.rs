@@ -249,7 +249,7 @@ impl End {
     pub fn words(self) -> &'static str {
         match self {
             End::Cleared => "its condition no longer holds",
-            End::Unseen => "it is no longer visible",
+            End::Unseen => "the data for it has been missing too long",
             End::Gone => "its subject is gone",
         }
     }
@@ -301,7 +301,7 @@ impl Note {
     pub fn words(self) -> &'static str {
         match self {
             Note::Placement => "from its CPU time and memory by node",
-            Note::Room => "room for it",
+            Note::Room => "room for the memory to move",
             Note::Measured => "measured time",
             Note::Estimated => "an estimate",
             Note::FreeElsewhere => "above the low watermarks of other nodes",

@@ -218,7 +218,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('W')],
         Action::Keep,
         "",
-        "Save columns, order, rows, interval and screen as defaults, after a question",
+        "Save columns, order, rows, interval and screen as defaults, after you confirm",
     ),
     bind(TABLES, &[ch('E')], Action::PickEvents, "", "Choose CPU counters"),
     bind(
@@ -368,7 +368,13 @@ pub static KEYS: &[Binding] = &[
     ),
     bind(TIMELINE, &[key(KeyCode::End)], Action::Seek(Seek::End), "", ""),
     bind(REPLAY, &[ch(' ')], Action::PlayPause, "Play", "Recording: play or pause"),
-    bind(REPLAY, &[ch('+'), ch('=')], Action::Faster, "", "Recording: play faster, 1 to 60 times; - slower"),
+    bind(
+        REPLAY,
+        &[ch('+'), ch('=')],
+        Action::Faster,
+        "",
+        "Recording: play faster, 1 to 60 times; '-' plays slower",
+    ),
     bind(REPLAY, &[ch('-')], Action::Slower, "", ""),
     bind(SCREENS, &[ch('+'), ch('=')], Action::Slower, "", "Longer interval; -: shorter"),
     bind(SCREENS, &[ch('-')], Action::Faster, "", ""),

@@ -124,7 +124,7 @@ pub(super) fn reclaim(view: &View<'_>, owner: Owner<'_>, node: NodeId, mib: u64)
     let elsewhere = (mib as f64 * (1.0 - share)).round();
     let mut words = format!("page cache of {} only", label(owner.row));
     if elsewhere >= 1.0 {
-        words += &format!("; {elsewhere:.0} MiB of it on other nodes than {node}");
+        words += &format!("; {elsewhere:.0} MiB of it on nodes other than {node}");
     }
     let line = match takes {
         GroupReclaim::Swappiness => line("echo").amount_of_cache(mib),

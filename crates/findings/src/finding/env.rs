@@ -409,21 +409,21 @@ mod tests {
                 Env::Docker("3c0f".into()),
                 &[
                     "docker update --cpuset-cpus 26-28 3c0f",
-                    "the same option at docker run, or cpuset: in compose: --cpuset-cpus 26-28",
+                    "the same option for docker run, or cpuset: in compose: --cpuset-cpus 26-28",
                 ],
             ),
             (
                 Env::Podman("3c0f".into()),
                 &[
                     "podman update --cpuset-cpus 26-28 3c0f",
-                    "the same option at podman run, or in the quadlet: --cpuset-cpus 26-28",
+                    "the same option for podman run, or in the quadlet: --cpuset-cpus 26-28",
                 ],
             ),
             (
                 Env::Nerdctl("3c0f".into()),
                 &[
                     "nerdctl update --cpuset-cpus 26-28 3c0f",
-                    "the same option at nerdctl run: --cpuset-cpus 26-28",
+                    "the same option for nerdctl run: --cpuset-cpus 26-28",
                 ],
             ),
             (

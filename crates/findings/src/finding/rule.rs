@@ -185,7 +185,7 @@ pub struct Limit {
     pub on: f64,
     /// The limit beyond which it ends.
     pub off: f64,
-    /// `[S2]` of the sources in docs/rules.md, or `reasoned: …`.
+    /// `[S2]` of the sources in docs/rules.md, or `estimate: …`.
     pub source: &'static str,
 }
 

@@ -180,7 +180,7 @@ mod tests {
                 let source = limit.source;
                 assert!(
                     source.contains("[S")
-                        || source.starts_with("reasoned: ")
+                        || source.starts_with("estimate: ")
                         || source.starts_with("by definition"),
                     "{}: the limit {} has no source",
                     rule.id,

@@ -331,7 +331,7 @@ fn cut(plan: &mut Plan, mut stages: BTreeSet<Stage>, limit: f64) {
     set(plan, &stages);
     for stage in [Stage::Loaded, Stage::Cores, Stage::Pages] {
         if plan.seconds() > limit && stages.len() > 1 && stages.remove(&stage) {
-            plan.left_out.push((stage, format!("no time for it within {limit} s")));
+            plan.left_out.push((stage, format!("does not fit into {limit} s: raise --time")));
             set(plan, &stages);
         }
     }
@@ -349,7 +349,7 @@ fn cut(plan: &mut Plan, mut stages: BTreeSet<Stage>, limit: f64) {
     }
     for stage in [Stage::Smt, Stage::Bandwidth] {
         if plan.seconds() > limit && stages.len() > 1 && stages.remove(&stage) {
-            plan.left_out.push((stage, format!("no time for it within {limit} s")));
+            plan.left_out.push((stage, format!("does not fit into {limit} s: raise --time")));
             set(plan, &stages);
         }
     }

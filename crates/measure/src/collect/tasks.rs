@@ -83,7 +83,7 @@ pub struct CgroupView {
 pub fn can_find(types: Result<&Types, String>, privileges: &Privileges) -> Result<(), String> {
     let types = types?;
     if !["bpf_task_from_pid", "bpf_task_release"].iter().all(|name| types.of_function(name).is_some()) {
-        return Err("the kernel has no bpf_task_from_pid (since Linux 6.2)".into());
+        return Err("this kernel has no bpf_task_from_pid (needs Linux 6.2 or newer)".into());
     }
     // It finds tasks of the whole machine, and a walk over all those of our pid namespace only.
     if !privileges.host_pid_namespace.is(&true) {

@@ -74,7 +74,7 @@ pub const MEM_TIME_REMOTE_PCT: Metric<Task> = metric(
     "mem_time_remote_pct",
     ("MEMTIMEREM", 10),
     (Unit::Percent, Order::Descending),
-    "Share of its memory-access time whose page is on another node than the CPU. By time, not by count: \
+    "Share of its memory-access time whose page is on a node other than that of the CPU. By time, not by count: \
      remote accesses take longer, and stores stall less.",
     |task, snapshot| {
         let (remote, known) = remote(task, snapshot)?;
@@ -148,7 +148,7 @@ fn latency(task: &Task, snapshot: &Snapshot, of: fn(&Answers) -> &MemoryAnswers)
     let latencies = &of(answers(task)?).latencies;
     let loads = latencies.loads();
     if (loads as f64) < ENOUGH {
-        return Err(no(&format!("{loads} loads; a latency needs {ENOUGH}")));
+        return Err(no(&format!("only {loads} sampled loads: a latency needs at least {ENOUGH}")));
     }
     let cycles = latencies.percentile(50.0).ok_or_else(|| no("no load has a latency"))?;
     match GHZ.read(task, snapshot)? {
@@ -172,7 +172,9 @@ pub const DRAM_REMOTE_PCT: Metric<Task> = metric(
             return Err(no("the machine has one node"));
         }
         if (all as f64) < ENOUGH {
-            return Err(no(&format!("{all} sampled accesses were answered by memory: shares need {ENOUGH}")));
+            return Err(no(&format!(
+                "memory answered only {all} sampled accesses: shares need at least {ENOUGH}"
+            )));
         }
         Ok(Value::F64(100.0 * remote as f64 / all as f64))
     },
@@ -193,7 +195,7 @@ pub const LOAD_LATENCY_NS_REMOTE: Metric<Task> = metric(
     "load_latency_ns_remote",
     ("LATREM", 7),
     (Unit::Nanoseconds, Order::Descending),
-    "The same for loads answered by remote memory.",
+    "Median latency of sampled loads answered by remote memory, in ns; see load_latency_ns_local.",
     |task, snapshot| latency(task, snapshot, |answers| &answers.remote),
 )
 .with(EVENTS.several(Several::Nodes).better(Better::Low));

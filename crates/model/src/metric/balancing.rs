@@ -141,7 +141,7 @@ pub const NODE_HINT_REMOTE_PCT: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of these that found the page on another node. Not a share of accesses: see \
+    help: "Share of hinting faults that found the page on another node. Not a share of accesses: see \
            hint_remote_pct of tasks.",
     value: |node, snapshot| remote(of_node(node)?, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|node, snapshot| remote(of_node(node)?, snapshot)),

@@ -107,7 +107,7 @@ pub const MOVES_IN_PER_S: Metric<CpuSet> = set(
     "IN/s",
     7,
     Unit::PerSecond,
-    "Times per second a task resumed here that last ran in another socket, or in another L3 domain.",
+    "Times per second a task arrived here from another socket (or L3 domain).",
     |set, snapshot| moves(set, snapshot, |moves| moves.into),
 )
 .with(Traits::NONE.needs(&[Facility::PlaceMoves]));
@@ -117,7 +117,7 @@ pub const MOVES_OUT_PER_S: Metric<CpuSet> = set(
     "OUT/s",
     7,
     Unit::PerSecond,
-    "Times per second a task that last ran here resumed in another socket, or in another L3 domain.",
+    "Times per second a task left here for another socket (or L3 domain).",
     |set, snapshot| moves(set, snapshot, |moves| moves.out),
 )
 .with(Traits::NONE.needs(&[Facility::PlaceMoves]));

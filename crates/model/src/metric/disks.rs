@@ -35,7 +35,7 @@ pub const DISK_FAR_PCT: Metric<Container> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of these bytes on disks of nodes other than the one where it runs most. Disks with an \
+    help: "Share of disk_bytes_per_s on disks of nodes other than the one where it runs most. Disks with an \
            unknown node, such as network disks, count in the total only.",
     value: |row, snapshot| {
         let home = row.sum.home_node().ok_or_else(|| no("it has not run"))?;
@@ -95,7 +95,7 @@ pub const PROCESS_FAR_PCT: Metric<Task> = Metric {
     ..of_process(
         DISK_FAR_PCT.id,
         DISK_FAR_PCT.title,
-        "Share of its disk bytes that it submits on another node than the disk's. Disks with an unknown node, such as \
+        "Share of its disk bytes that it submits on a node other than that of the disk. Disks with an unknown node, such as \
          network disks, count in the total only.",
         "process_disk_far_pct",
         |task, snapshot| far(task, snapshot).map(Quotient::value).map(Value::F64),

@@ -102,7 +102,7 @@ pub const STEAL: HostMetric = HostMetric {
 pub(super) fn no_irq(snapshot: &Snapshot, of: impl Fn(&CpuDelta) -> bool) -> Missing {
     let cpu = snapshot.cpus.iter().find(|cpu| cpu.online && cpu.irq_ns.is_none() && of(cpu));
     let of_cpu = cpu.map_or_else(|| "a CPU".into(), |cpu| format!("CPU {}", cpu.id));
-    Missing::Unsupported(format!("/proc/stat has no line of {of_cpu} at both ends of the interval"))
+    Missing::Unsupported(format!("/proc/stat lacked {of_cpu} at the start or the end of the interval"))
 }
 
 /// The reason for which stolen time is missing.
@@ -129,7 +129,7 @@ pub const SWAP_IN: HostMetric = HostMetric {
 pub const SWAP_OUT: HostMetric = HostMetric {
     id: "swap_out_pages_per_s",
     title: "SWAPOUT/s",
-    help: "Of these, pages written to swap (pswpout in /proc/vmstat), to make room.",
+    help: "Pages written to swap (pswpout in /proc/vmstat), to make room.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_out),
     share_of_time: None,
     needs: &[Facility::HostMemory],

@@ -50,7 +50,7 @@ pub const DEVICE_IRQS_AWAY_PCT: Metric<Node> = Metric {
         "device_irqs_away_pct",
         "IRQAWAY%",
         Unit::Percent,
-        "Share of these interrupts that CPUs of other nodes handled: data of the device is then first touched far from it.",
+        "Share of the interrupts of its devices that CPUs of other nodes handled: data of the device is then first touched far from it.",
         |node, snapshot| away(node, snapshot).map(Quotient::value).map(Value::F64),
     )
 };

@@ -145,7 +145,7 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     "Share of its resident memory with an explicit memory policy: by mbind(2), set_mempolicy(2), or of its \
      shared memory. From the same pages as mem_pct_by_node (own_policy_error_points is the error). Without \
      a BPF iterator over mappings, from /proc/PID/numa_maps: only processes below 16 GiB with a fifth of \
-     it on other nodes.",
+     their memory on other nodes.",
     |task, snapshot| own_policy(task, snapshot).map(|(pct, _)| Value::F64(pct)),
 )
 .over(Over::Level)
@@ -207,12 +207,10 @@ const SOURCE_HELP: &str = "Source of remote_pct: counted (RMA and LMA), sampled 
 const ERROR_HELP: &str = "Error of remote_pct in percentage points: the distance to the farther of \
                           remote_low_pct and remote_high_pct; 0 if counted; with 95 % confidence if \
                           sampled.";
-const LOW_HELP: &str = "Lower bound of the share of remote accesses. With sampled_time: if no sample \
-    without an address is remote. With placement: if its hot pages, at least a megabyte and a hundredth of \
-    its memory, are as near as its memory allows.";
-const HIGH_HELP: &str = "Upper bound of the share of remote accesses. With sampled_time: if each sample \
-    without an address is remote. With placement: if its hot pages, at least a megabyte and a hundredth of \
-    its memory, are as far as its memory allows.";
+const LOW_HELP: &str = "Lower bound of the share of remote accesses. With sampled_time: samples without an \
+    address count as local. With placement: its hottest pages (1 %, and 1 MiB or more) are as local as possible.";
+const HIGH_HELP: &str = "Upper bound of the share of remote accesses. With sampled_time: samples without an \
+    address count as remote. With placement: its hottest pages (1 %, and 1 MiB or more) are as remote as possible.";
 const BEST_HELP: &str = "The lowest remote_pct that placement could reach on an otherwise idle machine: 0 \
                          if one node has enough CPUs and memory. Assumes that all pages are used equally.";
 

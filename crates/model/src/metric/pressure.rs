@@ -57,7 +57,8 @@ pub const MEMORY_FULL: Metric<Container> = of_containers(
     "pressure_memory_full_pct",
     "MEMFULL%",
     Group::Memory,
-    "Share of that time in which all of its non-idle tasks waited for memory.",
+    "Share of the time between the last two readings of memory.pressure in which all of its non-idle tasks \
+     waited for memory.",
     |row, _| of_container(row, |pressure| pressure.memory_full_us),
 );
 

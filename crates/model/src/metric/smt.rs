@@ -13,8 +13,8 @@ pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while the SMT siblings were idle. Leaves out time between two switches \
-           in which they were idle and busy for more than a twentieth each.",
+    help: "Instructions per cycle while the SMT siblings were idle. Leaves out stretches \
+           between two switches in which siblings were idle for over 5 % and busy for over 5 %.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0)),
     traits: Traits::NONE

@@ -10,7 +10,7 @@ const HEADERS_MAX: usize = 64;
 /// A page older than this many intervals is unhealthy.
 const STALE: u64 = 3;
 
-const HOME: &str = "numatop-ng: the page of metrics is /metrics, its health /-/healthy\n";
+const HOME: &str = "numatop-ng: metrics are at /metrics, health at /-/healthy\n";
 
 /// The answer to the bytes received so far; `None`: more is needed.
 pub(super) fn answer(received: &[u8], page: &Page, now_wall_ns: i64) -> Option<Vec<u8>> {

@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("share", 5.0, "[S5]; settled scans take far less: 1.3 % was reported upstream [S16]"),
-        Limit::least("cpus", 0.1, "reasoned: for less, a wrong move costs more than it gains"),
+        Limit::least("cpus", 0.1, "estimate: for less, a wrong move costs more than it gains"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -127,7 +127,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             }],
             Err(_) => Vec::new(),
         },
-        risk: "It changes the whole machine: processes that gain from balancing lose that gain.".into(),
+        risk: "This affects the whole machine: processes that balancing helps lose that help.".into(),
         or_else: vec![format!(
             "It has just been moved to other nodes: then balancing_pct falls by itself. It is {} now.",
             pct(share)

@@ -32,8 +32,8 @@ pub(super) static RULE: Rule = Rule {
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::until("processes", 3.0, 2.0, "reasoned: three programs are no coincidence"),
-        Limit::least("share", 10.0, "reasoned: a tenth of the busy time of the machine"),
+        Limit::until("processes", 3.0, 2.0, "estimate: three programs are no coincidence"),
+        Limit::least("share", 10.0, "estimate: a tenth of the busy time of the machine"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -132,7 +132,7 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 300.0,
         }],
-        risk: "It changes the whole machine, and has slowed databases by a fifth. Switch it off again if \
+        risk: "This affects the whole machine, and has slowed databases by a fifth. Switch it off again if \
                balancing_pct exceeds 5."
             .into(),
         or_else: vec![format!(

@@ -22,7 +22,11 @@ pub(super) static RULE: Rule = Rule {
     about: "NUMA balancing moves a tenth of a process's memory in 90 s, and about as many pages come back.",
     not_when: &[
         ("one-way", "few of its pages come back: balancing brings them to where they are used"),
-        ("churn", "it has as many page faults as moved pages: new memory moves, not the same pages"),
+        (
+            "churn",
+            "it has as many page faults as page moves: newly allocated pages move, not the same pages back \
+             and forth",
+        ),
         ("demotion", "a node without CPUs is a source or a target"),
         ("others", "a fifth of the moved pages belong to other processes"),
         ("starting", "it is younger than 120 s: balancing has not settled"),
@@ -36,10 +40,10 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "moved",
             10.0,
-            "reasoned: a tenth of its memory; a scan that has settled moves next to nothing",
+            "estimate: a tenth of its memory; a scan that has settled moves next to nothing",
         ),
-        Limit::sharp("net", 25.0, "reasoned: three quarters of what moved has come back"),
-        Limit::sharp("both", 25.0, "reasoned: two nodes each receive and send a quarter of all pages"),
+        Limit::sharp("net", 25.0, "estimate: three quarters of what moved has come back"),
+        Limit::sharp("both", 25.0, "estimate: two nodes each receive and send a quarter of all pages"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -181,8 +185,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 30.0,
         }],
         stop: Vec::new(),
-        risk: "It changes the whole machine: processes that gain from balancing lose that gain. Look at remote_pct \
-               of others."
+        risk: "This affects the whole machine: processes that balancing helps lose that help. Watch their \
+               remote_pct afterwards."
             .into(),
         or_else: vec![
             "The program has phases that use its memory from different nodes: then pages_migrated_balancing_per_s \

@@ -18,8 +18,8 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-busy-cpus",
     title: "Bound to busy CPUs",
-    about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs idle. Only a \
-            note if it is bound to all CPUs of a node.",
+    about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs are idle. Only \
+            a note if it is bound to all CPUs of a node.",
     not_when: &[
         ("cpuset", "the cpuset of its container has only these CPUs: see cpus-too-few"),
         ("isolated", "the idle CPUs are isolated"),
@@ -34,9 +34,9 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id, RUNQ_WAIT_BOUND_PCT.id],
     hold: Hold::s(30.0),
     limits: &[
-        Limit::least("wait", 25.0, "reasoned: a quarter of a CPU, the least time worth a finding"),
-        Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
-        Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
+        Limit::least("wait", 25.0, "estimate: a quarter of a CPU, the least time worth a finding"),
+        Limit::least("share", 10.0, "estimate: a tenth of its CPU time"),
+        Limit::sharp("idle", 1.0, "estimate: one CPU that could run it"),
         Limit::sharp("grain", 1000.0, "[S17]: twice the scheduler's migration cost, in us"),
     ],
     // A process that waits all the time uses little.

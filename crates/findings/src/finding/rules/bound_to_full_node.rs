@@ -46,17 +46,17 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         WATERMARK,
         KSWAPD,
-        Limit::least("swap-out", 256.0, "reasoned: 1 MiB/s; no healthy machine swaps that steadily"),
+        Limit::least("swap-out", 256.0, "estimate: 1 MiB/s; no healthy machine swaps that steadily"),
         Limit::least(
             "pressure",
             FULL_PCT,
             "[S11]: oomd acts at 60 % for 30 s; a warning must come well before",
         ),
-        Limit::least("reclaim", 256.0, "reasoned: 1 MiB/s of pages"),
+        Limit::least("reclaim", 256.0, "estimate: 1 MiB/s of pages"),
         Limit::least(
             "major-faults",
             10.0,
-            "reasoned: steady reads from the disk show that its own pages are evicted",
+            "estimate: steady reads from the disk show that its own pages are evicted",
         ),
     ],
     idle_too: true,

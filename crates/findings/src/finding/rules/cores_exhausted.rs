@@ -21,9 +21,9 @@ const MAY_WAIT: [u32; 2] = [3, 5];
 pub(super) static RULE: Rule = Rule {
     id: "cores-exhausted",
     title: "All hardware threads are busy",
-    about: "Nine of ten cores have all hardware threads busy. A warning if counters show little gain from \
-            the second thread, and quotas exceed the capacity of the cores by a tenth. Where nodes are \
-            hidden, one socket is enough.",
+    about: "Nine of ten cores have all hardware threads busy. It is a warning only if both hold: \
+            counters show little gain from the second thread, and quotas exceed the capacity of the cores by \
+            a tenth. Where nodes are hidden, one socket is enough.",
     not_when: &[
         ("no-smt", "cores have one thread"),
         ("nice", "tasks with nice 10 or above, SCHED_BATCH or SCHED_IDLE use half of the time or more"),
@@ -35,12 +35,12 @@ pub(super) static RULE: Rule = Rule {
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::until("cores", 90.0, 80.0, "reasoned: all cores, with room for short gaps"),
+        Limit::until("cores", 90.0, 80.0, "estimate: all cores, with room for short gaps"),
         Limit::until(
             "thread",
             80.0,
             70.0,
-            "reasoned: a thread that idles a fifth of the time leaves the core to the other",
+            "estimate: a thread that idles a fifth of the time leaves the core to the other",
         ),
         Limit::until(
             "speed",
@@ -48,7 +48,7 @@ pub(super) static RULE: Rule = Rule {
             70.0,
             "[S1]: a second thread adds 20 % on one machine and 40 to 50 % on others",
         ),
-        Limit::least("promised", 110.0, "reasoned: the quotas promise more than the cores can deliver"),
+        Limit::least("promised", 110.0, "estimate: the quotas promise more than the cores can deliver"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },

@@ -24,7 +24,7 @@ pub(super) static RULE: Rule = Rule {
         "running",
         95.0,
         97.0,
-        "reasoned: beyond that the error of scaling is more than 5 %",
+        "estimate: beyond that the error of scaling is more than 5 %",
     )],
     idle_too: true,
     judge: &Condition { look, advise },

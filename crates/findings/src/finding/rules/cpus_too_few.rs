@@ -15,7 +15,8 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "cpus-too-few",
     title: "Too few CPUs for its threads",
-    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs idle. A warning if its quota exceeds its CPUs.",
+    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs are idle. A \
+            warning if its quota exceeds its CPUs.",
     not_when: &[
         ("quota", "its quota is no larger than its CPUs"),
         ("isolated", "the idle CPUs are isolated"),
@@ -28,9 +29,9 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("busy", 95.0, "by definition of full: all of its CPUs that can be used"),
-        Limit::least("wait", 25.0, "reasoned: a quarter of its CPU time"),
-        Limit::least("idle", 25.0, "reasoned: a quarter of its CPUs, and at least one"),
-        Limit::sharp("quota", 110.0, "reasoned: a quota above its CPUs contradicts itself"),
+        Limit::least("wait", 25.0, "estimate: a quarter of its CPU time"),
+        Limit::least("idle", 25.0, "estimate: a quarter of its CPUs, and at least one"),
+        Limit::sharp("quota", 110.0, "estimate: a quota above its CPUs contradicts itself"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
     gravest: Severity::Info,
     needs: &[],
     hold: Hold::AT_ONCE,
-    limits: &[Limit::sharp("times", 1.5, "reasoned: sockets of one machine differ by less")],
+    limits: &[Limit::sharp("times", 1.5, "estimate: sockets of one machine differ by less")],
     idle_too: true,
     judge: &Condition { look, advise },
 };
@@ -66,8 +66,8 @@ fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
             let Some(distance) = topology.distance(*from, *to) else { continue };
             let back = topology.distance(*to, *from).unwrap_or(distance);
             let why = match from == to {
-                true if distance != LOCAL => "a node is 10 from itself",
-                false if distance <= LOCAL => "only a node itself is that near",
+                true if distance != LOCAL => "a node's distance to itself must be 10",
+                false if distance <= LOCAL => "only a node itself may be that near",
                 false if distance != back => "the distance back is different",
                 _ => continue,
             };

@@ -44,12 +44,12 @@ pub(super) static RULE: Rule = Rule {
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("share", 80.0, "reasoned: less is no reason to move"),
-        Limit::least("bytes", 50e6, "reasoned: a hundredth of what a current disk can do"),
+        Limit::least("share", 80.0, "estimate: less is no reason to move"),
+        Limit::least("bytes", 50e6, "estimate: a hundredth of what a current disk can do"),
         Limit::least(
             "requests",
             5000.0,
-            "reasoned: at 10 us more for each, 5 % of the time is spent waiting",
+            "estimate: at 10 us more for each, 5 % of the time is spent waiting",
         ),
         Limit::sharp("home", 80.0, "[S3]: as for memory, most of it on one node"),
     ],

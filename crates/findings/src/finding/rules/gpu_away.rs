@@ -35,8 +35,8 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("far", 80.0, "[S3]: as for memory, most of it elsewhere"),
-        Limit::least("home", 50.0, "reasoned: its home is where it spends most of its time"),
-        Limit::least("memory", 50.0, "reasoned: less is no reason to move"),
+        Limit::least("home", 50.0, "estimate: its home is where it spends most of its time"),
+        Limit::least("memory", 50.0, "estimate: less is no reason to move"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

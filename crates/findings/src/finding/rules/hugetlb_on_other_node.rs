@@ -221,7 +221,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!(
-            "It changes the whole machine: node {home} moves pages away to form huge ones, and may get \
+            "This affects the whole machine: node {home} moves pages away to form huge ones, and may get \
              fewer than requested: read the number back."
         ),
         or_else: vec![format!(

@@ -37,9 +37,9 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::until("home", 95.0, 90.0, "reasoned: all of its time, except short moves by the scheduler"),
+        Limit::until("home", 95.0, 90.0, "estimate: all of its time, except short moves by the scheduler"),
         Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
-        Limit::sharp("half", 50.0, "reasoned: the other half is left to other programs"),
+        Limit::sharp("half", 50.0, "estimate: the other half is left to other programs"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

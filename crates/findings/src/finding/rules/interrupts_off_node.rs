@@ -32,12 +32,12 @@ pub(super) static RULE: Rule = Rule {
     needs: &[IRQ_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("irq", 2.0, "reasoned: below a fiftieth of a node moving them gains little"),
-        Limit::until("away", 90.0, 80.0, "reasoned: one or two local queues do not change the case"),
+        Limit::least("irq", 2.0, "estimate: below a fiftieth of a node moving them gains little"),
+        Limit::until("away", 90.0, 80.0, "estimate: one or two local queues do not change the case"),
         Limit::least(
             "rate",
             1000.0,
-            "reasoned: at a few microseconds each, fewer take less than a hundredth of a CPU",
+            "estimate: at a few microseconds each, fewer take less than a hundredth of a CPU",
         ),
     ],
     idle_too: true,
@@ -156,7 +156,7 @@ const SEEN_AFTER_S: f64 = 60.0;
 pub(super) fn move_interrupts(address: &str, cpus: &[u32], before: &[u32]) -> (Vec<Command>, Vec<Command>) {
     let keep = line("grep . /proc/irq/*/smp_affinity_list > /root/irq-before.txt");
     let to = |cpus: &[u32]| line("for i in").interrupts_of(address, cpus);
-    let words = "irqbalance writes its own lists again: stop it first, where it runs";
+    let words = "if irqbalance is running, stop it first: it would overwrite these lists";
     let commands = vec![
         Command::new(When::Now, Scope::Host, keep, "saves the current lists"),
         Command::new(When::Now, Scope::Host, to(cpus), words),
@@ -193,7 +193,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             String::new()
         } else {
             format!(
-                "It changes the whole machine: node {home} handles them then. Managed interrupts (NVMe, some network cards) \
+                "This affects the whole machine: node {home} handles them then. Managed interrupts (NVMe, some network cards) \
                  refuse the write."
             )
         },

@@ -57,9 +57,9 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("irq", 10.0, "[S1]: work was 25 to 30 % slower on such a node"),
-        Limit::until("other", 50.0, 75.0, "reasoned: half as many elsewhere is not an even spread"),
-        Limit::until("busy", 70.0, 80.0, "reasoned: room for the interrupts below the 85 % of [S2]"),
-        Limit::least("process", 10.0, "reasoned: a tenth of a CPU; below that a wrong move costs more"),
+        Limit::until("other", 50.0, 75.0, "estimate: half as many elsewhere is not an even spread"),
+        Limit::until("busy", 70.0, 80.0, "estimate: room for the interrupts below the 85 % of [S2]"),
+        Limit::least("process", 10.0, "estimate: a tenth of a CPU; below that a wrong move costs more"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -229,7 +229,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 30.0,
         }],
-        risk: "It changes the whole machine: a device's packets are then handled far from it. Some interrupts cannot be moved."
+        risk: "This affects the whole machine: a device's packets are then handled far from it. Some interrupts cannot be moved."
             .into(),
         or_else: vec![format!(
             "It uses that device itself, so its packets arrive where it runs. Or there is a flood or a broken \

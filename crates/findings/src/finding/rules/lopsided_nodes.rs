@@ -48,8 +48,8 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
-        Limit::until("idle", 30.0, 40.0, "reasoned: leaves room for the process that moves"),
-        Limit::least("wait", 10.0, "reasoned: a tenth of the node's busy time"),
+        Limit::until("idle", 30.0, 40.0, "estimate: leaves room for the process that moves"),
+        Limit::least("wait", 10.0, "estimate: a tenth of the node's busy time"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },

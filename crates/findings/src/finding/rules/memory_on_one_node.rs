@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
         ("interleave", "its policy interleaves memory or names nodes"),
         ("bound", "it may not take memory from the nodes where it runs"),
         ("own-policies", "its policies chose the place of its memory. Only a note if they are unknown"),
-        ("shared", "a fifth of its memory is shared, and not as a large object of its group"),
+        ("shared", "a fifth of its memory is shared, but not through a large shared object of its group"),
         (
             "unused",
             "counted or sampled accesses, or NUMA balancing's scans, show that it is not used from there",
@@ -36,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[MEM_PCT_BY_NODE.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("works", 25.0, "reasoned: a busy home node may push out a fifth for a while"),
+        Limit::least("works", 25.0, "estimate: a busy home node may push out a fifth for a while"),
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
     ],
     idle_too: false,

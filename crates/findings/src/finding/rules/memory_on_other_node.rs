@@ -24,14 +24,14 @@ pub(super) static RULE: Rule = Rule {
         ("policy", "its policy interleaves memory or names nodes"),
         ("bound", "it may not run on all nodes, or take memory from all"),
         ("two-thirds", "a fifth of its time is on other nodes"),
-        ("shared", "a fifth of its memory is shared, and not as a large object of its group"),
+        ("shared", "a fifth of its memory is shared, but not through a large shared object of its group"),
         ("group", "it shares a large object: its group is judged instead"),
         ("bandwidth", "it makes 50 memory accesses per us or more: a second controller serves it better"),
         (
             "own-policies",
             "its policies chose the place of four fifths of its memory. Only a note if they chose it for a fifth, or are unknown",
         ),
-        ("others-map-it", "unknown processes map the shared memory, too: only a note"),
+        ("others-map-it", "processes that numatop-ng does not see also map the shared memory: only a note"),
         (
             "unused",
             "NUMA balancing is on, and neither accesses nor hinting faults show that it is used: only a note",

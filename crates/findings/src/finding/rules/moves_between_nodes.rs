@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("moves", 100.0, "[S17]: at 0.5 ms each they cost 5 % of its time"),
-        Limit::least("least", 10.0, "reasoned: fewer cost less than half a percent of a CPU"),
+        Limit::least("least", 10.0, "estimate: fewer cost less than half a percent of a CPU"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

@@ -32,7 +32,7 @@ pub(super) const WATERMARK: Limit = Limit::until(
 
 /// Pages that kswapd frees in a second, from which on it works for more than a moment.
 pub(super) const KSWAPD: Limit =
-    Limit::least("kswapd", 256.0, "[S8]: kswapd wakes below the low watermark; reasoned: 1 MiB/s of pages");
+    Limit::least("kswapd", 256.0, "[S8]: kswapd wakes below the low watermark; estimate: 1 MiB/s of pages");
 
 pub(super) static RULE: Rule = Rule {
     id: "node-short-of-memory",
@@ -58,7 +58,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "reclaim",
             256.0,
-            "reasoned: 1 MiB/s of pages; no healthy machine frees that much steadily",
+            "estimate: 1 MiB/s of pages; no healthy machine frees that much steadily",
         ),
         WATERMARK,
         KSWAPD,

@@ -21,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
     gravest: Severity::Info,
     needs: &[],
     hold: Hold { off_s: 30.0, ..Hold::AT_ONCE },
-    limits: &[Limit::least("busy", 10.0, "reasoned: less affects little of the machine")],
+    limits: &[Limit::least("busy", 10.0, "estimate: less affects little of the machine")],
     idle_too: true,
     judge: &Condition { look, advise },
 };
@@ -68,7 +68,8 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             "shows which slots are filled",
         )],
         or_else: vec![format!(
-            "A memory module has failed, is in the wrong slot, or was never there. The node is {} % busy.",
+            "A memory module has failed, is in the wrong slot, or was never installed. The CPUs of the \
+             node are {} % busy.",
             number(busy)
         )],
         ..Advice::default()

@@ -33,8 +33,8 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("outside", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("home", 95.0, "reasoned: all of its time, except short moves by the scheduler"),
-        Limit::until("watermark", 2.0, 3.0, "[S8]; reasoned: what one burst takes"),
+        Limit::sharp("home", 95.0, "estimate: all of its time, except short moves by the scheduler"),
+        Limit::until("watermark", 2.0, 3.0, "[S8]; estimate: what one burst takes"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -172,7 +172,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         }
         None => {
             let words = line("echo 1 > /proc/sys/vm/drop_caches");
-            let risk = "It changes the whole machine: every file is read again, disks are busy for minutes. Not at peak time.";
+            let risk = "This affects the whole machine: every file is read again, disks are busy for minutes. Not at peak time.";
             let drop = Command::new(When::Now, Scope::Host, words, "the page cache of all nodes is dropped");
             (drop, risk.to_owned())
         }

@@ -20,7 +20,7 @@ const AT_QUOTA_PCT: f64 = 80.0;
 pub(super) static RULE: Rule = Rule {
     id: "quota-throttled",
     title: "Throttled by its CPU quota",
-    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs idle. A warning if \
+    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs are idle. A warning if \
             its average use is below the quota.",
     not_when: &[
         ("host-busy", "less than one CPU is idle: the quota protects others"),
@@ -33,9 +33,9 @@ pub(super) static RULE: Rule = Rule {
     needs: &[THROTTLED_PCT.id, CPU_QUOTA_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("throttled", 25.0, "reasoned: a quarter of a CPU, the least time worth a finding"),
-        Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
-        Limit::sharp("idle", 1.0, "reasoned: one CPU that could run it"),
+        Limit::least("throttled", 25.0, "estimate: a quarter of a CPU, the least time worth a finding"),
+        Limit::least("share", 10.0, "estimate: a tenth of its CPU time"),
+        Limit::sharp("idle", 1.0, "estimate: one CPU that could run it"),
     ],
     // A small quota leaves little CPU time, and may be the cause.
     idle_too: true,

@@ -23,7 +23,7 @@ pub(super) static RULE: Rule = Rule {
     gravest: Severity::Info,
     needs: &[],
     hold: Hold::s(60.0),
-    limits: &[Limit::least("busy", 25.0, "reasoned: a quarter of a CPU, the least time worth a finding")],
+    limits: &[Limit::least("busy", 25.0, "estimate: a quarter of a CPU, the least time worth a finding")],
     idle_too: true,
     judge: &Condition { look, advise },
 };

@@ -34,12 +34,15 @@ pub(super) static RULE: Rule = Rule {
         ("mems-elsewhere", "it may not take memory from the nodes where it runs"),
         ("no-room", "the memory does not fit on the nodes where it runs"),
         ("moving", "its placement is already changing"),
-        ("shared", "a fifth of its memory is shared, and not as a large object of its group: only a note"),
+        (
+            "shared",
+            "a fifth of its memory is shared, but not through a large shared object of its group: only a note",
+        ),
         (
             "group",
             "it shares a large object: its group is judged instead, or its container where that has a cpuset",
         ),
-        ("others-map-it", "unknown processes map the shared memory, too: only a note"),
+        ("others-map-it", "processes that numatop-ng does not see also map the shared memory: only a note"),
         ("own-policies", "its policies chose the place of nine tenths of its memory"),
         ("memory-only", "the memory is on a node without CPUs"),
     ],
@@ -49,7 +52,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[MEM_PCT_BY_NODE.id],
     hold: Hold::s(30.0),
     limits: &[
-        Limit::least("outside", 10.0, "reasoned: the largest error of a placement that counts as known"),
+        Limit::least("outside", 10.0, "estimate: the largest error of a placement that counts as known"),
         Limit::sharp("home", 99.0, "by definition of a pin: all of its time, except rounding"),
     ],
     idle_too: false,
@@ -247,8 +250,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let (watched, row) = moves::witness(view, of).unwrap_or((of.subject(), task));
     let node = Subject::Node(to[0]);
     let hint = match view.number(&HINT_REMOTE_PCT, of) {
-        Ok(pct) => format!("hint_remote_pct would be near 0 then. It is {}.", super::super::text::pct(pct)),
-        Err(_) => "this cannot be checked here: NUMA balancing does not scan it.".to_owned(),
+        Ok(pct) => format!("If so, hint_remote_pct is near 0. It is {}.", super::super::text::pct(pct)),
+        Err(_) => {
+            "Whether it is used cannot be checked: NUMA balancing does not scan this process.".to_owned()
+        }
     };
     Advice {
         sentence: sentence(format!(
@@ -269,7 +274,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: RISK_OF_MOVE.into(),
         or_else: moves::other_users(of)
             .into_iter()
-            .chain([format!("Nothing uses that memory: {hint}")])
+            .chain([format!("Perhaps nothing uses that memory. {hint}")])
             .collect(),
     }
 }

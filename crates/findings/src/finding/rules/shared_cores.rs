@@ -20,7 +20,8 @@ const MATTERS_CPUS: f64 = 0.5;
 pub(super) static RULE: Rule = Rule {
     id: "shared-cores",
     title: "Two containers share cores",
-    about: "The cpusets of two containers name the same cores, and both slow each other down. A warning if cores outside of all cpusets are idle.",
+    about: "The cpusets of two containers name the same cores, and both slow each other down. A \
+            warning if cores outside all cpusets are idle.",
     not_when: &[
         (
             "pool",
@@ -38,8 +39,8 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("busy", 30.0, "reasoned: a third of its time; by chance, siblings meet less"),
-        Limit::least("wait", 10.0, "reasoned: a tenth of its CPU time"),
+        Limit::least("busy", 30.0, "estimate: a third of its time; by chance, siblings meet less"),
+        Limit::least("wait", 10.0, "estimate: a tenth of its CPU time"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

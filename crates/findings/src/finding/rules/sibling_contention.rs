@@ -22,9 +22,9 @@ const STATE_PCT: f64 = 5.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "sibling-contention",
-    title: "Threads share cores while cores idle",
+    title: "Threads share cores beside idle cores",
     about: "A process or container runs beside busy SMT siblings for half of its time while whole cores of its nodes \
-            idle. A warning if counters show the cost, or its affinity has too few cores.",
+            are idle. A warning if counters show the cost, or its affinity has too few cores.",
     not_when: &[
         ("no-idle-core", "too few whole cores are idle there that it may use, or that no cpuset names"),
         ("fast", "it is as fast beside a busy sibling: nine tenths or more of its instructions per cycle"),
@@ -43,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "busy",
             50.0,
-            "reasoned: half of its time; by chance, two threads of four share a core less",
+            "estimate: half of its time; by chance, two threads of four share a core less",
         ),
         Limit::sharp(
             "speed",

@@ -30,9 +30,9 @@ pub(super) static RULE: Rule = Rule {
     needs: &[GHZ.id],
     hold: Hold::s(120.0),
     limits: &[
-        Limit::until("clock", 85.0, 90.0, "reasoned: turbo steps of a busy node are smaller than a seventh"),
-        Limit::least("busy", 50.0, "reasoned: an idle node may have any clock rate"),
-        Limit::until("apart", 15.0, 20.0, "reasoned: the busier node has the lower turbo clock"),
+        Limit::until("clock", 85.0, 90.0, "estimate: turbo steps of a busy node are smaller than a seventh"),
+        Limit::least("busy", 50.0, "estimate: an idle node may have any clock rate"),
+        Limit::until("apart", 15.0, 20.0, "estimate: the busier node has the lower turbo clock"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },

@@ -44,7 +44,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[MEM_PCT_BY_NODE.id],
     // Tiering promotes used memory in that time.
     hold: Hold::s(120.0),
-    limits: &[Limit::least("share", 10.0, "reasoned: the largest error of a placement that counts as known")],
+    limits: &[Limit::least("share", 10.0, "estimate: the largest error of a placement that counts as known")],
     idle_too: false,
     judge: &Condition { look, advise },
 };
@@ -156,7 +156,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             When::Now,
             Scope::Host,
             set(mode),
-            "memory stays where it is; it works there",
+            "memory already promoted stays there, which is harmless",
         ));
     } else if !commands.is_empty() {
         undo.push(Command::words(

@@ -29,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("bound", "it may not use all nodes"),
         ("converging", "its placement is changing"),
-        ("shared", "a fifth of its memory is shared, and not as a large object of its group"),
+        ("shared", "a fifth of its memory is shared, but not through a large shared object of its group"),
         ("group", "it shares a large object: its group is judged instead"),
         (
             "bandwidth",
@@ -40,7 +40,7 @@ pub(super) static RULE: Rule = Rule {
             "own-policies",
             "its policies chose the place of four fifths of its memory. Only a note if they chose it for a fifth, or are unknown",
         ),
-        ("others-map-it", "unknown processes map the shared memory, too: only a note"),
+        ("others-map-it", "processes that numatop-ng does not see also map the shared memory: only a note"),
         ("vm", "it is a virtual machine, which may have nodes of its own: only a note"),
     ],
     of: &[Kind::Process, Kind::Group, Kind::Container],

@@ -18,7 +18,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("share", 10.0, "[S14]: the usual alert threshold"),
-        Limit::least("busy", 100.0, "reasoned: one CPU"),
+        Limit::least("busy", 100.0, "estimate: one CPU"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },

@@ -34,7 +34,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[SWAP_OUT.id, WATERMARK_DISTANCE_PCT.id],
     hold: Hold::in_bursts(20.0),
     limits: &[
-        Limit::least("swap-out", 256.0, "reasoned: 1 MiB/s; no healthy machine swaps that steadily [S13]"),
+        Limit::least("swap-out", 256.0, "estimate: 1 MiB/s; no healthy machine swaps that steadily [S13]"),
         WATERMARK,
         KSWAPD,
     ],

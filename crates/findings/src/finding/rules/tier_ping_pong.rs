@@ -32,8 +32,8 @@ pub(super) static RULE: Rule = Rule {
     needs: &[PROMOTED.id, DEMOTED.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("pages", 1000.0, "reasoned: 4 MB/s each way; fewer cost less than a rare burst"),
-        Limit::sharp("factor", 4.0, "reasoned: more in one direction is a change of the working set"),
+        Limit::least("pages", 1000.0, "estimate: 4 MB/s each way; fewer cost less than a rare burst"),
+        Limit::sharp("factor", 4.0, "estimate: more in one direction is a change of the working set"),
         Limit::least("busy", 5.0, "[S5]"),
     ],
     idle_too: true,
@@ -145,7 +145,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands: limit.map(|_| set(less)).into_iter().collect(),
         undo: limit.map(|limit| set(limit as f64)).into_iter().collect(),
         check: vec![falls(PROMOTED.id, promoted), falls(DEMOTED.id, demoted)],
-        risk: "It changes the whole machine: memory in use stays longer on the slow tier.".into(),
+        risk: "This affects the whole machine: memory in use stays longer on the slow tier.".into(),
         or_else: vec![
             "More memory is in use than the fast nodes have: then lower the memory limits of containers, \
              or run fewer programs."

@@ -34,9 +34,9 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "walks",
             3.0,
-            "[S4]; reasoned: at 35 cycles a walk, a tenth of the time, where perf's top-down tree flags it",
+            "[S4]; estimate: at 35 cycles a walk, a tenth of the time, where perf's top-down tree flags it",
         ),
-        Limit::until("huge", 50.0, 80.0, "reasoned: half of its memory could still be in huge pages"),
+        Limit::until("huge", 50.0, 80.0, "estimate: half of its memory could still be in huge pages"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

@@ -29,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
     limits: &[Limit::least(
         "reclaims",
         10.0,
-        "reasoned: each reclaim delays an allocation; one in 100 ms is not noise",
+        "estimate: each reclaim delays an allocation; one in 100 ms is not noise",
     )],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -110,7 +110,7 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 15.0,
         }],
-        risk: "It changes the whole machine: allocations that reclaim kept local may go to other nodes."
+        risk: "This affects the whole machine: allocations that reclaim kept local may go to other nodes."
             .into(),
         or_else: vec![format!(
             "A tuning profile may set it again: check vm.zone_reclaim_mode after a reboot. It is {} now.",

@@ -124,7 +124,7 @@ fn reasons_of_other_parts_stay_with_their_time() {
         missing: missing(&[
             ("lines_ns.core", "one thread a core"),
             ("lines_ns.nodes.0.4", "CPU 4 did not run"),
-            ("pages", "no time for it within 5 s"),
+            ("pages", "does not fit into 5 s: raise --time"),
             ("local.4", "no room"),
             ("latency_ns.*.4", "too little memory"),
             ("smt.waiting", "CPU 1 did not run"),
@@ -142,7 +142,7 @@ fn reasons_of_other_parts_stay_with_their_time() {
         measured: parts(&["latency", "cores", "pages", "bandwidth"], NOW),
         lines_ns: lines,
         walk_ns: Some(20.0),
-        missing: missing(&[("smt", "no time for it within 9 s")]),
+        missing: missing(&[("smt", "does not fit into 9 s: raise --time")]),
         ..profile(NOW, State::Partial, HERE)
     };
     let merged = merge(&merged, new);

@@ -80,7 +80,9 @@ impl Closer {
                         most.as_secs()
                     )
                 }
-                Failure::Died => "the process that reads its memory ended".into(),
+                Failure::Died => {
+                    "the numatop-ng helper that reads this process's memory map has ended".into()
+                }
                 Failure::NotStarted | Failure::GivenUp => {
                     "the helper that reads it could not start, or waits for locked address spaces".into()
                 }

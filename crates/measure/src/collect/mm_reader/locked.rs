@@ -75,7 +75,7 @@ fn reason(failure: Failure, pause: Duration) -> String {
             format!("its address space is locked: no answer within {} s", time.as_secs())
         }
         Failure::Slow(time) => format!("reading its memory takes longer than {} s", time.as_secs()),
-        Failure::Died => "the process that reads its memory ended".into(),
+        Failure::Died => "the numatop-ng helper that reads this process's memory map has ended".into(),
     };
     format!("{why}; retried after {} s", pause.as_secs())
 }

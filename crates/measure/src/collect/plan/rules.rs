@@ -291,9 +291,14 @@ pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
     if check.privileges.host_pid_namespace.is(&false) {
         caveats.push(Caveat {
             about: "pid namespace",
-            say: "this process is in a container with its own pid namespace: only tasks of the container are listed, with host ids"
-                .into(),
-            advice: vec![Advice::command("to list all tasks, start the container with", "--pid host")],
+            say:
+                "numatop-ng runs in a container with its own pid namespace: only that container's tasks are \
+                  listed, with host ids"
+                    .into(),
+            advice: vec![Advice::command(
+                "to see all, share the host's pid namespace: start the container with",
+                "--pid=host",
+            )],
         });
     }
     let counting = check.pmu.working().iter().any(|event| !event.is_software());

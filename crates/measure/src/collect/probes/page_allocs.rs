@@ -60,7 +60,7 @@ impl PageProbe {
     fn set_shift(&self, cpu: CpuId, shift: u32) -> Result<()> {
         let map = &self.attached.skel.maps.alloc_shifts;
         let update = map.update(&cpu.0.to_ne_bytes(), &shift.to_ne_bytes(), MapFlags::ANY);
-        update.with_context(|| format!("choosing the allocations of CPU {cpu} that are counted"))
+        update.with_context(|| format!("setting which share of CPU {cpu}'s allocations is counted"))
     }
 }
 

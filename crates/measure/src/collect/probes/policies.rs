@@ -19,7 +19,7 @@ use crate::model::facility::Facility;
 use crate::sys::{self, read_variable};
 
 pub(super) static PROBE: Probe = Probe {
-    otherwise: Otherwise::From("/proc/PID/numa_maps, of processes that can be walked in half a second"),
+    otherwise: Otherwise::From("/proc/PID/numa_maps, for processes whose file can be read in half a second"),
     several_nodes: true,
     ..Probe::new("policies of mappings", Facility::MappingPolicies, start)
 };

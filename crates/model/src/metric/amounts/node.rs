@@ -162,10 +162,10 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         family Kernel(|raw| raw.other_node) => "numatop_node_numa_other_pages" "Pages allocated here by tasks running on other nodes.";
     of!(counts.kswapd_pages), column "kswapd_pages" of KSWAPD_PAGES_PER_S,
         family Kernel(|raw| raw.kswapd_pages) => "numatop_node_reclaimed_pages"
-        "Pages freed by reclaim, by kswapd and by tasks." with "by" = "kswapd";
+        "Pages freed by reclaim, in the background (kswapd) or by tasks directly." with "by" = "kswapd";
     of!(counts.direct_pages), column "direct_pages" of DIRECT_RECLAIM_PAGES_PER_S,
         family Kernel(|raw| raw.direct_pages) => "numatop_node_reclaimed_pages"
-        "Pages freed by reclaim, by kswapd and by tasks." with "by" = "direct";
+        "Pages freed by reclaim, in the background (kswapd) or by tasks directly." with "by" = "direct";
     of!(counts.node_reclaims), column "node_reclaims" of NODE_RECLAIM_PER_S;
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.faults)),
         column "hint_faults" of balancing::NODE_HINT_FAULTS;

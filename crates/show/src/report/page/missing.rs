@@ -74,9 +74,9 @@ fn hole(view: &View<'_>, gap: &Gap) -> Markup {
                 @if gap.more_why > 0 { "; " (plural(gap.more_why, "more reason")) }
                 @if gap.why.is_empty() && gap.new_runs == 0 { "the recording does not say" }
                 @match gap.new_runs {
-                    0 => ". In the totals, but not in the curves.",
-                    all if all == gap.count => ". Neither in the totals nor in the curves.",
-                    _ => ". Not in the curves; in the totals unless a run began.",
+                    0 => ". The totals include this time; the curves do not.",
+                    all if all == gap.count => ". Neither the totals nor the curves include this time.",
+                    _ => ". The curves do not include this time; the totals do, unless a run began.",
                 }
             }
         }
