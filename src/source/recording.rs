@@ -367,9 +367,7 @@ impl Recording {
 fn facts(head: &HeadInForce) -> Arc<HostFacts> {
     let mut host = head.head.host.clone();
     let writer = clean_str(&head.head.writer);
-    let why = Missing::NotCollected(format!(
-        "not recorded by numatop-ng {writer}: record again with a newer version"
-    ));
+    let why = Missing::NotCollected(format!("not recorded by numatop-ng {writer}"));
     for facility in head.without() {
         needs::add_missing(&mut host.missing, facility, &why);
     }

@@ -17,7 +17,7 @@ fn a_command_that_cannot_be_placed_is_not_started() {
         (&["--bind", "node:4094", "--", "echo", "started"], "the machine has no node 4094"),
         (&["--as-user", "--", "echo", "started"], "was not started by sudo"),
         (&["--record", "x", "--repeat", "2", "--", "echo", "started"], "cannot be used with"),
-        (&["--repeat", "0", "--", "echo", "started"], "0 is not in 1..=1000"),
+        (&["--repeat", "0", "--", "echo", "started"], "not a number from 1 to 1000"),
     ] {
         let output = run(words);
         let said = String::from_utf8_lossy(&output.stderr);

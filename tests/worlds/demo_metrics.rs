@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use numatop_ng::analysis::summary::{Row, Summary};
+use numatop_ng::metric::disks::WRITEBACK_BYTES_PER_S;
 use numatop_ng::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S, IRQS_PER_S};
 use numatop_ng::metric::mempolicy::POLICY;
 use numatop_ng::metric::since_boot::NUMA_HIT;
 use numatop_ng::metric::{Metric, Value, node};
+use numatop_ng::model::demo;
+use numatop_ng::model::disks::{DiskRoute, DiskSender, DiskTraffic, DiskUse};
 use numatop_ng::model::sample::{MemPolicy, Missing, Reading, TaskRaw};
 use numatop_ng::model::topology::Device;
 use numatop_ng::model::units::NodeId;
@@ -108,4 +111,31 @@ fn cpu_time_of_the_machine_and_of_its_nodes_have_one_scale() {
     let nodes = cpu.iter().filter(|row| row.node.is_some()).map(|row| row.median);
     let mean = nodes.clone().sum::<f64>() / nodes.count() as f64;
     assert!(cpu[0].node.is_none() && (cpu[0].median - mean).abs() < 0.5, "{} and {mean}", cpu[0].median);
+}
+
+#[test]
+fn write_back_belongs_to_the_container_of_its_cgroup_and_to_all_above() {
+    let mut machine = demo_machine();
+    let (first, mut second) = (machine.tick(), machine.tick());
+    let route = DiskRoute { disk: demo::NVME0.into(), from: NodeId(0) };
+    let wrote = |bytes| Arc::new(DiskTraffic::from([(route.clone(), DiskUse { bytes, requests: 1 })]));
+    let snapshot = derive(&machine.host, Some(&first), &second, RowKind::Processes);
+    let child = snapshot.containers.iter().find(|row| row.parent.is_some()).unwrap();
+    let parent = &snapshot.containers[child.parent.unwrap()];
+    let groups = [(child.id, 4_096), (parent.id, 1_000), (u64::MAX, 7)];
+    let traffic = groups.map(|(id, bytes)| (DiskSender { pid: 0, id }, wrote(bytes)));
+    let all = second.inputs.disk_traffic.iter().map(|(sender, traffic)| (*sender, Arc::clone(traffic)));
+    second.inputs.disk_traffic = Arc::new(all.chain(traffic).collect());
+
+    let snapshot = derive(&machine.host, Some(&first), &second, RowKind::Processes);
+
+    let of = |id| {
+        let row = snapshot.containers.iter().find(|row| row.id == id).unwrap();
+        WRITEBACK_BYTES_PER_S.read(row, &snapshot).unwrap().number().unwrap()
+    };
+    assert_eq!(
+        (of(child.id), of(parent.id)),
+        (4_096.0, 5_096.0),
+        "a cgroup without tasks is in no container"
+    );
 }

@@ -114,6 +114,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     disks::DISK_BYTES_PER_S,
     disks::DISK_REQUESTS_PER_S,
     disks::DISK_FAR_PCT,
+    disks::WRITEBACK_BYTES_PER_S,
     accelerators::CONTAINER_ACCELERATORS,
     accelerators::CONTAINER_NODES,
     accelerators::CONTAINER_FAR_PCT,

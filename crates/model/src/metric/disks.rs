@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::container::delta;
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
-use crate::model::disks::{DiskTraffic, DiskUse};
+use crate::model::disks::{DiskSender, DiskTraffic, DiskUse};
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
 use crate::model::sums::Sum;
@@ -50,6 +50,17 @@ pub const DISK_FAR_PCT: Metric<Container> = Metric {
     },
     over: Over::Level,
     traits: Traits::NONE.needs(&[Facility::CgroupLimits]).better(Better::Low),
+};
+
+pub const WRITEBACK_BYTES_PER_S: Metric<Container> = Metric {
+    traits: OF_PROCESS,
+    ..per_second(
+        "writeback_bytes_per_s",
+        "WBACKB/s",
+        "Bytes per second that kernel threads write to disks for it and all below: pages of files, after the write returned. \
+         With cgroup v1 only the root has any. Excludes cgroups without tasks.",
+        writeback,
+    )
 };
 
 const fn per_second(
@@ -154,6 +165,22 @@ fn far(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
 
 fn process_rate(task: &Task, snapshot: &Snapshot, of: fn(&DiskUse) -> u64) -> Reading<Value> {
     snapshot.rate(of(&total(traffic(task, snapshot)?.values()))).map(Value::F64)
+}
+
+/// Bytes that kernel threads wrote in the interval for the cgroups of a container.
+fn writeback(row: &Container, snapshot: &Snapshot) -> Reading<Value> {
+    let groups = DiskSender { pid: 0, id: 0 }..=DiskSender { pid: 0, id: u64::MAX };
+    let sent = snapshot.disk_traffic.range(groups).filter(|(sender, _)| is_in(sender.id, row.id, snapshot));
+    let bytes = total(sent.flat_map(|(_, traffic)| traffic.values())).bytes;
+    snapshot.rate(bytes).map(Value::F64)
+}
+
+/// Whether a cgroup is in the container whose top is `top`, or below it.
+fn is_in(cgroup: u64, top: u64, snapshot: &Snapshot) -> bool {
+    let rows = &snapshot.containers;
+    let own = snapshot.names.top(cgroup);
+    let first = rows.iter().find(|row| row.id == own);
+    std::iter::successors(first, |row| rows.get(row.parent?)).any(|row| row.id == top)
 }
 
 /// Use of all disks.
