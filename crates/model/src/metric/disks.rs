@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::container::delta;
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
-use crate::model::disks::{DiskSender, DiskTraffic, DiskUse};
+use crate::model::disks::{DiskTraffic, DiskUse};
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
 use crate::model::sums::Sum;
@@ -59,7 +59,7 @@ pub const WRITEBACK_BYTES_PER_S: Metric<Container> = Metric {
         "WBACKB/s",
         "Bytes per second that kernel threads write to disks for it and all below: pages of files, after the write returned. \
          With cgroup v1 only the root has any. Excludes cgroups without tasks.",
-        writeback,
+        |row, snapshot| snapshot.rate(row.written_back).map(Value::F64),
     )
 };
 
@@ -165,22 +165,6 @@ fn far(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
 
 fn process_rate(task: &Task, snapshot: &Snapshot, of: fn(&DiskUse) -> u64) -> Reading<Value> {
     snapshot.rate(of(&total(traffic(task, snapshot)?.values()))).map(Value::F64)
-}
-
-/// Bytes that kernel threads wrote in the interval for the cgroups of a container.
-fn writeback(row: &Container, snapshot: &Snapshot) -> Reading<Value> {
-    let groups = DiskSender { pid: 0, id: 0 }..=DiskSender { pid: 0, id: u64::MAX };
-    let sent = snapshot.disk_traffic.range(groups).filter(|(sender, _)| is_in(sender.id, row.id, snapshot));
-    let bytes = total(sent.flat_map(|(_, traffic)| traffic.values())).bytes;
-    snapshot.rate(bytes).map(Value::F64)
-}
-
-/// Whether a cgroup is in the container whose top is `top`, or below it.
-fn is_in(cgroup: u64, top: u64, snapshot: &Snapshot) -> bool {
-    let rows = &snapshot.containers;
-    let own = snapshot.names.top(cgroup);
-    let first = rows.iter().find(|row| row.id == own);
-    std::iter::successors(first, |row| rows.get(row.parent?)).any(|row| row.id == top)
 }
 
 /// Use of all disks.

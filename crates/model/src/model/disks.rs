@@ -1,6 +1,7 @@
 //! Use of disks, by cgroup and by process.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,12 @@ pub struct DiskSender {
 coded!(DiskSender { pid, id });
 impl Copied for DiskSender {}
 impl Key for DiskSender {}
+
+impl DiskSender {
+    /// All senders that are cgroups.
+    pub const CGROUPS: RangeInclusive<DiskSender> =
+        DiskSender { pid: 0, id: 0 }..=DiskSender { pid: 0, id: u64::MAX };
+}
 
 impl From<ProcessId> for DiskSender {
     fn from((pid, id): ProcessId) -> DiskSender {

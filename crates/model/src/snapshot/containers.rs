@@ -6,10 +6,11 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::changes::Changes;
 use super::ids::IdMap;
+use super::machine::disk_traffic;
 use super::rows::{Gathered, newcomer};
 use super::{Remote, Room, Tally, Task, counted_twice};
 use crate::model::accelerators::{self, Held};
-use crate::model::disks::{DiskUse, DisksUsed};
+use crate::model::disks::{DiskSender, DiskUse, DisksUsed};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Missing, Names, Pressure, Reading, Sample, TaskRaw};
@@ -40,6 +41,8 @@ pub struct Container {
     delta: OnceLock<Option<GroupDelta>>,
     /// Accelerators that its processes hold, and those below it.
     pub held: Held,
+    /// Bytes that kernel threads wrote to disks in the interval for its cgroups, and those below it.
+    pub written_back: u64,
     /// CPUs that share a core with a CPU of another container; `None` unless both have CPUs of their own.
     pub smt_shared_cpus: Option<u32>,
 }
@@ -153,6 +156,7 @@ impl Sums {
         let order = list.connect();
         let List { mut rows, mut totals, at, .. } = list;
         add_held(&mut rows, current, processes, &homes);
+        add_written_back(&mut rows, &at, previous, current);
         // Deepest first, so that each row is complete when it is added to the one above it.
         for at in order.iter().copied() {
             rows[at].sum.total = take(&mut totals[at]).sum();
@@ -170,6 +174,8 @@ impl Sums {
             rows[at].sum.delta = delta;
             let held = rows[at].held.clone();
             hold(&mut rows[parent].held, held);
+            let written_back = rows[at].written_back;
+            super::add(&mut rows[parent].written_back, written_back);
         }
         // Only a circle has more to add.
         for (row, mut more) in rows.iter_mut().zip(totals).filter(|(_, more)| !more.is_empty()) {
@@ -288,6 +294,22 @@ fn add_held(rows: &mut [Container], current: &Sample, processes: &Gathered, home
     for (home, process) in homes.iter().zip(&processes.rows) {
         if let (Some(at), Some(held)) = (home.first, all.get(&process.raw.process())) {
             hold(&mut rows[at].held, Held::clone(held));
+        }
+    }
+}
+
+/// Adds the write-back of cgroups to their rows. A cgroup without tasks has none.
+fn add_written_back(
+    rows: &mut [Container],
+    at: &IdMap<u64, usize>,
+    previous: Option<&Sample>,
+    current: &Sample,
+) {
+    for (sender, traffic) in disk_traffic(previous, current, DiskSender::CGROUPS) {
+        if let Some(at) = at.get(&current.names.top(sender.id)) {
+            for used in traffic.values() {
+                super::add(&mut rows[*at].written_back, used.bytes);
+            }
         }
     }
 }
@@ -443,6 +465,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
         raw: None,
         delta: OnceLock::new(),
         held: Held::new(),
+        written_back: 0,
         smt_shared_cpus: None,
     }
 }

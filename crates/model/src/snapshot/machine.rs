@@ -1,6 +1,7 @@
 //! The machine and its nodes in the interval.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::cpu_sets::{PlaceSets, add_moves, cpu_sets};
@@ -129,7 +130,7 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         flows: flows(previous, current, |sample| &sample.flows),
         page_flows: Vec::new(),
         inputs: current.inputs.clone(),
-        disk_traffic: disk_traffic(previous, current),
+        disk_traffic: disk_traffic(previous, current, ..).collect(),
         accesses: Accesses::default(),
         room: Room::of(current, interval_ns.unwrap_or(0)),
         on_cpus: OnCpus::of(&cpus),
@@ -188,10 +189,18 @@ fn tier_pages(previous: Option<&Sample>, current: &Sample, node: NodeId) -> Opti
     Some(of(current)?.since(&of(previous?)?))
 }
 
-fn disk_traffic(previous: Option<&Sample>, current: &Sample) -> BTreeMap<DiskSender, DiskTraffic> {
-    let Some(before) = previous.map(|sample| &sample.inputs.disk_traffic) else { return BTreeMap::new() };
-    let changed = current.inputs.disk_traffic.iter().filter(|(sender, now)| before.get(sender) != Some(now));
-    changed.map(|(sender, now)| (*sender, traffic_since(now, before.get(sender).map(|old| &**old)))).collect()
+/// Traffic of these senders in the interval, as far as they sent anything.
+pub(super) fn disk_traffic<'a>(
+    previous: Option<&'a Sample>,
+    current: &'a Sample,
+    senders: impl RangeBounds<DiskSender> + Clone + 'a,
+) -> impl Iterator<Item = (DiskSender, DiskTraffic)> + 'a {
+    previous.into_iter().flat_map(move |previous| {
+        let before = &previous.inputs.disk_traffic;
+        let now = current.inputs.disk_traffic.range(senders.clone());
+        let changed = now.filter(|(sender, now)| before.get(sender) != Some(now));
+        changed.map(|(sender, now)| (*sender, traffic_since(now, before.get(sender).map(|old| &**old))))
+    })
 }
 
 fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<Swapped> {
