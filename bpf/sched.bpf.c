@@ -208,8 +208,8 @@ static __always_inline void find_record(struct stretch *s)
 }
 
 /*
- * Count a move from one L3 domain or socket to another, for both. A function of its own that finds the CPUs again: where places
- * are the nodes, the verifier removes the call, and the registers of the switch are those of a program without it.
+ * Count a move between two L3 domains or sockets: in and out. It looks up both CPUs again, as a separate function: where places
+ * are the nodes, the verifier removes the call, and the switch keeps the registers that it has without it.
  */
 static __attribute__((noinline)) void note_place_move(__u32 from, __u32 to)
 {

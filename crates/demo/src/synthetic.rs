@@ -81,7 +81,7 @@ pub struct Machine {
     /// Tasks and pages that went from one node to another since start, by those two nodes.
     pub flows: BTreeMap<(u32, u32), u64>,
     pub page_flows: BTreeMap<(u32, u32), u64>,
-    /// Tasks that went from one place to another since start, beside those that changed the node.
+    /// Further moves of tasks between places, since start: those between nodes are in `flows`.
     pub place_flows: BTreeMap<(u32, u32), u64>,
     /// The same in each second.
     pub flow_rates: BTreeMap<(u32, u32), u64>,

@@ -95,7 +95,7 @@ pub fn bind(
     if nodes.is_empty() { Vec::new() } else { binding(env, cpus, Some(nodes), pid, unified) }
 }
 
-/// The same for CPUs alone, where the nodes of memory are hidden: its memory stays as it is.
+/// Binds CPUs only, where nodes are hidden: memory is not moved.
 pub fn bind_cpus(env: &Env, cpus: &[u32], pid: Option<u32>, unified: Option<bool>) -> Vec<Command> {
     binding(env, cpus, None, pid, unified)
 }

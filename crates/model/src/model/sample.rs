@@ -477,7 +477,7 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// A machine of which nothing but the topology is known.
+    /// A machine with a known topology; every other fact is unknown.
     pub fn of(topology: Topology) -> HostFacts {
         HostFacts {
             hostname: String::new(),

@@ -275,7 +275,7 @@ pub fn findings_sentence(findings: &[Finding], verdict: &Verdict) -> String {
     if grave.is_empty() { verdict.words() } else { counted(grave.len(), can) }
 }
 
-/// One or more findings, of which `can` have a command to run now.
+/// The number of findings, one or more, and of those with a command to run now (`can`).
 fn counted(all: usize, can: usize) -> String {
     match (all, can) {
         (1, 1) => "One finding has a command to run now.".into(),

@@ -173,7 +173,7 @@ struct Facts {
     capacity: Option<f64>,
 }
 
-/// Whether so many of all cores are busy that there is no room.
+/// Whether the share of busy cores exceeds the limit.
 fn is_full(view: &View<'_>, (all, busy): (usize, usize)) -> bool {
     busy > 0 && (busy as f64) * 100.0 >= all as f64 * view.limit("cores")
 }

@@ -66,7 +66,7 @@ struct Bound<'a> {
 /// Subjects that are bound to a region.
 #[derive(Default)]
 struct Waits<'a> {
-    /// Their waits for CPUs in the last interval, in CPUs, without those that quotas explain.
+    /// Waits for CPUs in the last interval, in CPUs; waits due to quotas are excluded.
     cpus: f64,
     bound: BTreeMap<Subject, Bound<'a>>,
     /// Processes that use half a CPU or more and are restricted to CPUs whose list is not known.
