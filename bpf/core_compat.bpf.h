@@ -155,6 +155,37 @@ static inline bool nt_bio_moves_data(struct bio *bio)
 	       op == bpf_core_enum_value(enum req_op___nt, REQ_OP_ZONE_APPEND___nt);
 }
 
+/* include/linux/socket.h, the same since ever */
+#define NT_AF_INET 2
+#define NT_AF_INET6 10
+#define NT_MSG_PEEK 2
+
+/* The loopback device of each network namespace (LOOPBACK_IFINDEX of include/net/flow.h). */
+#define NT_LOOPBACK_IFINDEX 1
+
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+} NT_RELOCATED;
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
+	unsigned short skc_family;
+	/* With CONFIG_IPV6 only. */
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+	/* CPU whose softirq processed the last packet; -1 of unconnected UDP sockets. */
+	int skc_incoming_cpu;
+} NT_RELOCATED;
+
+struct sock {
+	struct sock_common __sk_common;
+	/* Device of the last packet, of connected sockets. */
+	int sk_rx_dst_ifindex;
+} NT_RELOCATED;
+
 typedef struct {
 	__u32 val;
 } kuid_t;

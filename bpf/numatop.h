@@ -266,6 +266,26 @@ struct nt_disk_use {
 	__u64 requests;
 };
 
+#define NT_SOCKET_USES_MAX 16384
+
+/* Bytes between IP sockets of a process and CPUs of a node. */
+struct nt_socket_key {
+	__u64 start; /* of the process, ns since boot */
+	__u32 pid;
+	__u32 from; /* node of the CPU that processed the last packet; NT_NO_NODE: not known */
+	__u32 to;   /* node of the CPU that read or sent */
+	__u32 pad;
+};
+
+#define NT_NO_NODE (~0U)
+
+/* Since start. */
+struct nt_socket_use {
+	__u64 received; /* bytes */
+	__u64 reads;    /* calls that received some */
+	__u64 sent;     /* bytes, from this node */
+};
+
 #define NT_MAJOR_WORDS 64 /* a driver's part of a device number has 12 bits */
 
 /* A bit for each driver whose device files are looked for. */
@@ -527,6 +547,8 @@ _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_disk_key) == 24, "nt_disk_key");
 _Static_assert(sizeof(struct nt_disk_use) == 16, "nt_disk_use");
+_Static_assert(sizeof(struct nt_socket_key) == 24, "nt_socket_key");
+_Static_assert(sizeof(struct nt_socket_use) == 24, "nt_socket_use");
 _Static_assert(sizeof(struct nt_majors) == 512, "nt_majors");
 _Static_assert(sizeof(struct nt_open_file) == 16, "nt_open_file");
 _Static_assert(sizeof(struct nt_policy_row) == 48, "nt_policy_row");

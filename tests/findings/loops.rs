@@ -8,6 +8,7 @@ use numatop_ng::finding::{Check, Engine, Finding, Options, Severity};
 use numatop_ng::model::group::Group;
 use numatop_ng::model::sample::{CgroupFacts, CgroupMode, FilePages, Sample, VmStat};
 use numatop_ng::model::topology::parse_cpulist;
+use numatop_ng::model::units::NodeId;
 use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 
 use crate::sick_worlds as worlds;
@@ -455,6 +456,17 @@ fn idle_elsewhere() {
         machine.actors[0].wait_pct = if beside { 80.0 } else { 0.0 };
     });
     closes("idle-elsewhere", world, 40);
+}
+
+#[test]
+fn far_network() {
+    let mut world = crate::sockets::far_network::world();
+    each_second(&mut world, |machine, _| {
+        let on =
+            machine.actors[0].runs.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(node, _)| *node);
+        machine.socket_rates.iter_mut().for_each(|(_, route, _)| route.to = NodeId(on));
+    });
+    closes("far-network", world, 70);
 }
 
 #[test]

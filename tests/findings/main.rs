@@ -28,6 +28,7 @@ mod scheduling;
 mod sharing;
 mod sick_rest;
 mod sick_worlds;
+mod sockets;
 mod tiers;
 mod time_bar;
 mod verdict;

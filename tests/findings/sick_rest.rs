@@ -14,6 +14,7 @@ use crate::disks::far_device;
 use crate::huge_pages::hugetlb_on_other_node;
 use crate::large::larger_than_node;
 use crate::sick_worlds as worlds;
+use crate::sockets::far_network;
 use crate::world::{
     Actor, BOOT_NS, DOCKER, GIB, Machine, OTHER_DOCKER, PLAIN, S, TWO, each_second, files, fold, lines,
     machine, pages, samples, with_tier,
@@ -122,6 +123,7 @@ fn machine_rules() {
     gone.nodes[1].managed_bytes = 0;
     exactly("node-without-memory", Severity::Info, gone, &[]);
     exactly("far-device", Severity::Info, far_device::world(), &[]);
+    exactly("far-network", Severity::Info, far_network::world(), &[]);
     exactly("gpu-away", Severity::Info, gpu_away::world(), &[]);
     let off = |pid| Actor { memory: pages(88), ..work(pid, "postgres") };
     let mut off = machine(TWO, (800..803).map(off).collect());

@@ -9,8 +9,9 @@ use std::process::{Command, id};
 use anyhow::{Context, Error, Result, ensure};
 
 use numatop_ng::metric::Value;
-use numatop_ng::metric::disks::{PROCESS_BYTES_PER_S, PROCESS_REQUESTS_PER_S, total, traffic};
+use numatop_ng::metric::disks::{PROCESS_BYTES_PER_S, PROCESS_REQUESTS_PER_S, traffic};
 use numatop_ng::model::disks::{DiskTraffic, DiskUse};
+use numatop_ng::model::traffic::total;
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};

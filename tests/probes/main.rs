@@ -50,6 +50,7 @@ mod screen;
 mod selftest;
 mod short_walk;
 mod smt;
+mod sockets;
 mod starts;
 #[path = "../common/terminal.rs"]
 mod terminal;
@@ -331,6 +332,8 @@ fn main() -> ExitCode {
         disk_io::direct_writes_are_counted_to_the_byte,
         disk_io::a_process_that_ends_keeps_its_traffic,
         disk_io::thousands_of_senders_are_counted,
+        sockets::loopback_does_not_count,
+        sockets::bytes_and_reads_are_exact,
         containers::the_root_of_v1_has_the_memory_of_the_kernel,
         hugetlb::pages_of_hugetlbfs_are_found_and_weigh_what_they_hold,
         docker::a_container_of_docker_is_found_below_another_data_root,

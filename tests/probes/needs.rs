@@ -16,7 +16,7 @@ use numatop_ng::model::wire::Scoped;
 
 use crate::{
     containerd, containers, disk_io, docker, engine, hot, hugetlb, locking, lxc, policies, program, reclaim,
-    smt,
+    smt, sockets,
 };
 
 /// A need, and the tests that have it.
@@ -63,6 +63,11 @@ const NEEDS: &[Need] = &[
         obstacle: || refused(probe(Facility::DiskTraffic)),
         tests: &["direct_writes_are_counted_to_the_byte", "a_process_that_ends_keeps_its_traffic"],
     },
+    Need {
+        obstacle: || refused(probe(Facility::SocketTraffic)),
+        tests: &["loopback_does_not_count", "bytes_and_reads_are_exact"],
+    },
+    Need { obstacle: sockets::obstacle, tests: &["bytes_and_reads_are_exact"] },
     Need {
         obstacle: || refused(FileScan::start().map(drop)),
         tests: &[

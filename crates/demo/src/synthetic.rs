@@ -33,6 +33,7 @@ use crate::model::sample::{
     PagesFound, PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
 };
 use crate::model::scheduler::SchedExt;
+use crate::model::sockets::{SocketRoute, SocketTraffic, SocketUse};
 use crate::model::tiers::{DEMOTION, NodeTier, PROMOTE_LIMIT, TierPages};
 use crate::model::topology::{Cpu, Node, Topology};
 use crate::model::units::{CpuId, NodeId};
@@ -94,6 +95,8 @@ pub struct Machine {
     pub tier_switches: BTreeMap<String, u64>,
     /// Traffic to disks per second: the process, the address of the disk, the node of the CPUs, bytes, requests.
     pub disk_rates: Vec<(u32, String, NodeId, u64, u64)>,
+    /// Traffic of IP sockets per second: the process, the way of its packets, and what it moves.
+    pub socket_rates: Vec<(u32, SocketRoute, SocketUse)>,
     /// Accelerators that processes hold, by process id.
     pub held: Vec<(u32, Held)>,
     /// Nodes of objects of shared memory, drawn each 30 s.
@@ -170,6 +173,7 @@ impl Machine {
             tiers: host.topology.nodes.iter().map(|node| (node.id, tier(&host.topology, node))).collect(),
             tier_pages: BTreeMap::new(),
             disk_rates: Vec::new(),
+            socket_rates: Vec::new(),
             held: Vec::new(),
             tier_switches: [(DEMOTION.to_owned(), 0), (PROMOTE_LIMIT.to_owned(), 65_536)].into(),
             object_nodes: BTreeMap::new(),
@@ -240,6 +244,7 @@ impl Machine {
                 tier_switches: Arc::new(shared(&self.tier_switches)),
                 object_nodes: Arc::new(self.object_nodes(to_ns)),
                 disk_traffic: Arc::new(self.disk_traffic(to_ns)),
+                socket_traffic: Arc::new(self.socket_traffic(to_ns)),
                 accelerators: Arc::new(self.accelerators()),
                 place_moves: Arc::new(self.place_moves()),
             },
@@ -269,6 +274,19 @@ impl Machine {
             traffic.insert(route, DiskUse { bytes, requests });
         }
         senders.into_iter().map(|(sender, traffic)| (sender, Arc::new(traffic))).collect()
+    }
+
+    /// Traffic of sockets of processes at constant rates.
+    fn socket_traffic(&self, to_ns: u64) -> BTreeMap<ProcessId, Arc<SocketTraffic>> {
+        let mut processes: BTreeMap<ProcessId, SocketTraffic> = BTreeMap::new();
+        for (pid, route, SocketUse { received, reads, sent }) in &self.socket_rates {
+            let mut rows = self.rows.values().filter(|row| self.watches(row.cgroup_id));
+            let Some(row) = rows.find(|row| row.pid == *pid) else { continue };
+            let [received, reads, sent] = [*received, *reads, *sent].map(|rate| grown(rate, 0, to_ns));
+            let used = SocketUse { received, reads, sent };
+            processes.entry(row.process()).or_default().insert(*route, used);
+        }
+        shared(&processes)
     }
 
     /// Accelerators of processes that live.

@@ -40,6 +40,7 @@ pub mod resident;
 pub mod scheduler;
 pub mod since_boot;
 pub mod smt;
+pub mod sockets;
 pub mod task;
 pub mod tiers;
 

@@ -28,6 +28,7 @@ use crate::model::interrupts::DeviceInterrupts;
 use crate::model::process::{ProcFields, ProcessId};
 use crate::model::sample::{Flow, HostFacts, MachineRaw, Missing, Names, Reading, Sample, SelfUsage};
 use crate::model::scheduler::SchedExt;
+use crate::model::sockets::SocketTraffic;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::overhead::Cost;
@@ -94,6 +95,8 @@ pub struct Snapshot {
     pub inputs: Inputs,
     /// In the interval: traffic to disks by sender. Senders without any are left out.
     pub disk_traffic: BTreeMap<DiskSender, DiskTraffic>,
+    /// In the interval: traffic of IP sockets by process. Processes without any are left out.
+    pub socket_traffic: BTreeMap<ProcessId, SocketTraffic>,
     /// In the interval, of all CPUs.
     pub on_cpus: OnCpus,
     /// In the interval, of the whole machine.
@@ -141,6 +144,7 @@ impl Snapshot {
             page_flows: self.page_flows.clone(),
             inputs: self.inputs.clone(),
             disk_traffic: BTreeMap::new(),
+            socket_traffic: BTreeMap::new(),
             cpus: self.cpus.clone(),
             silent: self.silent.clone(),
             open_slots: self.open_slots.clone(),

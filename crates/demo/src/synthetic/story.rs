@@ -9,6 +9,7 @@ use crate::model::counters::Counter;
 use crate::model::demo::{self, MEMORY, NODES};
 use crate::model::object_nodes::{ObjectId, ObjectNodes};
 use crate::model::sample::{Comm, Counts, MemPolicy, PagesByPolicy, SharedObject};
+use crate::model::sockets::{SocketRoute, SocketUse};
 use crate::model::units::NodeId;
 
 /// MPOL_BIND and MPOL_INTERLEAVE of include/uapi/linux/mempolicy.h.
@@ -39,6 +40,15 @@ const INTERRUPTS: [(&str, u32, u64); 4] =
 const DISK_TRAFFIC: [(u32, u32, u64, u64); 2] =
     [(DATABASE, 2, 24_000_000, 2_900), (2710, 3, 96_000_000, 370)];
 
+/// Traffic of the network card: the cache near its interrupts, the shop on the nodes that it comes to. Process, nodes of the
+/// packets and of the process, received bytes, reads and sent bytes per second.
+const SOCKET_TRAFFIC: [(u32, u32, u32, [u64; 3]); 4] = [
+    (1450, 0, 0, [9_400_000, 8_100, 21_000_000]),
+    (SHOP, 0, 0, [700_000, 900, 2_100_000]),
+    (SHOP, 0, 2, [1_300_000, 1_700, 0]),
+    (SHOP, 1, 2, [80_000, 100, 0]),
+];
+
 /// The node that the solver fills, and the pages that it and kswapd reclaim there per second.
 const FULL_NODE: u32 = 1;
 const SOLVER_BYTES: u64 = 55 << 30;
@@ -67,6 +77,12 @@ pub fn machine() -> Machine {
     machine.irq_rates = INTERRUPTS.map(|(at, node, per_s)| ((at.into(), node), per_s)).into();
     machine.disk_rates = DISK_TRAFFIC
         .map(|(pid, node, bytes, requests)| (pid, demo::NVME0.into(), NodeId(node), bytes, requests))
+        .into();
+    machine.socket_rates = SOCKET_TRAFFIC
+        .map(|(pid, from, to, [received, reads, sent])| {
+            let route = SocketRoute { from: Some(NodeId(from)), to: NodeId(to) };
+            (pid, route, SocketUse { received, reads, sent })
+        })
         .into();
     let gpu = Accelerator {
         name: "nvidia0".into(),

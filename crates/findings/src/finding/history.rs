@@ -7,7 +7,9 @@ use std::sync::Arc;
 use super::region::hidden_sockets;
 use crate::model::counters::Counter;
 use crate::model::disks::{DiskSender, DiskTraffic};
+use crate::model::process::ProcessId;
 use crate::model::sample::Counts;
+use crate::model::sockets::SocketTraffic;
 use crate::model::sums::{KnownSum, Sum};
 use crate::snapshot::{
     Container, MachineCounts, NodeCounts, OnCpus, Remote, Room, SetKind, Snapshot, Tally, Task, Waits,
@@ -210,6 +212,7 @@ pub struct MachineSums {
     cpus: ById<(u64, KnownSum)>,
     flows: BTreeMap<(u32, u32), u64>,
     disk_traffic: BTreeMap<DiskSender, DiskTraffic>,
+    socket_traffic: BTreeMap<ProcessId, SocketTraffic>,
 }
 
 impl MachineSums {
@@ -218,6 +221,7 @@ impl MachineSums {
         self.on_cpus.add(&snapshot.on_cpus);
         self.counts.add(&snapshot.counts);
         self.disk_traffic.add(&snapshot.disk_traffic);
+        self.socket_traffic.add(&snapshot.socket_traffic);
         for (at, node) in snapshot.nodes.iter().enumerate() {
             let (on_cpus, counts) = self.nodes.entry(at, node.raw.id);
             on_cpus.add(&node.on_cpus);
@@ -261,6 +265,7 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
         over.on_cpus.add(&sums.on_cpus);
         over.counts.add(&sums.counts);
         over.disk_traffic.add(&sums.disk_traffic);
+        over.socket_traffic.add(&sums.socket_traffic);
         for (at, node) in over.nodes.iter_mut().enumerate() {
             let Some((on_cpus, counts)) = sums.nodes.get(at, node.raw.id) else { continue };
             node.on_cpus.add(on_cpus);

@@ -12,6 +12,7 @@ mod cpus_too_few;
 mod device_node_unknown;
 mod distances_wrong;
 mod far_device;
+mod far_network;
 mod gpu_away;
 mod hugetlb_on_other_node;
 mod idle_elsewhere;
@@ -89,6 +90,7 @@ pub static RULES: &[&Rule] = &[
     &interrupts_on_busy_node::RULE,
     &interrupts_off_node::RULE,
     &far_device::RULE,
+    &far_network::RULE,
     &gpu_away::RULE,
     &tlb_misses::RULE,
     &nodes_hidden::RULE,

@@ -11,7 +11,9 @@ pub mod page_allocs;
 mod page_migrations;
 mod policies;
 mod reclaim;
+mod sockets;
 mod task_moves;
+mod uses;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +39,7 @@ use crate::model::sample::{Flow, Hints, Missing, NodeRaw, VmStat};
 use crate::model::topology::Topology;
 
 /// All of them, in the order in which doctor tries them.
-pub static PROBES: [&Probe; 10] = [
+pub static PROBES: [&Probe; 11] = [
     &reclaim::PROBE,
     &page_allocs::PROBE,
     &page_migrations::PROBE,
@@ -47,6 +49,7 @@ pub static PROBES: [&Probe; 10] = [
     &numab_time::PROBE,
     &policies::PROBE,
     &disk_io::PROBE,
+    &sockets::PROBE,
     &accelerators::PROBE,
 ];
 

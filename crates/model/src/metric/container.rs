@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::over::{Better, Over};
 use super::{
     Group, Metric, Order, Several, Traits, Unit, Value, accelerators, balancing, disks, identity,
-    interference, no, page_migrations, pages, placement, places, pressure, smt, task, tiers,
+    interference, no, page_migrations, pages, placement, places, pressure, smt, sockets, task, tiers,
 };
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
@@ -115,6 +115,10 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     disks::DISK_REQUESTS_PER_S,
     disks::DISK_FAR_PCT,
     disks::WRITEBACK_BYTES_PER_S,
+    sockets::CONTAINER_RECEIVED,
+    sockets::CONTAINER_READS,
+    sockets::CONTAINER_SENT,
+    sockets::CONTAINER_FAR_PCT,
     accelerators::CONTAINER_ACCELERATORS,
     accelerators::CONTAINER_NODES,
     accelerators::CONTAINER_FAR_PCT,

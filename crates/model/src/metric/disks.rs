@@ -10,6 +10,7 @@ use crate::model::facility::Facility;
 use crate::model::sample::Reading;
 use crate::model::sums::Sum;
 use crate::model::topology::Topology;
+use crate::model::traffic::total;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, GroupDelta, Snapshot, Task};
 
@@ -165,14 +166,6 @@ fn far(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
 
 fn process_rate(task: &Task, snapshot: &Snapshot, of: fn(&DiskUse) -> u64) -> Reading<Value> {
     snapshot.rate(of(&total(traffic(task, snapshot)?.values()))).map(Value::F64)
-}
-
-/// Use of all disks.
-pub fn total<'a>(used: impl Iterator<Item = &'a DiskUse>) -> DiskUse {
-    used.fold(DiskUse::default(), |mut sum, used| {
-        sum.add(used);
-        sum
-    })
 }
 
 /// The node of a disk by the address of its PCI function; `None` where the firmware does not give it.

@@ -4,7 +4,7 @@ use super::over::{self, Better, Over, Quotient};
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
     accelerators, access, allowed, balancing, disks, identity, interference, mempolicy, on_demand,
-    page_migrations, pages, placement, places, resident, smt,
+    page_migrations, pages, placement, places, resident, smt, sockets,
 };
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
@@ -119,6 +119,10 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     disks::PROCESS_BYTES_PER_S,
     disks::PROCESS_REQUESTS_PER_S,
     disks::PROCESS_FAR_PCT,
+    sockets::RECEIVED,
+    sockets::READS,
+    sockets::SENT,
+    sockets::FAR_PCT,
     accelerators::ACCELERATORS,
     accelerators::ACCELERATOR_NODES,
     accelerators::ACCELERATOR_FAR_PCT,

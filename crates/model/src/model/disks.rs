@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::coded::{Copied, Key, coded};
 use super::process::ProcessId;
-use super::sums::sums;
+use super::traffic::{Routes, traffic_counts};
 use super::units::NodeId;
+use super::wire::DiskSent;
 
 /// Bytes and requests of one disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,15 +21,11 @@ pub struct DiskUse {
 }
 
 coded!(DiskUse { bytes, requests });
-sums!(DiskUse { bytes, requests });
+traffic_counts!(DiskUse { bytes, requests });
 
-impl DiskUse {
-    /// The difference since `before`.
-    pub fn since(self, before: DiskUse) -> DiskUse {
-        DiskUse {
-            bytes: self.bytes.saturating_sub(before.bytes),
-            requests: self.requests.saturating_sub(before.requests),
-        }
+impl From<DiskSent> for DiskUse {
+    fn from(DiskSent { bytes, requests }: DiskSent) -> DiskUse {
+        DiskUse { bytes, requests }
     }
 }
 
@@ -62,7 +59,7 @@ impl From<ProcessId> for DiskSender {
 }
 
 /// Traffic of one sender.
-pub type DiskTraffic = BTreeMap<DiskRoute, DiskUse>;
+pub type DiskTraffic = Routes<DiskRoute, DiskUse>;
 
 /// The way from the CPUs of a node to a disk.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,34 +74,3 @@ coded!(DiskRoute { disk, from }, most MAX_ROUTES, "routes to disks");
 
 /// Routes of one sender at most.
 pub const MAX_ROUTES: usize = 1 << 16;
-
-/// The traffic of a sender since `before`. A route that was left out meanwhile begins at 0.
-pub fn traffic_since(now: &DiskTraffic, before: Option<&DiskTraffic>) -> DiskTraffic {
-    let since = |(route, now): (&DiskRoute, &DiskUse)| {
-        let known = before.and_then(|before| before.get(route));
-        let known = known.filter(|old| old.bytes <= now.bytes && old.requests <= now.requests);
-        (route.clone(), now.since(known.copied().unwrap_or_default()))
-    };
-    now.iter().map(since).filter(|(_, used)| used.requests > 0).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_route_that_returns_begins_at_nothing() {
-        let traffic = |routes: &[(&str, u32, u64, u64)]| -> DiskTraffic {
-            let route = |(disk, from, bytes, requests): &(&str, u32, u64, u64)| {
-                let route = DiskRoute { disk: (*disk).into(), from: NodeId(*from) };
-                (route, DiskUse { bytes: *bytes, requests: *requests })
-            };
-            routes.iter().map(route).collect()
-        };
-        let before = traffic(&[("a", 0, 100, 10), ("b", 0, 7, 7), ("c", 1, 5, 1)]);
-        let now = traffic(&[("a", 0, 150, 11), ("a", 1, 8, 2), ("b", 0, 3, 1), ("c", 1, 5, 1)]);
-        let sent = traffic(&[("a", 0, 50, 1), ("a", 1, 8, 2), ("b", 0, 3, 1)]);
-        assert_eq!(traffic_since(&now, Some(&before)), sent);
-        assert_eq!(traffic_since(&now, None), now);
-    }
-}

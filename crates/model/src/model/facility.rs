@@ -90,6 +90,8 @@ pub enum Facility {
     HostState,
     /// Bytes and requests of disks, by the process that sends them.
     DiskTraffic,
+    /// Bytes of IP sockets, by the process that reads and sends them.
+    SocketTraffic,
     /// GPUs and other accelerators that processes hold.
     Accelerators,
     /// The sched_ext scheduler that is loaded.

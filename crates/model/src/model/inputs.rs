@@ -14,11 +14,12 @@ use super::object_nodes::{ObjectId, ObjectNodes};
 use super::place_moves::PlaceMoves;
 use super::process::ProcessId;
 use super::scheduler::SchedExt;
+use super::sockets::SocketTraffic;
 use super::tiers::{NodeTier, TierPages};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of
-/// recordings; neither tag nor name ever changes. 38 is the next one. Recordings without the facility, if one
+/// recordings; neither tag nor name ever changes. 39 is the next one. Recordings without the facility, if one
 /// is given, lack the input.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
@@ -79,6 +80,9 @@ inputs! {
     accelerators: ProcessId => Held = 36, Some(Facility::Accelerators);
     /// Moves of tasks in the scope between L3 domains and sockets, by place. Empty where places are the nodes.
     place_moves: u32 => PlaceMoves = 37, Some(Facility::PlaceMoves);
+    /// Traffic of IP sockets since it began to be counted. A process that rests for long is left out, and begins at 0 when it
+    /// returns.
+    socket_traffic: ProcessId => SocketTraffic = 38, Some(Facility::SocketTraffic);
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.

@@ -183,6 +183,40 @@ pub const DISK_LEAF: u32 = 1;
 /// One of several ways to an NVMe disk.
 pub const DISK_PATH: u32 = 2;
 
+/// `struct nt_socket_key`: a process, and the nodes of its packets and of its reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct SocketKey {
+    /// Start of the process, ns since boot.
+    pub start: u64,
+    /// Its id.
+    pub pid: u32,
+    /// Node of the CPU that processed the last packet, or [`NO_NODE`].
+    pub from: u32,
+    /// Node of the CPU that read or sent.
+    pub to: u32,
+    /// 0.
+    pub pad: u32,
+}
+
+/// The node of a CPU that is not known (`NT_NO_NODE`).
+pub const NO_NODE: u32 = u32::MAX;
+
+/// `struct nt_socket_use`: traffic since start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct SocketMoved {
+    /// Bytes received.
+    pub received: u64,
+    /// Calls that received some.
+    pub reads: u64,
+    /// Bytes sent.
+    pub sent: u64,
+}
+
+/// Entries of the map of socket traffic (`NT_SOCKET_USES_MAX`).
+pub const SOCKET_USES_MAX: usize = 16_384;
+
 /// `struct nt_majors`: a bit for each driver of character devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]

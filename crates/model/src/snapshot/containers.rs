@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::changes::Changes;
 use super::ids::IdMap;
-use super::machine::disk_traffic;
+use super::machine::{disk_traffic, socket_traffic};
 use super::rows::{Gathered, newcomer};
 use super::{Remote, Room, Tally, Task, counted_twice};
 use crate::model::accelerators::{self, Held};
@@ -14,8 +14,11 @@ use crate::model::disks::{DiskSender, DiskUse, DisksUsed};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Missing, Names, Pressure, Reading, Sample, TaskRaw};
+use crate::model::sockets::{SocketSums, SocketTraffic};
+use crate::model::sums::Sum;
 use crate::model::tiers::TierPages;
 use crate::model::topology::{Topology, parse_cpulist};
+use crate::model::traffic::Used;
 use crate::model::units::CpuId;
 
 /// A container, pod, machine, unit or any other cgroup with tasks in it or below it.
@@ -43,6 +46,8 @@ pub struct Container {
     pub held: Held,
     /// Bytes that kernel threads wrote to disks in the interval for its cgroups, and those below it.
     pub written_back: u64,
+    /// Traffic of IP sockets of its processes in the interval, and of those below it.
+    pub sockets: SocketSums,
     /// CPUs that share a core with a CPU of another container; `None` unless both have CPUs of their own.
     pub smt_shared_cpus: Option<u32>,
 }
@@ -97,7 +102,7 @@ fn disks(raw: &GroupRaw) -> Reading<DisksUsed> {
     let before = raw.disks_before.as_ref().ok_or(Missing::FirstInterval)?;
     let since = |(address, used): (String, DiskUse)| {
         let before = before.get(&address).copied().unwrap_or_default();
-        (address, used.since(before))
+        (address, used.since(before).unwrap_or_default())
     };
     Ok(now.into_iter().map(since).collect())
 }
@@ -157,6 +162,7 @@ impl Sums {
         let List { mut rows, mut totals, at, .. } = list;
         add_held(&mut rows, current, processes, &homes);
         add_written_back(&mut rows, &at, previous, current);
+        add_sockets(&mut rows, &at, (previous, current), exited, processes.rows.iter().zip(&homes));
         // Deepest first, so that each row is complete when it is added to the one above it.
         for at in order.iter().copied() {
             rows[at].sum.total = take(&mut totals[at]).sum();
@@ -176,6 +182,8 @@ impl Sums {
             hold(&mut rows[parent].held, held);
             let written_back = rows[at].written_back;
             super::add(&mut rows[parent].written_back, written_back);
+            let sockets = rows[at].sockets;
+            rows[parent].sockets.add(&sockets);
         }
         // Only a circle has more to add.
         for (row, mut more) in rows.iter_mut().zip(totals).filter(|(_, more)| !more.is_empty()) {
@@ -310,6 +318,28 @@ fn add_written_back(
             for used in traffic.values() {
                 super::add(&mut rows[*at].written_back, used.bytes);
             }
+        }
+    }
+}
+
+/// Adds the traffic of IP sockets of processes to the rows that they are in, or ended in.
+fn add_sockets<'a>(
+    rows: &mut [Container],
+    at: &IdMap<u64, usize>,
+    (previous, current): (Option<&Sample>, &Sample),
+    exited: &[Task],
+    homes: impl Iterator<Item = (&'a Task, &'a Home)>,
+) {
+    let mut traffic: BTreeMap<ProcessId, SocketTraffic> = socket_traffic(previous, current).collect();
+    if traffic.is_empty() {
+        return;
+    }
+    let ended = exited.iter().map(|task| (task.raw.process(), at.get(&task.raw.cgroup_id).copied()));
+    for (process, at) in homes.map(|(task, home)| (task.raw.process(), home.first)).chain(ended) {
+        if let Some(at) = at
+            && let Some(traffic) = traffic.remove(&process)
+        {
+            rows[at].sockets.add(&SocketSums::of(&traffic));
         }
     }
 }
@@ -466,6 +496,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
         delta: OnceLock::new(),
         held: Held::new(),
         written_back: 0,
+        sockets: SocketSums::default(),
         smt_shared_cpus: None,
     }
 }

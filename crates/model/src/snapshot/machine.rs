@@ -8,11 +8,14 @@ use super::cpu_sets::{PlaceSets, add_moves, cpu_sets};
 use super::{
     Accesses, CpuDelta, OnCpus, Own, Remote, Room, RowKind, Snapshot, add, cpus, dead_counters, sum,
 };
-use crate::model::disks::{DiskSender, DiskTraffic, traffic_since};
+use crate::model::disks::{DiskSender, DiskTraffic};
 use crate::model::event::Event;
+use crate::model::process::ProcessId;
 use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample};
+use crate::model::sockets::SocketTraffic;
 use crate::model::sums::sums;
 use crate::model::tiers::TierPages;
+use crate::model::traffic;
 use crate::model::units::NodeId;
 
 /// One node of the machine.
@@ -131,6 +134,7 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
         page_flows: Vec::new(),
         inputs: current.inputs.clone(),
         disk_traffic: disk_traffic(previous, current, ..).collect(),
+        socket_traffic: socket_traffic(previous, current).collect(),
         accesses: Accesses::default(),
         room: Room::of(current, interval_ns.unwrap_or(0)),
         on_cpus: OnCpus::of(&cpus),
@@ -196,10 +200,17 @@ pub(super) fn disk_traffic<'a>(
     senders: impl RangeBounds<DiskSender> + Clone + 'a,
 ) -> impl Iterator<Item = (DiskSender, DiskTraffic)> + 'a {
     previous.into_iter().flat_map(move |previous| {
-        let before = &previous.inputs.disk_traffic;
-        let now = current.inputs.disk_traffic.range(senders.clone());
-        let changed = now.filter(|(sender, now)| before.get(sender) != Some(now));
-        changed.map(|(sender, now)| (*sender, traffic_since(now, before.get(sender).map(|old| &**old))))
+        traffic::between(&previous.inputs.disk_traffic, &current.inputs.disk_traffic, senders.clone())
+    })
+}
+
+/// Traffic of IP sockets of processes in the interval, as far as they have any.
+pub(super) fn socket_traffic<'a>(
+    previous: Option<&'a Sample>,
+    current: &'a Sample,
+) -> impl Iterator<Item = (ProcessId, SocketTraffic)> + 'a {
+    previous.into_iter().flat_map(|previous| {
+        traffic::between(&previous.inputs.socket_traffic, &current.inputs.socket_traffic, ..)
     })
 }
 

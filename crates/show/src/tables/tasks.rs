@@ -13,6 +13,7 @@ use crate::model::counters::Counter;
 use crate::model::disks::DiskUse;
 use crate::model::event::Role;
 use crate::model::group::Group;
+use crate::model::traffic::total;
 use crate::model::wire::NodeCounts;
 use crate::snapshot::Task;
 use crate::text::{clean, clean_str};
@@ -42,7 +43,7 @@ impl TaskRow {
     fn disk(&self, of: fn(&DiskUse) -> u64) -> Option<u64> {
         let snapshot = &self.interval.snapshot;
         disks::PROCESS_BYTES_PER_S.read(self.task(), snapshot).ok()?;
-        Some(of(&disks::total(disks::traffic(self.task(), snapshot).ok()?.values())))
+        Some(of(&total(disks::traffic(self.task(), snapshot).ok()?.values())))
     }
 
     fn remote_source(&self) -> Option<String> {

@@ -40,6 +40,7 @@ pub enum Feature {
     BioQueue,
     BioDevice,
     FileIterator,
+    SocketLength,
 }
 
 /// The proof in BTF that a feature exists.
@@ -63,7 +64,7 @@ struct Entry {
 use Sign::{Constant, Member, Struct as StructNamed, Typedef};
 
 /// Every feature: its name for people, where it comes from, and its sign.
-static FEATURES: [Entry; 20] = [
+static FEATURES: [Entry; 21] = [
     Entry {
         feature: Feature::SchedSwitch,
         name: "the sched_switch tracepoint in BTF",
@@ -187,6 +188,12 @@ static FEATURES: [Entry; 20] = [
         name: "the BPF iterator over open files",
         origin: "since Linux 5.8",
         sign: StructNamed("bpf_iter__task_file"),
+    },
+    Entry {
+        feature: Feature::SocketLength,
+        name: "the sock_recv_length tracepoint in BTF",
+        origin: "since Linux 6.3",
+        sign: Typedef("btf_trace_sock_recv_length"),
     },
 ];
 

@@ -7,7 +7,7 @@ use super::super::view::{SubjectRef, View};
 use super::super::{Advice, Check, Confidence, Kind, Severity, Subject};
 use crate::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S};
 use crate::metric::node::IRQ_PCT;
-use crate::model::topology::Device;
+use crate::model::topology::{Device, DeviceClass};
 use crate::model::units::NodeId;
 use crate::text::quantity::count;
 
@@ -128,6 +128,16 @@ fn away(view: &View<'_>, device: &Device, home: NodeId) -> Result<Option<Away>, 
     let nodes = counted.by_node.keys().copied().filter(|node| *node != home).collect();
     let counted = Counted { per_s, away_pct };
     Ok((away_pct >= view.limit("away")).then_some(Away { nodes, counted: Some(counted) }))
+}
+
+/// Whether CPUs of `node` handle nearly all interrupts of a network card of another node.
+pub(super) fn sends_to(view: &View<'_>, node: NodeId) -> bool {
+    let others = view.topology().nodes.iter().filter(|home| home.id != node);
+    let mut cards = others.flat_map(|home| home.devices.iter().map(|device| (device, home.id)));
+    cards.any(|(device, home)| {
+        device.class == DeviceClass::Net
+            && matches!(away(view, device, home), Ok(Some(away)) if away.nodes.contains(&node))
+    })
 }
 
 /// The share that the node's devices have elsewhere once this one's interrupts are at home, all but a fifth of them.

@@ -2,9 +2,10 @@
 
 use super::{NS, Number, events};
 use crate::metric::located::Located;
-use crate::metric::{accelerators, counted, placement};
+use crate::metric::{accelerators, counted, placement, sockets};
 use crate::model::counters::{COUNTERS, Counter, NR_COUNTERS};
 use crate::model::event::Role;
+use crate::model::sockets::SocketSums;
 use crate::snapshot::{Container, Snapshot, Task};
 
 /// A task, a sum of tasks, or a container in an interval.
@@ -74,6 +75,21 @@ fn remote_best_ns(now: RowNow<'_>) -> Option<Number> {
     };
     let best = best.ok()?.number()?;
     Some(Number::Scaled((best / 100.0 * located.run_ns).min(located.remote_ns)))
+}
+
+/// Traffic of IP sockets; not of threads.
+fn sockets(now: RowNow<'_>, of: fn(&SocketSums) -> u64) -> Option<Number> {
+    let sums = match now.row {
+        Row::Task(task) => {
+            sockets::RECEIVED.read(task, now.snapshot).ok()?;
+            sockets::sums(task, now.snapshot).ok()?
+        }
+        Row::Container(row) => {
+            sockets::CONTAINER_RECEIVED.read(row, now.snapshot).ok()?;
+            row.sockets
+        }
+    };
+    Some(Number::Whole(of(&sums)))
 }
 
 /// Throttled time of the interval, ns. Files of groups are read in turns: the time between two readings is
@@ -254,6 +270,20 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
     tasks("hint_remote", Value::Counter(Counter::HintRemote)),
     tasks("balancing_ns", Value::Counter(Counter::BalancingNs)),
     both("accelerator_far_ns", Of(accelerator_far_ns)),
+    both("net_recv_bytes", Of(|now| sockets(now, |sums| sums.all.received))).of_containers(
+        "numatop_container_net_receive_bytes",
+        "Bytes that its processes received from IP sockets, without loopback.",
+    ),
+    both("net_reads", Of(|now| sockets(now, |sums| sums.all.reads))),
+    both("net_sent_bytes", Of(|now| sockets(now, |sums| sums.all.sent))).of_containers(
+        "numatop_container_net_send_bytes",
+        "Bytes that its processes sent to IP sockets, without loopback.",
+    ),
+    both("net_known_bytes", Of(|now| sockets(now, |sums| sums.known))),
+    both("net_far_bytes", Of(|now| sockets(now, |sums| sums.far))).of_containers(
+        "numatop_container_net_far_receive_bytes",
+        "Bytes received whose packets were processed on another node than that of the reader.",
+    ),
 ];
 
 /// Counters of tasks without a line in [`ROW_AMOUNTS`], under the names that they have in recordings.
