@@ -1,30 +1,26 @@
 //! The fold: takes one interval after the other, and returns conditions that held for long enough. Same
 //! snapshots, same findings: no clock, no file, no random number, no order of a hash table.
 
-mod asks;
 mod judge;
 mod look;
-mod most;
-mod over;
 mod rows;
-mod state;
 mod undecided;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
-pub(super) use self::rows::{Rare, Uses};
-use self::state::{Episode, Past};
+use self::judge::{Episode, Past};
 use self::undecided::{Asked, Stretch};
 use super::fit::NodeDistances;
 use super::history::{Limits, MachineSums, RowSums, Series};
-use super::hold;
 use super::rule::{Rule, Unmet};
 use super::verdict::Doubt;
 use super::view::Rows;
-use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, causes, rollup, rules};
+use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, causes, hold, rules};
 use crate::model::sample::HostFacts;
 use crate::snapshot::{RowKind, Snapshot};
+
+pub(super) use self::rows::{Rare, Uses};
 
 /// Sums are kept for this time, ns: somewhat more than the longest time that a condition must hold.
 const KEEP_NS: u64 = 200_000_000_000;
@@ -434,7 +430,7 @@ impl Engine {
                 list.extend(episode.finding(rule, subject, interval.to_ns));
             }
         }
-        let list = rollup::roll_up(list, snapshot, rows);
+        let list = causes::roll_up(list, snapshot, rows);
         let mut list = causes::explain(list, snapshot, rows);
         let aftermath = interval.to_ns.saturating_sub(self.scaled(AFTERMATH_NS));
         let ended = self.ended.iter().rev().take_while(|ended| ended.until_mono_ns >= Some(aftermath));
@@ -452,7 +448,7 @@ impl Engine {
             let ended = self.ended.iter().rev().take_while(|ended| ended.until_mono_ns == Some(now));
             match ended.into_iter().find(|ended| ended.key == old.key) {
                 Some(ended) => changes.push(Change::Ended(Box::new(ended.clone()))),
-                None if rollup::is_sum(old) && !self.findings.iter().any(|new| new.key.id == old.key.id) => {
+                None if causes::is_sum(old) && !self.findings.iter().any(|new| new.key.id == old.key.id) => {
                     changes.push(Change::Ended(Box::new(Finding { state: State::Ended, ..old.clone() })));
                 }
                 None => {}
@@ -467,7 +463,7 @@ impl Engine {
     fn note_ended(&mut self, shown: &[Finding], now_ns: u64) {
         for ended in self.ended.iter_mut().rev().take_while(|ended| ended.until_mono_ns == Some(now_ns)) {
             let whole = |old: &&Finding| old.key == ended.key;
-            let sum = |old: &&Finding| old.key.id == ended.key.id && rollup::is_sum(old);
+            let sum = |old: &&Finding| old.key.id == ended.key.id && causes::is_sum(old);
             if let Some(old) = shown.iter().find(whole).or_else(|| shown.iter().find(sum)) {
                 (ended.severity, ended.because_of) = (old.severity, old.because_of.clone());
             }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::cores::Region;
 use super::gain::{self, Costs};
 use super::guards::Placed;
-use super::region::Region;
 use super::view::{SubjectRef, View, above_watermark};
 use crate::model::topology::{Cpu, Topology};
 use crate::model::units::NodeId;

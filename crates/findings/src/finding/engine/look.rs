@@ -1,15 +1,17 @@
-//! The question to each rule about each subject of an interval, and the guards that all rules have.
+//! The question to each rule about each subject, of an interval and of a longer window, and the guards that all rules have.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::rule::{Blindness, Reason, Rule, Unmet};
-use super::super::view::{Rows, SubjectRef, View};
-use super::super::{Blind, Kind, Subject, rules};
-use super::state::Episode;
+use super::judge::Episode;
 use super::undecided::Asked;
 use super::{Engine, Interval, rows};
+use crate::finding::history::{RowSums, Series, container_over, task_over};
+use crate::finding::rule::{Blindness, Conclusion, Reason, Rule, Unmet};
+use crate::finding::view::{Rows, SubjectRef, View};
+use crate::finding::{Blind, Kind, Subject, rules};
 use crate::model::sample::{HostFacts, Missing};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Remote, Snapshot, Task};
 
 /// Seconds that a subject must live.
 const LIVES_S: f64 = 60.0;
@@ -177,4 +179,60 @@ fn use_of(snapshot: &Snapshot, of: &SubjectRef<'_>, age_s: impl FnOnce() -> Opti
 fn matters(rule: &Rule, over: bool, cpus: Option<f64>) -> bool {
     let least = if over { MATTERS_CPUS * OVER } else { MATTERS_CPUS };
     cpus.is_some_and(|cpus| rule.idle_too || cpus >= least)
+}
+
+/// Asks a rule about a longer window.
+///
+/// # Errors
+/// The condition does not hold there; the reason where it cannot be seen.
+pub(super) fn look_over(
+    view: &View<'_>,
+    subject: &Subject,
+    sums: &BTreeMap<Subject, Series<RowSums>>,
+    since: u64,
+) -> Result<Conclusion, Option<Blindness>> {
+    let look = |of: &SubjectRef<'_>| {
+        view.rule.judge.conclude(view, of).map_err(|unmet| match unmet {
+            Unmet::Blind(why) => Some(why),
+            Unmet::Quiet | Unmet::Excused(_) => None,
+        })
+    };
+    match subject {
+        Subject::Host => look(&SubjectRef::Host),
+        Subject::Node(id) => look(&SubjectRef::Node(view.node(*id).ok_or(None)?)),
+        Subject::Socket(id) => look(&SubjectRef::Socket(view.socket(*id).ok_or(None)?)),
+        Subject::Process(..) => {
+            let task: &Task = &view.snapshot.tasks[*view.rows.processes.get(subject).ok_or(None)?];
+            look(&SubjectRef::Process(&task_over(task, sums.get(subject).ok_or(None)?, since)))
+        }
+        Subject::Group(..) => {
+            let group = view.rows.groups.get(subject).ok_or(None)?;
+            look(&SubjectRef::Group(&task_over(&group.row, sums.get(subject).ok_or(None)?, since), group))
+        }
+        Subject::Container(id) => {
+            let row = &view.snapshot.containers[*view.rows.containers.get(id).ok_or(None)?];
+            look(&SubjectRef::Container(&container_over(row, sums.get(subject).ok_or(None)?, since)))
+        }
+        Subject::Device(name) => {
+            let mut devices = rows::devices(view.snapshot);
+            let (device, node) = devices.find(|(device, _)| device.name == *name).ok_or(None)?;
+            look(&SubjectRef::Device(device, node))
+        }
+    }
+}
+
+/// Shares of remote accesses in the first and in the last third of a window, in percent.
+pub(super) fn trend(series: &Series<RowSums>, since: u64) -> Option<(f64, f64)> {
+    let third = series.end_ns().saturating_sub(since) / 3;
+    let mut first = Remote::default();
+    let mut last = first;
+    for segment in series.since(since) {
+        if segment.to_ns <= since.saturating_add(third + third / 2) {
+            first += &segment.sums.remote;
+        }
+        if segment.from_ns.saturating_add(third + third / 2) >= series.end_ns() {
+            last += &segment.sums.remote;
+        }
+    }
+    first.pct().zip(last.pct())
 }

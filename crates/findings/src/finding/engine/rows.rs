@@ -3,19 +3,17 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::super::Subject;
-use super::super::history::Series;
-use super::super::region::hidden_sockets;
-use super::super::sorted::Sorted;
-use super::super::view::{Rows, SubjectRef, process};
-use super::most::Most;
+use crate::finding::Subject;
+use crate::finding::cores::hidden_sockets;
+use crate::finding::history::{Series, Sorted};
+use crate::finding::view::{Rows, SubjectRef, process};
 use crate::model::counters::Counter;
 use crate::model::group::DEPTH_MAX;
 use crate::model::process::ProcessId;
 use crate::model::sample::Hints;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
-use crate::snapshot::{Snapshot, Task, process_groups};
+use crate::snapshot::{RowUse, Snapshot, Task, process_groups};
 
 /// Maximum processes that rules look at: first by CPU time, then by memory.
 pub(super) const PROCESSES_MAX: usize = 256;
@@ -25,6 +23,7 @@ pub(super) const CONTAINERS_MAX: usize = 64;
 
 /// Share of a CPU, in percent of the interval, that makes a process one of them; or a share of a node's memory.
 const CPU_PCT: u64 = 5;
+
 const MEMORY_PCT: u64 = 1;
 
 /// Devices of the machine, each with the node that it is on.
@@ -290,6 +289,56 @@ impl Uses {
     }
 }
 
+/// CPU time in ns, memory in bytes, the id of the process, and its place among the rows. More goes first, and
+/// of equal ones the lower id, so that the order of rows does not matter. Of two rows with one id, one has
+/// ended and is not offered.
+type Use = (Reverse<u64>, Reverse<u64>, u32, usize);
+
+/// The first `room` of all offered processes.
+pub(super) struct Most {
+    room: usize,
+    /// Up to twice `room`: then half of them are dropped.
+    found: Vec<Use>,
+    /// The last one that fitted, once `room` was reached: a later one in the order cannot be among them.
+    last: Option<Use>,
+}
+
+impl Most {
+    /// With this room.
+    pub(super) fn of(room: usize) -> Most {
+        Most { room, found: Vec::with_capacity(2 * room), last: None }
+    }
+
+    /// Offers the process at this place. Whether it counts is asked only where it can matter: that takes a look at its row.
+    pub(super) fn offer(&mut self, row: &RowUse, at: usize, counts: impl FnOnce() -> bool) {
+        let new = (Reverse(row.run_ns), Reverse(row.rss_bytes), row.pid, at);
+        if self.last.is_some_and(|last| new > last) || !counts() {
+            return;
+        }
+        self.found.push(new);
+        if self.found.len() >= 2 * self.room.max(1) {
+            self.cut(self.room);
+        }
+    }
+
+    /// Places of the first `count`, in any order.
+    pub(super) fn places(mut self, count: usize) -> impl Iterator<Item = usize> {
+        self.cut(count.min(self.room));
+        self.found.into_iter().map(|(.., at)| at)
+    }
+
+    fn cut(&mut self, count: usize) {
+        if self.found.len() <= count {
+            return;
+        }
+        match count.checked_sub(1) {
+            Some(last) => self.last = Some(*self.found.select_nth_unstable(last).1),
+            None => self.last = None,
+        }
+        self.found.truncate(count);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,5 +362,45 @@ mod tests {
         ));
         uses.forget();
         assert!(uses.cpu.count() > PROCESSES_MAX);
+    }
+
+    /// Amounts with many that are equal, in an order that repeats only after all of them.
+    fn offered(count: usize) -> Vec<RowUse> {
+        let mixed =
+            |at: usize, factor: u64, range: u64| (at as u64 + 1).wrapping_mul(factor) % 1_000_003 % range;
+        (0..count)
+            .map(|at| RowUse {
+                pid: (at as u32 + 1).wrapping_mul(31) % 1_000_003,
+                run_ns: mixed(at, 7919, 40),
+                rss_bytes: mixed(at, 104_729, 3),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn they_are_the_first_of_all_in_order_whatever_the_order_of_rows_is() {
+        for (count, room, wanted) in
+            [(0, 4, 4), (3, 4, 4), (8, 4, 4), (5000, 256, 256), (5000, 256, 100), (40, 4, 0), (9, 0, 0)]
+        {
+            let all = offered(count);
+            let counts = |row: &RowUse| !row.pid.is_multiple_of(7);
+            let key = |row: &RowUse| (Reverse(row.run_ns), Reverse(row.rss_bytes), row.pid);
+            let mut sorted: Vec<_> = all.iter().filter(|row| counts(row)).map(key).collect();
+            sorted.sort();
+            let first: Vec<u32> = sorted.iter().take(wanted.min(room)).map(|(.., pid)| *pid).collect();
+            for order in [(0..count).collect::<Vec<_>>(), (0..count).rev().collect()] {
+                let mut most = Most::of(room);
+                for at in order {
+                    most.offer(&all[at], at, || counts(&all[at]));
+                }
+                let mut found: Vec<RowUse> = most.places(wanted).map(|at| all[at]).collect();
+                found.sort_by_key(key);
+                assert_eq!(
+                    found.iter().map(|row| row.pid).collect::<Vec<_>>(),
+                    first,
+                    "{count} {room} {wanted}"
+                );
+            }
+        }
     }
 }

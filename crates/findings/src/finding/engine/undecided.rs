@@ -1,27 +1,34 @@
-//! Rules and subjects without a decision: watched for too short a time, suspected, or in doubt.
+//! Rules and subjects without a decision: watched for too short a time, suspected, or in doubt; and the processes
+//! about which rules need more data.
 
 use std::collections::BTreeMap;
 
-use super::super::rule::{Rule, Unmet};
-use super::super::verdict::{Doubt, Undecided, Why};
-use super::super::view::{Rows, SubjectRef, View};
-use super::super::{Kind, Severity, Subject, guards, hold};
 use super::{Engine, Interval};
+use crate::finding::rule::{Rule, Unmet};
+use crate::finding::verdict::{Doubt, Undecided, Why};
+use crate::finding::view::{Rows, SubjectRef, View};
+use crate::finding::{Kind, Severity, State, Subject, guards, hold};
 use crate::metric::Value;
 use crate::metric::placement::{REMOTE_BEST_PCT, REMOTE_SOURCE};
+use crate::model::process::ProcessId;
 use crate::snapshot::Snapshot;
 
 /// CPUs that a subject in doubt uses at least.
 const DOUBT_CPUS: f64 = 0.5;
+
 /// Points by which its remote share is above the best possible one.
 const DOUBT_POINTS: f64 = 20.0;
+
 /// CPUs that a better place would save at least.
 const DOUBT_GAIN: f64 = 0.1;
+
 /// Cost of a remote access in local ones, without better data: the usual distance of a neighbour (SLIT 21 to
 /// 10 is an upper bound).
 const REMOTE_COST: f64 = 1.5;
+
 /// Time that accesses must leave the node, ns.
 const DOUBT_NS: u64 = 30_000_000_000;
+
 /// Subjects in doubt that are kept, the busiest first.
 const DOUBTS_MAX: usize = 16;
 
@@ -199,7 +206,37 @@ impl Engine {
         self.findings.iter().any(|finding| {
             finding.key.subject == *subject
                 || matches!(finding.key.subject, Subject::Container(id) if Some(id) == container)
-                || (super::super::rollup::is_sum(finding) && finding.key.subject.kind() != Kind::Process)
+                || (crate::finding::causes::is_sum(finding) && finding.key.subject.kind() != Kind::Process)
         })
+    }
+}
+
+impl Engine {
+    /// Processes for which a condition about nodes holds now, for any length of time, those with findings
+    /// first. Samples of their accesses would show whether it matters.
+    pub fn asks(&self) -> Vec<ProcessId> {
+        self.open(|rule| rule.group.needs_nodes())
+    }
+
+    /// Processes for which any condition holds now, those with findings first. Severities and commands depend
+    /// on their allowed CPUs and nodes, which are read for these processes.
+    pub fn suspects(&self) -> Vec<ProcessId> {
+        self.open(|_| true)
+    }
+
+    fn open(&self, wanted: impl Fn(&Rule) -> bool) -> Vec<ProcessId> {
+        let states = self.rules.iter().zip(&self.states).filter(|(rule, _)| wanted(rule));
+        let open = states.flat_map(|(_, states)| states).filter(|(_, episode)| !episode.gone);
+        let mut asks: Vec<(bool, ProcessId)> = open
+            .filter_map(|(subject, episode)| Some((episode.state == State::Pending, subject.process()?)))
+            .collect();
+        asks.sort_unstable();
+        let mut processes: Vec<ProcessId> = Vec::new();
+        for (_, process) in asks {
+            if !processes.contains(&process) {
+                processes.push(process);
+            }
+        }
+        processes
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::super::cores::own_cpus;
-use super::super::region::Region;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{pct, sentence};
 use super::super::view::{SubjectRef, View};
 use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
 use super::{sibling_contention, waiting};
+use crate::finding::cores::Region;
 use crate::metric::cpu_set::CPU_PCT;
 use crate::metric::host::BUSY;
 use crate::model::sample::Counts;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::iter;
 
 use super::super::fit::{cpu_room_in, fits, works_in};
-use super::super::region::Region;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, pct, sentence};
 use super::super::view::{SubjectRef, View, cpus_of_files, mems_of_files, need, process};
@@ -13,6 +12,7 @@ use super::super::{
 };
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::waiting;
+use crate::finding::cores::Region;
 use crate::metric::cpu_set;
 use crate::metric::node::CPU_PCT;
 use crate::metric::task::RUNQ_WAIT_PCT;

@@ -2,7 +2,6 @@
 
 use super::super::fit::{fits, works_in};
 use super::super::gain::{Arithmetic, Assumption, Gain};
-use super::super::region::Region;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, sentence};
 use super::super::view::{SubjectRef, View, need, process};
@@ -11,6 +10,7 @@ use super::super::{
     rules,
 };
 use super::waiting;
+use crate::finding::cores::Region;
 use crate::metric::counters;
 use crate::metric::placement::REMOTE_PCT;
 use crate::metric::task::{CPI, GHZ, INSTRUCTIONS_TOTAL, LMA_PER_S, RMA_PER_S, SMT_BUSY_PCT};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::region::Region;
 use super::super::rule::{Blindness, Reason, Unmet};
 use super::super::view::{SubjectRef, View};
+use crate::finding::cores::Region;
 use crate::metric::interference::RUNQ_WAIT_THROTTLED_PCT;
 use crate::model::counters::Counter;
 use crate::model::units::{CpuId, NodeId};
