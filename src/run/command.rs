@@ -21,7 +21,7 @@ use crate::finding::verdict::Verdict;
 use crate::finding::{Engine, Finding, Options, Severity};
 use crate::model::sample::{HostFacts, Sample};
 use crate::outcome::totals::Totals;
-use crate::outcome::{End, Outcome, Series, csv, json, text};
+use crate::outcome::{End, Outcome, Series, data, text};
 use crate::program::launch::{Ended, Held, NotStarted, Order, Running};
 use crate::program::output::{self, Form};
 use crate::program::signals;
@@ -313,10 +313,10 @@ fn outcome(source: &dyn Source, gathered: Gathered, ended: &Ended) -> Result<Out
 fn write(args: &RunArgs, series: &[Series], out: Option<&Out>) -> Result<()> {
     let (page, form) = match args.format {
         RunFormat::Text => (text::render(&typed(&args.command), series), Form::Text),
-        RunFormat::Csv => (csv::render(series), Form::Csv),
+        RunFormat::Csv => (data::csv(series), Form::Csv),
         RunFormat::Json => {
             let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into()).collect();
-            (format!("{:#}\n", json::object(&words, series)), Form::Json)
+            (format!("{:#}\n", data::object(&words, series)), Form::Json)
         }
     };
     match out {

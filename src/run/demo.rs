@@ -9,9 +9,7 @@ use anyhow::Result;
 use super::watch::{finish, pace, recorded, recorder, recording_pace, rotate_signal, say_recording, screen};
 use super::{ended, exporter, messages, ran, standard_output, stop_signals, wants_batch};
 use crate::cli::{LiveArgs, RecordArgs};
-use crate::export::Export;
-use crate::export::notices::Quiet;
-use crate::options;
+use crate::export::{Export, Quiet};
 use crate::program::output::Cleaned;
 use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Pace};
@@ -20,7 +18,7 @@ use crate::source::demo::{Demo, DemoOptions};
 use crate::source::recorded::Recorded;
 use crate::source::synthetic::events;
 use crate::source::{Focus, Source};
-use crate::tui;
+use crate::{options, tui};
 
 pub(super) fn run(args: &LiveArgs) -> Result<ExitCode> {
     options::check_node(&args.display, &Demo::new().host().topology)?;

@@ -15,16 +15,15 @@ use crate::cli::ExportArgs;
 use crate::error::Exit;
 use crate::model::sample::{HostFacts, Sample};
 use crate::options::{self, TraceChoice};
-use crate::program::guard;
 use crate::program::output::{self, Form};
-use crate::program::signals;
+use crate::program::{guard, signals};
 use crate::snapshot::{RowKind, Snapshot, derive};
 use crate::source::recording::Recording;
 use crate::text::plural;
-use crate::traces::busiest::{Busiest, Chosen};
 use crate::traces::perfetto::Trace;
 use crate::traces::pprof::{self, Span};
 use crate::traces::stacks::Stacks;
+use crate::traces::tracks::{Busiest, Chosen};
 use crate::traces::{TraceFormat, folded};
 
 /// A recording, and the requested part.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::{ended, exporter, messages, ran, standard_output, stop_signals, tui_options};
 use crate::cli::{LiveArgs, RecordArgs, RecordLimits};
-use crate::export::notices::Quiet;
+use crate::export::Quiet;
 use crate::program::output::{self, Cleaned};
 use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Counted, Pace};

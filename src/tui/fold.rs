@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Context, Result};
 
 use super::Message;
-use crate::analysis::episodes::Episodes;
+use crate::analysis::highlights::Episodes;
 use crate::finding::Engine;
 use crate::source::Source;
 use crate::source::recording::Recording;

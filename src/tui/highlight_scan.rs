@@ -8,8 +8,7 @@ use anyhow::{Context, Result};
 
 use super::Message;
 use super::history::process::without_tasks;
-use crate::analysis::episodes::Episodes;
-use crate::analysis::highlights::Finder;
+use crate::analysis::highlights::{Episodes, Finder};
 use crate::source::Source;
 use crate::source::recording::Recording;
 

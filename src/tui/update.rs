@@ -23,8 +23,7 @@ use super::widgets::layout::{self, Parts, Wanted};
 use super::widgets::picker::Picker;
 use super::widgets::prompt::Prompt;
 use super::widgets::table::Sort;
-use crate::analysis::filter::RowFilter;
-use crate::analysis::sampling;
+use crate::analysis::filter::{self, RowFilter};
 use crate::metric::{Metric, task};
 use crate::pmu::sets::Choice;
 use crate::settings::Value;
@@ -185,7 +184,7 @@ impl App {
         let details = self.is_open(ScreenId::Detail).then(|| self.screens.get(ScreenId::Detail).process());
         let processes = focus.processes.as_deref().unwrap_or_default();
         let asks = &self.state.conclusions.asks;
-        let accesses = Some(sampling::wanted(snapshot, details.flatten(), asks, processes));
+        let accesses = Some(filter::worth_sampling(snapshot, details.flatten(), asks, processes));
         Focus { accesses, ..focus }
     }
 

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use numatop_ng::analysis::episodes::Episodes;
-use numatop_ng::finding::details::{Content, Section, details};
-use numatop_ng::finding::{Engine, Severity, diagnosis, json};
-use numatop_ng::model::sample::{HostFacts, Sample};
-use numatop_ng::snapshot::{RowKind, derive};
 use serde_json::Value;
 
 use crate::properties::sick;
 use crate::world::{Actor, TWO, each_second, fold, machine, samples};
+use numatop_ng::analysis::highlights::Episodes;
+use numatop_ng::finding::details::{Content, Section, details};
+use numatop_ng::finding::{Engine, Severity, diagnosis, json};
+use numatop_ng::model::sample::{HostFacts, Sample};
+use numatop_ng::snapshot::{RowKind, derive};
 
 fn watched(seconds: u64) -> (std::sync::Arc<HostFacts>, Engine) {
     let (host, samples) = samples(sick(), seconds, 1000);

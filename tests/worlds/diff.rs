@@ -5,9 +5,8 @@ use std::f64::consts::TAU;
 
 use numatop_ng::diff::series::Side;
 use numatop_ng::diff::stats::{
-    LEAST_EFFECTIVE, Part, cliffs_delta, compare, compare_recordings, false_discovery_rates,
+    LEAST_EFFECTIVE, Limits, Part, Verdict, cliffs_delta, compare, compare_recordings, false_discovery_rates,
 };
-use numatop_ng::diff::verdict::{Limits, Verdict};
 use numatop_ng::diff::{Diff, diff};
 use numatop_ng::entity::{By, Who};
 use numatop_ng::metric::task;

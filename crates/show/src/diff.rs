@@ -10,18 +10,17 @@ pub mod page;
 pub mod series;
 pub mod stats;
 pub mod text;
-pub mod verdict;
 pub mod warnings;
-mod words;
 
 use std::collections::BTreeMap;
 
+use series::Side;
+use stats::{cliffs_delta, compare, compare_recordings, false_discovery_rates};
+
+use self::stats::{Limits, Verdict};
 use crate::entity::{By, Who};
 use crate::metric::Unit;
 use crate::metric::over::Better;
-use series::Side;
-use stats::{cliffs_delta, compare, compare_recordings, false_discovery_rates};
-use verdict::{Limits, Verdict};
 
 /// Recordings of a side from which on each of them is one draw.
 const RECORDINGS: usize = 3;

@@ -4,9 +4,6 @@ pub mod access;
 pub mod csv;
 mod hot;
 pub mod json;
-mod lines;
-pub mod notices;
-mod objects;
 mod rows;
 pub mod text;
 
@@ -15,13 +12,13 @@ use std::sync::Arc;
 
 use crate::finding::Engine;
 use crate::metric::needs::Demand;
-use crate::model::process::Asked;
-use crate::model::process::ProcessId;
+use crate::model::process::{Asked, ProcessId};
 use crate::model::sample::{HostFacts, Sample};
 use crate::program::output::Form;
 use crate::snapshot::{RowKind, Snapshot, derive, derive_both, derive_tasks};
+use crate::text::{clean_str, rfc3339};
 
-pub use rows::{ContainerSelection, PlaceSelection, Rows, Selection, Whole, all_columns};
+pub use self::rows::{ContainerSelection, PlaceSelection, Rows, Selection, Whole, all_columns};
 
 /// All formats, in the order in which `--format` lists them. The first is in use unless another is named.
 pub static FORMATS: [&Format; 3] = [&text::FORMAT, &json::FORMAT, &csv::FORMAT];
@@ -160,6 +157,30 @@ pub trait Export {
     /// These are measured first, where processes take turns.
     fn shown(&self) -> Option<&[ProcessId]> {
         None
+    }
+}
+
+/// Writes what the snapshots say in words, and no numbers.
+#[derive(Default)]
+pub struct Quiet {
+    said: Vec<String>,
+}
+
+impl Export for Quiet {
+    fn wants_containers(&self) -> bool {
+        false
+    }
+
+    fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
+        // "… 12 samples not recorded" grows with every interval: the text before the count is written once.
+        let gist = |note: &String| note.split(';').next().unwrap_or_default().to_string();
+        for note in &snapshot.notes {
+            if !self.said.contains(&gist(note)) {
+                writeln!(out, "numatop-ng: {}: {}", rfc3339(snapshot.wall_ns), clean_str(note))?;
+            }
+        }
+        self.said = snapshot.notes.iter().map(gist).collect();
+        out.flush()
     }
 }
 

@@ -5,30 +5,28 @@
 //! made once an interval and served from memory, so that no number of readers makes the measuring work.
 
 mod families;
-mod labels;
 mod ledger;
-mod own;
 mod page;
 mod request;
 pub mod server;
-mod sums;
 mod top;
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::export::Export;
-use crate::export::notices::Quiet;
+use rustix::time::ClockId;
+
+use self::ledger::Ledger;
+use self::page::{Family, Form};
+use crate::export::{Export, Quiet};
 use crate::finding::Engine;
+use crate::host::clock::clock;
 use crate::model::process::Asked;
 use crate::program::guard;
 use crate::snapshot::Snapshot;
 use crate::text::clean_str;
-
-use self::ledger::Ledger;
-use self::own::Own;
-use self::page::{Family, Form};
 
 /// Bounds of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,5 +146,27 @@ impl Export for Exporter {
 
     fn asked(&self) -> Asked {
         self.asked
+    }
+}
+
+/// This process since it began.
+struct Own {
+    /// Since 1970, seconds.
+    started: f64,
+}
+
+impl Own {
+    fn begin() -> Own {
+        Own { started: clock(ClockId::Realtime).as_secs_f64() }
+    }
+
+    /// In the names that Prometheus has for them; without what /proc does not say.
+    fn families(&self) -> Vec<Family> {
+        let start = Family::gauge("process_start_time_seconds", "Unix time of the start of numatop-ng.");
+        // The directory is open while it is read.
+        let files = fs::read_dir("/proc/self/fd").ok().map(|open| open.count().saturating_sub(1) as f64);
+        let files =
+            files.map(|open| Family::gauge("process_open_fds", "Open files of numatop-ng itself.").of(open));
+        [start.of(self.started)].into_iter().chain(files).collect()
     }
 }

@@ -3,7 +3,6 @@
 //! A recording is read once (`fold.rs`), into sums by bucket of time, by row and by pair of nodes. Every
 //! value shown is a quotient of two such sums. So a report of a part equals that part of a report.
 
-pub mod buckets;
 pub mod clock;
 pub mod fold;
 pub mod gaps;
@@ -12,10 +11,9 @@ pub mod json;
 pub mod lanes;
 pub mod matrix;
 pub mod page;
+pub mod picture;
 pub mod programs;
 pub mod shell;
-pub mod strip;
-pub mod svg;
 pub mod text;
 pub mod track;
 pub mod words;
@@ -23,18 +21,18 @@ pub mod words;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use regex_lite::Regex;
-
-use crate::finding::verdict::Verdict;
-use crate::finding::{Blind, Finding};
-use crate::model::sample::HostFacts;
-use crate::text::one_line;
-use buckets::Grid;
 use gaps::Missing;
 use hot_spots::Hot;
 use lanes::{Id, Lane};
 use matrix::Matrices;
 use programs::Table;
+use regex_lite::Regex;
+
+use self::track::Grid;
+use crate::finding::verdict::Verdict;
+use crate::finding::{Blind, Finding};
+use crate::model::sample::HostFacts;
+use crate::text::one_line;
 
 /// Rows of programs, and points of a line, where nothing else is asked for.
 pub const TOP: u32 = 20;

@@ -17,7 +17,6 @@ mod nodes;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod place;
-mod places;
 mod tasks;
 
 pub use column::{Column, Get, Kind, Stamp};
@@ -114,8 +113,8 @@ impl Table {
             Table::Containers => all(&containers::CONTAINERS),
             Table::ContainerNodes => all(containers::CONTAINER_NODES),
             Table::Nodes => all(&nodes::NODES),
-            Table::Sockets => all(places::SOCKETS),
-            Table::Llcs => all(places::LLCS),
+            Table::Sockets => all(nodes::SOCKETS),
+            Table::Llcs => all(nodes::LLCS),
             Table::Events => all(tasks::EVENTS),
             Table::Matrix => all(nodes::MATRIX),
             Table::Host => all(host::HOST),

@@ -3,7 +3,6 @@
 //! Pure: values come from snapshots and stacks, and bytes go to a writer. Messages are written by hand.
 //! Protocol buffers are numbers, lengths and text, and the numbers of the few fields in use never change.
 
-pub mod busiest;
 pub mod folded;
 pub mod perfetto;
 pub mod pprof;

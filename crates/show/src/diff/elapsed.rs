@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::words::signed;
+use super::text::signed;
 
 /// Changes below this are not explained.
 const SAME: f64 = 1.01;

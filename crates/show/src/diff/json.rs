@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::elapsed::Elapsed;
-use super::verdict::Verdict;
+use super::stats::Verdict;
 use super::{Diff, Row};
 use crate::entity::Who;
 use crate::metric::Unit;

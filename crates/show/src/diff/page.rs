@@ -6,9 +6,8 @@ use std::ops::Range;
 use maud::{Markup, html};
 
 use super::json::SideWords;
-use super::stats::Factor;
-use super::verdict::Verdict;
-use super::words::{counts, interval, short, signed, value, verdict};
+use super::stats::{Factor, Verdict};
+use super::text::{counts, interval, short, signed, value, verdict};
 use super::{Diff, Row, series};
 use crate::entity::{By, Who};
 use crate::metric::over::Better;
@@ -34,7 +33,7 @@ pub struct View<'a> {
     pub diff: &'a Diff,
     pub sides: [&'a SideWords; 2],
     pub warnings: &'a [String],
-    /// See [`super::verdict::Limits::same`].
+    /// See [`super::stats::Limits::same`].
     pub same: f64,
     /// Rows that are the same are shown from the start.
     pub all: bool,

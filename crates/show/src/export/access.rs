@@ -1,4 +1,5 @@
-//! Memory in use as JSON: samples of a process and of its mappings.
+//! Memory in use as JSON: samples of a process and of its mappings, contended lines with the code of both sides, and memory
+//! by the code that touched it first.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +7,9 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
 use crate::model::access::answers::{Answers, MemoryAnswers};
-use crate::model::access::lines::CONTENDED_LINES;
+use crate::model::access::lines::{CONTENDED_LINES, ContendedLine, ContendedLines, LineSide};
 use crate::model::access::next_runs::GaveUp;
-use crate::model::access::objects::{NO_TOUCH, OBJECTS};
+use crate::model::access::objects::{NO_TOUCH, OBJECTS, Object};
 use crate::model::access::{ByNodes, MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent, remote, sum};
 use crate::model::sample::Missing;
 use crate::model::share::wilson_farther;
@@ -101,12 +102,12 @@ pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
             by_count || mapping.samples() > 0.0 || (of_event && mapping.answers.accesses() > 0)
         };
         let rows = found.mappings.iter().filter(listed).take(MAPPINGS_LISTED);
-        object["mappings"] = rows.map(|mapping| row(mapping, wholes)).collect();
+        object["mappings"] = rows.map(|mapping| mapping_row(mapping, wholes)).collect();
     }
     if !found.objects.is_empty() {
         match &by_time {
             Err(why) if !by_count => object["missing"][OBJECTS] = json!(why.to_string()),
-            _ => object[OBJECTS] = super::objects::rows(&found.objects, wholes),
+            _ => object[OBJECTS] = object_rows(&found.objects, wholes),
         }
     }
     object
@@ -124,7 +125,7 @@ fn of_event(event: &SampledEvent, found: &MemoryUse) -> Json {
         "memory_samples": answers.memory().1,
         "latency_cycles": latencies(answers),
         "contended_loads": found.lines.loads,
-        "contended_lines": super::lines::rows(&found.lines),
+        "contended_lines": line_rows(&found.lines),
     })
 }
 
@@ -155,7 +156,7 @@ pub(super) fn rounded(pct: f64) -> f64 {
 pub(super) type Wholes = (Option<f64>, Option<f64>);
 
 /// A mapping, with all samples of its process.
-fn row(mapping: &MappingUse, wholes: Wholes) -> Json {
+fn mapping_row(mapping: &MappingUse, wholes: Wholes) -> Json {
     let mut row = uses(&mapping.by_node, &mapping.next_by_node, wholes);
     row.insert("start".into(), json!(format!("{:x}", mapping.start)));
     row.insert("name".into(), json!(mapping.name));
@@ -197,6 +198,65 @@ pub(super) fn uses(
     uses
 }
 
+/// The lines that are listed, the most contended one first.
+pub(super) fn line_rows(lines: &ContendedLines) -> Json {
+    lines.listed.iter().map(|line| line_row(line, lines.loads)).collect()
+}
+
+/// A line, with all loads that another core answered.
+fn line_row(line: &ContendedLine, loads: u64) -> Json {
+    let share = wilson_farther(line.loads as f64, loads as f64);
+    json!({
+        "mapping": line.mapping,
+        "page_node": line.page_node.map(|node| node.0),
+        "loads": line.loads,
+        "loads_pct": share.map(|(pct, _)| rounded(pct)),
+        "error_points": share.map(|(_, error)| rounded(error)),
+        "loads_from_other_node": line.far,
+        "stores": line.stores,
+        "offsets": line.offsets(),
+        "sides": line.sides.iter().map(side).collect::<Json>(),
+    })
+}
+
+fn side(side: &LineSide) -> Json {
+    let function = side.function.as_ref();
+    json!({
+        "access": if side.store { "store" } else { "load" },
+        "offset": side.offset,
+        "cpu_node": side.cpu_node.map(|node| node.0),
+        "samples": side.samples,
+        "from_other_node": side.far,
+        "function": function.and_then(|function| function.name.as_deref()),
+        "module": function.map(|function| function.module.as_str()),
+    })
+}
+
+/// The objects of a process with all its samples, the most used one first.
+pub(super) fn object_rows(objects: &[Object], wholes: Wholes) -> Json {
+    objects.iter().map(|object| object_row(object, wholes)).collect()
+}
+
+fn object_row(object: &Object, wholes: Wholes) -> Json {
+    let functions: Json = object
+        .functions
+        .iter()
+        .map(|function| json!({ "function": function.name, "module": function.module }))
+        .collect();
+    let touches: u64 = object.touched_on.values().sum();
+    let touched_on: Map<String, Json> = object
+        .touched_on
+        .iter()
+        .map(|(node, count)| (node.to_string(), json!(percent(*count as f64, touches as f64))))
+        .collect();
+    let mut row = uses(&object.by_node, &object.next_by_node, wholes);
+    row.insert("functions".into(), functions);
+    row.insert("mapping".into(), json!(object.mapping));
+    row.insert("first_touches".into(), json!(touches));
+    row.insert("first_touched_on".into(), Json::Object(touched_on));
+    Json::Object(row)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -206,6 +266,8 @@ mod tests {
     use crate::model::access::class::AccessClass;
     use crate::model::access::lines::ContendedLines;
     use crate::model::access::objects::Object;
+    use crate::model::stacks::Function;
+    use crate::model::units::NodeId;
 
     #[test]
     fn mappings_that_only_a_pmu_sampled_have_no_share_of_time() {
@@ -258,5 +320,64 @@ mod tests {
             (&some["pmu"]["contended_loads"], &some["pmu"]["contended_lines"]),
             (&json!(2), &json!([]))
         );
+    }
+
+    #[test]
+    fn a_line_has_its_share_and_both_sides() {
+        let name = Some("push".into());
+        let function = Some(Arc::new(Function { name, module: "queue".into(), kernel: false }));
+        let cpu_node = Some(NodeId(1));
+        let stored = LineSide { store: true, function, offset: 8, cpu_node, samples: 7, far: 0 };
+        let loaded = LineSide { offset: 0, samples: 50, far: 40, ..LineSide::default() };
+        let sides = vec![loaded, stored];
+        let line = ContendedLine {
+            mapping: "[heap]".into(),
+            page_node: Some(NodeId(0)),
+            loads: 50,
+            far: 40,
+            stores: 7,
+            sides,
+        };
+        let found = line_rows(&ContendedLines { loads: 100, listed: vec![line] });
+        assert_eq!((&found[0]["loads_pct"], &found[0]["offsets"]), (&json!(50.0), &json!([0, 8])), "{found}");
+        // Wilson at 50 of 100: 40.4 to 59.6.
+        assert_eq!(found[0]["error_points"], 9.6, "{found}");
+        let sides = &found[0]["sides"];
+        assert_eq!((&sides[0]["access"], &sides[0]["function"]), (&json!("load"), &Json::Null));
+        assert_eq!(
+            sides[1],
+            json!({
+                "access": "store", "offset": 8, "cpu_node": 1, "samples": 7, "from_other_node": 0,
+                "function": "push", "module": "queue",
+            })
+        );
+    }
+
+    #[test]
+    fn an_object_has_its_functions_and_its_share() {
+        let function = |name: Option<&str>| {
+            let name = name.map(str::to_string);
+            Arc::new(Function { name, module: "app".into(), kernel: false })
+        };
+        let node = |id| Some(NodeId(id));
+        let object = Object {
+            functions: vec![function(Some("fill")), function(None)],
+            touched_on: [(NodeId(0), 3), (NodeId(1), 1)].into(),
+            mapping: "[heap]".into(),
+            by_node: [((node(0), node(0)), 10.0), ((node(0), node(1)), 40.0)].into(),
+            next_by_node: [((node(0), node(0)), 25.0)].into(),
+        };
+        let both = object_rows(std::slice::from_ref(&object), (Some(100.0), Some(100.0)));
+        let expected = json!([{
+            "functions": [{ "function": "fill", "module": "app" }, { "function": null, "module": "app" }],
+            "mapping": "[heap]", "first_touches": 4, "first_touched_on": { "0": 75.0, "1": 25.0 },
+            "use_pct": 50.0, "error_points": 9.6, "use_by_node": { "0": 50.0 }, "remote_pct": 80.0,
+            // Wilson at 25 of 100: 17.5 to 34.3.
+            "accesses_pct": 25.0, "accesses_error_points": 9.3,
+        }]);
+        assert_eq!(both, expected);
+        let counted = object_rows(&[object], (None, Some(100.0)));
+        assert!(counted[0]["use_pct"].is_null() && counted[0]["remote_pct"].is_null(), "{counted}");
+        assert_eq!((&counted[0]["accesses_pct"], &counted[0]["use_by_node"]), (&json!(25.0), &json!({})));
     }
 }

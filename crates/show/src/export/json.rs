@@ -4,13 +4,17 @@ mod columns;
 mod facts;
 mod kept;
 mod machine;
-mod reasons;
 mod table;
 mod text;
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use facts::Facts;
+use table::Table;
+use text::Style;
+
+use self::facts::Reasons;
 use super::{Export, Format, Part, Rows, Selection};
 use crate::finding::{self, Engine};
 use crate::metric::event_ages::EventAges;
@@ -20,11 +24,6 @@ use crate::model::sample::HostFacts;
 use crate::program::output::Form;
 use crate::snapshot::{Container, CpuSet, Node, SetKind, Snapshot, Task};
 use crate::text::rfc3339;
-
-use facts::Facts;
-use reasons::Reasons;
-use table::Table;
-use text::Style;
 
 /// `--format json`.
 pub static FORMAT: Format = Format { tasks: |selection| Box::new(JsonLines::new(selection)), ..FULL };

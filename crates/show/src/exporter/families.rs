@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ledger::{Ledger, Now, OTHERS, Sums, container_labels};
+use super::page::{Family, Labels};
+use super::top::Top;
 use crate::finding::Engine;
 use crate::finding::rules::RULES;
 use crate::metric::amounts::NS;
@@ -10,12 +13,6 @@ use crate::metric::amounts::row::{self, RowFamily};
 use crate::model::sample::Missing;
 use crate::snapshot::{Container, Node, Snapshot};
 use crate::text::{clean_str, one_line};
-
-use super::labels::Labels;
-use super::ledger::{Ledger, Now, OTHERS, container_labels};
-use super::page::Family;
-use super::sums::Sums;
-use super::top::Top;
 
 /// Parts of the page in the order in which they are left out.
 const LEFT_OUT_FIRST: [usize; 4] = [6, 5, 4, 3];

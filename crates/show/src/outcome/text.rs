@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::measures::{CPU, ELAPSED, IPC, MEASURES, Measure, REMOTE, WAIT};
-use super::stats::spread;
-use super::{Outcome, Series};
+use super::{Outcome, Series, spread};
 use crate::metric::Value;
 use crate::model::sample::Reading;
 use crate::model::units::NodeId;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::buckets::Grid;
 use super::gaps::{Gap, Missing};
 use super::hot_spots::Hot;
 use super::lanes::{Id, Lane, NODES_MAX};
 use super::matrix::Matrices;
 use super::programs::{Columns, Rows, add_at, parts_of};
+use super::track::Grid;
 use super::{About, Options, Report};
 use crate::entity::container_name;
 use crate::finding::verdict::Verdict;

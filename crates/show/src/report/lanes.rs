@@ -1,12 +1,9 @@
 //! Lanes of the timeline: metrics of the machine and of its nodes over time.
 
-use super::buckets::Grid;
-use super::track::{Cell, Track};
-use crate::metric::host;
+use super::track::{Cell, Grid, Track};
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::over::Quotient;
-use crate::metric::task;
-use crate::metric::{Metric, Unit, Value, Witness, page_migrations, placement};
+use crate::metric::{Metric, Unit, Value, Witness, host, page_migrations, placement, task};
 use crate::model::sample::Reading;
 use crate::snapshot::{Node, Snapshot};
 

@@ -1,6 +1,6 @@
 //! Amounts between pairs of nodes: accesses, tasks, pages.
 
-use super::buckets::Grid;
+use super::track::Grid;
 use crate::model::sample::Flow;
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::buckets::Grid;
 use super::lanes::{NODES_MAX, Sources};
+use super::track::Grid;
 use crate::entity::program_of;
 use crate::metric::over::{Over, Quotient};
-use crate::metric::placement;
-use crate::metric::{Metric, task};
+use crate::metric::{Metric, placement, task};
 use crate::model::sample::{Comm, HostFacts, Names};
 use crate::snapshot::{IdHash, Snapshot, Tally, Task};
 

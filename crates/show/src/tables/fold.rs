@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cells::RowGroup;
 use super::host::{FINDINGS, FindingRow, HOST, HostRow, LOST, LostRow};
 use super::interval::{Gap, Interval, LocatedSums, stamp};
-use super::{Table, containers, hot, nodes, places, tasks};
+use super::{Table, containers, hot, nodes, tasks};
 use crate::finding::{Engine, Finding};
 use crate::model::sample::HostFacts;
 use crate::model::stacks::StackBatch;
@@ -113,7 +113,7 @@ impl Fold {
         let [rows, pairs] = self.groups.some([Table::Nodes, Table::Matrix]);
         nodes::add(&interval, &located, rows, pairs);
         let [sockets, llcs] = self.groups.some([Table::Sockets, Table::Llcs]);
-        places::add(&interval, sockets, llcs);
+        nodes::add_places(&interval, sockets, llcs);
     }
 
     /// Adds the rows that are known at the end only.

@@ -10,14 +10,14 @@ mod fields;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
-use super::busiest::Chosen;
+use fields::{Child, Event, Unit, packet};
+
 use super::proto::Message;
-use super::tracks::{Group, Line, Row, has_all_rows, rank, rows};
+use super::tracks::{Chosen, Group, Line, Row, has_all_rows, rank, rows};
 use crate::finding::{Change, Engine, Finding, Key};
 use crate::model::sample::{HostFacts, Sample};
 use crate::snapshot::Snapshot;
 use crate::text::{clean_str, one_line};
-use fields::{Child, Event, Unit, packet};
 
 /// A trace in the making.
 pub struct Trace<W> {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::reasons::Reasons;
+use super::facts::Reasons;
 use super::text::{self, Style};
 use crate::export::access::{self, Why};
 use crate::metric::access::DRAM_REMOTE_PCT;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::reasons::Reasons;
+use super::facts::Reasons;
 use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::{Value, balancing, on_cpus, page_migrations, task};

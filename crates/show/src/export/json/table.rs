@@ -1,11 +1,10 @@
 //! A list of rows, in full, or as what each row adds to the lines before.
 
 use super::columns::{Cell, Column, Context, Lasts, Said};
+use super::facts::Reasons;
 use super::kept::Kept;
 use super::text::{self, Style};
 use crate::snapshot::Snapshot;
-
-use super::reasons::Reasons;
 
 /// The values that say least. A column leaves out the first of them that a row has. `null` is last: it holds until the row has a
 /// value, and costs nothing then.

@@ -2,8 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::View;
-use super::parts::moment;
+use super::{View, moment};
 use crate::finding::details::{Content, Paragraph, Section, details};
 use crate::finding::{Finding, Severity};
 use crate::report::{Report, words};

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::View;
-use super::parts::moment;
+use super::{View, moment};
 use crate::report::clock::length;
 use crate::report::gaps::Gap;
 use crate::report::{Report, words};

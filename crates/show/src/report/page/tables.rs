@@ -1,14 +1,87 @@
-//! Tables of programs and of containers.
+//! Tables of the page: the summary with a row for each lane, programs, containers, and hot spots with the picture of their
+//! stacks, callers above callees.
 
 use maud::{Markup, html};
 
-use super::View;
-use super::parts::{CELLS, course, remote, runs_and_memory, spark};
-use crate::report::Report;
+use super::{CELLS, SPARK, View, course, findings, moment, remote, runs_and_memory, spark};
+use crate::report::hot_spots::{Frame, Hot};
+use crate::report::lanes::{Id, Lane};
 use crate::report::programs::{Row, Sums, Table};
-use crate::report::words;
+use crate::report::{Report, picture, words};
 use crate::text::plural;
 use crate::text::prose::bytes;
+
+pub(super) fn summary(view: &View<'_>) -> Markup {
+    let report = view.report;
+    let caveat = words::caveat(report, view.clock);
+    let lanes = report.lanes.iter().filter(|lane| report.has_nodes() || !lane.id.needs_nodes());
+    html! {
+        @if let Some((number, finding)) = findings::shown(report).find(|(_, finding)| finding.counts()) {
+            @let (sign, word) = words::severity(finding.severity);
+            p.gravest.(findings::class(finding.severity)) {
+                a href=(format!("#f{number}")) { span.sev { (sign) " " (word) } " " b { (findings::prose(&finding.advice.sentence)) } }
+            }
+        }
+        div.lede {
+            p.facts { (words::lede(report)) }
+            @if !caveat.is_empty() {
+                p.caveat {
+                    @for said in &caveat { (said) " " }
+                    a href="#missing" { "All of it" }
+                }
+            }
+        }
+        table.summary {
+            thead {
+                tr {
+                    th scope="col" { "Machine" }
+                    th.n scope="col" { "median" }
+                    th.n scope="col" { "5th–95th percentile" }
+                    th.n scope="col" { "worst " (words::worst_span(report)) }
+                    th.course scope="col" { "over time" }
+                }
+            }
+            tbody { @for lane in lanes { (summary_row(view, lane)) } }
+        }
+    }
+}
+
+fn summary_row(view: &View<'_>, lane: &Lane) -> Markup {
+    let report = view.report;
+    let name = words::summary_name(lane.id, report.has_nodes());
+    let unit = lane.id.unit();
+    let track = &lane.machine;
+    let source = (lane.id == Id::Remote).then(|| words::source(lane.sources.most()));
+    let known = track.quantile(0.5).zip(track.worst(lane.id.least_is_worst()));
+    let low_high = track.quantile(0.05).zip(track.quantile(0.95)).unwrap_or_default();
+    html! {
+        tr {
+            th scope="row" {
+                (name)
+                @if let Some(source) = source { @if lane.missing.is_none() { span.muted { " " (source) } } }
+            }
+            @match (&lane.missing, known) {
+                (None, Some((median, (at, worst)))) => {
+                    td.n data-l="median" { b { (words::value(median, unit)) } }
+                    td.n data-l="5th–95th" { (words::range(low_high.0, low_high.1, unit)) }
+                    td.n data-l="worst" {
+                        (words::value(worst, unit)) " "
+                        (moment(&view.clock.time(report.grid.begins(at)), around(report.grid.count, at)))
+                    }
+                    td.course { (spark(&picture::thinned(track, &report.gaps, SPARK), &format!("{name} over time"))) }
+                },
+                (Some(why), _) => td.none colspan="4" { "not measured: " (why) },
+                (None, None) => td.none colspan="4" { "no value in this time" },
+            }
+        }
+    }
+}
+
+/// Buckets around a moment, which show the time before it.
+fn around(count: usize, at: usize) -> (usize, usize) {
+    let before = 15.min(count / 20 + 1);
+    (at.saturating_sub(before), (at + 1 + before).min(count))
+}
 
 /// Columns of a table, according to the machine.
 #[derive(Clone, Copy)]
@@ -133,5 +206,60 @@ fn numbers(report: &Report, sums: &Sums, has: Columns, name: &str) -> Markup {
         td.n.wait data-l="wait %" data-v=(sort(Some(wait))) { (words::short(wait)) }
         @if has.nodes { td.n data-l="moves/s" data-v=(sort(Some(moves))) { (words::short(moves)) } }
         td.n data-l="resident" data-v=(sort(rss)) { (rss.map_or("–".into(), bytes)) }
+    }
+}
+
+/// Height of a frame in the picture, pixels.
+const HOT_ROW: usize = 18;
+
+pub(super) fn hot_spots(hot: &Hot) -> Markup {
+    let depth = hot.frames.iter().map(|frame| frame.depth + 1).max().unwrap_or(0);
+    html! {
+        p.muted {
+            (words::thousands(hot.samples as usize)) " stacks, " (hot.event) " at " (hot.hz)
+            " Hz on each CPU. Callers on top, callees below; the width is the share of the samples. Blue is the kernel."
+            @if !hot.stem.is_empty() { " All are under " (hot.stem.join(" › ")) "." }
+            @if hot.lost > 0 { " " (words::thousands(hot.lost as usize)) " samples were lost." }
+        }
+        div.flame style=(format!("height:{}px", depth * HOT_ROW)) {
+            @for frame in &hot.frames { (hot_spot(frame)) }
+        }
+        @if hot.frames_left_out > 0 {
+            p.muted { (plural(hot.frames_left_out, "frame")) " with few samples (less than 0.05 %, and 1 % deep down), or beyond 5,000, are not drawn, nor are their callees." }
+        }
+        h3 { "Functions by their own share" }
+        table.spots {
+            thead {
+                tr {
+                    th scope="col" { "Function" }
+                    th scope="col" { "File" }
+                    th.n scope="col" { "own %" }
+                    th.n scope="col" { "± 95 %" }
+                    th.n scope="col" { "with callees %" }
+                }
+            }
+            tbody {
+                @for spot in &hot.spots {
+                    tr {
+                        th scope="row" { code { (spot.function) } }
+                        td.whose { (spot.module) }
+                        td.n data-l="own %" { (words::short(spot.own_pct)) }
+                        td.n data-l="±" { (words::short(spot.error_pct)) }
+                        td.n data-l="with callees %" { (words::short(spot.total_pct)) }
+                    }
+                }
+            }
+        }
+        @if hot.spots_left_out > 0 { p.muted { (words::thousands(hot.spots_left_out)) " more functions." } }
+    }
+}
+
+fn hot_spot(frame: &Frame) -> Markup {
+    let style = format!("left:{:.3}%;width:{:.3}%;top:{}px", frame.left, frame.width, frame.depth * HOT_ROW);
+    let label = format!("{}: {} %", frame.function, words::short(frame.pct));
+    html! {
+        button type="button" class=(if frame.kernel { "frame kernel" } else { "frame" }) style=(style) title=(label) {
+            (frame.function)
+        }
     }
 }

@@ -2,16 +2,14 @@
 
 use maud::{Markup, html};
 
-use super::View;
-use super::findings;
+use super::{View, findings};
 use crate::finding::Finding;
 use crate::metric::Unit;
-use crate::report::Report;
 use crate::report::clock::{Clock, length};
 use crate::report::lanes::{Id, Lane};
-use crate::report::svg::{self, HEIGHT, STEP};
+use crate::report::picture::{self, HEIGHT, STEP};
 use crate::report::track::Track;
-use crate::report::{strip, words};
+use crate::report::{Report, words};
 
 /// Nodes from which on a lane is a strip.
 const STRIP: usize = 9;
@@ -23,15 +21,15 @@ pub(super) fn top(report: &Report, lane: &Lane) -> f64 {
     let most = lane.nodes.iter().map(|(_, track)| track.most()).fold(lane.machine.most(), f64::max);
     match lane.id {
         Id::Cpu => 100.0,
-        Id::Remote => svg::nice(most).clamp(10.0, 100.0),
-        Id::Ipc => svg::nice(most).max(1.0),
+        Id::Remote => picture::nice(most).clamp(10.0, 100.0),
+        Id::Ipc => picture::nice(most).max(1.0),
         Id::Free => {
             let totals = report.memory.values().map(|(total, _)| *total as f64);
             let total = totals.fold(0.0, f64::max);
             // If most memory is in use, the picture shows the free part.
             if most > total / 4.0 { total.max(most) } else { bytes_above(most) }
         }
-        Id::Pages | Id::Tasks | Id::Wait => svg::nice(most),
+        Id::Pages | Id::Tasks | Id::Wait => picture::nice(most),
     }
 }
 
@@ -39,7 +37,7 @@ pub(super) fn top(report: &Report, lane: &Lane) -> f64 {
 fn bytes_above(value: f64) -> f64 {
     const MIB: f64 = 1_048_576.0;
     let power = 1024f64.powf((value.max(MIB) / MIB).log(1024.0).floor()) * MIB;
-    svg::nice(value / power) * power
+    picture::nice(value / power) * power
 }
 
 /// Lanes that have something to show.
@@ -182,7 +180,7 @@ fn ends(track: &Track, gaps: &[bool], unit: Unit) -> Option<String> {
 
 /// One row: band, area, line, dots and holes.
 fn row(report: &Report, track: &Track, (top, label): (f64, &str), height: i64) -> Markup {
-    let paths = svg::paths(track, &report.gaps, top);
+    let paths = picture::paths(track, &report.gaps, top);
     let width = report.grid.count as i64 * STEP;
     html! {
         svg.row viewBox=(format!("0 0 {width} {HEIGHT}")) height=(height) width="100%" preserveAspectRatio="none" role="img"
@@ -218,7 +216,7 @@ fn holes(report: &Report) -> Markup {
 fn picture(report: &Report, lane: &Lane, top: f64) -> Markup {
     let is_least = lane.id.least_is_worst();
     let levels: Vec<Vec<Option<f64>>> =
-        lane.nodes.iter().map(|(_, track)| strip::levels(track, &report.gaps, top, is_least)).collect();
+        lane.nodes.iter().map(|(_, track)| picture::levels(track, &report.gaps, top, is_least)).collect();
     let colour = match lane.id {
         Id::Cpu => [22, 100, 176],
         Id::Remote => [190, 92, 10],
@@ -226,7 +224,7 @@ fn picture(report: &Report, lane: &Lane, top: f64) -> Markup {
     };
     let (width, height) = (report.grid.count as i64 * STEP, (lane.nodes.len() * 12).clamp(120, 384));
     html! {
-        @match strip::strip(&levels, colour) {
+        @match picture::strip(&levels, colour) {
             Ok(address) => svg.row.picture viewBox=(format!("0 0 {width} {HEIGHT}")) height=(height) width="100%"
                 preserveAspectRatio="none" role="img" aria-label=(format!("{} of {} nodes", words::lane(lane.id), lane.nodes.len())) {
                 (holes(report))
