@@ -6,8 +6,7 @@
 
 mod tables;
 
-use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
-use super::limits;
+use super::format::{self, ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
 use super::payload::Room;
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::model::facility::Facility;
@@ -376,7 +375,7 @@ pub fn decode<'a, R: Row + 'a>(
     base: impl Fn(usize) -> Option<&'a R>,
     room: &mut Room,
 ) -> Result<Vec<R>, Malformed> {
-    limits::take_rows::<R>(room, count)?;
+    format::take_rows::<R>(room, count)?;
     let mut cells = Cells::of(input, layout, count)?;
     let (mut rows, zero) = (Vec::with_capacity(count), R::zero());
     for i in 0..count {

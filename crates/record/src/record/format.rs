@@ -1,12 +1,18 @@
-//! Common parts of every recording: version, kinds of frames, limits, and the head that explains the rest.
+//! Common parts of every recording: version, kinds of frames, the limits that readers keep, and the head that explains the rest.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::payload::Delta;
 use super::{columns, sections};
-pub use crate::model::coded::{MAX_FLOWS, MAX_NAMES, MAX_NODES, MAX_TEXT};
-use crate::model::sample::HostFacts;
+use crate::model::coded::varint::Malformed;
+use crate::model::coded::{ENTRY, PER_BYTE, Room};
+use crate::model::sample::{Counts, CpuRaw, HostFacts, NodeRaw, Sample, TaskRaw};
 use crate::model::topology::{PLACES_MAX, Place};
 use crate::model::units::NodeId;
+
+pub use crate::model::coded::{MAX_FLOWS, MAX_NAMES, MAX_NODES, MAX_TEXT, TooLarge};
 
 /// Version of the format. A reader opens every version up to its own. Columns and sections may be added
 /// without a new version: readers skip unknown ones, and report missing ones.
@@ -21,20 +27,26 @@ pub const ANCHOR_EVERY: u32 = 30;
 
 /// Bytes that are lost together: a block of a disk or of a file system.
 pub const SECTOR: u64 = 4096;
+
 /// Samples that the loss of any one sector costs at most.
 pub const LOSS: u32 = 8;
+
 /// Bytes of a frame with a sample at least, so that no sector has a part of more than [`LOSS`] of them.
 pub const MIN_FRAME: usize = SECTOR as usize / (LOSS as usize - 1) + 1;
+
 /// Minimum samples between a head or a keyframe and its copy: this many frames and one more may be lost in a
 /// row.
 pub const APART: u32 = 3;
+
 /// Keyframes from one copy of the head to the next.
 pub const HEAD_EVERY: u32 = 8;
 
 /// Bytes of a frame's payload before compression and after it. 100,000 tasks need about 10 MB.
 pub const MAX_PAYLOAD: usize = 64 << 20;
+
 /// Bytes of a payload that every frame may have.
 const RAW_FREE: usize = 1 << 20;
+
 /// Beyond that, for each byte in the file. Payloads of real machines become two to six times as long.
 const RAW_PER_BYTE: usize = 64;
 
@@ -50,12 +62,16 @@ pub const fn least_stored(raw: usize) -> usize {
 
 /// Rows of one kind in one sample: threads of a machine, or ends of processes in an interval.
 pub const MAX_ROWS: usize = 1 << 19;
+
 /// Cells of one column of one sample. 100,000 tasks on 256 nodes have 26 million.
 pub const MAX_CELLS: usize = 1 << 25;
+
 /// Bytes that the per-node times of all rows of a sample may take.
 pub const MAX_NODE_TIMES: usize = 256 << 20;
+
 /// Frames of all stacks of one sample: as many as 20,000 stacks a second have, a hundred deep.
 pub const MAX_FRAMES: usize = 1 << 21;
+
 /// CPUs of a machine: eight times what Linux can be built for (NR_CPUS is at most 8192).
 pub const MAX_CPUS: usize = 1 << 16;
 
@@ -198,4 +214,77 @@ impl Head {
         }
         Ok(())
     }
+}
+
+/// Refuses a sample whose rows no reader would take. Other sections are counted while they are written.
+///
+/// # Errors
+/// It has more of something than readers take.
+pub(super) fn check(sample: &Sample) -> Result<(), TooLarge> {
+    let rows = || sample.tasks.iter().chain(&sample.exited);
+    let widest = |task: &Arc<TaskRaw>| {
+        task.counts.run_ns.len().max(task.counts.by_node.len()).max(task.counts.pages.len())
+    };
+    let width = rows().map(widest).max().unwrap_or(0);
+    let most = sample.tasks.len().max(sample.exited.len());
+    // A time, pages, and two counts, for each node.
+    let numbers = |counts: &Counts| counts.run_ns.len() + counts.pages.len() + 2 * counts.by_node.len();
+    let times: usize = rows().map(|task| numbers(&task.counts)).sum();
+    for (within, what) in [
+        (most <= MAX_ROWS, "tasks"),
+        (width <= MAX_NODES && sample.nodes.len() <= MAX_NODES, "nodes"),
+        (most.saturating_mul(width) <= MAX_CELLS, "tasks times nodes"),
+        (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "tasks times nodes"),
+        (sample.cpus.len() <= MAX_CPUS, "CPUs"),
+    ] {
+        if !within {
+            return Err(TooLarge(what));
+        }
+    }
+    Ok(())
+}
+
+/// A row that is that of another sample.
+const SHARED: usize = 8;
+
+fn of_row<R>() -> usize {
+    size_of::<R>() + ENTRY
+}
+
+/// Takes memory for `count` rows of this type.
+///
+/// # Errors
+/// So much is not left.
+pub(super) fn take_rows<R>(room: &mut Room, count: usize) -> Result<(), Malformed> {
+    room.take(count, of_row::<R>())
+}
+
+/// Takes memory for rows that are those of another sample.
+///
+/// # Errors
+/// So much is not left.
+pub(super) fn take_shared(room: &mut Room, count: usize) -> Result<(), Malformed> {
+    room.take(count, SHARED)
+}
+
+/// The share of its [`Room`] that a reader takes for a sample of `raw` written bytes, with `noted` bytes of
+/// memory for data beside its rows. Never an underestimate.
+pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize, noted: usize) -> usize {
+    let lists = |counts: &Counts| {
+        size_of_val(&counts.run_ns[..]) + size_of_val(&counts.pages[..]) + size_of_val(&counts.by_node[..])
+    };
+    let task = |task: &TaskRaw| of_row::<TaskRaw>() + lists(&task.counts);
+    let rows: usize = match delta {
+        Some(delta) => delta.changes.rows(sample).map(task).sum(),
+        None => sample.tasks.iter().map(|row| task(row)).sum(),
+    };
+    // All that were in a sample since the keyframe may be in the one before.
+    let shared = delta.map_or(0, |delta| SHARED * (delta.key.tasks.len() + sample.tasks.len()));
+    raw * PER_BYTE
+        + noted
+        + rows
+        + shared
+        + sample.exited.iter().map(|row| task(row)).sum::<usize>()
+        + sample.cpus.len() * of_row::<CpuRaw>()
+        + sample.nodes.len() * of_row::<NodeRaw>()
 }

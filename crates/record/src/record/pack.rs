@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use zstd::bulk::Decompressor;
 
-use super::changes::Changes;
 use super::payload::{self, Base, Delta, KnownRows, Layouts, Room};
-pub use super::rows::share;
-pub use super::varint::Malformed;
+use super::rows::Changes;
 use crate::model::access::MemoryUses;
 use crate::model::process::ProcFieldsOf;
 use crate::model::sample::Sample;
+
+pub use super::rows::share;
+pub use super::varint::Malformed;
 
 /// zstd's level, as in a recording.
 const LEVEL: i32 = 1;

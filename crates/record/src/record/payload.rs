@@ -1,19 +1,22 @@
 //! A sample as bytes and back: sections preceded by their length, encoded against a keyframe or against
-//! nothing. Rows of tasks, names, limits and places are in separate files.
+//! nothing. After a jump, rows of the sample that a delta builds on come from the deltas behind it, from the last one back
+//! to the keyframe, and only the latest version of each row is read. Rows, names and places are in separate files.
 
-use super::changes::Recent;
-use super::format::MAX_PAYLOAD;
-pub use super::latest::Latest;
-use super::limits;
-pub use super::limits::TooLarge;
-use super::rows;
-pub use super::rows::{Base, KnownRows, Listed};
-pub use super::sections::Layouts;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::columns::{self, Cells, Layout};
+use super::format::{self, MAX_PAYLOAD};
+use super::rows::{self, Recent};
 use super::sections::{self, Context, KEY_ID, TASKS, Written};
-pub use crate::model::coded::Room;
 use crate::model::coded::varint::{Bytes, Malformed, put};
 use crate::model::coded::{In, Out, fits, least_stored_for};
-use crate::model::sample::Sample;
+use crate::model::sample::{Sample, TaskRaw};
+
+pub use super::format::TooLarge;
+pub use super::rows::{Base, KnownRows, Listed};
+pub use super::sections::Layouts;
+pub use crate::model::coded::Room;
 
 /// The base of a delta.
 #[derive(Clone, Copy)]
@@ -36,7 +39,7 @@ pub fn id_of(payload: &[u8]) -> u32 {
 /// # Errors
 /// It is beyond the limits that readers keep.
 pub fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) -> Result<usize, TooLarge> {
-    limits::check(sample)?;
+    format::check(sample)?;
     let (needed, beyond) = encode_unchecked(out, delta, sample);
     if let Some(beyond) = beyond {
         return Err(beyond);
@@ -44,7 +47,7 @@ pub fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) -> R
     if out.len() > MAX_PAYLOAD {
         return Err(TooLarge("bytes"));
     }
-    let needed = limits::needed(delta, sample, out.len(), needed);
+    let needed = format::needed(delta, sample, out.len(), needed);
     if !fits(needed, out.len()) {
         return Err(TooLarge("memory"));
     }
@@ -204,4 +207,98 @@ impl<'a> Sections<'a> {
 /// The place of a section among all.
 fn place(tag: u8) -> Option<usize> {
     sections::all().binary_search_by_key(&tag, |section| section.tag()).ok()
+}
+
+/// Rows of tasks by serial; `None` for a task that is gone, or whose row is elsewhere.
+type Decided = Vec<(u64, Option<Arc<TaskRaw>>)>;
+
+/// Rows whose latest version is known.
+pub struct Latest(Decided);
+
+impl Latest {
+    /// Nothing is needed of the tasks that `listed` has something about: a delta that is read by itself.
+    pub(super) fn before(listed: &Listed) -> Latest {
+        let mut decided: Decided =
+            listed.serials.iter().chain(&listed.gone).map(|serial| (*serial, None)).collect();
+        decided.sort_unstable_by_key(|(serial, _)| *serial);
+        decided.dedup_by_key(|(serial, _)| *serial);
+        Latest(decided)
+    }
+
+    /// With the rows of a delta further back, which are the rest of `input`, unless a later one has them.
+    ///
+    /// # Errors
+    /// The bytes are not rows, or they need more memory than `room`.
+    pub(super) fn add(
+        &mut self,
+        listed: &Listed,
+        mut input: Bytes<'_>,
+        layout: &Layout<TaskRaw>,
+        key: &[Arc<TaskRaw>],
+        room: &mut Room,
+    ) -> Result<(), Malformed> {
+        let bases = rows::bases(key, &listed.serials);
+        format::take_rows::<TaskRaw>(room, listed.serials.len())?;
+        let news = self.unknown(&listed.serials);
+        let mut wanted = news.clone();
+        columns::with_needed(&mut wanted, &bases);
+        let mut cells = Cells::of(&mut input, layout, listed.serials.len())?;
+        input.finish()?;
+        let (mut found, mut before) = (Vec::new(), Arc::default());
+        for (i, serial) in listed.serials.iter().enumerate() {
+            cells.advance()?;
+            if !wanted[i] {
+                continue;
+            }
+            before = Arc::new(cells.make(bases[i].map(|at| &*key[at]), &before, room)?);
+            if before.serial != *serial {
+                return Err(Malformed("a row does not match its id"));
+            }
+            if news[i] {
+                found.push((*serial, Some(Arc::clone(&before))));
+            }
+        }
+        cells.finish()?;
+        let gone = listed.gone.iter().zip(self.unknown(&listed.gone)).filter(|(_, new)| *new);
+        let gone = gone.map(|(serial, _)| (*serial, None)).collect();
+        let before = std::mem::take(&mut self.0);
+        // A task with a row is not gone.
+        self.0 = merged(merged(before, found), gone);
+        // All of them are in the sample that is built.
+        rows::check_count(self.0.iter().filter(|(_, row)| row.is_some()).count())
+    }
+
+    /// The serials about which nothing is known yet; both are in their order.
+    fn unknown(&self, serials: &[u64]) -> Vec<bool> {
+        let mut known = self.0.iter().map(|(serial, _)| *serial).peekable();
+        let is_new = |serial: &u64| {
+            while known.next_if(|known| known < serial).is_some() {}
+            known.peek() != Some(serial)
+        };
+        serials.iter().map(is_new).collect()
+    }
+
+    /// All rows: the known ones, and for the rest those of the sample that the deltas build on.
+    pub(super) fn over(self, base: Base<'_>) -> Vec<Arc<TaskRaw>> {
+        let base = base.tasks.iter().map(|task| (task.serial, Some(Arc::clone(task)))).collect();
+        merged(self.0, base).into_iter().filter_map(|(_, row)| row).collect()
+    }
+}
+
+/// Both, in the order of serials; `first` wins.
+fn merged(first: Decided, second: Decided) -> Decided {
+    let mut all = Vec::with_capacity(first.len() + second.len());
+    let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
+    loop {
+        let next = match (first.peek(), second.peek()) {
+            (Some((one, _)), Some((other, _))) => one.cmp(other),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return all,
+        };
+        if next == Ordering::Equal {
+            second.next();
+        }
+        all.extend(if next == Ordering::Greater { second.next() } else { first.next() });
+    }
 }

@@ -13,12 +13,13 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::format::{ANCHOR_EVERY, Head, KEY_EVERY, Kind};
 use super::frame::FrameHead;
-use super::frames::{Frames, is_damaged};
 use super::payload::{self, Base, KnownRows, Latest, Layouts, Room};
 use super::rows;
-pub use super::scan::{Found, Frame};
+use super::scan::{Frames, is_damaged};
 use crate::model::facility::Facility;
 use crate::model::sample::{Sample, TaskRows};
+
+pub use super::scan::{Found, Frame};
 
 /// Frames from one keyframe to the next at most: a gap and the copy of a head may be in front of each sample.
 const BETWEEN: u64 = 3 * KEY_EVERY as u64;

@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::aggregate::{Fold, Keep};
 use super::command_lines::{self, Lines};
-use super::files::{Files, Limits};
+use super::dir::{Files, Limits};
 use super::format::{End, Gap, Head};
 use super::writer::{WriteError, Writer};
 use crate::model::process::CommandLines;

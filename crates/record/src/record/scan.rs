@@ -1,5 +1,4 @@
-//! Places of the frames of a file. Nothing in the file is trusted, and it may grow meanwhile: after a damaged frame the
-//! next one is looked for byte by byte.
+//! The frames of a file: their places, their contents, and the one of a time. Nothing in the file is trusted, and it may grow meanwhile.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,9 +10,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use serde::de::DeserializeOwned;
 
 use super::format::{Kind, MAX_PAYLOAD};
-use super::frame::{FrameHead, HEAD_LEN, MAGIC};
+use super::frame::{self, FrameHead, HEAD_LEN, MAGIC, Opener};
+use super::reader::Reader;
 use crate::program::{guard, signals};
 
 /// Bytes looked through at a time when a frame is searched.
@@ -237,4 +238,233 @@ impl Scan {
         }
         Ok(read)
     }
+}
+
+/// Frames behind a head or a keyframe among which its copy is: [`super::format::LOSS`] samples with the
+/// frames before them, and more in case some are damaged.
+const COPY_WITHIN: usize = 64;
+
+/// An open file, and the frame that was read last.
+pub(super) struct Frames {
+    pub scan: Scan,
+    /// Its payload, in the file and decompressed.
+    stored: Vec<u8>,
+    pub raw: Vec<u8>,
+    opener: Opener,
+}
+
+impl Frames {
+    /// # Errors
+    /// It cannot be opened, or is no regular file.
+    pub(super) fn open(path: &Path) -> Result<Frames> {
+        Ok(Frames::of(Scan::open(path)?))
+    }
+
+    /// Frames of an open file.
+    pub(super) fn of(scan: Scan) -> Frames {
+        Frames { scan, stored: Vec::new(), raw: Vec::new(), opener: Opener::default() }
+    }
+
+    /// The first copy that is whole of the head that the file begins with. Its payload is in `raw`.
+    ///
+    /// # Errors
+    /// No head exists, or the file cannot be read.
+    pub(super) fn find_head(&mut self) -> Result<Frame> {
+        let (mut at, mut others) = (0, false);
+        loop {
+            at = match self.scan.at(at)? {
+                Found::Frame(frame) if frame.head.kind == Kind::Head && self.payload(frame).is_ok() => {
+                    return Ok(frame);
+                }
+                Found::Frame(frame) => {
+                    others = true;
+                    frame.end()
+                }
+                Found::Damaged { next } => next,
+                Found::End { .. } if others => {
+                    bail!("all copies of the head are damaged: it cannot be read")
+                }
+                Found::End { .. } => bail!("there is no recording in it"),
+            }
+        }
+    }
+
+    /// Whether the bytes of a frame are intact.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn is_whole(&mut self, frame: Frame) -> Result<bool> {
+        self.scan.stored(frame, &mut self.stored)?;
+        Ok(frame.head.is_whole(&self.stored))
+    }
+
+    /// The payload of a frame into `raw`.
+    ///
+    /// # Errors
+    /// It is damaged, or the file cannot be read.
+    pub(super) fn payload(&mut self, frame: Frame) -> Result<()> {
+        self.scan.stored(frame, &mut self.stored)?;
+        let opened = self.opener.open(&frame.head, &self.stored, &mut self.raw);
+        opened.map_err(anyhow::Error::msg).with_context(|| is_damaged(frame))
+    }
+
+    /// The payload of a keyframe into `raw`: of `frame` itself, or of the copy in it of the one at `at`.
+    ///
+    /// # Errors
+    /// It is damaged or has no such copy, or the file cannot be read.
+    pub(super) fn key(&mut self, frame: Frame, at: u64) -> Result<FrameHead> {
+        if frame.head.kind == Kind::Key {
+            self.payload(frame)?;
+            return Ok(frame.head);
+        }
+        if !self.is_whole(frame)? {
+            bail!(is_damaged(frame));
+        }
+        let copy = frame::copy_of(at, &self.stored).filter(|(head, _)| head.kind == Kind::Key);
+        let (head, stored) = copy.context("it has no copy of the keyframe")?;
+        self.opener.open(&head, stored, &mut self.raw).map_err(anyhow::Error::msg)?;
+        Ok(head)
+    }
+
+    /// The payload of a frame that holds JSON.
+    ///
+    /// # Errors
+    /// It is damaged, or not such JSON.
+    pub(super) fn json<T: DeserializeOwned>(&mut self, frame: Frame) -> Result<T> {
+        self.payload(frame)?;
+        self.json_in(frame)
+    }
+
+    /// The value of `raw`, the payload of a frame that holds JSON.
+    ///
+    /// # Errors
+    /// It is not such JSON.
+    pub(super) fn json_in<T: DeserializeOwned>(&self, frame: Frame) -> Result<T> {
+        serde_json::from_slice(&self.raw).with_context(|| format!("in the frame at byte {}", frame.at))
+    }
+
+    /// The frames in `from..` that could be a copy of something that was written there, according to
+    /// `is_copy`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn copies(&self, from: u64, is_copy: impl Fn(&Frame) -> bool) -> Result<Vec<Frame>> {
+        let (mut at, mut copies) = (from, Vec::new());
+        for _ in 0..COPY_WITHIN {
+            at = match self.scan.at(at)? {
+                Found::Frame(frame) => {
+                    copies.extend(is_copy(&frame).then_some(frame));
+                    frame.end()
+                }
+                Found::Damaged { next } => next,
+                Found::End { .. } => break,
+            };
+        }
+        Ok(copies)
+    }
+}
+
+/// The words for a frame that cannot be read.
+pub(super) fn is_damaged(frame: Frame) -> String {
+    format!("the frame at byte {} is damaged", frame.at)
+}
+
+/// Bytes that are walked frame by frame rather than halved again.
+const NEAR: u64 = 256 << 10;
+
+impl Reader {
+    /// The last sample at or before `wall_ns`; the first of all if none is earlier. `None` without samples.
+    /// If the clock was set back, it is one of those that match.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn seek(&self, wall_ns: i64) -> Result<Option<Frame>> {
+        let (mut low, mut high) = (0, self.bytes()?);
+        let time = |frame: Option<Frame>| frame.map_or(wall_ns, |frame| frame.head.wall_ns);
+        let (mut low_ns, mut high_ns) = match high > NEAR {
+            true => (time(self.sample_from(0, high)?), time(self.sample_before(high)?)),
+            // Nothing is guessed in a small file.
+            false => (wall_ns, wall_ns),
+        };
+        // Samples come at even times and have about one size, so the place can be guessed, and then
+        // bracketed. For other recordings, every third step halves the rest.
+        for step in 0.. {
+            if high - low <= NEAR {
+                break;
+            }
+            let room = high - low - NEAR / 2;
+            let guess = (room as f64 * between(wall_ns, low_ns, high_ns)) as u64;
+            let middle = low
+                + match step % 3 {
+                    0 => guess,
+                    1 => (guess + NEAR / 2).min(room),
+                    _ => room / 2,
+                };
+            match self.sample_from(middle, high)? {
+                Some(frame) if frame.head.wall_ns <= wall_ns => {
+                    (low, low_ns) = (frame.at, frame.head.wall_ns);
+                }
+                Some(frame) => (high, high_ns) = (middle, frame.head.wall_ns),
+                None => high = middle,
+            }
+        }
+        let end = self.bytes()?;
+        let mut best: Option<Frame> = None;
+        let mut at = low;
+        while let Some(frame) = self.sample_from(at, end)? {
+            if frame.head.wall_ns > wall_ns {
+                return Ok(best.or(Some(frame)));
+            }
+            if !(frame.head.copy && best.is_some_and(|best| best.head.seq == frame.head.seq)) {
+                best = Some(frame);
+            }
+            at = frame.end();
+        }
+        Ok(best)
+    }
+
+    /// The first frame with a sample that begins in `from..to` and is all there.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn sample_from(&self, from: u64, to: u64) -> Result<Option<Frame>> {
+        let mut at = from;
+        while at < to {
+            at = match self.at(at)? {
+                Found::Frame(frame) if frame.head.kind.is_sample() && frame.at < to => {
+                    return Ok(Some(frame));
+                }
+                Found::Frame(frame) => frame.end(),
+                Found::Damaged { next } => next,
+                Found::End { .. } => break,
+            };
+        }
+        Ok(None)
+    }
+
+    /// The last frame with a sample that begins before `end`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn sample_before(&self, end: u64) -> Result<Option<Frame>> {
+        let mut span = NEAR;
+        loop {
+            let from = end.saturating_sub(span);
+            let (mut last, mut at) = (None, from);
+            while let Some(frame) = self.sample_from(at, end)? {
+                last = Some(frame);
+                at = frame.end();
+            }
+            if last.is_some() || from == 0 {
+                return Ok(last);
+            }
+            span *= 4;
+        }
+    }
+}
+
+/// Where `at` is between two times: 0 to 1.
+fn between(at: i64, low: i64, high: i64) -> f64 {
+    let span = high as f64 - low as f64;
+    if span <= 0.0 { 0.5 } else { ((at as f64 - low as f64) / span).clamp(0.0, 1.0) }
 }
