@@ -1,16 +1,15 @@
 //! Failures as users see them: an exit code, a reason, advice.
 
 use std::ffi::OsString;
-use std::fmt;
-use std::io;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 use anyhow::Error;
 use serde::{Serialize, Serializer};
 
 use crate::collect::check::HostCheck;
 use crate::collect::plan::{Advice, Hindrance, plan};
-use crate::host::rlimit;
+use crate::host::privileges;
 use crate::model::sample::Missing;
 use crate::text::{hanging, one_line, printable, words};
 
@@ -154,16 +153,17 @@ fn is_filtered(said: &str, check: &HostCheck) -> bool {
 fn limited(said: &str) -> Option<Refusal> {
     let is = |errno| said.contains(&io::Error::from_raw_os_error(errno).to_string());
     let (why, advice) = if is(libc::EMFILE) {
-        let limit = rlimit::open_files().map_or("too few".into(), |limit| format!("no more than {limit}"));
+        let limit =
+            privileges::open_files().map_or("too few".into(), |limit| format!("no more than {limit}"));
         (format!("this process may have {limit} files open"), raise("ulimit -n 4096", "LimitNOFILE=4096"))
-    } else if let Some(limit) = rlimit::address_space()
+    } else if let Some(limit) = privileges::address_space()
         && (is(libc::ENOMEM) || (is(libc::EAGAIN) && said.contains("thread")))
     {
         // A thread without room for its stack is EAGAIN.
         let why = format!("this process may have no more than {limit} bytes of address space");
         (why, raise("ulimit -v unlimited", "LimitAS=infinity"))
     } else if is(libc::EAGAIN) && said.contains("thread") {
-        let limit = rlimit::threads().map_or(String::new(), |limit| format!(" ({limit} for this user)"));
+        let limit = privileges::threads().map_or(String::new(), |limit| format!(" ({limit} for this user)"));
         let why = format!("no more processes and threads may be started here{limit}");
         let mut advice = raise("ulimit -u unlimited", "LimitNPROC=infinity");
         advice.push(Advice::say("or raise pids.max of its cgroup (TasksMax= of a unit)"));

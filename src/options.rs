@@ -13,13 +13,14 @@ mod simulated;
 mod tables;
 mod traces;
 
-use anyhow::Error;
-use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use anyhow::Error;
+use jiff::tz::TimeZone;
 
 use crate::calibrate::store::{self, Wanted};
 use crate::cli::{
@@ -30,16 +31,14 @@ use crate::collect::placement;
 use crate::container::runtime;
 use crate::container::scope::Scope;
 use crate::container::select::{Want, Wants};
-use crate::host::cgroups::{self, Hierarchy};
-use crate::host::getent::Getent;
-use crate::model::cgroup_path;
-use crate::model::topology::{Division, Topology, format_cpulist};
-use crate::text::rfc3339;
-
 use crate::export::{FORMATS, Format, Part, flags_that_carry, json};
+use crate::host::cgroups::{self, Hierarchy};
 use crate::host::privileges::Privileges;
 use crate::host::roots::{self, Roots};
-use crate::host::{isolation, processes, users};
+use crate::host::users::{self, Getent};
+use crate::host::{isolation, processes};
+use crate::model::cgroup_path;
+use crate::model::topology::{Division, Topology, format_cpulist};
 use crate::model::units::NodeId;
 use crate::record::aggregate::Keep;
 use crate::record::dir::is_ring;
@@ -47,6 +46,7 @@ use crate::record::recorder::RecordOptions;
 use crate::record::time::{self, TimeError};
 use crate::snapshot::RowKind;
 use crate::source::live::LiveOptions;
+use crate::text::rfc3339;
 
 pub use self::exporter::{addresses, limits};
 pub use diagnose::{no_rule, rules};

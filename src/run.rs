@@ -32,9 +32,9 @@ use anyhow::{Context, Result};
 use crate::cli::{Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs, ThemeArg};
 use crate::export::{Format, Writer};
 use crate::options;
-use crate::program::interruptible::Interruptible;
+use crate::program::interruptible::{self, Interruptible};
 use crate::program::output::{self, Form, Notes};
-use crate::program::{reopened, signals};
+use crate::program::signals;
 use crate::snapshot::RowKind;
 use crate::tui::input::action::ScreenId;
 use crate::tui::update::Settings;
@@ -156,7 +156,7 @@ fn stop_signals() -> Result<BorrowedFd<'static>> {
 
 /// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
 fn standard_output(stop: BorrowedFd<'_>) -> Result<Interruptible<'_, File>> {
-    let out = reopened::output(io::stdout()).context("copying the descriptor of standard output")?;
+    let out = interruptible::output(io::stdout()).context("copying the descriptor of standard output")?;
     Ok(Interruptible::new(out.into(), stop))
 }
 

@@ -7,11 +7,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+
+use crate::Plan;
+use crate::findings::wide_of;
+use crate::numbers::Spread;
+use crate::report::{Cell, Report, Table};
 use numatop_ng::collect::cpu_states::CpuStates;
 use numatop_ng::collect::isolated::IsolatedCpus;
 use numatop_ng::collect::machine::MachineReader;
 use numatop_ng::host::clock::thread_time;
-use numatop_ng::host::rlimit;
+use numatop_ng::host::privileges;
 use numatop_ng::model::event::Event;
 use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::{CpuState, SLOTS};
@@ -19,11 +24,6 @@ use numatop_ng::pmu::files;
 use numatop_ng::pmu::open::Counters;
 use numatop_ng::source::synthetic::{Actor, Machine};
 use numatop_ng::tui::history::{History, Want};
-
-use crate::Plan;
-use crate::findings::wide_of;
-use crate::numbers::Spread;
-use crate::report::{Cell, Report, Table};
 
 /// Nodes, and CPUs of each.
 const MACHINES: [(u32, u32); 4] = [(1, 2), (2, 32), (2, 128), (8, 128)];
@@ -242,7 +242,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let intervals = if plan.quick { 10 } else { 60 };
     let most = MACHINES.iter().map(|(nodes, cpus)| nodes * cpus).max().unwrap_or(0);
     let needed = files::needed(SLOTS as u64, most.into());
-    let limit = rlimit::raise_open_files(needed);
+    let limit = privileges::raise_open_files(needed);
     let mut table = Table::new(
         format!("{TASKS} tasks, one in {IDLE} of which runs; CPU ms of one refresh by its parts."),
         &["CPUs", "states of CPUs", "files of the machine", "rows, findings, history", "sum"],

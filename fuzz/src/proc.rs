@@ -4,18 +4,17 @@
 
 use std::path::Path;
 
+use super::tree::{Content, Entry, Tree, entries};
 use numatop_ng::collect::cpu_times::CpuTimesReader;
 use numatop_ng::collect::host_state::HostStateReader;
-use numatop_ng::collect::mappings;
 use numatop_ng::collect::nodes::NodeReader;
-use numatop_ng::collect::proc_details;
-use numatop_ng::collect::proc_fields;
 use numatop_ng::collect::vmstat::VmStatReader;
 use numatop_ng::collect::watermarks::ZoneReader;
+use numatop_ng::collect::{mappings, proc_details, proc_fields};
 use numatop_ng::container::limits::LimitReader;
 use numatop_ng::host::cgroups::{self, Hierarchy, Mode};
 use numatop_ng::host::privileges::Privileges;
-use numatop_ng::host::{isolation, kernel, managers, processes, users};
+use numatop_ng::host::{isolation, kernel, processes, users};
 use numatop_ng::list::topology::{render_json, render_text};
 use numatop_ng::model::process::Asked;
 use numatop_ng::model::sample::GroupRaw;
@@ -24,8 +23,6 @@ use numatop_ng::model::units::CpuId;
 use numatop_ng::pmu::cpu_kind::CpuKind;
 use numatop_ng::symbolize::process::Mapping;
 use numatop_ng::text;
-
-use super::tree::{Content, Entry, Tree, entries};
 
 const PID: u32 = 7;
 /// A process that has run since boot.
@@ -214,7 +211,7 @@ fn host(root: &Path) -> usize {
     for cpus in [isolation::isolated_cpus(root), isolation::nohz_full_cpus(root)] {
         assert!(cpus.is_sorted_by(|a, b| a < b));
     }
-    managers::read(root);
+    cgroups::managers(root);
     usize::from(!all.is_empty()) + usize::from(kind.is_ok())
 }
 

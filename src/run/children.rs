@@ -21,7 +21,7 @@ pub fn started_as() -> Option<ExitCode> {
         (asked_file::NAME, asked_file::main),
         (lookup::NAME, lookup::main),
         (mm_reader::child::NAME, mm_reader::child::main),
-        (launch::child::NAME, launch::child::main),
+        (launch::NAME, launch::main),
         (calibrate::child::NAME, calibrate::child::main),
     ];
     let (_, main) = mains.into_iter().find(|(known, _)| name == *known)?;

@@ -34,7 +34,7 @@ use crate::collect::mm_reader::wire::{Job, Turn};
 use crate::collect::placement::draw::Random;
 use crate::host::clock::thread_time;
 use crate::host::kernel::numa_balancing;
-use crate::host::memory_blocks::MemoryBlocks;
+use crate::host::page_nodes::MemoryBlocks;
 use crate::model::access::class::AccessClass;
 use crate::model::access::{EVENTS_LEFT_OUT, LINES_LEFT_OUT, MemoryUses, SampledEvent};
 use crate::model::facility::Facility;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use numatop_ng::access::window::{EventAt, Place, Places, Tally};
 use numatop_ng::collect::access::AccessProbe;
 use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::host::memory_blocks::MemoryBlocks;
+use numatop_ng::host::page_nodes::MemoryBlocks;
 use numatop_ng::model::access::AccessSource;
 use numatop_ng::model::access::class::AccessClass;
 use numatop_ng::model::event::Event;

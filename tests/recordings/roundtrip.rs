@@ -4,21 +4,21 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use numatop_ng::metric::node::NODE_METRICS;
-use numatop_ng::metric::task::TASK_METRICS;
-use numatop_ng::model::sample::Sample;
-use numatop_ng::record::changes::Changes;
-use numatop_ng::record::format::{End, Gap, Head, Kind};
-use numatop_ng::record::payload::{Base, Delta, Layouts, Room, decode, encode};
-use numatop_ng::record::reader::{Found, Frame, Reader};
-use numatop_ng::record::writer::{WriteError, Writer};
-use numatop_ng::snapshot::{RowKind, derive};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::any;
 use crate::machine::{self, Machine};
 use crate::scratch::Scratch;
+use numatop_ng::metric::node::NODE_METRICS;
+use numatop_ng::metric::task::TASK_METRICS;
+use numatop_ng::model::sample::Sample;
+use numatop_ng::record::format::{End, Gap, Head, Kind};
+use numatop_ng::record::payload::{Base, Delta, Layouts, Room, decode, encode};
+use numatop_ng::record::reader::{Found, Frame, Reader};
+use numatop_ng::record::rows::Changes;
+use numatop_ng::record::writer::{WriteError, Writer};
+use numatop_ng::snapshot::{RowKind, derive};
 
 pub fn write(path: &Path, samples: &[Sample]) -> Writer {
     write_as(7, path, samples)

@@ -250,7 +250,7 @@ const OPENS: &[&str] = &[
     "pmu",
     "program/guard",
     "program/helper",
-    "program/reopened",
+    "program/interruptible",
     "program/served",
     "program/sockets",
     "record/dir",

@@ -9,7 +9,6 @@ pub mod launch;
 pub mod output;
 pub mod pace;
 pub mod progress;
-pub mod reopened;
 pub mod served;
 pub mod signals;
 pub mod slack;

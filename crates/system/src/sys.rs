@@ -5,30 +5,24 @@
 mod bpf;
 mod chain;
 mod children;
-mod handles;
-mod heap;
+mod files;
 mod memory;
 mod pages;
 mod perf;
-mod signals;
-mod sockets;
 mod thread;
 
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+pub use self::files::*;
+pub use self::memory::*;
+pub use self::thread::*;
 pub use bpf::*;
 pub use chain::*;
 pub use children::*;
-pub use handles::*;
-pub use heap::*;
-pub use memory::*;
 pub use pages::*;
 pub use perf::*;
-pub use signals::*;
-pub use sockets::*;
-pub use thread::*;
 
 const WORD: usize = size_of::<u64>();
 

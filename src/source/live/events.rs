@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 
 use super::LiveSource;
-use crate::host::rlimit;
+use crate::host::privileges;
 use crate::model::event::Event;
 use crate::pmu::files;
 use crate::pmu::open::Refused;
@@ -27,7 +27,7 @@ impl LiveSource {
         if let (true, Some(why)) = (choice.events.is_empty(), choice.absent.values().next()) {
             bail!("{set}: {why}");
         }
-        let crowded_out = files::without_room(&choice.events, &self.online, rlimit::open_files());
+        let crowded_out = files::without_room(&choice.events, &self.online, privileges::open_files());
         if let Some((_, why)) = crowded_out.first() {
             bail!("{set}: {why}");
         }

@@ -32,10 +32,10 @@ use crate::container::groups::CgroupTracker;
 use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::{self, Hierarchy};
-use crate::host::getent::Getent;
 use crate::host::roots::Roots;
 use crate::host::types::Types;
-use crate::host::{clock, isolation, kernel, managers, processes, rlimit, users};
+use crate::host::users::{self, Getent};
+use crate::host::{clock, isolation, kernel, privileges, processes};
 use crate::metric::needs;
 use crate::model::event::Event;
 use crate::model::facility::Facility;
@@ -79,8 +79,10 @@ impl LiveSource {
             advice: Vec::new(),
         })?;
         let hierarchy = options.hierarchy.clone().unwrap_or_else(|| check.cgroups.clone());
-        let limit =
-            rlimit::raise_open_files(files::needed(SLOTS as u64 + SAMPLERS, topology.possible_cpus.into()));
+        let limit = privileges::raise_open_files(files::needed(
+            SLOTS as u64 + SAMPLERS,
+            topology.possible_cpus.into(),
+        ));
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
         let crowded_out = leave_room(&mut check, &online, limit);
         let events = check.pmu.working();
@@ -299,7 +301,7 @@ fn host_facts(
         cgroups: cgroups::facts(options.roots()),
         group_reclaim,
         swap_on_zram: kernel::swap_on_zram(root),
-        managers: sees_host.then(|| managers::read(processes::root())),
+        managers: sees_host.then(|| cgroups::managers(processes::root())),
     }
 }
 

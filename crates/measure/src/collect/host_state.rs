@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use super::kept_file::KeptFile;
-use crate::host::pressure;
+use crate::host::cgroups;
 use crate::model::sample::MachineRaw;
 
 /// Reads the files again with each sample.
@@ -40,7 +40,7 @@ impl HostStateReader {
             swappiness: number(self.swappiness.read()),
             swap_total_bytes: bytes(memory, "SwapTotal"),
             swap_free_bytes: bytes(memory, "SwapFree"),
-            pressure: pressure::read(|name| {
+            pressure: cgroups::read_pressure(|name| {
                 let file = if name == "cpu" { &mut self.cpu_pressure } else { &mut self.memory_pressure };
                 file.read().map(str::to_owned)
             })

@@ -27,7 +27,7 @@ use super::mm_reader::wire::{Answer, JOBS_MAX, Job, Placed, PlacementTurn};
 use crate::model::inputs::Inputs;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, PagesByPolicy, PlacementRaw, PolicyBytes, Reading, TaskRaw};
-use crate::program::helper::packet::FILES_MAX;
+use crate::program::helper::FILES_MAX;
 
 /// The budget for looking at memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

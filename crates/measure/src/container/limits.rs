@@ -7,9 +7,8 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::host::cgroups::{Hierarchy, mounts};
+use crate::host::cgroups::{self, Hierarchy, mounts};
 use crate::host::disks::Disks;
-use crate::host::pressure;
 use crate::host::roots::Roots;
 use crate::model::cgroup_path;
 use crate::model::sample::{GroupRaw, Missing, Pressure, Reading};
@@ -198,7 +197,7 @@ impl LimitReader {
         let of = |name: &str| -> io::Result<String> {
             self.content("", path, &format!("{name}.pressure")).ok_or(io::ErrorKind::NotFound)?
         };
-        pressure::read(of).map_err(|error| missing("pressure file", &error))
+        cgroups::read_pressure(of).map_err(|error| missing("pressure file", &error))
     }
 
     fn number(&self, controller: &str, path: &str, file: &str) -> Reading<i64> {

@@ -1,13 +1,14 @@
-//! The cgroup hierarchy used to group tasks here, and the paths of its ids.
+//! The cgroup hierarchy used to group tasks here, the paths of its ids, programs that manage it, and pressure stall
+//! information: the `total` of /proc/pressure and of the pressure files of cgroup v2.
 
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
 use super::roots::Roots;
-use crate::model::sample::{CgroupFacts, CgroupMode};
+use crate::model::sample::{CgroupFacts, CgroupMode, Managers, Pressure};
 
 /// The way cgroups are mounted, in the words of systemd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +173,48 @@ impl Hierarchy {
     }
 }
 
+/// The managers whose processes `proc` below `root` lists: those of the pid namespace that it was mounted in.
+pub fn managers(root: &Path) -> Managers {
+    let proc = root.join("proc");
+    let runs = |pid: &Path, name: &str| {
+        fs::read_to_string(pid.join("comm")).is_ok_and(|comm| comm.trim_end_matches('\n') == name)
+    };
+    let user = |pid: &Path| fs::metadata(pid).ok().map(|meta| meta.uid());
+    let system = user(&proc.join("1"));
+    let is_process = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    let mut processes = fs::read_dir(&proc).into_iter().flatten().flatten();
+    Managers {
+        systemd: runs(&proc.join("1"), "systemd"),
+        // Anybody may call a process so: it has the user of process 1.
+        kubelet: processes.any(|entry| {
+            is_process(&entry.file_name()) && user(&entry.path()) == system && runs(&entry.path(), "kubelet")
+        }),
+    }
+}
+
+/// The pressure that `read` gives the files of, by their name: "cpu" or "memory".
+///
+/// # Errors
+/// The first file that cannot be read: with `psi=0` the files exist, and opening them fails with EOPNOTSUPP.
+/// A text in another format is [`io::ErrorKind::InvalidData`].
+pub fn read_pressure(mut read: impl FnMut(&str) -> io::Result<String>) -> io::Result<Pressure> {
+    let (cpu, memory) = (read("cpu")?, read("memory")?);
+    let known = |total: Option<u64>| {
+        total.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a pressure file cannot be parsed"))
+    };
+    Ok(Pressure {
+        cpu_some_us: known(total(&cpu, "some"))?,
+        memory_some_us: known(total(&memory, "some"))?,
+        memory_full_us: known(total(&memory, "full"))?,
+    })
+}
+
+/// The total of a line such as `some avg10=0.12 avg60=0.05 avg300=0.01 total=123456`, in microseconds.
+fn total(text: &str, kind: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(' '))?;
+    line.split(' ').find_map(|word| word.strip_prefix("total=")?.parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,5 +321,56 @@ mod tests {
     #[test]
     fn no_cgroups_is_no_error() {
         assert_eq!(host("").mode, Mode::None);
+    }
+
+    #[test]
+    fn managers_are_known_by_the_names_of_their_processes() {
+        let root = std::env::temp_dir().join(format!("numatop-managers-{}", std::process::id()));
+        let process = |pid: &str, comm: &str| {
+            fs::create_dir_all(root.join("proc").join(pid)).unwrap();
+            fs::write(root.join("proc").join(pid).join("comm"), comm).unwrap();
+        };
+        process("1", "init\n");
+        process("self", "kubelet\n");
+        process("77", "kubelet-bench\n");
+        assert_eq!(managers(&root), Managers::default());
+        process("1", "systemd\n");
+        process("812", "kubelet\n");
+        assert_eq!(managers(&root), Managers { systemd: true, kubelet: true });
+        // Handing it over needs a privilege.
+        if std::os::unix::fs::chown(root.join("proc/812"), Some(54_321), None).is_ok() {
+            assert_eq!(
+                managers(&root),
+                Managers { systemd: true, kubelet: false },
+                "a name that a user chose"
+            );
+        }
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(managers(&root), Managers::default());
+    }
+
+    const CPU: &str =
+        "some avg10=1.00 avg60=0.50 avg300=0.10 total=700\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n";
+
+    const MEMORY: &str =
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=20\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n";
+
+    #[test]
+    fn totals_are_taken_and_averages_are_not() {
+        let text = |name: &str| Ok(if name == "cpu" { CPU } else { MEMORY }.to_string());
+        let pressure = Pressure { cpu_some_us: 700, memory_some_us: 20, memory_full_us: 3 };
+        assert_eq!(read_pressure(text).unwrap(), pressure);
+    }
+
+    #[test]
+    fn a_file_without_a_total_is_an_error() {
+        for text in ["", "some", "some total=x", "something total=3"] {
+            assert_eq!(
+                read_pressure(|_| Ok(text.into())).unwrap_err().kind(),
+                io::ErrorKind::InvalidData,
+                "{text}"
+            );
+        }
+        assert!(read_pressure(|_| Err(io::ErrorKind::NotFound.into())).is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! Privileges of this process: capabilities, user, namespaces, from /proc/self.
+//! Privileges and limits of this process: capabilities, user, namespaces, from /proc/self; getrlimit(2).
 //!
 //! /proc/self/status has the same as capget(2), and a test can write one.
 
-use std::fmt;
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Serialize, Serializer};
 
 use super::fact::{self, Fact};
@@ -107,6 +107,7 @@ pub struct Privileges {
 /// Inode numbers of the first namespaces: `PROC_PID_INIT_INO` and `PROC_USER_INIT_INO` of
 /// include/linux/proc_ns.h, the same since 3.8.
 pub(super) const HOST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
 const HOST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 /// `SECCOMP_MODE_FILTER` of include/uapi/linux/seccomp.h.
@@ -156,10 +157,39 @@ fn namespace_is(root: &Path, kind: &str, first: &str) -> Fact<bool> {
         .into()
 }
 
+/// Files that this process may have open now; `None` without a limit.
+pub fn open_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// Raises the number of files that this process may have open to `needed`, as far as the hard limit allows.
+/// Returns the new limit; `None` without one. The hard limit does not change: an administrator may have set
+/// it on purpose.
+pub fn raise_open_files(needed: u64) -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some_and(|current| current < needed) {
+        let current = Some(maximum.map_or(needed, |maximum| needed.min(maximum)));
+        // A refusal, which only a filter of system calls can cause, leaves the limit as it was.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
+    }
+    open_files()
+}
+
+/// Bytes of address space that this process may have; `None` without a limit.
+pub fn address_space() -> Option<u64> {
+    getrlimit(Resource::As).current
+}
+
+/// Processes and threads that the user of this process may have; `None` without a limit. Root is not bound by it.
+pub fn threads() -> Option<u64> {
+    getrlimit(Resource::Nproc).current
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::symlink;
+
+    use super::*;
 
     fn host(name: &str, status: &str, pid_ns: &str) -> Privileges {
         let root = std::env::temp_dir().join(format!("numatop-privileges-{}-{name}", std::process::id()));

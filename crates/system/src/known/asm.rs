@@ -3,7 +3,6 @@
 //! The second of the two places with unsafe code: every function here is safe to call.
 #![expect(unsafe_code, reason = "assembly")]
 
-mod calls;
 mod cycle;
 mod loops;
 mod streams;
@@ -11,7 +10,7 @@ mod streams;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("known loads are written for x86-64 and arm64");
 
-pub use calls::Calls;
+pub use self::loops::Calls;
 pub use cycle::{Cycle, Far, LOADS};
 pub use loops::{Work, work};
 pub use streams::{BLOCK, copy, read, triad, write, write_past_caches};

@@ -1,11 +1,13 @@
 //! A process that the tool starts from itself to ask it: it may end or hang at any time, and is left behind then.
-
-pub mod packet;
+//!
+//! Packets are messages with open files. One packet of a `SOCK_SEQPACKET` socket is one message, so that neither side can be
+//! left in the middle of one.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -13,7 +15,10 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -205,7 +210,7 @@ impl HelperProcess {
             Ok(running) => running,
             Err(_) => return Err(Failure::NotStarted),
         };
-        if packet::send(&running.socket, question, files).is_err() {
+        if send(&running.socket, question, files).is_err() {
             self.leave(None);
             return Err(Failure::Died);
         }
@@ -358,7 +363,7 @@ fn until_heard(socket: &OwnedFd, most: Duration) -> bool {
 
 /// A packet that has already come.
 fn received<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<T>> {
-    match packet::receive::<T>(socket) {
+    match receive::<T>(socket) {
         Ok(Some((answer, _))) => Ok(Some(answer)),
         Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -388,7 +393,7 @@ impl Reply<'_> {
     /// # Errors
     /// The other side is gone, or the answer is too long.
     pub fn send(&self, answer: &impl Serialize) -> io::Result<()> {
-        packet::send(self.0, answer, &[])
+        send(self.0, answer, &[])
     }
 }
 
@@ -405,13 +410,66 @@ pub fn serve_many<Q: DeserializeOwned>(
     }
     // The end of the asking process, in whatever way, ends this one.
     let bound = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    if bound.is_err() || prepare().is_err() || packet::send(socket.as_fd(), &READY, &[]).is_err() {
+    if bound.is_err() || prepare().is_err() || send(socket.as_fd(), &READY, &[]).is_err() {
         return ExitCode::FAILURE;
     }
-    while let Ok(Some((question, files))) = packet::receive::<Q>(socket.as_fd()) {
+    while let Ok(Some((question, files))) = receive::<Q>(socket.as_fd()) {
         if answer(question, files, &Reply(socket.as_fd())).is_err() {
             break;
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Bytes of a packet: less than what a socket takes by default (`net.core.wmem_default`, 212,992).
+pub const PACKET_MAX: usize = 160 * 1024;
+
+/// Open files of a packet at most.
+pub const FILES_MAX: usize = 33;
+
+/// Sends a message with open files, at most [`FILES_MAX`]. Waits for room.
+///
+/// # Errors
+/// The errno of sendmsg(2).
+pub fn send(socket: impl AsFd, message: &impl Serialize, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "too many files for a packet"));
+    }
+    rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(&socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)
+    })?;
+    Ok(())
+}
+
+/// Waits for a message. `None` when the other side has closed its end.
+///
+/// # Errors
+/// The errno of recvmsg(2), or the packet is no such message.
+pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, Vec<File>)>> {
+    let mut bytes = vec![0; PACKET_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(
+            &socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(io::Error::new(ErrorKind::InvalidData, "a packet that is too long"));
+    }
+    let files = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.map(File::from).collect::<Vec<File>>(),
+        _ => Vec::new(),
+    });
+    let files = files.collect();
+    Ok(Some((serde_json::from_slice(&bytes[..received.bytes])?, files)))
 }

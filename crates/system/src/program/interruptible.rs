@@ -1,11 +1,13 @@
 //! Output that a signal can end while its reader has stalled: a write to a full pipe may block for ever, and
-//! would keep the signal waiting. A terminal has to be open in non-blocking mode (`program/reopened.rs`).
+//! would keep the signal waiting. A terminal has to be open in non-blocking mode: room for a byte in it is not room for a
+//! line. A write to it blocks although poll(2) reported room, and the promise of pipes (pipe(7), `PIPE_BUF`) does not hold.
 
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
 
 /// A pipe with any room has room for this many bytes (pipe(7), `PIPE_BUF`), so writing them does not block.
 const ROOM: usize = rustix::pipe::PIPE_BUF;
@@ -90,6 +92,32 @@ impl<W: Write + AsFd> Write for Interruptible<'_, W> {
 
 fn unread() -> io::Error {
     io::Error::new(ErrorKind::BrokenPipe, "stopped while waiting for the reader of the output")
+}
+
+/// A descriptor for the same output. For a terminal it has a new, non-blocking file description: the
+/// inherited one is shared with the shell, and does not change. A terminal of another user that is not our
+/// controlling terminal cannot be opened, and is shared.
+///
+/// # Errors
+/// The errno of dup(2): there are too many descriptors.
+pub fn output(inherited: impl AsFd) -> io::Result<OwnedFd> {
+    let inherited = inherited.as_fd();
+    if rustix::termios::isatty(inherited)
+        && let Some(own) = reopened(inherited)
+    {
+        return Ok(own);
+    }
+    inherited.try_clone_to_owned()
+}
+
+fn reopened(terminal: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let open = |path: &str| rustix::fs::open(path, flags, Mode::empty()).ok();
+    let by_name = || open(&format!("/proc/self/fd/{}", terminal.as_raw_fd()));
+    // The kernel reveals the session of a terminal only to processes with that controlling terminal, and
+    // /dev/tty may be opened by every user, after su(1) too.
+    let controlling = || rustix::termios::tcgetsid(terminal).ok().and_then(|_| open("/dev/tty"));
+    by_name().or_else(controlling)
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::interruptible::Interruptible;
-use super::{reopened, signals};
-use crate::text::{is_harmless, one_line, printable, shade, without_codes};
 use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::interruptible::{self, Interruptible};
+use super::signals;
+use crate::text::{is_harmless, one_line, printable, shade, without_codes};
 
 /// Writes a message to standard error, as one line: a word from outside makes no second one. An error of that write has no
 /// reader and is dropped: a terminal may be gone.
@@ -61,7 +62,7 @@ fn written(mut out: impl Write + AsFd, bytes: &[u8]) -> io::Result<()> {
         return Ok(());
     }
     out.flush()?;
-    let whole = match (signals::stop(), reopened::output(&out)) {
+    let whole = match (signals::stop(), interruptible::output(&out)) {
         (Some(stop), Ok(own)) => Interruptible::new(File::from(own), stop).write_all(bytes),
         _ => out.write_all(bytes).and_then(|()| out.flush()),
     };
@@ -96,7 +97,7 @@ pub fn bytes(bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The errno of dup(2): there are too many descriptors.
 pub fn descriptor() -> io::Result<OwnedFd> {
-    reopened::output(io::stderr())
+    interruptible::output(io::stderr())
 }
 
 /// A place for notes that are written one after the other. A write never fails and never waits: notes are dropped while

@@ -10,7 +10,7 @@ use crate::collect::attach::{AttachMethod, attach_with_fallback};
 use crate::collect::object;
 use crate::collect::skel::misplaced_pages::{MisplacedPagesSkel, MisplacedPagesSkelBuilder};
 use crate::host::btf::Feature;
-use crate::host::page_flags::PageFacts;
+use crate::host::page_nodes::PageFacts;
 use crate::model::facility::Facility;
 
 pub(super) static PROBE: Probe = Probe {

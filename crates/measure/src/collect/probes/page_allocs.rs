@@ -9,17 +9,18 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 use self::pace::Pace;
-pub use self::pace::PageBudget;
 use super::{Attached, Probe, Readings, Running, Shared};
 use crate::collect::object;
 use crate::collect::skel::page_allocs::{PageAllocsSkel, PageAllocsSkelBuilder};
 use crate::host::btf::Feature;
-use crate::host::page_flags::PageFacts;
+use crate::host::page_nodes::PageFacts;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 use crate::model::units::CpuId;
 use crate::model::wire::AllocPace;
 use crate::sys::Mapping;
+
+pub use self::pace::PageBudget;
 
 pub(super) static PROBE: Probe = Probe {
     features: &[Feature::PageAlloc, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],

@@ -13,7 +13,7 @@ use crate::collect::placement::draw;
 use crate::collect::placement::objects::{Drawn, Wanted};
 use crate::collect::skel::policies::{PoliciesSkel, PoliciesSkelBuilder, types};
 use crate::collect::{object, self_usage};
-use crate::host::page_flags::PageFacts;
+use crate::host::page_nodes::PageFacts;
 use crate::host::types::Types;
 use crate::model::facility::Facility;
 use crate::sys::{self, read_variable};

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, bail};
 
 use super::nodes::NodeMap;
-use super::sysfs::{Root, numbered};
-use crate::model::topology::{Cpu, Llc};
-use crate::model::topology::{format_cpulist, parse_cpulist, parse_cpumask};
+use super::{Root, numbered};
+use crate::model::topology::{Cpu, Llc, format_cpulist, parse_cpulist, parse_cpumask};
 use crate::model::units::{CpuId, NodeId};
 
 const CPU_LIST: &str = "a list of CPUs like 0-7,32-39";

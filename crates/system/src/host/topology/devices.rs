@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::sysfs::Root;
+use super::Root;
 use crate::model::topology::{Cpu, Device, DeviceClass, Node, Topology, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
 use crate::text::natural;

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::Root;
 use super::cpus::linked_node;
-use super::sysfs::Root;
-use crate::model::topology::{Cpu, Node, NumaSupport};
-use crate::model::topology::{format_cpulist, parse_cpulist, parse_cpumask};
+use crate::model::topology::{Cpu, Node, NumaSupport, format_cpulist, parse_cpulist, parse_cpumask};
 use crate::model::units::NodeId;
 
 const NODE_LIST: &str = "a list of nodes like 0-1";
