@@ -1,15 +1,10 @@
 //! The command line: subcommands, and the roles of flags that each has a use for.
 
-mod diff;
 mod documents;
-mod export_format;
-mod known;
+mod machine;
 mod parse;
-mod report;
+mod recordings;
 mod roles;
-mod run;
-mod selftest;
-mod tables;
 mod tips;
 
 use std::any::TypeId;
@@ -20,23 +15,23 @@ use std::sync::LazyLock;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Id, Parser, Subcommand, ValueEnum};
+use roles::{MEASUREMENT, RECORDING};
 
 use crate::text::printable;
 
-pub use diff::{ByArg, DiffArgs, DiffFormat};
+pub use self::machine::{
+    Binding, Bound, CalibrateArgs, NodeList, PartArg, ProfileFormat, RunArgs, RunFormat, SelftestArgs,
+    SelftestPart,
+};
+pub use self::recordings::{
+    ByArg, DiffArgs, DiffFormat, ExportFormat, LayoutArg, PageFormat, PerArg, ReportArgs, TableArgs,
+};
 pub use documents::Document;
-pub use export_format::ExportFormat;
-pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
-pub use report::{PageFormat, ReportArgs};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HostArgs, HotArgs,
     JsonArgs, MeasureArgs, NamedGroups, OutputArgs, PlacesArg, Preset, ProfileArgs, RecordLimits, ScopeArgs,
     ScreenArgs, StackArgs, ThemeArg, WatchArgs,
 };
-use roles::{MEASUREMENT, RECORDING};
-pub use run::{Binding, Bound, RunArgs, RunFormat};
-pub use selftest::{SelftestArgs, SelftestPart};
-pub use tables::{LayoutArg, PerArg, TableArgs};
 
 /// A live profiler for NUMA machines: where every task runs, and what that costs it.
 #[derive(Parser, Debug)]

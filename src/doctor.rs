@@ -17,11 +17,11 @@ use crate::collect::plan::{Advice, Caveat, Hindrance, Plan, Verdict, plan};
 use crate::error::{self, Exit, Refusal};
 use crate::host::roots::Roots;
 use crate::list::measured;
-use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
+use crate::metric::node::NODE_METRICS;
+use crate::metric::task::TASK_METRICS;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
-use crate::options;
-use crate::selftest::stored;
+use crate::{options, selftest};
 
 pub use self::findings::{Line, Mark};
 pub use self::render::{render_json, render_text};
@@ -104,7 +104,7 @@ impl Report {
         let mut report = Report::new(check, trials);
         let machine = report.sections.iter_mut().find(|section| section.title == findings::MACHINE);
         machine.into_iter().for_each(|section| section.findings.extend(measured.clone().map(findings::ok)));
-        let tested = findings::tested(&stored::trust(Path::new("/")));
+        let tested = findings::tested(&selftest::trust(Path::new("/")));
         let counters = report.sections.iter_mut().find(|section| section.title == findings::COUNTERS);
         counters.into_iter().for_each(|section| section.findings.extend(tested.clone()));
         report

@@ -9,8 +9,7 @@ use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
 use numatop_ng::program::{guard, output, signals, systemd};
-use numatop_ng::run::{self, children};
-use numatop_ng::sys;
+use numatop_ng::{run, sys};
 
 /// The stack of the deepest calls, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
 const STACK_BYTES: usize = 4 << 20;
@@ -19,7 +18,7 @@ const STACK_BYTES: usize = 4 << 20;
 const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {
-    if let Some(code) = children::started_as() {
+    if let Some(code) = run::started_as() {
         return code;
     }
     // Threads that read a recording allocate all the time, and would wait for each other.

@@ -1,17 +1,12 @@
 //! From the command line to its meaning: checks every value, resolves names, fills in defaults.
 
-mod diagnose;
-mod diff;
 mod events;
 mod exporter;
-mod hot;
-mod report;
+mod recordings;
 mod run;
 mod settings;
 mod show;
 mod simulated;
-mod tables;
-mod traces;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -49,18 +44,18 @@ use crate::source::live::LiveOptions;
 use crate::text::rfc3339;
 
 pub use self::exporter::{addresses, limits};
-pub use diagnose::{no_rule, rules};
-pub use diff::{Stretch, compared, fails_on, sides};
+pub use self::recordings::{Layout, Tables, check_no_tables, no_parquet, several_hosts_in_a_file, tables};
+pub use self::recordings::{
+    Stretch, TraceChoice, compared, fails_on, no_rule, no_trace_on_a_terminal, rules, sides, trace,
+};
+pub use self::recordings::{no_page_on_a_terminal, report, several_hosts, zone};
 pub use events::{budget, catalog, choose, event_sets, marked_catalog};
-pub use report::{no_page_on_a_terminal, report, several_hosts, zone};
 pub use run::{place, user_of_sudo};
 pub use settings::{check_settings, with_settings};
 pub use show::{
     columns, container_selection, filter, node_columns, place_kind, place_selection, selection, sort,
 };
 pub use simulated::simulated;
-pub use tables::{Layout, Tables, check_no_tables, no_parquet, several_hosts_in_a_file, tables};
-pub use traces::{TraceChoice, no_trace_on_a_terminal, trace};
 
 /// A value that cannot be used; names the flag, the value and what would do.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +76,7 @@ fn bad(flag: &'static str, why: impl Into<String>) -> BadValue {
 pub fn live(args: &WatchArgs) -> Result<LiveOptions, BadValue> {
     let WatchArgs { scope, measure, hot } = args;
     let options = watched(scope, measure)?;
-    Ok(LiveOptions { sampling: hot::sampling(&hot.stacks, &measure.counters.tables)?, ..options })
+    Ok(LiveOptions { sampling: events::sampling(&hot.stacks, &measure.counters.tables)?, ..options })
 }
 
 /// The same without stacks.

@@ -3,7 +3,6 @@
 mod about;
 pub mod batch;
 mod calibrate;
-pub mod children;
 mod command;
 mod demo;
 mod destination;
@@ -11,7 +10,6 @@ mod diagnose;
 mod diff;
 mod pipeline;
 mod prometheus;
-mod range;
 mod recordings;
 pub mod replay;
 mod report;
@@ -29,16 +27,20 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use crate::calibrate::child as measuring;
 use crate::cli::{Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs, ThemeArg};
+use crate::collect::mm_reader;
+use crate::container::lookup;
 use crate::export::{Format, Writer};
-use crate::options;
+use crate::host::clock;
 use crate::program::interruptible::{self, Interruptible};
 use crate::program::output::{self, Form, Notes};
-use crate::program::signals;
+use crate::program::{asked_file, launch, signals};
 use crate::snapshot::RowKind;
-use crate::tui::input::action::ScreenId;
+use crate::tui::input::ScreenId;
 use crate::tui::update::Settings;
 use crate::tui::{ColourChoice, Ended, Limits, Palette, TuiOptions};
+use crate::{options, symbolize};
 
 /// Executes the command. The exit code is that of a run that went well or found nothing.
 ///
@@ -200,4 +202,26 @@ fn terminal_width() -> usize {
 /// Writes a report to standard output.
 fn print(text: &str, form: Form) -> Result<()> {
     output::report(text, form).context("writing to standard output")
+}
+
+/// The whole of such a process.
+type Main = fn() -> ExitCode;
+
+/// Does the work of such a process, if this one was started as one. Every program that makes a live source
+/// calls it first; otherwise its children would start as another copy of the program.
+pub fn started_as() -> Option<ExitCode> {
+    let name = std::env::args_os().next()?;
+    let mains: [(&str, Main); 7] = [
+        (symbolize::child::NAME, symbolize::child::main),
+        (symbolize::namer::NAME, symbolize::namer::main),
+        (asked_file::NAME, asked_file::main),
+        (lookup::NAME, lookup::main),
+        (mm_reader::child::NAME, mm_reader::child::main),
+        (launch::NAME, launch::main),
+        (measuring::NAME, measuring::main),
+    ];
+    let (_, main) = mains.into_iter().find(|(known, _)| name == *known)?;
+    // Some of them open nothing later.
+    clock::learn_offsets();
+    Some(main())
 }

@@ -7,7 +7,6 @@ pub mod live;
 pub mod merge;
 pub mod recorded;
 pub mod recording;
-mod unmatched;
 pub mod witness;
 
 use std::io;

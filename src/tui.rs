@@ -4,18 +4,15 @@
 //! reads keys, a signal thread waits for signals, and another thread writes to the terminal. The calling
 //! thread owns the state and waits only for messages.
 
-mod backend;
 mod closeup;
 mod collector;
 mod deriver;
-pub mod draw;
-mod fold;
-mod highlight_scan;
 pub mod history;
 pub mod input;
 mod mail;
 mod player;
 pub mod ring;
+mod scan;
 mod screen_writer;
 pub mod screens;
 pub mod state;
@@ -32,26 +29,29 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use jiff::tz::TimeZone;
+use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::layout::Rect;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGTSTP};
 use signal_hook::iterator::Signals;
 
 use self::collector::{Collector, Command};
 use self::deriver::Deriver;
 use self::history::{Shown, Want};
-use self::input::action::Effect;
+use self::input::Effect;
 use self::mail::{Inbox, Mail};
 use self::terminal::Tty;
-use self::theme::Theme;
-pub use self::theme::{ColourChoice, Limits, Palette};
+use self::theme::{Role, Theme};
 use self::update::{App, Settings};
+use self::widgets::header::{self, Rows};
+use self::widgets::pen::Pen;
+use self::widgets::{footer, timebar};
 use crate::analysis::curve::Curve;
 use crate::analysis::highlights::Highlights;
 use crate::analysis::summary::Row;
 use crate::collect::mappings::Mappings;
 use crate::finding::Engine;
-use crate::model::process::Details;
-use crate::model::process::ProcessId;
+use crate::model::process::{Details, ProcessId};
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::overhead::Statistics;
@@ -60,6 +60,8 @@ use crate::record::recorder::Progress;
 use crate::settings::Value;
 use crate::source::recording::Recording;
 use crate::source::{Focus, Source};
+
+pub use self::theme::{ColourChoice, Limits, Palette};
 
 /// Maximum messages that wait. The collector must not wait, so its messages have a separate place (`mail`).
 const QUEUE: usize = 64;
@@ -450,4 +452,35 @@ fn forward_signals(mut signals: Signals, sender: &SyncSender<Message>) {
             std::process::exit(signals::exit_code(signal).into());
         }
     }
+}
+
+/// Draws everything into an empty buffer.
+pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
+    let (parts, state) = (app.parts(), &app.state);
+    let body = parts.body.intersection(area);
+    let Some(snapshot) = state.snapshot() else {
+        let text = "numatop-ng: loading the probes and taking the first sample";
+        Pen::new(buf, area, 0, state.theme.glyphs.ellipsis).write(text, state.theme.style(Role::Dim));
+        return;
+    };
+    let tasks = &app.screens.tasks;
+    let rows = Rows { facts: tasks.facts(snapshot, parts.title.width), shown: tasks.list.rows().len() };
+    header::render(snapshot, state, &rows, &parts, buf);
+    if let Some(timeline) = state.timeline() {
+        timebar::render(
+            timeline,
+            &state.curve,
+            &state.zone,
+            &state.theme,
+            parts.time.intersection(area),
+            buf,
+        );
+    }
+    app.visible().draw(state, body, buf);
+    if let Some(picker) = &app.picker {
+        picker.draw(&state.theme, body, buf);
+    }
+    let footer = parts.footer.intersection(area);
+    let keys = footer::Keys { context: app.contexts(), offers: &|action| app.offers(action) };
+    footer::render(app.prompt.as_ref(), state.message.as_deref(), &keys, &state.theme, footer, buf);
 }

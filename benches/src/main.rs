@@ -42,10 +42,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use numatop_ng::run::children;
-
 use report::Report;
 use work::Work;
+
+use numatop_ng::run;
 
 #[derive(Parser, Debug)]
 #[command(name = "numatop-bench", about, max_term_width = 100)]
@@ -155,7 +155,7 @@ const ALL: [Measure; 11] = [
 
 fn main() -> Result<ExitCode> {
     // A live source starts its helpers from this program, as it does from the tool.
-    if let Some(code) = children::started_as() {
+    if let Some(code) = run::started_as() {
         return Ok(code);
     }
     measure().map(|()| ExitCode::SUCCESS)

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 
-use super::export_format::ExportFormat;
-use super::known::NodeList;
-use super::run::{Binding, Bound};
+use super::machine::{Binding, Bound, NodeList};
+use super::recordings::ExportFormat;
 use crate::export::{FORMATS, Format};
 use crate::metric::task::TASK_METRICS;
 use crate::model::cgroup_path;

@@ -167,7 +167,7 @@ fn no_flag_stands_outside_the_role_that_it_has_elsewhere() {
     }
     for subcommand in ["record", "replay", "export"] {
         let subcommand = command.find_subcommand(subcommand).unwrap();
-        let of_role = |heading: Option<&str>| heading.is_some_and(|heading| heading != tables::TABLES);
+        let of_role = |heading: Option<&str>| heading.is_some_and(|heading| heading != recordings::TABLES);
         for arg in subcommand.get_arguments().filter(|arg| of_role(arg.get_help_heading())) {
             let known = (arg.get_long(), arg.get_help_heading());
             assert!(live.contains(&known), "{} {known:?}", subcommand.get_name());

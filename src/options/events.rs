@@ -1,18 +1,21 @@
-//! The events that `--events` selects on this machine.
+//! The events that `--events` selects on this machine, and the event and the rate of sampling stacks (`--hot-event`, `--hot-rate`).
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use super::{BadValue, bad};
-use crate::cli::{CounterArgs, EventTableArgs, MeasureArgs};
+use crate::cli::{CounterArgs, EventTableArgs, MeasureArgs, StackArgs};
+use crate::collect::hot::Sampling;
+use crate::model::event::{Event, Role};
+use crate::model::sample::Missing;
 use crate::model::topology::format_cpulist;
 use crate::model::units::CpuId;
 use crate::pmu::budget::{Budget, general_by_cpuid};
 use crate::pmu::catalog::Catalog;
-use crate::pmu::open::try_together;
+use crate::pmu::open::{try_event, try_together};
 use crate::pmu::sets::{Choice, Chooser, SETS};
-use crate::selftest::stored;
+use crate::selftest;
 
 /// The counts of each set of events on this machine. Asked before counters are opened: those in use cannot be tried.
 ///
@@ -83,7 +86,7 @@ pub fn catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, BadValue>
 /// As of [`catalog`].
 pub fn marked_catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, BadValue> {
     let mut catalog = catalog(root, pmu_dir)?;
-    stored::trust(root).mark(&mut catalog);
+    selftest::trust(root).mark(&mut catalog);
     Ok(catalog)
 }
 
@@ -108,6 +111,46 @@ fn with_chooser<T>(root: &Path, catalog: &Catalog, choose: impl FnOnce(&mut Choo
         topology.sockets > 0 && with_cpus > topology.sockets as usize
     });
     choose(&mut Chooser { catalog, budget: budget(root, catalog), subnuma, opens: &mut try_together })
+}
+
+/// Tries events to find out which this machine has.
+///
+/// # Errors
+/// An unknown event, or one that this machine does not have.
+pub(super) fn sampling(args: &StackArgs, tables: &EventTableArgs) -> Result<Sampling, BadValue> {
+    let event = match args.hot_event.as_str() {
+        "auto" => Event::named("cycles").ok().filter(|event| try_event(event).is_ok()),
+        "rma" => Some(of_role(tables, "numa", Role::Rma)?),
+        "llc" => Some(of_role(tables, "cache", Role::Llc)?),
+        name => Some(named_event(tables, name)?),
+    };
+    // A clock without a PMU.
+    let event = event.unwrap_or(Sampling::default().event);
+    Ok(Sampling { event, hz: args.hot_rate })
+}
+
+/// The event of a role, which is in this set.
+fn of_role(tables: &EventTableArgs, set: &str, role: Role) -> Result<Event, BadValue> {
+    let mut choice = chosen(tables, set)?;
+    let why = choice.absent.remove(&role).unwrap_or_else(|| Missing::Unsupported("this CPU has none".into()));
+    let event = choice.events.into_iter().find(|event| event.role == role);
+    event.ok_or_else(|| bad("--hot-event", why.to_string()))
+}
+
+fn named_event(tables: &EventTableArgs, name: &str) -> Result<Event, BadValue> {
+    let mut choice = chosen(tables, name)?;
+    match (choice.events.pop(), choice.events.is_empty(), choice.refused.pop_first()) {
+        (Some(event), true, None) => try_event(&event).map(|()| event),
+        (None, _, Some((_, why))) => Err(why),
+        _ => return Err(bad("--hot-event", "takes one event, not a set of them")),
+    }
+    .map_err(|why| bad("--hot-event", why.to_string()))
+}
+
+fn chosen(tables: &EventTableArgs, list: &str) -> Result<Choice, BadValue> {
+    let root = Path::new("/");
+    let catalog = catalog(root, tables.pmu_dir.as_deref())?;
+    choose(root, &catalog, list).map_err(|error| bad("--hot-event", error.to_string()))
 }
 
 #[cfg(test)]

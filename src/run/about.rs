@@ -12,12 +12,12 @@ use crate::cli::{Document, Listing, ReportFormat};
 use crate::collect::nodes::NodeReader;
 use crate::collect::turns::tiers;
 use crate::host::roots::Roots;
-use crate::list::{events, findings, metrics};
+use crate::list::{self, registers};
 use crate::model::inputs::Inputs;
 use crate::pmu::open::try_event;
 use crate::program::output::Form;
 use crate::tui::input::keymap::KEYS;
-use crate::{doctor, list, options};
+use crate::{doctor, options};
 
 pub(super) fn doctor(format: ReportFormat, all: bool, host_root: Option<&Path>) -> Result<ExitCode> {
     if let Some(root) = host_root {
@@ -50,7 +50,7 @@ pub(super) fn topology(format: ReportFormat, host_root: Option<&Path>, profile: 
         ReportFormat::Text => {
             let width = terminal_width();
             let mut text = list::topology::render_text(&topology, width) + "\n";
-            let tiers = list::tiers::render_text(&inputs, width);
+            let tiers = list::topology::tiers_as_text(&inputs, width);
             if !tiers.is_empty() {
                 text += &format!("{tiers}\n");
             }
@@ -62,7 +62,7 @@ pub(super) fn topology(format: ReportFormat, host_root: Option<&Path>, profile: 
             let mut object = list::topology::render_json(&topology);
             let nodes = NodeReader::open(root, &topology).and_then(|mut nodes| nodes.read());
             list::topology::add_pages(&mut object, &nodes.unwrap_or_default());
-            list::tiers::add_json(&mut object, &inputs);
+            list::topology::add_tiers(&mut object, &inputs);
             object["measured"] = list::measured::render_json(stored.as_ref());
             print(&format!("{object:#}\n"), Form::Json)?;
         }
@@ -81,15 +81,15 @@ pub(super) fn generate(what: Document) -> Result<ExitCode> {
 pub(super) fn list(what: &Listing) -> Result<ExitCode> {
     let text = match what {
         // For grep a metric is one line.
-        Listing::Metrics if !io::stdout().is_terminal() => metrics::render_text(usize::MAX),
-        Listing::Metrics => metrics::render_text(terminal_width()),
-        Listing::Findings => findings::render_text(terminal_width()),
+        Listing::Metrics if !io::stdout().is_terminal() => registers::metrics(usize::MAX),
+        Listing::Metrics => registers::metrics(terminal_width()),
+        Listing::Findings => registers::rules(terminal_width()),
         Listing::Events(tables) => {
             let root = Path::new("/");
             let catalog = options::marked_catalog(root, tables.pmu_dir.as_deref())?;
             let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
             let budget = options::budget(root, &catalog);
-            events::render_text(&catalog, budget, &try_event, &choose, terminal_width())
+            registers::events(&catalog, budget, &try_event, &choose, terminal_width())
         }
     };
     print(&text, Form::Text)?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use jiff::tz::TimeZone;
 
 use super::destination::{Existing, Out, quoted};
-use super::range::{Read, blame, nothing_there, samples_between};
+use super::replay::{Read, blame, nothing_there, samples_between};
 use super::report::{Deriving, Step, begin, check_hosts};
 use super::watch::start;
 use super::{print, ran, stop_signals, terminal_width};
@@ -18,7 +18,7 @@ use crate::error::Exit;
 use crate::finding::redact::Redactor;
 use crate::finding::verdict::{Verdict, Why};
 use crate::finding::{Engine, Options, Severity, diagnosis, rules};
-use crate::list::findings::explain;
+use crate::list::registers::explain_rule;
 use crate::model::event::Role;
 use crate::model::process::Asked;
 use crate::model::sample::HostFacts;
@@ -38,7 +38,7 @@ use crate::text::{hanging, plural, words};
 pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     if let Some(id) = &args.explain {
         let rule = rules::by_id(id).ok_or_else(|| options::no_rule("--explain", id))?;
-        print(&explain(rule, terminal_width()), Form::Text)?;
+        print(&explain_rule(rule, terminal_width()), Form::Text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = options::rules(&args.rules)?;

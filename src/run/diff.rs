@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::command::COMMAND_SCOPE;
 use super::destination::{Existing, Out, quoted};
-use super::range::{Read, samples};
+use super::replay::{Read, samples};
 use super::{ran, stop_signals, terminal_width};
 use crate::cli::{DiffArgs, DiffFormat};
 use crate::diff::elapsed::{Elapsed, Run};

@@ -8,22 +8,20 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::destination::must_be_new;
-use super::range::{blame, nothing_there};
+use super::replay::{blame, nothing_there};
 use super::{ended, exporter, print, ran, standard_output, stop_signals, traces, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ExportFormat, ReplayArgs};
 use crate::error::{self, Exit};
 use crate::export::Format;
-use crate::options;
-use crate::program::guard;
 use crate::program::output::{self, Cleaned, Form};
 use crate::program::progress::Progress;
-use crate::program::signals;
+use crate::program::{guard, signals};
 use crate::record::verify;
 use crate::run::replay::{self, Part};
 use crate::source::Source;
 use crate::source::recording::{self, Recording};
 use crate::text::{one_line, rfc3339};
-use crate::tui;
+use crate::{options, tui};
 
 pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let ReplayArgs { path, at, follow, output: out, display, screen } = args;

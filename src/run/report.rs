@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::destination::{Existing, Out, quoted};
 use super::pipeline::ahead;
-use super::range::{Read, blame, nothing_there, samples_between};
+use super::replay::{Read, blame, nothing_there, samples_between};
 use super::{ran, stop_signals};
 use crate::cli::{PageFormat, ReportArgs};
 use crate::finding::Engine;

@@ -22,13 +22,11 @@ use crate::options::{self, BadValue};
 use crate::pmu::catalog::{Catalog, Core};
 use crate::program::guard::{self, Owner};
 use crate::program::output::{self, Form};
-use crate::selftest::counters;
 use crate::selftest::judge::Verdict;
 use crate::selftest::report::{Comparison, Report, SCHEMA};
 use crate::selftest::run::{self, Places, Stopped, software};
-use crate::selftest::show;
-use crate::selftest::stored;
 use crate::selftest::verdicts::EventVerdicts;
+use crate::selftest::{self, counters, show};
 use crate::source::poll;
 
 /// Bytes of a report at most: one has some kilobytes.
@@ -102,7 +100,7 @@ fn keep(report: &Report) {
     if trust.events.is_empty() {
         return;
     }
-    if let Err(error) = stored::keep(trust) {
+    if let Err(error) = selftest::keep(trust) {
         output::message(format!("numatop-ng: the verdicts on events are not stored: {error:#}"));
     }
 }

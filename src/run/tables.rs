@@ -1,7 +1,6 @@
 //! Writing tables of recordings as Parquet files: each recording is read once, by a few threads, in memory that does not grow.
 
-mod parts;
-mod write;
+mod files;
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -11,10 +10,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use self::parts::{Counts, Of, Parts, WantedPart};
-use self::write::Files;
+use self::files::{Counts, Files, Of, Parts, WantedPart};
 use super::pipeline::ahead;
-use super::range::{Read, blame, nothing_there};
+use super::replay::{Read, blame, nothing_there};
 use super::{ran, stop_signals};
 use crate::cli::ExportArgs;
 use crate::error::chain;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Error, Result};
 
 use super::destination::{Existing, Out, must_be_new};
-use super::range::{Read, blame, nothing_there, samples_between};
+use super::replay::{Read, blame, nothing_there, samples_between};
 use super::report::check_hosts;
 use super::{ran, standard_output, stop_signals};
 use crate::cli::ExportArgs;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::counts::{CounterReport, Measured, Subject};
 use super::expected::{Place, WITHOUT_LOAD, loads};
+use super::report::{CounterReport, Measured, Subject};
 use super::run::{Places, Stopped, Watch, options, reason};
 use crate::calibrate::job::{Answer, Count, Counts, Job, Limits};
 use crate::calibrate::machine::count_facts;

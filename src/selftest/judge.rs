@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::expected::by_id;
 use super::report::Comparison;
-use super::software::by_id;
 
 /// The outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ fn reason(truth: f64, tool: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selftest::software::CHECKS;
+    use crate::selftest::expected::CHECKS;
     use proptest::prelude::*;
 
     fn verdict(check: &str, truth: f64, tool: f64) -> Verdict {

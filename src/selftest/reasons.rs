@@ -1,8 +1,8 @@
 //! Verdicts on counts of events, and the likeliest reason of each that is wrong. Pure.
 
-use super::counts::{CounterReport, Measured};
 use super::expected::{Expected, expected};
 use super::judge::Verdict;
+use super::report::{CounterReport, Measured};
 use crate::known::counted::Load;
 use crate::model::event::Role;
 use crate::model::profile::MachineKey;

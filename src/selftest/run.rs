@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail};
 
+use super::expected::{BURN_MS, CHECKS, MOVES, NEAR_PERCENT, OTHER_PAGES, PAGES, PLACED, TRIPS, metric_of};
 use super::report::Comparison;
-use super::software::{BURN_MS, CHECKS, MOVES, NEAR_PERCENT, OTHER_PAGES, PAGES, PLACED, TRIPS, metric_of};
 use crate::calibrate::job::{Answer, Job};
 use crate::calibrate::machine::Facts;
 use crate::calibrate::worker::{Ended, Worker};

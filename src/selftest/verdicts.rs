@@ -201,7 +201,7 @@ mod tests {
     use crate::known::counted::Load;
     use crate::model::event::Event;
     use crate::model::profile::MachineKey;
-    use crate::selftest::counts::{CounterReport, Subject};
+    use crate::selftest::report::{CounterReport, Subject};
 
     fn report(verdicts: &[(&str, Load, Verdict)]) -> Report {
         let measured = verdicts.iter().map(|(event, load, verdict)| {

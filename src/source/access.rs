@@ -4,8 +4,6 @@
 mod asked;
 mod budgeted;
 mod lines;
-mod names;
-mod objects;
 mod spe;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,9 +17,7 @@ use libbpf_rs::Program;
 
 use self::asked::{Asked, by_turns};
 use self::budgeted::Budgeted;
-use self::lines::{Lines, line_sample};
-use self::names::Names;
-use self::objects::Objects;
+use self::lines::{Lines, Names, Objects, line_sample};
 use self::spe::Spe;
 use crate::access::outcome::{Attribution, Outcome};
 use crate::access::sample::{Decoders, EventAccess, RawSample, Registers};

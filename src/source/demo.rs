@@ -10,16 +10,15 @@ use super::synthetic::{Actor, Machine, demo_machine as machine, events, memory, 
 use crate::collect::mappings::Mappings;
 use crate::container::scope::Scope;
 use crate::container::select::{Tree, Wants};
+use crate::error;
 use crate::model::counters::Counter;
 use crate::model::event::Event;
-use crate::model::process::{Asked, ProcFields, ProcFieldsOf};
-use crate::model::process::{Details, ProcessId, Texts};
+use crate::model::process::{Asked, Details, ProcFields, ProcFieldsOf, ProcessId, Texts};
 use crate::model::sample::{HostFacts, Missing, Sample};
 use crate::model::stacks::StackBatch;
 use crate::model::topology::format_cpulist;
 use crate::overhead::Statistics;
 use crate::pmu::sets::SETS;
-use crate::source::unmatched::refuse;
 use crate::source::{Focus, Source, poll};
 
 /// The part of the demo machine that is shown, and its counters.
@@ -84,7 +83,7 @@ impl Demo {
         let tree = Tree { paths: &names.cgroups, groups: &names.groups };
         let (scope, unmatched) = options.wants.resolve(&tree, &Scope::default());
         if let Some(first) = unmatched.first() {
-            bail!(refuse(first, "the demo", &[], false));
+            bail!(error::unmatched(first, "the demo", &[], false));
         }
         demo.scope = (scope, options.wants.describe());
         demo.watch(demo.scope.clone());

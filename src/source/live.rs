@@ -1,11 +1,9 @@
 //! Samples of the running machine.
 
-mod accesses;
 mod events;
 mod hotplug;
 mod memory;
 mod missing;
-mod rotation;
 mod start;
 mod take;
 
@@ -18,9 +16,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use libbpf_rs::Program;
 
-use self::accesses::Accesses;
-use self::events::Fresh;
-use self::rotation::Rotation;
+use self::events::{Fresh, Rotation};
+use self::memory::Accesses;
 use super::access::Access;
 use super::hot::Hot;
 use super::{Focus, Source, Trees, poll};

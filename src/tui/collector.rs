@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 
 use super::Message;
 use super::closeup::{Asked, Closeup};
-use super::input::action::Seek;
+use super::input::Seek;
 use super::mail::{Closed, Mail};
 use crate::model::process::ProcessId;
 use crate::program::pace::{Cause, Pacing};

@@ -8,8 +8,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow};
 use jiff::tz::TimeZone;
 
-use super::history::page::page;
-use super::history::{History, KeptSamples, Want};
+use super::history::{History, KeptSamples, Want, page};
 use super::mail::{Closed, Inbox, Mail};
 use super::{Message, QUEUE};
 use crate::record::dir::Dir;

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 
 use super::Message;
 use super::collector::Command;
-use super::fold::Folder;
-use super::input::action::Seek;
+use super::input::Seek;
+use super::scan::Folder;
 use crate::model::sample::Sample;
 use crate::model::stacks::StackBatch;
 use crate::source::recording::{Outlook, Recording};
@@ -64,7 +64,7 @@ pub(super) fn play(
     commands: &Receiver<Command>,
     mut wake: PipeReader,
 ) -> Result<()> {
-    super::highlight_scan::spawn(Recording::open(recording.path())?, span, messages.clone())?;
+    super::scan::spawn(Recording::open(recording.path())?, span, messages.clone())?;
     let folder = Folder::start(recording.path(), messages.clone())?;
     let mut player = Player {
         recording,

@@ -14,12 +14,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::history::Want;
-use super::input::action::{Action, Effect, Motion, ScreenId};
 use super::input::keymap::context;
+use super::input::{Action, Effect, Motion, ScreenId};
 use super::state::State;
-use super::widgets::picker::{Pickable, Picker};
-use super::widgets::prompt::{Prompt, Purpose};
-use super::widgets::tabular::Tabular;
+use super::widgets::list::Tabular;
+use super::widgets::picker::{Pickable, Picker, Prompt, Purpose};
 use crate::model::group::DEPTH_MAX;
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;

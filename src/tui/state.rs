@@ -1,8 +1,6 @@
 //! State that all screens share: the interval on the screen, its place in time, and messages.
 
-mod replay;
 pub mod time;
-mod timeline;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +9,10 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use ratatui::layout::Rect;
 
-pub use self::replay::Replay;
-pub use self::time::seconds;
-pub use self::timeline::Timeline;
 use super::history::conclusions::Conclusions;
 use super::history::process::{Point, ProcessSnapshot};
 use super::history::{Kept, Shown, Want};
-use super::input::action::Effect;
+use super::input::Effect;
 use super::theme::Theme;
 use crate::analysis::curve::Curve;
 use crate::analysis::highlights::Highlights;
@@ -27,6 +22,8 @@ use crate::pmu::sets::Choice;
 use crate::record::recorder::Progress;
 use crate::snapshot::Snapshot;
 use crate::text;
+
+pub use self::time::{Replay, Timeline, seconds};
 
 pub struct State {
     pub theme: Theme,

@@ -1,4 +1,5 @@
-//! The terminal as we found it and as we use it: entering, leaving, and leaving whatever happens.
+//! The terminal as we found it and as we use it: entering, its size, leaving, and leaving whatever happens. Serial consoles have
+//! no size, and a wrong ioctl can make any.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,24 +9,26 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use crossterm::clipboard::CopyToClipboard;
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
+use ratatui::buffer::Cell;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::terminal::{
     BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
     disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{execute, queue};
+use ratatui::layout::{Position, Size};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::QueueSelector;
 
-use super::backend::Sized;
-use super::draw;
 use super::screen_writer::ScreenWriter;
 use super::update::App;
+use crate::tui;
 
 /// Clicks and wheel, with coordinates as text (xterm's modes 1000 and 1006). Not movements, which
 /// would wake us for nothing.
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
+
 const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
 
 /// When a terminal that accepted nothing for this long is given back, the pending frame is dropped, to make
@@ -118,7 +121,7 @@ impl Tty {
             .draw(|frame| {
                 let area = frame.area();
                 app.resize(area);
-                draw::draw(app, area, frame.buffer_mut());
+                tui::draw(app, area, frame.buffer_mut());
             })
             .context("drawing the screen")?;
         self.outlet.hold(false);
@@ -194,4 +197,94 @@ pub(super) fn is_closed() -> bool {
 fn poll_hang_up(timeout: Option<&Timespec>) -> rustix::io::Result<usize> {
     let out = io::stdout();
     rustix::event::poll(&mut [PollFd::new(&out, PollFlags::empty())], timeout)
+}
+
+/// The size of a terminal that does not know its own, unless `COLUMNS` and `LINES` say (as in ncurses).
+const USUAL: Size = Size { width: 80, height: 24 };
+
+/// The largest screen that is drawn: a wall of displays with a small font has less.
+const LARGEST: Size = Size { width: 1000, height: 400 };
+
+/// The size to draw for a terminal that reports the size `told`, with the values of `COLUMNS` and `LINES`.
+pub(super) fn drawn(told: Size, columns: Option<&str>, lines: Option<&str>) -> Size {
+    let of = |told: u16, variable: Option<&str>, usual: u16, largest: u16| {
+        let wanted = variable.and_then(|text| text.parse().ok()).filter(|number: &u16| *number > 0);
+        if told > 0 { told.min(largest) } else { wanted.unwrap_or(usual).min(largest) }
+    };
+    Size {
+        width: of(told.width, columns, USUAL.width, LARGEST.width),
+        height: of(told.height, lines, USUAL.height, LARGEST.height),
+    }
+}
+
+/// A terminal whose size is always one that can be drawn.
+pub(super) struct Sized<W: Write>(pub CrosstermBackend<W>);
+
+impl<W: Write> Backend for Sized<W> {
+    type Error = io::Error;
+
+    fn draw<'a, I: Iterator<Item = (u16, u16, &'a Cell)>>(&mut self, content: I) -> io::Result<()> {
+        self.0.draw(content)
+    }
+
+    fn hide_cursor(&mut self) -> io::Result<()> {
+        self.0.hide_cursor()
+    }
+
+    fn show_cursor(&mut self) -> io::Result<()> {
+        self.0.show_cursor()
+    }
+
+    fn get_cursor_position(&mut self) -> io::Result<Position> {
+        self.0.get_cursor_position()
+    }
+
+    fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
+        self.0.set_cursor_position(position)
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.0.clear()
+    }
+
+    fn clear_region(&mut self, clear_type: ClearType) -> io::Result<()> {
+        self.0.clear_region(clear_type)
+    }
+
+    fn size(&self) -> io::Result<Size> {
+        let variable = |name| std::env::var(name).ok();
+        // Where the terminal cannot say, the variables do.
+        let told = self.0.size().unwrap_or_default();
+        Ok(drawn(told, variable("COLUMNS").as_deref(), variable("LINES").as_deref()))
+    }
+
+    fn window_size(&mut self) -> io::Result<WindowSize> {
+        let pixels = self.0.window_size().map(|size| size.pixels).unwrap_or_default();
+        Ok(WindowSize { columns_rows: self.size()?, pixels })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Backend::flush(&mut self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_without_a_size_has_that_of_the_variables_or_the_usual_one() {
+        let size = |width, height| Size { width, height };
+        assert_eq!(drawn(size(0, 0), None, None), USUAL);
+        assert_eq!(drawn(size(0, 0), Some("132"), Some("43")), size(132, 43));
+        assert_eq!(drawn(size(0, 0), Some("nonsense"), Some("0")), USUAL);
+        assert_eq!(drawn(size(120, 35), Some("80"), Some("24")), size(120, 35));
+        assert_eq!(drawn(size(0, 50), None, None), size(80, 50));
+    }
+
+    #[test]
+    fn a_size_that_no_screen_has_is_cut() {
+        assert_eq!(drawn(Size { width: 65535, height: 65535 }, None, None), LARGEST);
+        assert_eq!(drawn(Size { width: 0, height: 0 }, Some("65535"), Some("65535")), LARGEST);
+    }
 }

@@ -1,9 +1,6 @@
 //! The screens and their stack; actions and answers change it. Needs no terminal.
 
 mod actions;
-mod answers;
-mod mouse;
-mod order;
 mod popups;
 
 use std::time::{Duration, Instant};
@@ -12,16 +9,15 @@ use jiff::tz::TimeZone;
 use ratatui::layout::Rect;
 
 use super::history::Want;
-use super::input::action::{Action, ScreenId};
 use super::input::keymap::context;
+use super::input::{Action, ScreenId};
 use super::screens::nodes::Nodes;
 use super::screens::tasks::Tasks;
 use super::screens::{Screen, Screens};
 use super::state::State;
 use super::theme::Theme;
 use super::widgets::layout::{self, Parts, Wanted};
-use super::widgets::picker::Picker;
-use super::widgets::prompt::Prompt;
+use super::widgets::picker::{Picker, Prompt};
 use super::widgets::table::Sort;
 use crate::analysis::filter::{self, RowFilter};
 use crate::metric::{Metric, task};

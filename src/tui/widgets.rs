@@ -1,6 +1,5 @@
 //! Parts that views are made of.
 
-pub mod bar;
 pub mod columns;
 pub mod cursor;
 pub mod footer;
@@ -9,8 +8,5 @@ pub mod layout;
 pub mod list;
 pub mod pen;
 pub mod picker;
-pub mod prompt;
 pub mod table;
-pub mod tabular;
 pub mod timebar;
-pub mod tree;

@@ -27,12 +27,13 @@ use numatop_ng::model::tiers::TierPages;
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::snapshot::Snapshot;
 use numatop_ng::source::synthetic::BOOT_NS;
-pub use numatop_ng::source::synthetic::{Actor, Machine};
 use numatop_ng::tui::history::History;
-use numatop_ng::tui::input::action::{Action, Effect};
 use numatop_ng::tui::input::keymap::{KEYS, Key};
+use numatop_ng::tui::input::{Action, Effect};
 use numatop_ng::tui::theme::Theme;
 use numatop_ng::tui::update::{self, Settings};
+
+pub use numatop_ng::source::synthetic::{Actor, Machine};
 
 pub mod hot;
 pub mod screen;

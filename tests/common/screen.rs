@@ -6,14 +6,14 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
 
-use numatop_ng::tui::draw;
+use numatop_ng::tui;
 use numatop_ng::tui::update::App;
 
 /// The screen of `app`.
 pub fn draw(app: &App, width: u16, height: u16) -> Buffer {
     let mut buf = Buffer::empty(Rect::new(0, 0, width, height));
     let area = buf.area;
-    draw::draw(app, area, &mut buf);
+    tui::draw(app, area, &mut buf);
     buf
 }
 

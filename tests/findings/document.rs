@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use numatop_ng::finding::rules::RULES;
-use numatop_ng::list::findings::render_markdown;
+use numatop_ng::list::registers::rules_as_markdown;
 
 /// Set to rewrite the list instead of comparing with it.
 const ACCEPT: &str = "NUMATOP_ACCEPT_GOLDENS";
@@ -18,7 +18,7 @@ fn the_list_in_the_documents_is_that_of_the_table() {
     let text = fs::read_to_string(&path).unwrap();
     let (head, rest) = text.split_once(BEGIN).unwrap();
     let (list, tail) = rest.split_once(END).unwrap();
-    let wanted = render_markdown();
+    let wanted = rules_as_markdown();
     if std::env::var_os(ACCEPT).is_some() {
         fs::write(&path, format!("{head}{BEGIN}{wanted}{END}{tail}")).unwrap();
         return;

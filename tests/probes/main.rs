@@ -66,8 +66,9 @@ use std::sync::Mutex;
 
 use anyhow::Context;
 use libtest_mimic::{Arguments, Failed, Trial};
+
 use numatop_ng::model::sample::Sample;
-use numatop_ng::run::children;
+use numatop_ng::run;
 use numatop_ng::source::Source;
 use numatop_ng::source::live::LiveSource;
 
@@ -155,7 +156,7 @@ fn list_ignored(lacking: &BTreeMap<&str, String>) {
 
 fn main() -> ExitCode {
     // A live source of a test starts its helpers from this program, as it does from the tool.
-    if let Some(code) = children::started_as() {
+    if let Some(code) = run::started_as() {
         return code;
     }
     if let Some(name) = std::env::var_os(workload::VARIABLE) {

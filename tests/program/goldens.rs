@@ -10,16 +10,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use numatop_ng::list::events;
+use machine::{Cpu, Machine};
+
+use crate::{pmu_machine as machine, program};
+use numatop_ng::list::registers;
 use numatop_ng::model::event::Event;
 use numatop_ng::model::sample::Reading;
 use numatop_ng::pmu::budget::Budget;
 use numatop_ng::pmu::catalog::Catalog;
 use numatop_ng::pmu::sets::Chooser;
-
-use crate::pmu_machine as machine;
-use crate::program;
-use machine::{Cpu, Machine};
 
 /// Set to rewrite the goldens instead of comparing with them.
 const ACCEPT: &str = "NUMATOP_ACCEPT_GOLDENS";
@@ -311,7 +310,7 @@ fn events_are_listed_as_they_were() {
             let opens = &mut |_: &[Event]| Ok(());
             Chooser { catalog: &catalog, budget, subnuma: false, opens }.choose(set).unwrap()
         };
-        let text = events::render_text(&catalog, budget, &works, &choose, 100);
+        let text = registers::events(&catalog, budget, &works, &choose, 100);
         check(compare(name, text.as_bytes()).into_iter().collect());
     }
 }

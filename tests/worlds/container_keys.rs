@@ -1,9 +1,10 @@
 //! Keys in the view of containers: into one and back, the tree, and the scope.
 
-use crate::common;
 use common::screen::{draw, text};
 use common::{App, World, app, press, type_text};
-use numatop_ng::tui::input::action::{Effect, ScreenId};
+
+use crate::common;
+use numatop_ng::tui::input::{Effect, ScreenId};
 use numatop_ng::tui::theme::Theme;
 
 const SIZE: (u16, u16) = (100, 30);

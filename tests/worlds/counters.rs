@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
+use common::{Actor, App, World, all_rows, screen};
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use crate::common;
-use common::{Actor, App, World, all_rows, screen};
-use numatop_ng::export::{Export, Selection, csv::Csv, json::JsonLines, text::Text};
+use numatop_ng::export::csv::Csv;
+use numatop_ng::export::json::JsonLines;
+use numatop_ng::export::text::Text;
+use numatop_ng::export::{Export, Selection};
 use numatop_ng::metric::events;
 use numatop_ng::metric::task::by_id;
-use numatop_ng::model::event::TableInUse;
-use numatop_ng::model::event::{Event, Role, ShareOf};
+use numatop_ng::model::event::{Event, Role, ShareOf, TableInUse};
 use numatop_ng::model::sample::{HostFacts, Missing, Sample, Slot, TaskRaw};
 use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::NodeCounts;
 use numatop_ng::snapshot::{RowKind, Snapshot, derive};
-use numatop_ng::tui::input::action::Action;
+use numatop_ng::tui::input::Action;
 use numatop_ng::tui::theme::Theme;
 use numatop_ng::tui::update::Settings;
 

@@ -3,25 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common;
 use common::screen::{draw, text};
 use common::{Actor, App, World, app, press, type_text};
+use proptest::prelude::*;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Rect;
+
+use crate::common;
 use numatop_ng::metric::placement::{Basis, remote_by_source};
 use numatop_ng::model::event::{Event, Role};
-use numatop_ng::model::process::ProcFields;
-use numatop_ng::model::process::Texts;
+use numatop_ng::model::process::{ProcFields, Texts};
 use numatop_ng::model::sample::{Missing, Sample};
 use numatop_ng::model::units::NodeId;
 use numatop_ng::record::pack::Rows;
 use numatop_ng::snapshot::Task;
 use numatop_ng::tui::history::conclusions::Conclusions;
-use numatop_ng::tui::input::action::{Action, Effect, ScreenId, Seek};
 use numatop_ng::tui::input::keymap::{KEYS, Key, context};
+use numatop_ng::tui::input::{Action, Effect, ScreenId, Seek};
 use numatop_ng::tui::ring::{MAX_BYTES, MAX_SAMPLES, Ring};
 use numatop_ng::tui::theme::Theme;
-use proptest::prelude::*;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
-use ratatui::layout::Rect;
 
 const SIZE: (u16, u16) = (100, 30);
 

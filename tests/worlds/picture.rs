@@ -6,17 +6,16 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use common::press;
+use common::screen::draw;
 use jiff::tz::TimeZone;
-use numatop_ng::source::synthetic::demo_machine;
-use numatop_ng::tui::history::page::page;
-use numatop_ng::tui::history::{History, Want};
-use numatop_ng::tui::theme::Theme;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 
 use crate::common;
-use common::press;
-use common::screen::draw;
+use numatop_ng::source::synthetic::demo_machine;
+use numatop_ng::tui::history::{History, Want, page};
+use numatop_ng::tui::theme::Theme;
 
 /// Set to rewrite the picture instead of comparing with it.
 const ACCEPT: &str = "NUMATOP_ACCEPT_GOLDENS";

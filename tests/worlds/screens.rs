@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::common;
 use common::screen::{draw, dump, text};
 use common::{Actor, App, World, app, press, type_text};
+
+use crate::common;
 use numatop_ng::analysis::curve::Curve;
 use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
@@ -25,7 +26,7 @@ use numatop_ng::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::synthetic::demo_machine;
-use numatop_ng::tui::input::action::{Effect, ScreenId};
+use numatop_ng::tui::input::{Effect, ScreenId};
 use numatop_ng::tui::theme::Theme;
 
 const SIZES: [(u16, u16); 2] = [(80, 24), (160, 50)];

@@ -1,8 +1,9 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::model::event::{Event, ShareOf};
-use crate::selftest::counts::Subject;
 use crate::selftest::expected::{Place, loads};
-use proptest::prelude::*;
+use crate::selftest::report::Subject;
 
 fn intel() -> MachineKey {
     MachineKey { cpu: "GenuineIntel 6/106/6".into(), ..MachineKey::default() }

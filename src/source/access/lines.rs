@@ -1,16 +1,24 @@
-//! Contended lines of the processes that are sampled: samples on their way to lines, and the names of their code.
+//! Contended lines and first touches of the processes that are sampled, and the names of their code, which come an interval later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::names::Names;
 use crate::access::lines::{LineBatch, LineSample, LineWindow, PlacedLines, place};
-use crate::access::sample::EventAccess;
+use crate::access::objects::{ObjectWindow, PlacedObjects};
+use crate::access::sample::{EventAccess, Touch};
+use crate::access::touches::Touches;
 use crate::access::window::Places;
+use crate::hot::known_names::KnownNames;
 use crate::model::access::lines::ContendedLines;
+use crate::model::access::objects::Object;
 use crate::model::process::ProcessId;
-use crate::model::stacks::Place;
+use crate::model::stacks::{Function, Place};
 use crate::model::units::NodeId;
 use crate::pmu::data_src;
+use crate::program::helper::OWN_PROGRAM;
+use crate::symbolize::Namer;
 
 /// Samples of the last ten seconds.
 #[derive(Default)]
@@ -71,6 +79,116 @@ impl Lines {
             self.sums += 1;
         }
         self.window.sum(|process, code| names.get(&Place::Address(process, code)))
+    }
+}
+
+/// Processes whose first touches are kept, 1.5 MB of each at most: without room the one with the fewest touches goes.
+const PROCESSES_MAX: usize = 128;
+
+/// First touches by process, and samples of the last ten seconds in that memory.
+#[derive(Default)]
+pub(super) struct Objects {
+    touches: BTreeMap<ProcessId, Touches>,
+    window: ObjectWindow,
+}
+
+impl Objects {
+    /// Takes a touch of a thread on a CPU of this node.
+    pub(super) fn add(
+        &mut self,
+        (process, tid): (ProcessId, u32),
+        touch: &Touch,
+        node: Option<NodeId>,
+        page_shift: u32,
+    ) {
+        if self.touches.len() >= PROCESSES_MAX && !self.touches.contains_key(&process) {
+            let fewest = self.touches.iter().min_by_key(|(_, touches)| touches.count());
+            if let Some(fewest) = fewest.map(|(process, _)| *process) {
+                self.touches.remove(&fewest);
+            }
+        }
+        self.touches.entry(process).or_default().add(process, tid, touch, node, page_shift);
+    }
+
+    /// Takes the names that have come by `now_ns` of CLOCK_MONOTONIC, and asks for those of new stacks. Processes without a row
+    /// have ended.
+    pub(super) fn settle(&mut self, rows: &HashSet<ProcessId>, now_ns: u64, names: &mut Names) {
+        self.touches.retain(|process, _| rows.contains(process));
+        for (process, touches) in &mut self.touches {
+            names.ask(touches.places().map(|place| (place, *process)));
+            touches.settle(now_ns, |place| names.get(place));
+        }
+    }
+
+    /// First touches of a process, where there are any.
+    pub(super) fn of(&self, process: ProcessId) -> Option<&Touches> {
+        self.touches.get(&process)
+    }
+
+    /// Takes the samples of an interval that ended at `to_ns`, and returns the used objects.
+    pub(super) fn finish(
+        &mut self,
+        to_ns: u64,
+        placed: BTreeMap<ProcessId, PlacedObjects>,
+    ) -> BTreeMap<ProcessId, Vec<Object>> {
+        self.window.add(to_ns, placed);
+        self.window.sum(&self.touches)
+    }
+}
+
+/// Names that have come, and the thread that is asked for more.
+pub(super) struct Names {
+    /// numatop-ng itself, which names code.
+    program: PathBuf,
+    /// There from the first question on.
+    namer: Option<Namer>,
+    known: KnownNames,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names::of_program(PathBuf::from(OWN_PROGRAM))
+    }
+}
+
+impl Names {
+    pub(super) fn of_program(program: PathBuf) -> Names {
+        Names { program, namer: None, known: KnownNames::default() }
+    }
+
+    /// Takes the names that have come, and waits for none: the others come with a later interval.
+    pub(super) fn take(&mut self) {
+        let answers = self.namer.as_mut().map(|namer| namer.answers(Duration::ZERO));
+        self.known.extend(answers.into_iter().flatten());
+    }
+
+    /// The function at a place, if its name has come.
+    pub(super) fn get(&self, place: &Place) -> Option<Arc<Function>> {
+        self.known.get(place).cloned()
+    }
+
+    /// Asks for places that were not asked for before. Without a thread for it they have no names.
+    pub(super) fn ask(&mut self, places: impl IntoIterator<Item = (Place, ProcessId)>) {
+        let mut places = places.into_iter().peekable();
+        if places.peek().is_none() {
+            return;
+        }
+        self.namer = self.namer.take().or_else(|| Namer::start(self.program.clone()).ok());
+        if let Some(namer) = &mut self.namer {
+            namer.ask(places);
+        }
+    }
+
+    /// Whether anything was asked for.
+    #[cfg(test)]
+    pub(super) fn has_asked(&self) -> bool {
+        self.namer.is_some()
+    }
+
+    /// Adds names as if they were answers.
+    #[cfg(test)]
+    pub(super) fn learn(&mut self, names: impl IntoIterator<Item = (Place, Arc<Function>)>) {
+        self.known.extend(names);
     }
 }
 

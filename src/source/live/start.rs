@@ -7,10 +7,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::accesses::Accesses;
-use super::events::Fresh;
+use super::events::{Fresh, Rotation};
+use super::memory::Accesses;
 use super::missing::with_balancing;
-use super::rotation::Rotation;
 use super::{LiveOptions, LiveSource, ROOT};
 use crate::calibrate::store;
 use crate::collect::check::HostCheck;
@@ -30,7 +29,7 @@ use crate::collect::turns::Turns;
 use crate::container::asked::AskedNames;
 use crate::container::groups::CgroupTracker;
 use crate::container::visible::VisibleNames;
-use crate::error::{Exit, Refusal};
+use crate::error::{self, Exit, Refusal};
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::roots::Roots;
 use crate::host::types::Types;
@@ -46,7 +45,6 @@ use crate::model::wire::SLOTS;
 use crate::pmu::files;
 use crate::program::helper::OWN_PROGRAM;
 use crate::program::slack::Slack;
-use crate::source::unmatched::refuse;
 
 /// Events that are open on each CPU while stacks and accesses are sampled.
 const SAMPLERS: u64 = 2;
@@ -221,7 +219,7 @@ fn watch_groups(
     let unmatched = groups.read(0, names);
     let mut notes = groups.take_troubles();
     if !unmatched.is_empty() {
-        ensure!(groups.wants.wait, refuse(&unmatched[0], "this machine", &notes, true));
+        ensure!(groups.wants.wait, error::unmatched(&unmatched[0], "this machine", &notes, true));
         notes.extend(unmatched.iter().map(|missing| format!("waiting for {}", missing.want)));
     }
     Ok((groups, notes))

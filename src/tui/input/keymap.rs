@@ -1,9 +1,10 @@
 //! The table of keys. Help and footer are printed from it.
 
-use crate::metric::task;
+use context::*;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::action::{Action, Motion, Rows, ScreenId, Seek};
+use super::{Action, Motion, Rows, ScreenId, Seek};
+use crate::metric::task;
 
 /// Where a key works; bits, because most keys work in several places.
 pub mod context {
@@ -40,7 +41,6 @@ pub mod context {
     pub const LISTS: u16 = SCREENS | HELP | HOT | SUMMARY;
     pub const ALL: u16 = LISTS | PICKER | PROMPT | OVERHEAD;
 }
-use context::*;
 
 /// A key with its modifiers. A character contains Shift already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,21 +12,20 @@ use crate::metric::{Metric, task};
 use crate::model::group::Kind;
 use crate::snapshot::{Container, Snapshot};
 use crate::tui::history::Want;
-use crate::tui::input::action::{Action, ScreenId};
 use crate::tui::input::keymap::context;
+use crate::tui::input::{Action, ScreenId};
 use crate::tui::state::State;
 use crate::tui::theme::Role;
 use crate::tui::widgets::columns;
 use crate::tui::widgets::layout::below;
-use crate::tui::widgets::list::{List, Row};
+use crate::tui::widgets::list::{List, ListRow, Tabular};
 use crate::tui::widgets::pen::Pen;
 use crate::tui::widgets::table::{Look, Sort};
-use crate::tui::widgets::tabular::Tabular;
 
 /// Levels of the tree whose branches are drawn.
 const TREE_LEVELS: u16 = 8;
 
-impl Row for Container {
+impl ListRow for Container {
     type Key = u64;
     type Tie = u64;
     const NAME: &'static str = CONTAINER.id;

@@ -1,15 +1,11 @@
 //! One process or one of its threads in detail: threads, mappings, contended lines or objects, recent
 //! history, and the facts from /proc.
 
-mod balancing;
 mod draw;
-mod latencies;
 mod lines;
 mod mappings;
 mod maps;
-mod moved;
-mod objects;
-mod remote;
+mod notes;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -23,8 +19,8 @@ use crate::snapshot::Task;
 use crate::text::clean;
 use crate::tui::history::Want;
 use crate::tui::history::process::ProcessSnapshot;
-use crate::tui::input::action::{Action, Effect, Motion};
 use crate::tui::input::keymap::context;
+use crate::tui::input::{Action, Effect, Motion};
 use crate::tui::state::State;
 use crate::tui::widgets::layout::below;
 
@@ -44,7 +40,7 @@ impl List {
     fn rows(self, task: Option<&Task>) -> usize {
         match self {
             List::Lines => lines::rows(task),
-            List::Objects => objects::rows(task),
+            List::Objects => lines::object_rows(task),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Findings: what is wrong here, what it costs, what to type, and which rules lack data.
 
 mod draw;
-mod paragraphs;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,8 +12,8 @@ use super::{Answer, Screen, Subject};
 use crate::finding::{self, Finding, Severity, When};
 use crate::model::process::ProcessId;
 use crate::tui::history::conclusions::Conclusions;
-use crate::tui::input::action::{Action, Effect, Motion, ScreenId};
 use crate::tui::input::keymap::context;
+use crate::tui::input::{Action, Effect, Motion, ScreenId};
 use crate::tui::state::State;
 use crate::tui::widgets::cursor::Cursor;
 

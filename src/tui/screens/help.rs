@@ -16,12 +16,12 @@ use crate::metric::{Group, Metric};
 use crate::model::event::Tested;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::{clean_str, without_attempt, without_codes};
-use crate::tui::input::action::{Action, Effect, Motion};
 use crate::tui::input::keymap::{Binding, KEYS, context};
+use crate::tui::input::{Action, Effect, Motion};
 use crate::tui::state::State;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::pen::Pen;
-use crate::tui::widgets::prompt::{Prompt, Purpose};
+use crate::tui::widgets::picker::{Prompt, Purpose};
 
 /// Cells before the text of an entry.
 const INDENT: usize = 18;

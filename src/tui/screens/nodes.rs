@@ -18,17 +18,15 @@ use crate::metric::{Metric, Order};
 use crate::model::units::NodeId;
 use crate::snapshot::{CpuSet, Node, SetKind, Snapshot};
 use crate::text::quantity::percent;
-use crate::tui::input::action::{Action, ScreenId};
 use crate::tui::input::keymap::context;
+use crate::tui::input::{Action, ScreenId};
 use crate::tui::state::State;
 use crate::tui::theme::Role;
-use crate::tui::widgets::bar::curve;
 use crate::tui::widgets::columns;
 use crate::tui::widgets::layout::below;
-use crate::tui::widgets::list::{List, Row};
-use crate::tui::widgets::pen::Pen;
+use crate::tui::widgets::list::{List, ListRow, Tabular};
+use crate::tui::widgets::pen::{Pen, curve};
 use crate::tui::widgets::table::{Look, Sort};
-use crate::tui::widgets::tabular::Tabular;
 
 /// Rows that the part below the table needs to be worth drawing.
 const FACTS_MIN: u16 = 4;
@@ -36,7 +34,7 @@ const FACTS_MIN: u16 = 4;
 const HISTORY_FROM: u16 = 100;
 const FACTS_ENOUGH: u16 = 7;
 
-impl Row for Node {
+impl ListRow for Node {
     type Key = NodeId;
     /// They stay as they are: by id.
     type Tie = ();
@@ -63,7 +61,7 @@ impl Row for Node {
     }
 }
 
-impl Row for CpuSet {
+impl ListRow for CpuSet {
     type Key = (SetKind, u32);
     /// Sockets before L3 domains, each by number.
     type Tie = (SetKind, u32);

@@ -9,7 +9,7 @@ use crate::overhead::{Cost, Statistics, costs};
 use crate::pmu::sets::SETS;
 use crate::snapshot::Snapshot;
 use crate::text::quantity::{bytes, count, percent};
-use crate::tui::input::action::Effect;
+use crate::tui::input::Effect;
 use crate::tui::input::keymap::context;
 use crate::tui::state::State;
 use crate::tui::theme::Role;

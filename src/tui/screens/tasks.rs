@@ -1,39 +1,38 @@
 //! The table of tasks: rows, columns, the followed task, and the search.
 
 mod choice;
-mod row;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-pub use self::choice::{Choice, Hidden};
 use self::choice::{matches, words};
-pub use self::row::RowKey;
 use super::{Answer, Screen, Subject, is_below, untagged};
 use crate::analysis::filter::RowFilter;
 use crate::finding;
-use crate::metric::identity::user;
+use crate::metric::identity::{COMM, PID, TID, user};
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
-use crate::metric::{Metric, on_demand, task};
+use crate::metric::task::{self, TASK_METRICS};
+use crate::metric::{Metric, on_demand};
 use crate::model::process::ProcessId;
-use crate::snapshot::{Snapshot, Task};
+use crate::snapshot::{RowKind, Snapshot, Task, Tie};
 use crate::source::Focus;
 use crate::text::{clean, clean_str};
 use crate::tui::history::Want;
-use crate::tui::input::action::{Action, Effect, Rows, ScreenId};
 use crate::tui::input::keymap::context;
+use crate::tui::input::{Action, Effect, Rows, ScreenId};
 use crate::tui::state::State;
 use crate::tui::theme::Role;
+use crate::tui::widgets::columns;
 use crate::tui::widgets::layout::below;
-use crate::tui::widgets::list::{List, Row};
+use crate::tui::widgets::list::{List, ListRow, Tabular};
 use crate::tui::widgets::pen::Pen;
-use crate::tui::widgets::picker::{Line, Pickable, Picker};
-use crate::tui::widgets::prompt::{Prompt, Purpose};
+use crate::tui::widgets::picker::{Line, Pickable, Picker, Prompt, Purpose};
 use crate::tui::widgets::table::{Look, Sort};
-use crate::tui::widgets::tabular::Tabular;
+
+pub use self::choice::{Choice, Hidden};
 
 /// The look at a task's memory is dim when it is older, ns.
 const AGED_NS: u64 = 15_000_000_000;
@@ -335,5 +334,58 @@ impl Screen for Tasks {
         if let Pickable::User(uid) = what {
             self.choice.uid = uid;
         }
+    }
+}
+
+/// The identity of a row, for as long as the task lives and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowKey {
+    pub process: ProcessId,
+    pub tid: Option<u32>,
+}
+
+impl ListRow for Task {
+    type Key = RowKey;
+    type Tie = Tie;
+    const NAME: &'static str = COMM.id;
+    const FIXED: &'static [&'static str] = &[PID.id, TID.id];
+
+    fn metrics() -> &'static [Metric<Task>] {
+        TASK_METRICS
+    }
+
+    fn all(snapshot: &Snapshot) -> &[Task] {
+        &snapshot.tasks
+    }
+
+    fn key(&self) -> RowKey {
+        RowKey { process: self.raw.process(), tid: self.tid }
+    }
+
+    fn tie(&self) -> Tie {
+        Task::tie(self)
+    }
+
+    fn columns(width: u16, snapshot: &Snapshot, sorted: &str) -> Vec<&'static Metric<Task>> {
+        columns::tasks_for(width, &snapshot.host, snapshot.grain != RowKind::Processes, sorted)
+    }
+
+    /// Threads are below their process, and a process is below its parent. A process whose parent is not
+    /// shown is a root.
+    fn parents(snapshot: &Snapshot, order: &[usize]) -> HashMap<usize, usize> {
+        // Live tasks win over an ended one with the same id.
+        let mut leaders: HashMap<u32, usize> = HashMap::with_capacity(order.len());
+        for at in order {
+            let task = &snapshot.tasks[*at];
+            if task.leads() && (!task.exited || !leaders.contains_key(&task.raw.pid)) {
+                leaders.insert(task.raw.pid, *at);
+            }
+        }
+        let parent = |at: &usize| {
+            let task = &snapshot.tasks[*at];
+            let id = if task.leads() { task.raw.ppid } else { task.raw.pid };
+            Some((*at, leaders.get(&id).copied().filter(|parent| parent != at)?))
+        };
+        order.iter().filter_map(parent).collect()
     }
 }

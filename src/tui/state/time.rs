@@ -1,13 +1,19 @@
-//! The interval that is shown, and the length of intervals.
+//! Time on the screen: the interval that is shown and the length of intervals, the stretch of time of a recording or of the
+//! kept samples while paused, and the recording that is shown and whether it plays.
 
 use std::time::Duration;
 
 use super::State;
-use crate::analysis::highlights::Highlights;
-use crate::tui::input::action::Effect;
+use crate::analysis::curve::Level;
+use crate::analysis::highlights::{Highlight, Highlights, Kind};
+use crate::record::time;
+use crate::text::quantity::count;
+use crate::text::{self, clean_str};
+use crate::tui::input::{Effect, Seek};
 
 /// Intervals that can be set, in seconds.
 const SHORTEST: f64 = 0.1;
+
 const LONGEST: f64 = 60.0;
 
 /// The steps of `+` and `-`, in milliseconds.
@@ -92,6 +98,195 @@ pub fn step(interval: Duration, longer: bool) -> Duration {
         STEPS.iter().rev().find(|step| **step < now)
     };
     next.map_or(interval, |ms| Duration::from_millis(*ms))
+}
+
+/// Speeds of playing, in times that of the recording.
+const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 60];
+
+/// The recording on the screen.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Wall clock of its first and last sample, ns since 1970.
+    pub span: (i64, i64),
+    pub speed: u32,
+    pub playing: bool,
+    /// It grows; at its end, added samples are shown.
+    pub follow: bool,
+    pub following: bool,
+    /// Moments worth a look, and the part of the recording that was looked through for them, 0 to 1.
+    pub marks: Highlights,
+    pub looked: f64,
+}
+
+impl State {
+    /// Shows a recording from the first to the second of `span`; with `follow` it grows.
+    pub fn replay(&mut self, span: (i64, i64), follow: bool) {
+        let (marks, speed) = (Highlights::default(), SPEEDS[0]);
+        let (playing, following) = (false, follow);
+        self.replay = Some(Replay { span, speed, playing, follow, following, marks, looked: 0.0 });
+    }
+
+    /// Takes the state of the followed file, if it has trouble, and whether `more` can come.
+    pub fn outlook(&mut self, what: Option<&str>, more: bool) {
+        self.note = what.map(text::clean_str);
+        if let Some(replay) = &mut self.replay {
+            replay.following &= more;
+        }
+    }
+
+    /// Takes moments worth a look, found in this part of the recording, 0 to 1.
+    pub fn marked(&mut self, marks: Highlights, looked: f64) {
+        if let Some(replay) = &mut self.replay {
+            (replay.marks, replay.looked) = (marks, looked);
+        }
+    }
+
+    /// No further samples will come; known data stays on the screen.
+    pub fn source_ended(&mut self) {
+        self.note = Some("the recording ends here".into());
+        if let Some(replay) = &mut self.replay {
+            replay.playing = false;
+        }
+    }
+
+    /// The recording was moved: earlier data is of another time.
+    pub fn elsewhere(&mut self) {
+        (self.paused_at, self.note) = (None, None);
+    }
+
+    /// Has the recording play, or stand still.
+    pub fn play_or_stand(&mut self) -> Option<Effect> {
+        let replay = self.replay.as_mut()?;
+        replay.playing = !replay.playing;
+        replay.following = false;
+        Some(Effect::Seek(Seek::Play(replay.playing.then_some(replay.speed))))
+    }
+
+    /// The next faster or slower of the speeds.
+    pub fn speed(&mut self, faster: bool) -> Option<Effect> {
+        let replay = self.replay.as_mut()?;
+        let next = if faster {
+            SPEEDS.iter().find(|speed| **speed > replay.speed)
+        } else {
+            SPEEDS.iter().rev().find(|speed| **speed < replay.speed)
+        };
+        replay.speed = next.copied().unwrap_or(replay.speed);
+        self.message = Some(format!("plays at {} times its speed", replay.speed));
+        replay.playing.then_some(Effect::Seek(Seek::Play(Some(replay.speed))))
+    }
+}
+
+/// Its begin and end, the place of the screen in it, and moments worth a look; wall clock, ns since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeline<'a> {
+    pub span: (i64, i64),
+    pub at: i64,
+    pub marks: &'a Highlights,
+    /// The part that was looked through for marks, 0 to 1.
+    pub looked: f64,
+}
+
+impl Timeline<'_> {
+    /// The place of a moment along the bar, 0 to 1.
+    pub fn share(&self, wall_ns: i64) -> f64 {
+        let length = self.span.1.saturating_sub(self.span.0).max(1);
+        (wall_ns.saturating_sub(self.span.0) as f64 / length as f64).clamp(0.0, 1.0)
+    }
+}
+
+impl State {
+    /// `None` while now is shown.
+    pub fn timeline(&self) -> Option<Timeline<'_>> {
+        let at = self.snapshot.as_ref()?.wall_ns;
+        if let Some(replay) = &self.replay {
+            return Some(Timeline { span: replay.span, at, marks: &replay.marks, looked: replay.looked });
+        }
+        self.paused_at?;
+        Some(Timeline { span: self.kept.span()?, at, marks: &self.kept_marks, looked: self.kept_looked })
+    }
+
+    /// Goes elsewhere: directly within the kept samples, else by asking for it.
+    pub fn seek(&mut self, seek: Seek) -> Option<Effect> {
+        if let Some(replay) = &mut self.replay {
+            replay.playing = false;
+            replay.following = replay.follow && seek == Seek::End;
+            return Some(Effect::Seek(seek));
+        }
+        match seek {
+            Seek::Next => self.scrub(1),
+            Seek::Previous => self.scrub(-1),
+            Seek::Start => self.pause_at(self.kept.numbers().map(|(oldest, _)| oldest)),
+            Seek::End => self.pause_at(self.kept.numbers().map(|(_, newest)| newest)),
+            Seek::To(wall_ns) => self.pause_at(self.kept.at_or_before(wall_ns)),
+            Seek::Play(_) => {}
+        }
+        None
+    }
+
+    /// Takes the moments worth a look in the kept samples.
+    pub fn kept_marked(&mut self, marks: Highlights) {
+        (self.kept_marks, self.kept_looked) = (marks, 1.0);
+    }
+
+    /// To the next mark, or to the one before.
+    pub fn go_to_mark(&mut self, ahead: bool) -> Option<Effect> {
+        let timeline = self.timeline()?;
+        let at = timeline.at;
+        let is_there = |wall_ns: i64| if ahead { wall_ns > at } else { wall_ns < at };
+        let marks =
+            timeline.marks.all().into_iter().map(|mark| (mark.wall_ns, describe(mark, timeline.marks)));
+        let levels =
+            self.curve.beginnings().into_iter().map(|(wall_ns, level)| (wall_ns, of_level(level).into()));
+        let found = marks.chain(levels).filter(|(wall_ns, _)| is_there(*wall_ns));
+        // Of marks of the same interval the first one: it weighs more.
+        let Some((wall_ns, words)) = found.min_by_key(|(wall_ns, _)| wall_ns.abs_diff(at)) else {
+            self.message = Some(format!("no mark {} here", if ahead { "after" } else { "before" }));
+            return None;
+        };
+        let effect = self.seek(Seek::To(wall_ns));
+        self.message = Some(words);
+        effect
+    }
+
+    /// Goes to the place that `text` names: to a time, or ahead (`ahead`) or back by a length of time.
+    ///
+    /// # Errors
+    /// It is neither a time nor a length of time; what would do is in the question.
+    pub fn jump(&mut self, text: &str, ahead: bool) -> Result<Option<Effect>, String> {
+        let Some(timeline) = self.timeline() else { return Ok(None) };
+        let text = text.trim();
+        let wanted = match time::duration(text.trim_start_matches(['+', '-'])) {
+            Some(ns) if text.starts_with('-') || (!ahead && !text.starts_with('+')) => {
+                timeline.at.saturating_sub(ns)
+            }
+            Some(ns) => timeline.at.saturating_add(ns),
+            None => time::parse(text, timeline.span, &self.zone)
+                .map_err(|_| format!("'{}' is not a time", clean_str(text)))?,
+        };
+        Ok(self.seek(Seek::To(wanted)))
+    }
+}
+
+fn of_level(level: Level) -> &'static str {
+    match level {
+        Level::Placed => "remote memory reaches a fifth here",
+        Level::Seen => "remote accesses reach a fifth here",
+        Level::SeenMost => "remote accesses reach half here",
+    }
+}
+
+fn describe(mark: Highlight, marks: &Highlights) -> String {
+    let value = marks.value(mark.kind).unwrap_or(0.0);
+    match mark.kind {
+        Kind::Gap => "samples are missing before this one".into(),
+        Kind::Finding => {
+            let title = marks.finding_at(mark.wall_ns).unwrap_or("a finding");
+            format!("a finding begins: {title}; 4 shows it")
+        }
+        Kind::Loss => "measurements were lost in this interval: see LOST above".into(),
+        Kind::Remote => format!("the most remote accesses: {}/s", count(value)),
+        Kind::Ipc => format!("the fewest instructions per cycle: {value:.2}"),
+    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,23 @@
-//! The result of each action.
+//! The result of each action, of answers of the threads behind the screen, and of a click.
 
-use ratatui::crossterm::event::KeyEvent;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{KeyEvent, MouseButton, MouseEvent, MouseEventKind};
 
 use super::App;
-use crate::text::rfc3339;
-use crate::tui::input::action::{Action, Effect, Motion, ScreenId};
+use crate::collect::mappings::Mappings;
+use crate::model::process::{Details, ProcessId};
+use crate::model::stacks::StackBatch;
+use crate::overhead::Statistics;
+use crate::text::{self, rfc3339};
+use crate::tui::history::Shown;
 use crate::tui::input::keymap::{self, context};
-use crate::tui::input::unbound;
+use crate::tui::input::{Action, Effect, Motion, ScreenId, unbound};
 use crate::tui::screens::{Answer, Screens};
 use crate::tui::state::time;
-use crate::tui::widgets::prompt::{Prompt, Purpose};
+use crate::tui::widgets::footer::{self, Keys};
+use crate::tui::widgets::list::Place;
+use crate::tui::widgets::picker::{Prompt, Purpose};
 
 impl App {
     /// Takes a key.
@@ -207,5 +215,197 @@ impl App {
             self.state.message = Some("nothing to close; q quits".into());
         }
         None
+    }
+}
+
+impl App {
+    /// Takes an interval.
+    pub fn show(&mut self, shown: Shown) -> Option<Effect> {
+        if shown.moved {
+            self.state.elsewhere();
+            Screens::ALL.iter().for_each(|id| self.screens.get_mut(*id).elsewhere());
+        }
+        let (want, is_new) = (self.want(), shown.taken > 0);
+        let is_another = self.state.show(shown, want);
+        self.arrange();
+        if !(is_another && is_new) {
+            return None;
+        }
+        self.stack().find_map(|id| self.screens.get(id).at_interval())
+    }
+
+    /// Takes the facts from /proc about the process in the detail view.
+    pub fn inspected(&mut self, pid: u32, found: Result<Details, String>) {
+        self.screens.detail.inspected(pid, found);
+    }
+
+    /// Takes the mappings of a process.
+    pub fn mapped(&mut self, process: ProcessId, found: Result<Mappings, String>) {
+        self.screens.detail.mapped(process, found);
+    }
+
+    /// Takes the sampled stacks, or the reason why they are missing.
+    pub fn hot_news(&mut self, news: Result<StackBatch, String>) {
+        let height = self.list_height();
+        match news {
+            Ok(news) if self.is_open(ScreenId::Hot) => {
+                self.screens.hot.add(news, self.state.snapshot(), height);
+            }
+            // It was closed meanwhile.
+            Ok(_) => {}
+            Err(why) => self.fail(ScreenId::Hot, &why),
+        }
+    }
+
+    /// Takes statistics of our own programs, or the reason why they are missing.
+    pub fn statistics(&mut self, now: Result<Statistics, String>) {
+        match now {
+            Ok(now) if self.is_open(ScreenId::Overhead) => self.screens.overhead.take(now),
+            // It was closed meanwhile.
+            Ok(_) => {}
+            Err(why) => self.fail(ScreenId::Overhead, &why),
+        }
+    }
+
+    /// Shows the place of the report, or the reason why it was not written.
+    pub fn page_written(&mut self, written: &Result<String, String>) {
+        self.state.message = Some(match written {
+            Ok(name) => format!("report saved: {}", text::clean_str(name)),
+            Err(why) => format!("report not saved: {}", text::clean_str(why)),
+        });
+    }
+
+    /// A view cannot be shown, for this reason.
+    fn fail(&mut self, id: ScreenId, why: &str) {
+        self.on_top.retain(|open| *open != id);
+        self.state.message = Some(text::clean_str(why));
+    }
+
+    /// The source could not change its scope.
+    pub fn not_scoped(&mut self, why: &str) {
+        self.state.scope = None;
+        self.state.message = Some(text::clean_str(why));
+    }
+
+    /// The source could not count another set of events.
+    pub fn not_counted(&mut self, why: &str) {
+        self.state.message = Some(text::clean_str(why));
+    }
+}
+
+impl App {
+    pub(super) fn sort_by(&mut self, id: &str) {
+        let top = self.top();
+        if let Some(table) = self.screens.get_mut(top).table_mut() {
+            let why = table.sort_by(id, self.state.snapshot());
+            self.state.message = why.or(self.state.message.take());
+        }
+    }
+
+    pub(super) fn invert(&mut self) {
+        let top = self.top();
+        if let Some(table) = self.screens.get_mut(top).table_mut() {
+            table.invert();
+        }
+    }
+
+    /// The metric that the table is sorted by.
+    pub(super) fn sorted(&self) -> Option<&'static str> {
+        self.screen().table().map(|table| table.sorted())
+    }
+
+    /// The columns of the table.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let table = self.state.snapshot().zip(self.screen().table());
+        table.map_or_else(Vec::new, |(snapshot, table)| table.places(self.state.area.width, snapshot).0)
+    }
+
+    /// Scrolls the columns of the table by one.
+    pub(super) fn scroll(&mut self, right: bool) {
+        let (top, width) = (self.top(), self.state.area.width);
+        let Some(snapshot) = self.state.snapshot.as_deref() else { return };
+        if let Some(table) = self.screens.get_mut(top).table_mut() {
+            self.state.message = table.scroll(right, width, snapshot);
+        }
+    }
+
+    /// Sorts by the visible column next to the current sort column.
+    pub(super) fn sort_beside(&mut self, right: bool) {
+        let (columns, sorted) = (self.places(), self.sorted());
+        let next = match (columns.iter().position(|column| Some(column.id) == sorted), right) {
+            (Some(now), true) => now + 1,
+            (Some(now), false) => now.wrapping_sub(1),
+            (None, _) => 0,
+        };
+        match columns.get(next) {
+            Some(column) => self.sort_by(column.id),
+            None => {
+                self.state.message = Some("no column further on; F6 lists every metric".into());
+            }
+        }
+    }
+}
+
+/// Two clicks on a row within this time are a double click.
+const DOUBLE: Duration = Duration::from_millis(400);
+
+impl App {
+    /// Takes the mouse.
+    pub fn mouse(&mut self, event: MouseEvent) -> Option<Effect> {
+        let action = match event.kind {
+            MouseEventKind::Down(MouseButton::Left) if self.is_second(event) => Action::Open,
+            MouseEventKind::Down(MouseButton::Left) => {
+                self.footer_hit(event.column, event.row).unwrap_or(Action::Click(event.column, event.row))
+            }
+            MouseEventKind::ScrollUp => Action::Move(Motion::WheelUp),
+            MouseEventKind::ScrollDown => Action::Move(Motion::WheelDown),
+            _ => return None,
+        };
+        self.update(action)
+    }
+
+    /// Whether a click is the second one on a row of the table on top. A third one counts as a first one.
+    fn is_second(&mut self, event: MouseEvent) -> bool {
+        let list = self.list();
+        let is_row = self.picker.is_none() && self.prompt.is_none() && self.on_top.is_empty();
+        let here = (is_row && list.contains((event.column, event.row).into())).then(Instant::now);
+        let before = self.clicked.take();
+        let is_second =
+            before.zip(here).is_some_and(|((then, row), now)| row == event.row && now - then < DOUBLE);
+        self.clicked = here.filter(|_| !is_second).map(|now| (now, event.row));
+        is_second
+    }
+
+    /// The key in the last line under the mouse, where keys are shown there.
+    fn footer_hit(&self, x: u16, y: u16) -> Option<Action> {
+        let footer = self.parts().footer;
+        let is_there =
+            self.prompt.is_none() && self.state.message.is_none() && footer.contains((x, y).into());
+        let keys = Keys { context: self.contexts(), offers: &|action| self.offers(action) };
+        is_there.then(|| footer::hit(&keys, footer.width, x - footer.x)).flatten()
+    }
+
+    /// A row is selected, a title sorted by; the title that is sorted by already turns the order.
+    pub(super) fn click(&mut self, x: u16, y: u16) {
+        let (list, top) = (self.list(), self.top());
+        let inside = list.contains((x, y).into());
+        let line = usize::from(y.saturating_sub(list.y));
+        match &mut self.picker {
+            Some(picker) if inside => picker.click(line),
+            Some(_) => {}
+            None if inside => self.screens.get_mut(top).select(line, usize::from(list.height)),
+            None if y + 1 == list.y => self.click_title(x.saturating_sub(list.x)),
+            None => {}
+        }
+    }
+
+    fn click_title(&mut self, x: u16) {
+        // The gap to the right of a column belongs to it.
+        let hit = self.places().into_iter().find(|column| (column.left..=column.right).contains(&x));
+        match hit {
+            Some(column) if Some(column.id) == self.sorted() => self.invert(),
+            Some(column) => self.sort_by(column.id),
+            None => {}
+        }
     }
 }

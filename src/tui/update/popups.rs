@@ -4,10 +4,9 @@ use super::App;
 use crate::model::event::{Event, Tested};
 use crate::pmu::sets::Choice;
 use crate::text::{clean_str, plural};
-use crate::tui::input::action::{Action, Effect, ScreenId};
+use crate::tui::input::{Action, Effect, ScreenId};
 use crate::tui::state::time::parse_interval;
-use crate::tui::widgets::picker::{Line, Pickable, Picker};
-use crate::tui::widgets::prompt::{Prompt, Purpose};
+use crate::tui::widgets::picker::{Line, Pickable, Picker, Prompt, Purpose};
 
 const COLUMNS: &str = "Columns";
 

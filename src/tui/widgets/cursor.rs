@@ -1,6 +1,6 @@
 //! The selected row of a list, and the part of the list in view.
 
-use crate::tui::input::action::Motion;
+use crate::tui::input::Motion;
 
 /// Rows that one turn of the wheel moves.
 const WHEEL: usize = 3;

@@ -7,8 +7,8 @@ use ratatui::crossterm::event::KeyEvent;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-use super::prompt::Prompt;
-use crate::tui::input::action::Action;
+use super::picker::Prompt;
+use crate::tui::input::Action;
 use crate::tui::input::keymap::context::TIMELINE;
 use crate::tui::input::keymap::{self, Binding, KEYS};
 use crate::tui::theme::{Role, Theme};

@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 use unicode_width::UnicodeWidthStr;
 
+use super::pen::{bar, curve, level};
 use crate::finding::Severity;
 use crate::metric::counters::{ipc, running_pct};
 use crate::metric::over::Quotient;
-use crate::metric::pressure;
-use crate::metric::task;
+use crate::metric::{pressure, task};
 use crate::model::sample::Reading;
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, RowKind, Snapshot, Swapped};
@@ -16,7 +16,6 @@ use crate::text::quantity::{bytes, count, duration, length, percent};
 use crate::text::{clean_str, plural};
 use crate::tui::state::{Replay, State, seconds};
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::bar::{bar, curve, level};
 use crate::tui::widgets::layout::{LABEL, NodeStyle, Parts, node_style};
 use crate::tui::widgets::pen::Pen;
 

@@ -1,4 +1,5 @@
-//! A list of rows with columns, whatever the rows are: its order, its columns, its tree, and which row is selected.
+//! A list of rows with columns, whatever the rows are: its order, its columns, and which row is selected; as a forest
+//! with children below their parent and branches before their names.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -6,20 +7,22 @@ use std::hash::Hash;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::columns::{Columns, place, scroll};
+use super::columns::{Columns, Placed, place, scroll};
 use super::cursor::Cursor;
+use super::picker::{Line, Pickable};
 use super::table::{Look, Sort, Table};
-use super::tree::{self, Branch};
 use crate::analysis::filter;
 use crate::metric::Metric;
 use crate::metric::event_ages::Held;
 use crate::metric::identity::CGROUP;
+use crate::model::sample::Missing;
 use crate::snapshot::Snapshot;
-use crate::tui::input::action::Motion;
-use crate::tui::theme::Theme;
+use crate::text;
+use crate::tui::input::Motion;
+use crate::tui::theme::{Glyphs, Theme};
 
 /// A kind of rows.
-pub trait Row: Sized + 'static {
+pub trait ListRow: Sized + 'static {
     /// The identity of a row, for as long as it lives.
     type Key: Copy + Eq + Hash;
     /// The order of rows that are equal.
@@ -53,7 +56,7 @@ pub trait Row: Sized + 'static {
 }
 
 /// The state of a list.
-pub struct List<R: Row> {
+pub struct List<R: ListRow> {
     pub sort: Sort<R>,
     /// Chosen by hand; `None` lets the width decide.
     pub columns: Option<Vec<&'static Metric<R>>>,
@@ -74,7 +77,7 @@ pub struct List<R: Row> {
     held: Held<R::Key>,
 }
 
-impl<R: Row> List<R> {
+impl<R: ListRow> List<R> {
     /// Without rows, which come with [`List::arrange`].
     pub fn new(sort: Sort<R>) -> List<R> {
         List {
@@ -111,7 +114,7 @@ impl<R: Row> List<R> {
         let order = filter::order(all, keeps, snapshot, self.sort.metric, self.sort.reversed, R::tie);
         self.rows = if self.tree {
             let parents = R::parents(snapshot, &order);
-            tree::forest(&order, &parents, &|at| self.folded.contains(&all[at].key()))
+            forest(&order, &parents, &|at| self.folded.contains(&all[at].key()))
         } else {
             order.into_iter().map(Branch::flat).collect()
         };
@@ -278,5 +281,238 @@ impl<R: Row> List<R> {
             let look = Look { selected, tagged, prefix, ..dress(row) };
             table.row(row, &look, area, line, buf);
         }
+    }
+}
+
+/// A column on the screen: where it begins, where it ends, and its metric.
+pub struct Place {
+    pub left: u16,
+    pub right: u16,
+    pub id: &'static str,
+}
+
+/// A list that can be sorted and has columns, whatever its rows are.
+pub trait Tabular {
+    /// The metric that rows are sorted by.
+    fn sorted(&self) -> &'static str;
+
+    /// Sorts by a metric, in its natural order. If the selected row has no value of it, returns the reason.
+    fn sort_by(&mut self, id: &str, snapshot: Option<&Snapshot>) -> Option<String>;
+
+    fn invert(&mut self);
+
+    /// The columns on the screen, and how many have no room.
+    fn places(&self, width: u16, snapshot: &Snapshot) -> (Vec<Place>, usize);
+
+    /// All metrics, to sort by.
+    fn metrics(&self, snapshot: &Snapshot) -> Vec<Line>;
+
+    /// The columns on the screen in their order, then all others.
+    fn columns(&self, width: u16, snapshot: &Snapshot) -> Vec<Line>;
+
+    /// Shows these columns; `None` lets the width decide.
+    fn set_columns(&mut self, ids: Option<Vec<&'static str>>);
+
+    /// Scrolls columns by one. Returns the message if no further column exists.
+    fn scroll(&mut self, right: bool, width: u16, snapshot: &Snapshot) -> Option<String>;
+
+    /// Number of tagged rows.
+    fn tags(&self) -> usize;
+
+    /// Moves the selection; `height` is the number of rows in view.
+    fn go(&mut self, motion: Motion, height: usize);
+
+    /// Selects the row in this line of those in view.
+    fn click(&mut self, line: usize, height: usize);
+}
+
+impl<R: ListRow> Tabular for List<R> {
+    fn sorted(&self) -> &'static str {
+        self.sort.metric.id
+    }
+
+    fn sort_by(&mut self, id: &str, snapshot: Option<&Snapshot>) -> Option<String> {
+        let metric = by_id::<R>(id)?;
+        self.sort = Sort { metric, reversed: false };
+        let snapshot = snapshot?;
+        let why = metric.read(self.selected(snapshot)?, snapshot).err()?;
+        Some(format!("{} is -: {}", metric.title, text::clean_str(&why.to_string())))
+    }
+
+    fn invert(&mut self) {
+        self.sort.reversed ^= true;
+    }
+
+    fn places(&self, width: u16, snapshot: &Snapshot) -> (Vec<Place>, usize) {
+        let columns = self.columns_at(width, snapshot);
+        let place = |column: &Placed<R>| Place {
+            left: column.x,
+            right: column.x + column.width,
+            id: column.metric.id,
+        };
+        (columns.placed.iter().map(place).collect(), columns.hidden)
+    }
+
+    fn metrics(&self, snapshot: &Snapshot) -> Vec<Line> {
+        let lines =
+            R::metrics().iter().map(|metric| line(metric, None, snapshot.host_missing(metric.missing_as())));
+        unavailable_last(lines.collect())
+    }
+
+    fn columns(&self, width: u16, snapshot: &Snapshot) -> Vec<Line> {
+        let placed = || self.columns_at(width, snapshot).placed.iter().map(|column| column.metric).collect();
+        let shown: Vec<&'static Metric<R>> = self.columns.clone().unwrap_or_else(placed);
+        let others = R::metrics().iter().filter(|metric| !shown.iter().any(|other| other.id == metric.id));
+        let line =
+            |metric: &Metric<R>, shown| line(metric, Some(shown), snapshot.host_missing(metric.missing_as()));
+        let mut all: Vec<Line> = shown.iter().map(|metric| line(metric, true)).collect();
+        all.extend(unavailable_last(others.map(|metric| line(metric, false)).collect()));
+        all
+    }
+
+    fn set_columns(&mut self, ids: Option<Vec<&'static str>>) {
+        self.columns = ids.map(|ids| ids.into_iter().filter_map(by_id::<R>).collect());
+        self.scrolled = 0;
+    }
+
+    fn scroll(&mut self, right: bool, width: u16, snapshot: &Snapshot) -> Option<String> {
+        List::scroll(self, right, width, snapshot)
+    }
+
+    fn tags(&self) -> usize {
+        List::tags(self)
+    }
+
+    fn go(&mut self, motion: Motion, height: usize) {
+        self.step(motion, height);
+    }
+
+    fn click(&mut self, line: usize, height: usize) {
+        self.select(self.cursor.offset() + line, height);
+    }
+}
+
+fn by_id<R: ListRow>(id: &str) -> Option<&'static Metric<R>> {
+    R::metrics().iter().find(|metric| metric.id == id)
+}
+
+fn unavailable_last(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.sort_by_key(|line| !line.is_available);
+    lines
+}
+
+/// A metric with its help, or the reason why it is missing here.
+fn line<R>(metric: &Metric<R>, checked: Option<bool>, missing: Option<&Missing>) -> Line {
+    let note = match missing {
+        Some(why) => format!("unavailable: {}", text::clean_str(&why.to_string())),
+        None => metric.help.to_string(),
+    };
+    let (name, what) = (metric.title.to_string(), Pickable::Metric(metric.id));
+    Line { checked, is_available: missing.is_none(), name, note, what }
+}
+
+/// One line of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// Index among all rows of its kind.
+    pub at: usize,
+    /// Depth in the tree; 0 for a root, and everywhere without a tree.
+    depth: u16,
+    /// Bit d is set if the line of depth d continues below this row.
+    lines: u64,
+    /// Descendants that are folded away.
+    pub folded: usize,
+}
+
+/// The rows of `order` with children below their parent, siblings in the given order; rows below a folded row
+/// are counted. Rows without a parent in `parents` are roots.
+pub fn forest(
+    order: &[usize],
+    parents: &HashMap<usize, usize>,
+    is_folded: &dyn Fn(usize) -> bool,
+) -> Vec<Branch> {
+    let mut children: HashMap<usize, Vec<usize>> = HashMap::new();
+    let mut roots = Vec::new();
+    for at in order {
+        match parents.get(at) {
+            Some(parent) => children.entry(*parent).or_default().push(*at),
+            None => roots.push(*at),
+        }
+    }
+    let mut rows = Vec::with_capacity(order.len());
+    let mut seen = HashSet::with_capacity(order.len());
+    grow(&roots, &children, is_folded, &mut rows, &mut seen);
+    if seen.len() < order.len() {
+        // Ids that were used again can make a circle, which no root leads to.
+        for at in order {
+            if !seen.contains(at) {
+                grow(&[*at], &children, is_folded, &mut rows, &mut seen);
+            }
+        }
+    }
+    rows
+}
+
+/// Adds `roots` and everything below them, without recursion: the depth may be arbitrary.
+fn grow(
+    roots: &[usize],
+    children: &HashMap<usize, Vec<usize>>,
+    is_folded: &dyn Fn(usize) -> bool,
+    rows: &mut Vec<Branch>,
+    seen: &mut HashSet<usize>,
+) {
+    // Row, depth, lines to draw, and the row that it is folded into.
+    let mut stack: Vec<(usize, u16, u64, Option<usize>)> =
+        roots.iter().rev().map(|at| (*at, 0, 0, None)).collect();
+    while let Some((at, depth, lines, mut hidden_in)) = stack.pop() {
+        if !seen.insert(at) {
+            continue;
+        }
+        if let Some(row) = hidden_in {
+            rows[row].folded += 1;
+        } else {
+            rows.push(Branch { at, depth, lines, folded: 0 });
+            if is_folded(at) {
+                hidden_in = Some(rows.len() - 1);
+            }
+        }
+        let below = children.get(&at).map_or(&[][..], Vec::as_slice);
+        for (i, child) in below.iter().enumerate().rev() {
+            let depth = depth.saturating_add(1);
+            let goes_on = u64::from(i + 1 < below.len()) << u32::from(depth).min(63);
+            stack.push((*child, depth, lines | goes_on, hidden_in));
+        }
+    }
+}
+
+impl Branch {
+    /// A row outside of any tree.
+    pub fn flat(at: usize) -> Branch {
+        Branch { at, depth: 0, lines: 0, folded: 0 }
+    }
+
+    /// Depth in the tree.
+    pub fn depth(&self) -> u16 {
+        self.depth
+    }
+
+    /// The branches before the name, of at most `levels` levels.
+    pub fn prefix(&self, glyphs: &Glyphs, levels: u16) -> String {
+        let [child, last, line, none] = glyphs.branch;
+        let goes_on = |depth: u16| self.lines >> u32::from(depth).min(63) & 1 == 1;
+        let mut text = String::new();
+        let from = self.depth.saturating_sub(levels);
+        for depth in (from..self.depth).map(|above| above + 1) {
+            text.push_str(match (depth == self.depth, goes_on(depth)) {
+                (true, true) => child,
+                (true, false) => last,
+                (false, true) => line,
+                (false, false) => none,
+            });
+        }
+        if self.folded > 0 {
+            text.push_str(&format!("[+{}] ", self.folded));
+        }
+        text
     }
 }

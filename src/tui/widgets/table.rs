@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
 
-use super::list::Row;
+use super::list::ListRow;
 use super::pen::Pen;
 use crate::finding::Severity;
 use crate::metric::event_ages::{self, Held};
@@ -58,7 +58,7 @@ pub struct Look {
 }
 
 /// Properties that all rows of a table share.
-pub struct Table<'a, R: Row> {
+pub struct Table<'a, R: ListRow> {
     pub columns: &'a Columns<R>,
     pub sort: Option<Sort<R>>,
     pub snapshot: &'a Snapshot,
@@ -71,7 +71,7 @@ pub struct Table<'a, R: Row> {
     pub held: Option<&'a Held<R::Key>>,
 }
 
-impl<R: Row> Table<'_, R> {
+impl<R: ListRow> Table<'_, R> {
     /// Titles, with an arrow at the sort column.
     pub fn titles(&self, area: Rect, row: u16, buf: &mut Buffer) {
         let glyphs = self.theme.glyphs;

@@ -6,12 +6,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
+use super::pen;
 use crate::analysis::curve::{Curve, Level};
 use crate::analysis::highlights::{Highlights, Kind};
 use crate::text::quantity::{count, percent};
 use crate::tui::state::Timeline;
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::bar;
 use crate::tui::widgets::pen::Pen;
 
 /// From this width on the legend is in full.
@@ -50,7 +50,7 @@ pub fn render(
         for (row, (label, shares, role)) in (0..).zip(curves) {
             let mut pen = Pen::new(buf, area, row, theme.glyphs.ellipsis);
             pen.write_right(label, from.width() as u16, dim).gap(1);
-            bar::curve(&mut pen, shares, role, theme);
+            pen::curve(&mut pen, shares, role, theme);
             let now = shares.get(here).copied().flatten();
             pen.gap(1).write(&now.map_or("-".into(), |share| format!("{}%", percent(share * 100.0))), plain);
         }
@@ -83,7 +83,7 @@ fn cells(
     let Some(last) = levels.len().checked_sub(1) else { return Vec::new() };
     let cell = |wall_ns| (timeline.share(wall_ns) * last as f64).round() as usize;
     let ground = |at: usize| match line.get(at).copied().flatten() {
-        Some(share) => bar::level(share, theme),
+        Some(share) => pen::level(share, theme),
         None => theme.glyphs.horizontal,
     };
     let cell_of = |(at, level): (usize, &Option<Level>)| match level.map(of_level) {

@@ -14,8 +14,12 @@ mod upstream;
 
 use std::path::Path;
 
+use known::KNOWN;
+use machine::Cpu::{Arm, X86};
+use machine::Machine;
+
 use numatop_ng::calibrate::machine::Facts;
-use numatop_ng::list::events;
+use numatop_ng::list::registers;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::Missing;
 use numatop_ng::model::units::CpuId;
@@ -27,10 +31,6 @@ use numatop_ng::pmu::table::{Table, Verified};
 use numatop_ng::selftest::judge::Verdict;
 use numatop_ng::selftest::run::by_core;
 use numatop_ng::selftest::verdicts::{EventVerdict, EventVerdicts};
-
-use known::KNOWN;
-use machine::Cpu::{Arm, X86};
-use machine::Machine;
 
 const ICE_LAKE: machine::Cpu = X86("GenuineIntel", 0x06, 0x6a, 6);
 const SKYLAKE: machine::Cpu = X86("GenuineIntel", 0x06, 0x55, 4);
@@ -331,7 +331,7 @@ fn events_have_the_word_of_self_tests_with_them() {
         "cycles by the kernel's name are the event of the table"
     );
 
-    let text = events::render_text(&catalog, budget, &|_| Ok(()), &|set| choose(&catalog, budget, set), 100);
+    let text = registers::events(&catalog, budget, &|_| Ok(()), &|set| choose(&catalog, budget, set), 100);
     assert_eq!(text.matches(here).count(), 2, "{text}");
     assert!(text.matches(&format!("      {nowhere}\n")).count() > 5, "{text}");
 }
@@ -619,7 +619,7 @@ fn the_list_says_what_is_counted_and_whether_it_works() {
         false => Ok(()),
     };
 
-    let text = events::render_text(&catalog, budget, &works, &|set| choose(&catalog, budget, set), 100);
+    let text = registers::events(&catalog, budget, &works, &|set| choose(&catalog, budget, set), 100);
 
     for line in [
         "CPU    AuthenticAMD family 0x19 model 0x1 stepping 1",

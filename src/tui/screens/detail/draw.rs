@@ -5,21 +5,17 @@ use std::collections::BTreeMap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Detail, List, balancing, lines, mappings, moved, objects, remote};
+use super::{Detail, List, lines, mappings, notes};
 use crate::finding::Finding;
-use crate::metric::Value;
 use crate::metric::access::{DRAM_REMOTE_PCT, MEM_TIME_PCT};
-use crate::metric::allowed;
 use crate::metric::format::short;
-use crate::metric::identity::{CGROUP, COMM};
-use crate::metric::identity::{policy, state, user};
+use crate::metric::identity::{CGROUP, COMM, policy, state, user};
 use crate::metric::interference::{
     IRQ_PCT, RUNQ_WAIT_BOUND_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT, RUNQ_WAIT_THROTTLED_PCT,
 };
-use crate::metric::mempolicy;
 use crate::metric::on_demand::CMDLINE;
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
-use crate::metric::{Metric, task};
+use crate::metric::{Metric, Value, allowed, mempolicy, task};
 use crate::model::access::lines::CONTENDED_LINES;
 use crate::model::access::objects::OBJECTS;
 use crate::model::sample::Reading;
@@ -29,10 +25,9 @@ use crate::text::clean;
 use crate::text::quantity::{bytes, duration, percent};
 use crate::tui::history::process::{Point, ProcessSnapshot};
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::bar::{bar, sparkline};
 use crate::tui::widgets::columns;
 use crate::tui::widgets::layout::below;
-use crate::tui::widgets::pen::Pen;
+use crate::tui::widgets::pen::{Pen, bar, sparkline};
 use crate::tui::widgets::table::{Look, Table};
 
 /// Lines about identity and limits, and lines of history.
@@ -109,9 +104,9 @@ pub(super) fn render(
     shares(snapshot, task, theme, facts_area, FACTS, buf);
     let nodes = snapshot.host.topology.nodes.len();
     let lines = [
-        ("remote", remote::words(task, snapshot)),
-        ("balance", balancing::words(task, snapshot)),
-        ("moved", moved::words(task, snapshot)),
+        ("remote", notes::remote(task, snapshot)),
+        ("balance", notes::balancing(task, snapshot)),
+        ("moved", notes::moved(task, snapshot)),
     ];
     for (row, (label, text)) in (FACTS + node_lines(nodes)..).zip(lines) {
         let Some(text) = text else { continue };
@@ -130,7 +125,7 @@ pub(super) fn render(
         (Some((List::Objects, first)), _) => {
             let refused = snapshot.host_missing(OBJECTS);
             let refused = refused.map(|why| crate::text::clean_str(&why.to_string()));
-            objects::render(task, refused.as_deref(), *first, theme, threads_area, buf);
+            lines::render_objects(task, refused.as_deref(), *first, theme, threads_area, buf);
         }
         (Some((List::Lines, first)), _) => {
             let no_lines = snapshot.host_missing(CONTENDED_LINES);

@@ -1,12 +1,13 @@
-//! The mappings of one process: size, placement by node, policy and use.
+//! The mappings of one process: size, placement by node, policy, use, and how long loads took that memory of the own node, or of
+//! another one, answered.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::latencies::{self, LatencyColumns};
 use super::maps::Maps;
 use crate::access::follow::by_count::{Evidence, by_count};
 use crate::collect::mappings::{Mapping, Mappings, walk_ns};
+use crate::model::access::answers::MemoryAnswers;
 use crate::model::access::{ByNodes, ENOUGH, MappingUse, MemoryUse};
 use crate::model::share::{wilson, wilson_farther};
 use crate::snapshot::{SampledUse, Task};
@@ -17,21 +18,32 @@ use crate::tui::widgets::pen::Pen;
 
 /// Cells of numbers, policies at least, shares by node, a share, and its error or a share without decimals.
 const NUMBER: u16 = 7;
+
 const POLICY: u16 = 12;
+
 /// The policy of a mapping without its own policy (mpol_to_str() of mm/mempolicy.c).
 const DEFAULT: &str = "default";
+
 pub(super) const NODES: u16 = 16;
+
 pub(super) const SHARE: u16 = 5;
+
 pub(super) const ERROR: u16 = 4;
+
 /// Share of remote samples of a mapping from which on it is emphasised, percent: as that of a process.
 const REMOTE_MIN: f64 = 20.0;
+
 /// Part of the addresses in known mappings, percent: shown if it is less.
 const PLACED_MIN: f64 = 90.0;
+
 /// From this share of samples with an address on, the share is not shown, percent.
 const ADDRESSES_MIN: f64 = 99.5;
+
 /// Cells from which on size and policy stand beside the use, and from which on shares of accesses do, too.
 const WIDE: u16 = 120;
+
 const WIDER: u16 = 136;
+
 /// Lines above the mappings: the source of the list, and titles.
 pub(super) const HEAD: u16 = 2;
 
@@ -120,7 +132,7 @@ impl<'a> List<'a> {
         titles.extend(self.counted.map(|_| ("ACC%", SHARE, true)));
         titles.extend(self.answered.map(|_| ("PMU%", SHARE, true)));
         for title in self.latencies.into_iter().flat_map(LatencyColumns::titles) {
-            titles.push((title, latencies::WIDTH, true));
+            titles.push((title, WIDTH, true));
         }
         titles.extend(self.policy.map(|width| ("POLICY", width, false)));
         titles.extend(self.nodes.then_some(("MEM BY NODE", NODES, false)));
@@ -278,7 +290,7 @@ fn line(
         for at in 0..2 {
             let words = answers.and_then(|answers| columns.words(answers[at]));
             let role = if words.is_some() { Role::Plain } else { Role::Dim };
-            pen.write_right(words.as_deref().unwrap_or("-"), latencies::WIDTH, theme.style(role)).gap(1);
+            pen.write_right(words.as_deref().unwrap_or("-"), WIDTH, theme.style(role)).gap(1);
         }
     }
     if let Some(width) = list.policy {
@@ -336,4 +348,83 @@ pub(super) fn by_node(mut nodes: Vec<(usize, f64)>, width: u16, theme: &Theme, p
         left -= cells;
     }
     pen.gap(left + 1);
+}
+
+/// Loads below which a mapping has no latency: the 95th percentile would be one of the two slowest.
+const LOADS_MIN: u64 = 50;
+
+/// Cells of a column.
+pub(super) const WIDTH: u16 = 9;
+
+/// The columns, where a PMU sampled loads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LatencyColumns {
+    /// Cycles of a nanosecond; `None`: latencies are in cycles.
+    ghz: Option<f64>,
+}
+
+impl LatencyColumns {
+    /// The columns of these mappings; `None` where none of them has enough loads.
+    pub(super) fn of(mappings: &[MappingUse], ghz: Option<f64>) -> Option<LatencyColumns> {
+        let has_any = |answers: &MemoryAnswers| answers.latencies.loads() >= LOADS_MIN;
+        let has = |mapping: &MappingUse| has_any(&mapping.answers.local) || has_any(&mapping.answers.remote);
+        let ghz = ghz.filter(|ghz| *ghz > 0.0);
+        mappings.iter().any(has).then_some(LatencyColumns { ghz })
+    }
+
+    /// Titles of the local and the remote one, with their unit.
+    pub(super) fn titles(self) -> [&'static str; 2] {
+        match self.ghz {
+            Some(_) => ["LOCAL NS", "REMOTE NS"],
+            None => ["LOCAL CY", "REMOTE CY"],
+        }
+    }
+
+    /// The median and the 95th percentile; `None` where loads are too few.
+    pub(super) fn words(self, answers: &MemoryAnswers) -> Option<String> {
+        let latencies = &answers.latencies;
+        if latencies.loads() < LOADS_MIN {
+            return None;
+        }
+        let of = |pct| latencies.percentile(pct).map(|cycles| cycles / self.ghz.unwrap_or(1.0));
+        Some(format!("{:.0}/{:.0}", of(50.0)?, of(95.0)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::access::answers::Answers;
+    use crate::model::access::class::AccessClass;
+
+    fn mapping(loads: u32) -> MappingUse {
+        let mut answers = Answers::default();
+        for load in 0..loads {
+            let cycles = if load % 10 == 9 { 900 } else { 300 };
+            answers.add(AccessClass::Dram { remote: true }, None, Some(cycles));
+        }
+        let (by_node, next_by_node) = Default::default();
+        MappingUse { start: 0, bytes: 0, name: String::new(), by_node, next_by_node, answers }
+    }
+
+    #[test]
+    fn latencies_are_in_ns_where_the_frequency_is_known() {
+        let mapping = mapping(200);
+        let words = |ghz| {
+            let columns = LatencyColumns::of(std::slice::from_ref(&mapping), ghz).unwrap();
+            (columns.titles()[1], columns.words(&mapping.answers.remote))
+        };
+        // Steps of 6 %: 300 is in 288 to 304, 900 in 896 to 928.
+        assert_eq!(words(None), ("REMOTE CY", Some("297/912".into())));
+        assert_eq!(words(Some(3.0)), ("REMOTE NS", Some("99/304".into())));
+        assert_eq!(words(Some(0.0)).0, "REMOTE CY");
+        let columns = LatencyColumns::of(std::slice::from_ref(&mapping), None).unwrap();
+        assert_eq!(columns.words(&mapping.answers.local), None, "no load was local");
+    }
+
+    #[test]
+    fn few_loads_have_no_columns() {
+        assert_eq!(LatencyColumns::of(&[mapping(49)], Some(3.0)), None);
+        assert!(LatencyColumns::of(&[mapping(49), mapping(50)], Some(3.0)).is_some());
+    }
 }

@@ -3,7 +3,7 @@
 use super::Detail;
 use crate::collect::mappings::{Mappings, walk_ns};
 use crate::text::quantity::bytes;
-use crate::tui::input::action::{Effect, Motion};
+use crate::tui::input::{Effect, Motion};
 use crate::tui::state::State;
 
 /// A walk that takes less is made without asking.

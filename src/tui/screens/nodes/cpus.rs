@@ -8,8 +8,7 @@ use crate::snapshot::{CpuDelta, Snapshot};
 use crate::text::plural;
 use crate::text::quantity::percent;
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::bar::shade;
-use crate::tui::widgets::pen::Pen;
+use crate::tui::widgets::pen::{Pen, shade};
 
 /// Cells before the CPUs of a node, and for the numbers behind them.
 const LABEL: u16 = 9;

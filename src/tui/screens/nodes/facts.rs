@@ -7,13 +7,8 @@ use ratatui::layout::Rect;
 
 use crate::metric::accelerators::held_by;
 use crate::metric::format::short;
-use crate::metric::free_blocks;
 use crate::metric::host::{self, HostMetric};
-use crate::metric::matrix;
-use crate::metric::node;
-use crate::metric::since_boot;
-use crate::metric::tiers;
-use crate::metric::{Metric, Unit, Value};
+use crate::metric::{Metric, Unit, Value, free_blocks, matrix, node, since_boot, tiers};
 use crate::model::interrupts::DeviceInterrupts;
 use crate::model::topology::{self, Device, Topology, format_cpulist};
 use crate::model::units::{CpuId, NodeId};
@@ -21,8 +16,7 @@ use crate::snapshot::{CpuDelta, Node, Snapshot};
 use crate::text::clean_str;
 use crate::text::quantity::{bytes, count};
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::bar::level;
-use crate::tui::widgets::pen::Pen;
+use crate::tui::widgets::pen::{Pen, level};
 
 /// A label in a line, and its metric.
 type Named = (&'static str, &'static Metric<Node>);

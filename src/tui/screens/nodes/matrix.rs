@@ -12,9 +12,8 @@ use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::quantity::{count, percent};
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::bar::shade;
 use crate::tui::widgets::list::List;
-use crate::tui::widgets::pen::Pen;
+use crate::tui::widgets::pen::{Pen, shade};
 
 /// Cells for the node of a row, and for the name of the metric above them.
 const LABEL: u16 = 8;

@@ -14,10 +14,9 @@ use crate::text::clean_str;
 use crate::text::quantity::percent;
 use crate::tui::state::{State, seconds};
 use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::bar::shade;
 use crate::tui::widgets::layout::below;
 use crate::tui::widgets::list::List;
-use crate::tui::widgets::pen::Pen;
+use crate::tui::widgets::pen::{Pen, shade};
 use crate::tui::widgets::timebar::clock;
 
 /// Cells for the node of a row, and for each of the two numbers behind it.

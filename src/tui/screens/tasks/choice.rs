@@ -8,7 +8,7 @@ use crate::metric::task::TASK_METRICS;
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
-use crate::tui::input::action::Rows;
+use crate::tui::input::Rows;
 
 /// The tasks to show.
 #[derive(Clone, Default)]

@@ -1,15 +1,87 @@
-//! The share of remote accesses of a process and its certainty, in one line: from each available source.
+//! Facts about a process, each in one line: NUMA balancing, pages that were moved for it and the reasons, and the share of
+//! remote accesses with its certainty, from each available source.
 
 use crate::metric::access::DRAM_REMOTE_PCT;
+use crate::metric::balancing::{BALANCING_PCT, NUMA_GROUP, NUMA_MOVES};
+use crate::metric::format::short;
+use crate::metric::page_migrations::OTHER;
+use crate::metric::pages::PAGES_MIGRATED;
 use crate::metric::placement::{
     Basis, REMOTE_HIGH_PCT, REMOTE_LOW_PCT, REMOTE_PCT, RemoteShare, remote_by_source,
 };
+use crate::metric::task::{PREFERRED_NODE, SCAN_PERIOD_MS};
 use crate::metric::{Metric, Value, Witness};
+use crate::model::counters::Counter;
 use crate::snapshot::{Snapshot, Task};
-use crate::text::quantity::percent;
+use crate::text::quantity::{count, percent};
+
+/// The line; `None` where balancing has nothing to choose between.
+pub(super) fn balancing(task: &Task, snapshot: &Snapshot) -> Option<String> {
+    if snapshot.host.topology.nodes.len() < 2 {
+        return None;
+    }
+    if let Some(why) = snapshot.host_missing(NUMA_MOVES.id) {
+        return Some(format!("n/a: {}", crate::text::clean_str(&why.to_string())));
+    }
+    let number = |metric: &Metric<Task>| match metric.read(task, snapshot) {
+        Ok(Value::U64(number)) => Some(number),
+        _ => None,
+    };
+    let prefers = match number(&PREFERRED_NODE) {
+        Some(node) => format!("prefers node {node}"),
+        None => "prefers no node".into(),
+    };
+    let scans = number(&SCAN_PERIOD_MS).map(|ms| format!(", scans every {ms} ms"));
+    let group = number(&NUMA_GROUP).map(|id| format!(", group {id}"));
+    let took = match BALANCING_PCT.read(task, snapshot) {
+        Ok(Value::F64(pct)) => format!("; costs {pct:.1} % of its time"),
+        _ => String::new(),
+    };
+    let total = &task.total;
+    Some(format!(
+        "{prefers}{}{}{took}; moves {}, swaps {}, failed {}",
+        scans.unwrap_or_default(),
+        group.unwrap_or_default(),
+        total[Counter::NumaMoves],
+        total[Counter::NumaSwaps],
+        total[Counter::NumaStuck]
+    ))
+}
+
+/// The line; `None` where pages have nowhere to go.
+pub(super) fn moved(task: &Task, snapshot: &Snapshot) -> Option<String> {
+    if snapshot.host.topology.nodes.len() < 2 {
+        return None;
+    }
+    if let Some(why) = snapshot.host_missing(PAGES_MIGRATED.id) {
+        return Some(format!("n/a: {}", crate::text::clean_str(&why.to_string())));
+    }
+    let now = PAGES_MIGRATED.read(task, snapshot).ok();
+    let now = now.map(|rate| format!(" ({}/s)", short(&rate, PAGES_MIGRATED.unit)));
+    let total = &task.total;
+    let mut words = format!("{} pages{}", written(total[Counter::MigratedPages]), now.unwrap_or_default());
+    // Recordings may be older than the reasons.
+    if snapshot.host_missing(OTHER.id).is_none() && total[Counter::MigratedPages] > 0 {
+        let known = total[Counter::BalancedPages].saturating_add(total[Counter::AskedPages]);
+        words += &format!(
+            ": balancing {}, asked {}, other {}",
+            written(total[Counter::BalancedPages]),
+            written(total[Counter::AskedPages]),
+            written(total[Counter::MigratedPages].saturating_sub(known)),
+        );
+    }
+    if total[Counter::MigrateFailedPages] > 0 {
+        words += &format!("; failed {}", written(total[Counter::MigrateFailedPages]));
+    }
+    Some(words)
+}
+
+fn written(pages: u64) -> String {
+    count(pages as f64)
+}
 
 /// The line; `None` with a single node.
-pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
+pub(super) fn remote(task: &Task, snapshot: &Snapshot) -> Option<String> {
     if snapshot.host.topology.nodes.len() < 2 {
         return None;
     }
