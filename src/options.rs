@@ -32,7 +32,7 @@ use crate::host::privileges::Privileges;
 use crate::host::roots::{self, Roots};
 use crate::host::users::{self, Getent};
 use crate::host::{isolation, processes};
-use crate::model::cgroup_path;
+use crate::model::group;
 use crate::model::topology::{Division, Topology, format_cpulist};
 use crate::model::units::NodeId;
 use crate::record::aggregate::Keep;
@@ -44,11 +44,11 @@ use crate::source::live::LiveOptions;
 use crate::text::rfc3339;
 
 pub use self::exporter::{addresses, limits};
-pub use self::recordings::{Layout, Tables, check_no_tables, no_parquet, several_hosts_in_a_file, tables};
 pub use self::recordings::{
-    Stretch, TraceChoice, compared, fails_on, no_rule, no_trace_on_a_terminal, rules, sides, trace,
+    Layout, Stretch, Tables, TraceChoice, check_no_tables, compared, fails_on, no_page_on_a_terminal,
+    no_parquet, no_rule, no_trace_on_a_terminal, report, rules, several_hosts, several_hosts_in_a_file,
+    sides, tables, trace, zone,
 };
-pub use self::recordings::{no_page_on_a_terminal, report, several_hosts, zone};
 pub use events::{budget, catalog, choose, event_sets, marked_catalog};
 pub use run::{place, user_of_sudo};
 pub use settings::{check_settings, with_settings};
@@ -319,17 +319,17 @@ fn wants(args: &ContainerArgs, roots: Roots<'_>) -> Result<(Wants, Option<Hierar
     let mut wants = Vec::new();
     let mut chosen: Option<Hierarchy> = None;
     for path in &args.named.cgroups {
-        let bytes = cgroup_path::to_bytes(path);
+        let bytes = group::to_bytes(path);
         let mut below = path.trim_end_matches('/').to_string();
         let full = below.starts_with("/sys/fs/cgroup");
         if let Some((hierarchy, rest)) = cgroups::containing(roots, Path::new(OsStr::from_bytes(&bytes))) {
             if chosen.as_ref().is_some_and(|other| *other != hierarchy) {
                 return Err(bad("--cgroup", "all paths must lie in one hierarchy"));
             }
-            below = cgroup_path::from_bytes(rest.as_os_str().as_bytes()).trim_end_matches('/').to_string();
+            below = group::from_bytes(rest.as_os_str().as_bytes()).trim_end_matches('/').to_string();
             chosen = Some(hierarchy);
         } else if full {
-            let path = cgroup_path::show(path);
+            let path = group::show(path);
             return Err(bad("--cgroup", format!("{path} is in no hierarchy with a controller")));
         }
         wants.push(Want::Cgroup(format!("/{}", below.trim_start_matches('/'))));

@@ -3,17 +3,21 @@
 mod ends;
 mod list;
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use numatop_ng::access::outcome::Outcome;
-use numatop_ng::access::sample::Decoders;
+
+use self::ends::Ends;
+use self::list::{PROGRAMS, Program};
+use crate::Plan;
+use crate::process::below;
+use crate::report::{Cell, Report, Table};
+use numatop_ng::access::sample::{Decoders, Outcome};
 use numatop_ng::collect::access::follow::{Job, follow};
 use numatop_ng::collect::access::{AccessProbe, self_check};
 use numatop_ng::collect::placement::draw::Random;
@@ -21,12 +25,6 @@ use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::host::clock::thread_time;
 use numatop_ng::model::units::CpuId;
-
-use self::ends::Ends;
-use self::list::{PROGRAMS, Program};
-use crate::Plan;
-use crate::process::below;
-use crate::report::{Cell, Report, Table};
 
 /// Samples a second on each CPU, and by default.
 const HZ: u32 = 499;

@@ -3,8 +3,7 @@
 use numatop_ng::access::decode_a64;
 use numatop_ng::access::decode_x86::{Decoder, RSP, Registers};
 use numatop_ng::access::follow::Follower;
-use numatop_ng::access::outcome::{Attribution, Outcome};
-use numatop_ng::access::sample::{Code, Stack};
+use numatop_ng::access::sample::{Attribution, Code, Outcome, Stack};
 
 /// Runs of an instruction that are followed.
 const RUNS: usize = 4;

@@ -10,7 +10,7 @@ use super::machine::{Binding, Bound, NodeList};
 use super::recordings::ExportFormat;
 use crate::export::{FORMATS, Format};
 use crate::metric::task::TASK_METRICS;
-use crate::model::cgroup_path;
+use crate::model::group;
 use crate::model::topology::parse_cpulist;
 use crate::tables::Table;
 use crate::text::printable;
@@ -173,7 +173,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 pub(super) fn cgroup(typed: OsString) -> Result<String, &'static str> {
     match typed.is_empty() {
         true => Err("a path is needed"),
-        false => Ok(cgroup_path::from_bytes(typed.as_bytes())),
+        false => Ok(group::from_bytes(typed.as_bytes())),
     }
 }
 

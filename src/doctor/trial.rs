@@ -6,27 +6,26 @@ use std::slice::from_ref;
 
 use anyhow::{Context, Error, Result};
 
-use crate::access::outcome::Attribution;
+use crate::access::sample::Attribution;
 use crate::collect::access::spe::SpeProbe;
 use crate::collect::access::{self, AccessProbe};
 use crate::collect::check::HostCheck;
 use crate::collect::placement::Walk;
 use crate::collect::placement::draw::Random;
 use crate::collect::probes::{PROBES, Probe, Shared};
-use crate::collect::records::Layout;
+use crate::collect::records::{self, Layout};
 use crate::collect::round::{Round, SHORT_FROM};
 use crate::collect::sched::SchedProbe;
 use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
-use crate::collect::{libbpf_log, proc_details, records, self_usage};
+use crate::collect::{libbpf_log, proc_details, self_usage};
 use crate::container::scope::Scope;
 use crate::host::isolation;
 use crate::host::types::Types;
 use crate::model::facility::Facility;
 use crate::model::topology::Topology;
 use crate::model::wire::Scoped;
-use crate::pmu::memory_event;
 use crate::pmu::open::Refused;
-use crate::pmu::spe;
+use crate::pmu::{memory_event, spe};
 use crate::text::plural;
 
 /// One step of starting a live view.

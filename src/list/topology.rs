@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::metric::since_boot;
 use crate::model::inputs::Inputs;
 use crate::model::sample::NodeRaw;
-use crate::model::tiers::{AUTO_WEIGHTS, DEMOTION, NodeTier, PROMOTE_LIMIT};
 use crate::model::topology::{Device, Llc, Node, Topology, format_cpulist};
+use crate::model::turns::{AUTO_WEIGHTS, DEMOTION, NodeTier, PROMOTE_LIMIT};
 use crate::model::units::{CpuId, NodeId};
 use crate::text::{hanging, plural, words};
 

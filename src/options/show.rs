@@ -6,15 +6,13 @@ use super::{BadValue, bad};
 use crate::analysis::filter::RowFilter;
 use crate::cli::{DisplayArgs, Preset, ScreenArgs};
 use crate::export::{ContainerSelection, PlaceSelection, Selection, Whole, all_columns};
-use crate::metric::Metric;
 use crate::metric::columns::{CONTAINER_TEXT, CPU_SET_PRIORITY, TASK_TEXT};
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::cpu_set::{self, CPU_SET_METRICS};
 use crate::metric::identity::{self, PID, TID};
 use crate::metric::node::NODE_METRICS;
-use crate::metric::on_demand;
 use crate::metric::task::{self, TASK_METRICS, by_id};
-use crate::metric::{efficiency, events};
+use crate::metric::{Metric, efficiency, events};
 use crate::model::event::names;
 use crate::model::units::NodeId;
 use crate::pmu::typed::{Form, Typed};
@@ -211,7 +209,7 @@ pub fn selection(args: &DisplayArgs, machine_readable: bool) -> Result<Selection
     };
     let named = columns(args)?;
     let sorted = sort(args)?;
-    let asked = on_demand::asked(named.iter().flatten().chain(sorted.iter().map(|(metric, _)| metric)));
+    let asked = identity::asked(named.iter().flatten().chain(sorted.iter().map(|(metric, _)| metric)));
     // Of JSON each row has its counts by name anyway.
     let with_events = named.is_none();
     let mut columns = named.unwrap_or_else(default);

@@ -45,7 +45,7 @@ use crate::host::clock;
 use crate::host::roots::Roots;
 use crate::host::users::Getent;
 use crate::metric::needs::Demand;
-use crate::model::cgroup_path;
+use crate::model::group;
 use crate::model::sample::{HostFacts, Names, Sample};
 use crate::model::stacks::StackBatch;
 use crate::model::topology::Division;
@@ -225,7 +225,7 @@ impl Source for LiveSource {
             Some(id) => {
                 let path = self.names.cgroups.get(&id).context("the cgroup has been removed")?;
                 let group = self.names.groups.get(&id);
-                let name = group.map_or_else(|| cgroup_path::show(path), |group| group.name.clone());
+                let name = group.map_or_else(|| group::show(path), |group| group.name.clone());
                 self.groups.narrow(Some(path.clone()), &self.names);
                 name
             }

@@ -23,7 +23,7 @@ use numatop_ng::model::sample::{
     Comm, GroupCounters, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Pressure, Sample,
 };
 use numatop_ng::model::stacks::StackBatch;
-use numatop_ng::model::tiers::TierPages;
+use numatop_ng::model::turns::TierPages;
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::snapshot::Snapshot;
 use numatop_ng::source::synthetic::BOOT_NS;

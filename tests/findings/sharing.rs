@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use numatop_ng::finding::{Assumption, Finding, Gain, Kind, Severity, Subject};
-use numatop_ng::model::event::Role;
-use numatop_ng::model::object_nodes::{ObjectId, ObjectNodes};
-use numatop_ng::model::sample::{PagesByPolicy, SharedObject};
-
 use crate::world::{
     Actor, DOCKER, GIB, Machine, SERVICE, TWO, commands, count_also, files, found, found_in, lines, machine,
     pages, sample_use, samples, undo, watch,
 };
+use numatop_ng::finding::{Assumption, Finding, Gain, Kind, Severity, Subject};
+use numatop_ng::model::event::Role;
+use numatop_ng::model::memory::{ObjectId, ObjectNodes};
+use numatop_ng::model::sample::{PagesByPolicy, SharedObject};
 
 const ID: &str = "memory-on-other-node";
 const SPREAD: &str = "spread-over-nodes";

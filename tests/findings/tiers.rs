@@ -111,7 +111,7 @@ pub mod slow_tier_memory {
 pub mod tier_ping_pong {
     use std::sync::Arc;
 
-    use numatop_ng::model::tiers::TierPages;
+    use numatop_ng::model::turns::TierPages;
     use numatop_ng::model::units::NodeId;
 
     use super::*;

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::command::{intervals, numatop};
+use crate::until::until;
+use crate::workload::Workload;
 use numatop_ng::access::follow::by_count::{ByTime, Evidence, by_count};
-use numatop_ng::access::outcome::Attribution;
-use numatop_ng::access::sample::Decoders;
+use numatop_ng::access::sample::{Attribution, Decoders};
 use numatop_ng::access::self_check::Verdict;
 use numatop_ng::access::window::{Place, Places, Tally};
 use numatop_ng::collect::access::follow::{Job, follow};
@@ -18,10 +20,6 @@ use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::model::access::MemoryUse;
 use numatop_ng::model::units::CpuId;
-
-use crate::command::{intervals, numatop};
-use crate::until::until;
-use crate::workload::Workload;
 
 /// Samples a second: the error of a share depends on this number.
 const HZ: u32 = 997;

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::program;
 use numatop_ng::access::lines::{LineSample, LineWindow, place};
 use numatop_ng::access::window::{Place as PagePlace, Places};
 use numatop_ng::collect::access::AccessProbe;
 use numatop_ng::collect::proc_details;
 use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::hot::known_names::KnownNames;
+use numatop_ng::hot::frame_names::KnownNames;
 use numatop_ng::model::access::AccessSource;
 use numatop_ng::model::access::lines::Transfer;
 use numatop_ng::model::event::Event;
@@ -20,8 +21,6 @@ use numatop_ng::model::stacks::Place;
 use numatop_ng::model::units::CpuId;
 use numatop_ng::pmu::memory_event::MemoryEvent;
 use numatop_ng::symbolize::Namer;
-
-use crate::program;
 
 const PAGE: usize = 4096;
 /// Faults of each function.

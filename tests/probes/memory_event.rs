@@ -11,7 +11,7 @@ use numatop_ng::collect::access::AccessProbe;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::host::page_nodes::MemoryBlocks;
 use numatop_ng::model::access::AccessSource;
-use numatop_ng::model::access::class::AccessClass;
+use numatop_ng::model::access::answers::AccessClass;
 use numatop_ng::model::event::Event;
 use numatop_ng::model::units::{CpuId, NodeId};
 use numatop_ng::pmu::data_src;

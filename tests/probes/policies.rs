@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::program;
+use crate::until::until;
+use crate::workload::Workload;
 use numatop_ng::collect::mm_reader::MmReader;
 use numatop_ng::collect::mm_reader::wire::{Job, PlacementTurn, Turn};
 use numatop_ng::collect::placement::draw::{Random, Ranges, Round};
@@ -20,13 +23,9 @@ use numatop_ng::collect::proc_details::start_ns;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::model::facility::Facility;
-use numatop_ng::model::object_nodes::ObjectId;
+use numatop_ng::model::memory::ObjectId;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::sample::PagesByPolicy;
-
-use crate::program;
-use crate::until::until;
-use crate::workload::Workload;
 
 const PAGES: usize = 32;
 

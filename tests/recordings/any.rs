@@ -4,35 +4,31 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
-use numatop_ng::model::access::answers::Answers;
-use numatop_ng::model::access::class::AccessClass;
-use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
+use numatop_ng::model::access::answers::{AccessClass, Answers};
+use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide, Object};
 use numatop_ng::model::access::next_runs::{GaveUp, NextRuns};
-use numatop_ng::model::access::objects::Object;
 use numatop_ng::model::access::{
     AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
 };
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::disks::{DiskUse, DisksUsed};
-use numatop_ng::model::free_blocks::FreeBlocks;
 use numatop_ng::model::inputs::Inputs;
-use numatop_ng::model::interrupts::{DeviceInterrupts, Interrupts};
-use numatop_ng::model::object_nodes::{ObjectId, ObjectNodes};
-use numatop_ng::model::place_moves::PlaceMoves;
+use numatop_ng::model::machine::PlaceMoves;
+use numatop_ng::model::memory::{ObjectId, ObjectNodes};
 use numatop_ng::model::sample::{
     Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, HugeNode, HugePages, MachineRaw,
     MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure,
     Resident, Sample, SelfUsage, Slot, TaskRaw, VmStat,
 };
-use numatop_ng::model::scheduler::SchedExt;
 use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
-use numatop_ng::model::tiers::{NodeTier, TierPages};
+use numatop_ng::model::turns::{DeviceInterrupts, FreeBlocks, Interrupts, NodeTier, SchedExt, TierPages};
 use numatop_ng::model::units::NodeId;
-use proptest::collection::{btree_map, vec};
-use proptest::option;
-use proptest::prelude::*;
 
 fn slot() -> impl Strategy<Value = Slot> {
     prop_oneof![

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
+use crate::commands::output;
+use crate::machine::{self, Machine};
+use crate::roundtrip::write;
+use crate::scratch::Scratch;
 use numatop_ng::metric::matrix::PAIR_METRICS;
-use numatop_ng::model::access::answers::Answers;
-use numatop_ng::model::access::class::AccessClass;
+use numatop_ng::model::access::answers::{AccessClass, Answers};
 use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
 use numatop_ng::model::access::next_runs::NextRuns;
 use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses, SampledEvent};
@@ -16,12 +21,6 @@ use numatop_ng::record::format::End;
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
-use serde_json::Value;
-
-use crate::commands::output;
-use crate::machine::{self, Machine};
-use crate::roundtrip::write;
-use crate::scratch::Scratch;
 
 /// Loads from memory; a quarter is remote and takes twice as long.
 fn answers(loads: u64) -> Answers {

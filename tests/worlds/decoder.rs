@@ -4,10 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use numatop_ng::access::code_x86::{Previous, previous};
-use numatop_ng::access::outcome::{Moment, Outcome};
-use numatop_ng::access::sample::Code;
-use numatop_ng::access::{code_x86, decode_a64, decode_x86};
+use numatop_ng::access::code_x86::{self, Previous, previous};
+use numatop_ng::access::sample::{Code, Moment, Outcome};
+use numatop_ng::access::{decode_a64, decode_x86};
 
 /// Instructions after which no further library is read.
 const ENOUGH: usize = 1_200_000;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use numatop_ng::analysis::summary::{Row, Summary};
+use numatop_ng::metric::allowed::POLICY;
 use numatop_ng::metric::disks::WRITEBACK_BYTES_PER_S;
 use numatop_ng::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S, IRQS_PER_S};
-use numatop_ng::metric::mempolicy::POLICY;
 use numatop_ng::metric::since_boot::NUMA_HIT;
 use numatop_ng::metric::{Metric, Value, node};
 use numatop_ng::model::demo;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use numatop_ng::access::decode_x86::{RSP, Registers};
 use numatop_ng::access::follow::{Follower, GaveUp};
 use numatop_ng::access::sample::Stack;
-use numatop_ng::model::wire::access::{ACCESS_RED_ZONE, ACCESS_STACK};
+use numatop_ng::model::wire::samples::{ACCESS_RED_ZONE, ACCESS_STACK};
 
 /// Addresses that are compared, of all programs together.
 const ENOUGH: usize = 126_000;

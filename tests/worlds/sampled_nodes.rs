@@ -4,16 +4,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::common;
 use common::screen::{draw, text};
 use common::{Actor, World, app, press};
+
+use crate::common;
 use numatop_ng::access::next_runs::NextRun;
-use numatop_ng::access::outcome::Outcome;
+use numatop_ng::access::sample::Outcome;
 use numatop_ng::access::window::{EventAt, Losses, Place, Places, Tally, Window};
 use numatop_ng::metric::Value;
 use numatop_ng::metric::matrix::PAIR_METRICS;
 use numatop_ng::metric::task::by_id;
-use numatop_ng::model::access::class::AccessClass;
+use numatop_ng::model::access::answers::AccessClass;
 use numatop_ng::model::access::{AccessSource, MemoryUses, SampledEvent};
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::ProcessId;

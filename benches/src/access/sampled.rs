@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+
+use super::load::{Running, Truth};
 use numatop_ng::access::follow::by_count::Evidence;
-use numatop_ng::access::outcome::Outcome;
-use numatop_ng::access::sample::Decoders;
+use numatop_ng::access::sample::{Decoders, Outcome};
 use numatop_ng::access::self_check::Verdict;
 use numatop_ng::access::window::{Place, Places, Tally};
 use numatop_ng::collect::access::follow::{Job, follow};
@@ -17,8 +18,6 @@ use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::model::units::CpuId;
-
-use super::load::{Running, Truth};
 
 /// Samples a second on each CPU.
 pub const HZ: u32 = 997;

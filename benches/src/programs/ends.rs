@@ -5,8 +5,7 @@
 use std::collections::BTreeMap;
 
 use numatop_ng::access::follow::{Follower, GaveUp, STEPS_MAX};
-use numatop_ng::access::outcome::Attribution;
-use numatop_ng::access::sample::{Decoders, Registers, UserState};
+use numatop_ng::access::sample::{Attribution, Decoders, Registers, UserState};
 use numatop_ng::sys::read_memory;
 
 /// Kinds of ends that are listed.

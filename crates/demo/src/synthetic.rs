@@ -14,29 +14,27 @@ mod story;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use self::actor::Actor;
 use self::actor::{Step, grown};
-pub use self::story::machine as demo_machine;
 use crate::container::scope::Scope;
 use crate::model::accelerators::Held;
 use crate::model::counters::Counter;
 use crate::model::disks::{DiskRoute, DiskSender, DiskTraffic, DiskUse};
-use crate::model::free_blocks::FreeBlocks;
 use crate::model::group::DEPTH_MAX;
 use crate::model::inputs::Inputs;
-use crate::model::interrupts::Interrupts;
-use crate::model::object_nodes::{ObjectId, ObjectNodes};
-use crate::model::place_moves::PlaceMoves;
+use crate::model::machine::PlaceMoves;
+use crate::model::memory::{ObjectId, ObjectNodes};
 use crate::model::process::ProcessId;
 use crate::model::sample::{
     CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesByPolicy,
     PagesFound, PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
 };
-use crate::model::scheduler::SchedExt;
 use crate::model::sockets::{SocketRoute, SocketTraffic, SocketUse};
-use crate::model::tiers::{DEMOTION, NodeTier, PROMOTE_LIMIT, TierPages};
 use crate::model::topology::{Cpu, Node, Topology};
+use crate::model::turns::{DEMOTION, FreeBlocks, Interrupts, NodeTier, PROMOTE_LIMIT, SchedExt, TierPages};
 use crate::model::units::{CpuId, NodeId};
+
+pub use self::actor::Actor;
+pub use self::story::machine as demo_machine;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;

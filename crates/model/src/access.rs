@@ -5,7 +5,6 @@
 //! them. So the address that it accessed can be computed. docs/memory-in-use.md has the limits,
 //! benches/results/access.md the evidence.
 
-pub mod chosen;
 pub mod code_x86;
 pub mod decode_a64;
 pub mod decode_x86;
@@ -14,7 +13,6 @@ pub mod governor;
 pub mod lines;
 pub mod next_runs;
 pub mod objects;
-pub mod outcome;
 pub mod sample;
 pub mod self_check;
 pub mod touches;

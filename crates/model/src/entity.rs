@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::model::cgroup_path;
-use crate::model::group::{Group, Kind};
+use crate::model::group::{self, Group, Kind};
 use crate::snapshot::{Container, Snapshot, Task};
 
 /// Kinds of rows, in the order in which they are shown.
@@ -85,7 +84,7 @@ pub fn container_name(row: &Container, snapshot: &Snapshot) -> Option<String> {
     let group = row.group.as_ref()?;
     match group.kind {
         // Groups of one name in two places are two.
-        Kind::Group => snapshot.names.cgroups.get(&row.id).map(|path| cgroup_path::show(path)),
+        Kind::Group => snapshot.names.cgroups.get(&row.id).map(|path| group::show(path)),
         _ => Some(group_name(group)),
     }
 }

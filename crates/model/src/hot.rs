@@ -3,6 +3,4 @@
 //! Pure: stacks come from `collect/hot.rs`, names from `symbolize.rs`.
 
 pub mod frame_names;
-pub mod known_names;
 pub mod profile;
-pub mod tree;

@@ -4,8 +4,6 @@ mod changes;
 mod containers;
 mod cpu_sets;
 mod cpus;
-mod dead_counters;
-mod ids;
 mod machine;
 mod remote;
 mod rows;
@@ -13,10 +11,15 @@ mod sharing;
 mod smt_neighbours;
 mod tally;
 mod task;
-mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use changes::Changes;
+use containers::Sums;
+use machine::machine;
+use rows::{Gathered, threads};
+use task::LookedUp;
 
 use crate::access::follow::by_count::{Evidence, by_count};
 use crate::hot::profile::Profile;
@@ -24,32 +27,25 @@ use crate::model::access::MemoryUse;
 use crate::model::disks::{DiskSender, DiskTraffic};
 use crate::model::event::Role;
 use crate::model::inputs::Inputs;
-use crate::model::interrupts::DeviceInterrupts;
 use crate::model::process::{ProcFields, ProcessId};
 use crate::model::sample::{Flow, HostFacts, MachineRaw, Missing, Names, Reading, Sample, SelfUsage};
-use crate::model::scheduler::SchedExt;
 use crate::model::sockets::SocketTraffic;
 use crate::model::topology::Device;
+use crate::model::turns::{DeviceInterrupts, SchedExt};
 use crate::model::units::NodeId;
 use crate::overhead::Cost;
 
+pub use self::changes::IdHash;
+pub use self::task::Waits;
 pub use containers::{Container, GroupDelta};
 pub use cpu_sets::{CpuSet, PlaceSets, SetKind, SetMoves, most_used};
 pub use cpus::{CpuDelta, OnCpus};
-pub use ids::IdHash;
 pub use machine::{MachineCounts, Node, NodeCounts, NumaPages, Swapped};
 pub use remote::{Accesses, Memory, Remote, Room, shares as memory_shares};
 pub use sharing::{GroupObject, ProcessGroup, counted_twice, groups as process_groups, large_bytes};
 pub use smt_neighbours::{SmtNeighbour, beside};
 pub use tally::Tally;
 pub use task::{RowKind, RowUse, SampledUse, Task, Tie};
-pub use waits::Waits;
-
-use changes::Changes;
-use containers::Sums;
-use machine::machine;
-use rows::{Gathered, threads};
-use task::LookedUp;
 
 /// The cost of numatop-ng itself.
 #[derive(Clone, Debug, Default)]
@@ -339,7 +335,7 @@ fn looked_up(current: &Sample, process: ProcessId) -> Option<Arc<LookedUp>> {
 /// Adds rows, and what depends on where their memory is.
 fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut tasks: Vec<Task>) -> Snapshot {
     look_up(&mut tasks, current);
-    waits::throttle(&mut tasks, current, snapshot.interval_ns);
+    task::throttle(&mut tasks, current, snapshot.interval_ns);
     snapshot.row_uses.reserve_exact(tasks.len());
     // One pass: each row is fetched from memory once.
     for (at, task) in tasks.iter().enumerate() {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::access::chosen::Chosen;
-use crate::access::governor::{Governor, Pace};
+use crate::access::governor::{Chosen, Governor, Pace};
 use crate::model::process::ProcessId;
 
 /// CPU time for following samples, of each second: less than a third of the whole budget.

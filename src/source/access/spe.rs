@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::collect::access::spe::Area;
-    use crate::model::access::class::AccessClass;
+    use crate::model::access::answers::AccessClass;
     use crate::model::access::lines::Transfer;
     use crate::model::event::Event;
 

@@ -8,8 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::{Answer, Screen, Subject, is_below};
-use crate::hot::profile::{Process, Profile, Spot, share};
-use crate::hot::tree::{Direction, Tree};
+use crate::hot::profile::{Direction, Process, Profile, Spot, Tree, share};
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, StackBatch};
 use crate::snapshot::Snapshot;

@@ -12,10 +12,10 @@ use self::choice::{matches, words};
 use super::{Answer, Screen, Subject, is_below, untagged};
 use crate::analysis::filter::RowFilter;
 use crate::finding;
-use crate::metric::identity::{COMM, PID, TID, user};
+use crate::metric::Metric;
+use crate::metric::identity::{self, COMM, PID, TID, user};
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::task::{self, TASK_METRICS};
-use crate::metric::{Metric, on_demand};
 use crate::model::process::ProcessId;
 use crate::snapshot::{RowKind, Snapshot, Task, Tie};
 use crate::source::Focus;
@@ -102,7 +102,7 @@ impl Tasks {
         }
         let shown = self.list.columns.iter().flatten();
         let columns = shown.chain([&self.list.sort.metric]).chain(&self.list.name);
-        Focus { processes: Some(processes), asked: on_demand::asked(columns), ..Focus::default() }
+        Focus { processes: Some(processes), asked: identity::asked(columns), ..Focus::default() }
     }
 
     /// Drops search, filter and user, and returns whether there was any of them.
@@ -166,7 +166,7 @@ impl Tasks {
         }
         self.list.name = match self.list.name {
             Some(_) => None,
-            None => Some(&on_demand::CMDLINE),
+            None => Some(&identity::CMDLINE),
         };
     }
 

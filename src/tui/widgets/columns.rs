@@ -5,9 +5,8 @@ use crate::metric::columns::{
 };
 use crate::metric::container::{CONTAINER, CONTAINER_METRICS};
 use crate::metric::cpu_set::{self, CPU_SET_METRICS};
-use crate::metric::identity::{CGROUP, COMM, NAME_LEAST, PID, THREADS, TID, USER};
+use crate::metric::identity::{CGROUP, CMDLINE, COMM, NAME_LEAST, PID, THREADS, TID, USER};
 use crate::metric::node::{self, NODE_METRICS};
-use crate::metric::on_demand::CMDLINE;
 use crate::metric::placement::MEM_PCT_BY_NODE;
 use crate::metric::{Metric, events, task};
 use crate::model::sample::HostFacts;

@@ -13,7 +13,7 @@ use super::picker::{Line, Pickable};
 use super::table::{Look, Sort, Table};
 use crate::analysis::filter;
 use crate::metric::Metric;
-use crate::metric::event_ages::Held;
+use crate::metric::events::Held;
 use crate::metric::identity::CGROUP;
 use crate::model::sample::Missing;
 use crate::snapshot::Snapshot;

@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 use super::list::ListRow;
 use super::pen::Pen;
 use crate::finding::Severity;
-use crate::metric::event_ages::{self, Held};
+use crate::metric::events::{self, Held};
 use crate::metric::format::{node_word, short};
 use crate::metric::{Metric, Order, Stands, Unit, Value, Witness};
 use crate::model::sample::Reading;
@@ -162,7 +162,7 @@ impl<R: ListRow> Table<'_, R> {
         match &value {
             // Dim digits say that they are older where their age has no room.
             value if !age.is_zero() => {
-                let (text, mark) = (short(value, metric.unit), event_ages::mark(age));
+                let (text, mark) = (short(value, metric.unit), events::mark(age));
                 let fits = text.width() + mark.width() <= usize::from(column.width);
                 let mark = if fits { &mark } else { "" };
                 pen.write_right(&format!("{text}{mark}"), column.width, style(Role::Dim));

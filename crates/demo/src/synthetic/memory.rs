@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use super::Actor;
 use crate::collect::mappings::{Mapping, Mappings};
-use crate::model::access::class::AccessClass;
-use crate::model::access::lines::{ContendedLine, ContendedLines, LineSide};
-use crate::model::access::objects::Object;
+use crate::model::access::answers::AccessClass;
+use crate::model::access::lines::{ContendedLine, ContendedLines, LineSide, Object};
 use crate::model::access::{AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, SampledEvent};
 use crate::model::process::ProcessId;
 use crate::model::stacks::Function;

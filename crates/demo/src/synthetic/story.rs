@@ -7,7 +7,7 @@ use super::{Actor, BOOT_NS, Machine, SECOND};
 use crate::model::accelerators::Accelerator;
 use crate::model::counters::Counter;
 use crate::model::demo::{self, MEMORY, NODES};
-use crate::model::object_nodes::{ObjectId, ObjectNodes};
+use crate::model::memory::{ObjectId, ObjectNodes};
 use crate::model::sample::{Comm, Counts, MemPolicy, PagesByPolicy, SharedObject};
 use crate::model::sockets::{SocketRoute, SocketUse};
 use crate::model::units::NodeId;

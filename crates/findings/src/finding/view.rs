@@ -12,8 +12,7 @@ use super::{Evidence, Identity, Note, Subject};
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
 use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
 use crate::metric::{Metric, Value, task};
-use crate::model::cgroup_path;
-use crate::model::group::{DEPTH_MAX, Group, Kind};
+use crate::model::group::{self, DEPTH_MAX, Group, Kind};
 use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Hints, Missing, NodeRaw, Reading, TaskRaw};
 use crate::model::topology::{self, Device, Topology, parse_cpulist};
@@ -462,7 +461,7 @@ impl<'a> View<'a> {
     /// Identity of a subject in words.
     pub fn identity(&self, of: &SubjectRef<'_>) -> Identity {
         let group = self.group_of(of);
-        let cgroup = |id: u64| self.snapshot.names.cgroups.get(&id).map(|path| cgroup_path::show(path));
+        let cgroup = |id: u64| self.snapshot.names.cgroups.get(&id).map(|path| group::show(path));
         let mut identity = Identity {
             container: group.filter(|group| group.kind != Kind::Group).map(|group| group.name.clone()),
             container_id: group.and_then(|group| group.id.clone()),

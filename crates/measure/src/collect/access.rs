@@ -18,15 +18,15 @@ use libbpf_rs::{Link, MapCore, MapFlags, Program};
 use super::object;
 use super::sampler::{self, CpuLinks, SampleRing, ring_bytes};
 use super::skel::access::{AccessSkel, AccessSkelBuilder};
-use crate::access::decode_x86::RSP;
+use crate::access::decode_x86::{self, RSP};
 use crate::access::sample::{EventAccess, RawSample, Registers, Stack, Touch, UserState};
-use crate::access::{code_x86, decode_a64, decode_x86};
+use crate::access::{code_x86, decode_a64};
 use crate::model::event::Event;
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::model::units::CpuId;
 use crate::model::wire::Wire;
-use crate::model::wire::access::{
+use crate::model::wire::samples::{
     ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CHOSEN, ACCESS_CODE, ACCESS_EVENT, ACCESS_FROM,
     ACCESS_HAS_STACK, ACCESS_KERNEL, ACCESS_KNOWN, ACCESS_LOSSES, ACCESS_RED_ZONE, ACCESS_STACK,
     ACCESS_TOUCH, ACCESS_WORDS, AccessHead, AccessProcess, TOUCH_FRAMES, TouchHead,

@@ -16,7 +16,7 @@ use crate::model::sample::Comm;
 use crate::model::stacks::{BuildId, Frame, Stack};
 use crate::model::units::CpuId;
 use crate::model::wire::Wire;
-use crate::model::wire::hot::{
+use crate::model::wire::samples::{
     FRAME_HAS_ADDRESS, FRAME_HAS_BUILD_ID, HOT_FRAMES, HOT_LOSSES, HotHead, UserFrame,
 };
 use crate::pmu::open::Often;

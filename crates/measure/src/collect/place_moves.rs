@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
 
-use crate::model::place_moves::PlaceMoves;
+use crate::model::machine::PlaceMoves;
 use crate::model::topology::Topology;
 use crate::model::wire::Moves;
 use crate::sys::Mapping;

@@ -16,7 +16,7 @@ use super::records::Layout;
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use crate::host::kernel;
 use crate::model::event::Event;
-use crate::model::place_moves::PlaceMoves;
+use crate::model::machine::PlaceMoves;
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
 use crate::model::wire::{CpuTopo, MARKS, SLOTS, Scoped, Wire};

@@ -1,7 +1,6 @@
 //! Components of a cgroup path: ids, escapes, uids of pods.
 
-use crate::model::cgroup_path;
-use crate::model::group::is_hex;
+use crate::model::group::{self, is_hex};
 
 /// Characters kept of a name chosen by a user.
 pub(super) const NAME_MAX: usize = 128;
@@ -10,7 +9,7 @@ pub(super) const NAME_MAX: usize = 128;
 pub(super) fn capped(text: &str) -> String {
     // Cleaning can make a character into ten: cut before (for speed) and after (for length).
     let short: String = text.chars().take(NAME_MAX).collect();
-    let clean = cgroup_path::show(&short);
+    let clean = group::show(&short);
     if clean.chars().count() <= NAME_MAX { clean } else { clean.chars().take(NAME_MAX).collect() }
 }
 
@@ -54,7 +53,7 @@ pub(super) fn unescape(text: &str) -> String {
             }
         }
     }
-    cgroup_path::from_bytes(&bytes)
+    group::from_bytes(&bytes)
 }
 
 /// A pod's uid with dashes: a UUID (with `_` for `-` under the systemd driver), or the 32 digits of a

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use crate::host::cgroups::{self, Hierarchy, mounts};
 use crate::host::disks::Disks;
 use crate::host::roots::Roots;
-use crate::model::cgroup_path;
+use crate::model::group;
 use crate::model::sample::{GroupRaw, Missing, Pressure, Reading};
-use crate::model::tiers::TierPages;
+use crate::model::turns::TierPages;
 
 /// Bytes of a file read at most; memory.numa_stat of a machine with a thousand nodes fits.
 const READ_MAX: u64 = 1 << 20;
@@ -217,7 +217,7 @@ impl LimitReader {
             Some(mount) => mount,
             None => self.v1.get(controller)?,
         };
-        let path = cgroup_path::to_bytes(path.trim_start_matches('/'));
+        let path = group::to_bytes(path.trim_start_matches('/'));
         let at = mount.join(OsStr::from_bytes(&path)).join(file);
         let read = || {
             let mut text = String::new();

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use super::glob;
 use crate::container::scope::Scope;
-use crate::model::cgroup_path;
-use crate::model::group::{Engine, Group, Kind};
+use crate::model::group::{self, Engine, Group, Kind};
 use crate::text::clean_str;
 
 /// Names that a failure offers at most.
@@ -112,7 +111,7 @@ impl Want {
                 let exact = found(pattern);
                 // Or in the form shown on screen: with escapes.
                 if exact.is_empty() {
-                    cgroup_path::shown_as(pattern).map_or(exact, |path| found(&path))
+                    group::shown_as(pattern).map_or(exact, |path| found(&path))
                 } else {
                     exact
                 }
@@ -178,9 +177,7 @@ impl Want {
     fn closest(&self, tree: &Tree<'_>) -> Vec<String> {
         let groups = tree.groups.iter().filter(|(id, _)| tree.paths.contains_key(id)).map(|(_, group)| group);
         let names: BTreeSet<String> = match self {
-            Want::Cgroup(_) | Want::Exactly(_) => {
-                tree.paths.values().map(|path| cgroup_path::show(path)).collect()
-            }
+            Want::Cgroup(_) | Want::Exactly(_) => tree.paths.values().map(|path| group::show(path)).collect(),
             Want::Container(_) => {
                 groups.filter(|group| is_container(group)).map(|group| group.name.clone()).collect()
             }
@@ -244,7 +241,7 @@ impl fmt::Display for Want {
                 write!(f, "pod {}/{}", clean_str(namespace), clean_str(name))
             }
             Want::Cgroup(path) | Want::Exactly(path) => {
-                write!(f, "{} {}", self.noun(), cgroup_path::show(path))
+                write!(f, "{} {}", self.noun(), group::show(path))
             }
             want => write!(f, "{} {}", want.noun(), clean_str(want.word())),
         }

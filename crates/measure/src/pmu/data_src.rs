@@ -5,7 +5,7 @@
 
 #![warn(missing_docs)]
 
-use crate::model::access::class::AccessClass;
+use crate::model::access::answers::AccessClass;
 use crate::model::access::lines::Transfer;
 
 const OP_LOAD: u64 = 0x02;

@@ -12,7 +12,7 @@ pub mod source;
 
 use self::packet::{Operation, Packet, packet};
 use self::source::SourceCodes;
-use crate::model::access::class::AccessClass;
+use crate::model::access::answers::AccessClass;
 use crate::model::access::lines::Transfer;
 
 /// One sampled operation, as far as its packets say.

@@ -1,13 +1,11 @@
 //! A program followed from the registers of a sample: instructions are executed as far as their values are known, until
-//! one runs again. Nothing is guessed: a value is known or not. For x86-64.
+//! one runs again. Nothing is guessed: a value is known or not. String instructions that copy or fill are executed here.
+//! For x86-64.
 
 #![warn(missing_docs)]
 
 pub mod by_count;
-mod bytes;
-mod flags;
 mod integer;
-mod strings;
 mod values;
 mod vector;
 
@@ -15,12 +13,11 @@ use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
 };
 
-use self::bytes::Bytes;
-use self::flags::Flags;
-use self::values::Values;
+use self::values::{Bytes, Flags, Values};
 use super::code_x86::decode;
 use super::decode_x86::Registers;
 use super::sample::Stack;
+
 pub use crate::model::access::next_runs::GaveUp;
 
 /// Steps after which a program is followed no further.
@@ -175,7 +172,7 @@ impl Follower {
 
     fn execute(&mut self, instruction: &Instruction, read: &mut Read<'_>) -> Result<(), GaveUp> {
         if instruction.is_string_instruction() {
-            let is_done = strings::execute(instruction, &mut self.values, &self.flags, read);
+            let is_done = execute_string(instruction, &mut self.values, &self.flags, read);
             return is_done.then_some(()).ok_or(GaveUp::Instruction);
         }
         if integer::execute(instruction, &mut self.values, &mut self.flags, read)
@@ -232,4 +229,65 @@ impl Follower {
             self.flags.forget(modified);
         }
     }
+}
+
+/// Bytes that string instructions copy or fill on the way from one sample, at most: each takes as long as an instruction.
+const BYTES_MAX: u64 = 4096;
+
+const RCX: usize = 1;
+
+const RSI: usize = 6;
+
+const RDI: usize = 7;
+
+/// Executes an instruction; for any other kind, or if its direction is unknown, returns false and changes
+/// nothing.
+fn execute_string(
+    instruction: &Instruction,
+    values: &mut Values,
+    flags: &Flags,
+    read: &mut Read<'_>,
+) -> bool {
+    let (size, copies) = match instruction.mnemonic() {
+        Mnemonic::Movsb => (1, true),
+        Mnemonic::Movsw => (2, true),
+        Mnemonic::Movsd => (4, true),
+        Mnemonic::Movsq => (8, true),
+        Mnemonic::Stosb => (1, false),
+        Mnemonic::Stosw => (2, false),
+        Mnemonic::Stosd => (4, false),
+        Mnemonic::Stosq => (8, false),
+        _ => return false,
+    };
+    let is_plain = (0..instruction.op_count()).all(|at| match instruction.op_kind(at) {
+        OpKind::MemorySegRSI => !matches!(instruction.memory_segment(), Register::FS | Register::GS),
+        OpKind::MemoryESRDI | OpKind::Register => true,
+        // With addresses of 32 bits.
+        _ => false,
+    });
+    let repeats = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+    let count = if repeats { values.general[RCX] } else { Some(1) };
+    let (Some(count), Some(to), Some(false)) = (count, values.general[RDI], flags.df) else { return false };
+    let from = values.general[RSI];
+    let bytes = count.saturating_mul(size);
+    if !is_plain || copies && from.is_none() || !values.may_copy(bytes) {
+        return false;
+    }
+    let of_register = [Register::AL, Register::AX, Register::EAX, Register::RAX];
+    // Where both sides overlap, later words are copies of earlier ones.
+    for at in (0..bytes).step_by(size as usize) {
+        let word = match from {
+            Some(from) if copies => values.load(Some(from.wrapping_add(at)), size as usize, read),
+            _ => values.register(of_register[size.trailing_zeros() as usize]),
+        };
+        values.store(Some(to.wrapping_add(at)), size as usize, word);
+    }
+    values.general[RDI] = Some(to.wrapping_add(bytes));
+    if copies {
+        values.general[RSI] = from.map(|from| from.wrapping_add(bytes));
+    }
+    if repeats {
+        values.general[RCX] = Some(0);
+    }
+    true
 }

@@ -1,21 +1,30 @@
-//! The budget of sampling by default: rate and number of processes follow what it costs.
+//! The budget of sampling by default: rate and number of processes follow what it costs. Where there are too many processes, as
+//! many are sampled as there is room for, and none only for a moment.
 
 #![warn(missing_docs)]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::model::process::ProcessId;
 
 /// Share of one CPU that sampling by default may take, on average over [`WINDOW_NS`].
 pub const BUDGET: f64 = 0.01;
+
 /// Cost is averaged over this time, ns.
 const WINDOW_NS: u64 = 10_000_000_000;
+
 /// An average over less time is meaningless, ns.
 const LEAST_NS: u64 = 2_000_000_000;
+
 /// One step costs at most twice what the one below it does: below this part of the budget a step up stays within it.
 const LOW: f64 = 0.4;
+
 /// Rest when the cheapest step is too dear, ns.
 const REST_NS: u64 = 60_000_000_000;
+
 /// Processes that are sampled at most.
 pub const PROCESSES_MAX: usize = 16;
+
 /// Times a second that each CPU is sampled at least: below that ten seconds hold too few samples of one busy thread.
 const HZ_MIN: u32 = 7;
 
@@ -102,6 +111,35 @@ impl Governor {
     }
 }
 
+/// A chosen process stays for at least this time while it is wanted, ns: shares are those of ten seconds.
+const HOLD_NS: u64 = 20_000_000_000;
+
+/// The processes that were chosen, and when.
+#[derive(Clone, Debug, Default)]
+pub struct Chosen(BTreeMap<ProcessId, u64>);
+
+impl Chosen {
+    /// Chooses at most `most` of `wanted`, in which the most important one comes first and always has a place. Time is
+    /// CLOCK_MONOTONIC, ns.
+    pub fn take(&mut self, wanted: &[ProcessId], most: usize, now_ns: u64) -> Vec<ProcessId> {
+        let is_held = |process: &ProcessId| {
+            self.0.get(process).is_some_and(|since| now_ns.saturating_sub(*since) < HOLD_NS)
+        };
+        let first = wanted.iter().take(1);
+        let (held, others): (Vec<_>, Vec<_>) = wanted.iter().skip(1).partition(|process| is_held(process));
+        let chosen: Vec<ProcessId> = first.chain(held).chain(others).take(most).copied().collect();
+        self.0.retain(|process, _| chosen.contains(process));
+        for process in &chosen {
+            // Its time is over: it may stay where it belongs by rank.
+            let since = self.0.entry(*process).or_insert(now_ns);
+            if now_ns.saturating_sub(*since) >= HOLD_NS {
+                *since = now_ns;
+            }
+        }
+        chosen
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,5 +218,37 @@ mod tests {
         let governor = Governor::new(7);
         assert!(governor.steps.iter().all(|pace| pace.hz == 7), "{governor:?}");
         assert_eq!(governor.steps.len(), 5, "{governor:?}");
+    }
+
+    const CHOSEN_S: u64 = 1_000_000_000;
+
+    const A: ProcessId = (1, 1);
+
+    const B: ProcessId = (2, 1);
+
+    const C: ProcessId = (3, 1);
+
+    #[test]
+    fn the_first_ones_are_chosen_as_far_as_there_is_room() {
+        assert_eq!(Chosen::default().take(&[A, B, C], 2, 0), [A, B]);
+        assert_eq!(Chosen::default().take(&[A], 16, 0), [A]);
+        assert!(Chosen::default().take(&[], 16, 0).is_empty());
+    }
+
+    #[test]
+    fn ranks_that_change_each_second_do_not_change_the_choice() {
+        let mut chosen = Chosen::default();
+        chosen.take(&[A, B, C], 2, 0);
+        assert_eq!(chosen.take(&[A, C, B], 2, CHOSEN_S), [A, B]);
+        assert_eq!(chosen.take(&[A, C, B], 2, 20 * CHOSEN_S), [A, C]);
+        // The process of the details has a place at once.
+        assert_eq!(chosen.take(&[B, A, C], 2, 21 * CHOSEN_S), [B, A]);
+    }
+
+    #[test]
+    fn one_that_is_wanted_no_longer_makes_room() {
+        let mut chosen = Chosen::default();
+        chosen.take(&[A, B], 2, 0);
+        assert_eq!(chosen.take(&[A, C], 2, CHOSEN_S), [A, C]);
     }
 }

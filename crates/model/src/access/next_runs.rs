@@ -3,8 +3,7 @@
 #![warn(missing_docs)]
 
 use super::follow::{Follower, Read};
-use super::outcome::{Attribution, Outcome};
-use super::sample::{Decoders, Registers, UserState};
+use super::sample::{Attribution, Decoders, Outcome, Registers, UserState};
 use crate::model::access::next_runs::GaveUp;
 use crate::model::units::NodeId;
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::touches::{ObjectId, Touches};
 use super::window::WINDOW_NS;
-use crate::model::access::objects::{OBJECTS_LISTED, Object};
+use crate::model::access::lines::{OBJECTS_LISTED, Object};
 use crate::model::access::{ByNodes, add_by_nodes};
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;

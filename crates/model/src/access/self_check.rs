@@ -2,7 +2,7 @@
 
 #![warn(missing_docs)]
 
-use super::outcome::Attribution;
+use super::sample::Attribution;
 use crate::model::sample::Missing;
 
 /// Share of samples that must fall on one instruction.

@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::sample::Touch;
-use crate::model::access::objects::FUNCTIONS_LISTED;
+use crate::model::access::lines::FUNCTIONS_LISTED;
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};
 use crate::model::units::NodeId;
@@ -87,7 +87,7 @@ struct Brought {
 
 /// The memory that one stack of functions touched first.
 pub struct Touched {
-    /// As in [`crate::model::access::objects::Object`].
+    /// As in [`crate::model::access::lines::Object`].
     pub functions: Vec<Arc<Function>>,
     /// Sampled touches by node of the CPU.
     pub on: BTreeMap<NodeId, u64>,

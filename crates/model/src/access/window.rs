@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use super::next_runs::NextRun;
 use super::objects::{PlacedObjects, is_shared};
-use super::outcome::Outcome;
+use super::sample::Outcome;
 use super::touches::Touches;
-use crate::model::access::answers::Answers;
-use crate::model::access::class::AccessClass;
+use crate::model::access::answers::{AccessClass, Answers};
 use crate::model::access::{
     AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, SampledEvent, add_by_nodes,
 };

@@ -1,9 +1,10 @@
-//! Functions and their numbers of samples, on top of a stack or anywhere in it, with the error.
+//! Functions and their numbers of samples, on top of a stack or anywhere in it, with the error; and the stacks as a tree of
+//! calls, from the outermost function down or from the hot one up.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
-use super::known_names::KnownNames;
+use super::frame_names::KnownNames;
 use crate::model::process::ProcessId;
 use crate::model::sample::Comm;
 use crate::model::share::wilson;
@@ -56,6 +57,7 @@ pub struct Spot {
 /// A place whose name is still looked for.
 static UNNAMED: LazyLock<Arc<Function>> =
     LazyLock::new(|| Arc::new(Function { name: None, module: "[not yet named]".into(), kernel: false }));
+
 /// A sample without a known frame.
 static NOWHERE: LazyLock<Arc<Function>> =
     LazyLock::new(|| Arc::new(Function { name: None, module: "[no stack]".into(), kernel: false }));
@@ -149,6 +151,70 @@ pub fn share(part: u64, whole: u64) -> Option<(f64, f64)> {
     wilson(part as f64, whole as f64)
 }
 
+/// The end of the stacks that is the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Below a function is what it calls.
+    Callees,
+    /// Below a function is who calls it.
+    Callers,
+}
+
+/// A function in the context of the path that leads to it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub function: Arc<Function>,
+    /// Samples whose stack has this path.
+    pub samples: u64,
+    /// Indexes into [`Tree::nodes`], most samples first.
+    pub children: Vec<usize>,
+}
+
+/// Nodes by index, and which of them are roots, most samples first.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    pub nodes: Vec<Node>,
+    pub roots: Vec<usize>,
+}
+
+impl Tree {
+    /// The tree of `stacks`: innermost first, with the number of samples of each.
+    pub fn build(stacks: impl Iterator<Item = (Vec<Arc<Function>>, u64)>, direction: Direction) -> Tree {
+        let mut tree = Tree::default();
+        let mut index: HashMap<(Option<usize>, Arc<Function>), usize> = HashMap::new();
+        for (mut stack, count) in stacks {
+            if direction == Direction::Callees {
+                stack.reverse();
+            }
+            let mut parent = None;
+            for function in stack {
+                let at = *index.entry((parent, Arc::clone(&function))).or_insert_with(|| {
+                    tree.nodes.push(Node { function, samples: 0, children: Vec::new() });
+                    let at = tree.nodes.len() - 1;
+                    match parent {
+                        Some(parent) => tree.nodes[parent].children.push(at),
+                        None => tree.roots.push(at),
+                    }
+                    at
+                });
+                tree.nodes[at].samples += count;
+                parent = Some(at);
+            }
+        }
+        let key =
+            |nodes: &[Node], at: &usize| (std::cmp::Reverse(nodes[*at].samples), nodes[*at].function.clone());
+        let mut roots = std::mem::take(&mut tree.roots);
+        roots.sort_by_cached_key(|at| key(&tree.nodes, at));
+        tree.roots = roots;
+        for at in 0..tree.nodes.len() {
+            let mut children = std::mem::take(&mut tree.nodes[at].children);
+            children.sort_by_cached_key(|child| key(&tree.nodes, child));
+            tree.nodes[at].children = children;
+        }
+        tree
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,5 +297,34 @@ mod tests {
         assert_eq!((few, many), (60.0, 60.0));
         assert!((25.0..28.0).contains(&wide) && (0.9..1.0).contains(&narrow), "{wide} {narrow}");
         assert!(share(0, 10).unwrap().1 > 10.0, "none of ten is not never");
+    }
+
+    fn stack_of_tree(names: &[&str], count: u64) -> (Vec<Arc<Function>>, u64) {
+        let function = |name: &&str| {
+            Arc::new(Function { name: Some(name.to_string()), module: "m".into(), kernel: false })
+        };
+        (names.iter().map(function).collect(), count)
+    }
+
+    fn text(tree: &Tree, at: usize) -> String {
+        let node = &tree.nodes[at];
+        let below: Vec<String> = node.children.iter().map(|child| text(tree, *child)).collect();
+        format!("{}:{}[{}]", node.function, node.samples, below.join(" "))
+    }
+
+    #[test]
+    fn callees_hang_below_main_and_callers_below_the_hot_one() {
+        let stacks = || {
+            [
+                stack_of_tree(&["hot", "a", "main"], 6),
+                stack_of_tree(&["hot", "b", "main"], 3),
+                stack_of_tree(&["b", "main"], 1),
+            ]
+        };
+        let tree = Tree::build(stacks().into_iter(), Direction::Callees);
+        assert_eq!(text(&tree, tree.roots[0]), "main:10[a:6[hot:6[]] b:4[hot:3[]]]");
+        let tree = Tree::build(stacks().into_iter(), Direction::Callers);
+        let roots: Vec<String> = tree.roots.iter().map(|root| text(&tree, *root)).collect();
+        assert_eq!(roots, ["hot:9[a:6[main:6[]] b:3[main:3[]]]", "b:1[main:1[]]"]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Metrics that these lists leave out are shown where a user names them.
 
-use super::{balancing, container, cpu_set, identity, node, page_migrations, pages, placement, task};
+use super::{balancing, container, cpu_set, identity, node, pages, placement, task};
 
 /// Columns of tasks in their order on the screen.
 pub const TASK_ORDER: &[&str] = &[
@@ -159,8 +159,8 @@ pub const NODE_PRIORITY: &[&str] = &[
     node::MEM_TOTAL_BYTES.id,
     node::DIRECT_RECLAIM_PAGES_PER_S.id,
     node::KSWAPD_PAGES_PER_S.id,
-    page_migrations::PAGES_IN.id,
-    page_migrations::PAGES_OUT.id,
+    pages::PAGES_IN.id,
+    pages::PAGES_OUT.id,
     node::NODE_RECLAIM_PER_S.id,
     node::LOCAL_NODE_PER_S.id,
     node::NUMA_HIT_PER_S.id,

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 
 use super::over::{Better, Over};
 use super::{
-    Group, Metric, Order, Several, Traits, Unit, Value, accelerators, balancing, disks, identity,
-    interference, no, page_migrations, pages, placement, places, pressure, smt, sockets, task, tiers,
+    Group, Metric, Order, Several, Traits, Unit, Value, accelerators, balancing, disks, efficiency, identity,
+    interrupts, no, pages, placement, places, pressure, sockets, task, tiers,
 };
-use crate::model::cgroup_path;
 use crate::model::facility::Facility;
+use crate::model::group;
 use crate::model::sample::{GroupRaw, Missing, Reading};
 use crate::model::topology::parse_cpulist;
 use crate::model::units::{CpuId, NodeId};
 use crate::snapshot::{Container, GroupDelta, Snapshot};
-
 use Group::{Identity, Memory, Running};
 use Order::{Ascending, Descending};
 
@@ -106,7 +105,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!(balancing::NUMA_SWAPS),
     summed!(balancing::NUMA_STUCK),
     summed!(task::SMT_BUSY_PCT),
-    interference::CONTAINER_IRQ_PCT,
+    interrupts::CONTAINER_IRQ_PCT,
     CPU_QUOTA_PCT,
     THROTTLED_PCT,
     THROTTLED_PERIODS_PCT,
@@ -131,8 +130,8 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!(task::INSTRUCTIONS_TOTAL),
     summed!(task::IPC),
     summed!(task::CPI),
-    summed!(smt::IPC_SMT_IDLE),
-    summed!(smt::IPC_SMT_BUSY),
+    summed!(efficiency::IPC_SMT_IDLE),
+    summed!(efficiency::IPC_SMT_BUSY),
     summed!(task::IPC_BY_NODE),
     summed!(task::GHZ),
     summed!(task::STALL_FRONTEND_PCT),
@@ -169,9 +168,9 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!(pages::CROSS_NODE_FAULT_PCT),
     summed!(pages::PAGES_MIGRATED),
     summed!(pages::PAGES_MIGRATE_FAILED),
-    summed!(page_migrations::BALANCING),
-    summed!(page_migrations::ASKED),
-    summed!(page_migrations::OTHER),
+    summed!(pages::BALANCING),
+    summed!(pages::ASKED),
+    summed!(pages::OTHER),
 ];
 
 // Trees of cgroups are deep: their names are indented.
@@ -257,7 +256,7 @@ pub const PARENT: Metric<Container> =
     own("parent", "PARENT", 24, TEXT, "Cgroup path of its parent row.", |row, snapshot| {
         let parent = row.parent.and_then(|at| snapshot.containers.get(at)).map(|parent| parent.id);
         let path = parent.and_then(|id| snapshot.names.cgroups.get(&id));
-        path.map(|path| Value::Text(cgroup_path::show(path))).ok_or_else(|| no("it is the root"))
+        path.map(|path| Value::Text(group::show(path))).ok_or_else(|| no("it is the root"))
     });
 
 pub const PROCESSES: Metric<Container> = own(

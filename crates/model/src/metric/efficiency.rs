@@ -1,15 +1,15 @@
-//! The metrics of a task's efficiency on CPUs, from hardware counters.
+//! The metrics of a task's efficiency on CPUs, from hardware counters, and of the speed that it loses to the other hardware
+//! thread of its core.
 
-use super::counters::{self, Formula};
+use super::Group::{self, Efficiency};
+use super::Order::{self, Ascending, Descending};
+use super::counters::{self, Formula, ipc_by_sibling};
 use super::over::{self, Better, Over, Quotient};
-use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
+use super::{Metric, Stands, Traits, Unit, Value};
 use crate::model::event::{Role, names};
 use crate::model::facility::Facility;
 use crate::model::sample::{Reading, Slot};
 use crate::snapshot::{Snapshot, Task};
-
-use Group::Efficiency;
-use Order::{Ascending, Descending};
 
 /// A metric whose value is a formula over the counters of the interval.
 macro_rules! quotient {
@@ -300,3 +300,35 @@ pub const COUNTERS_RUNNING_PCT: Metric<Task> = Metric {
 fn total(task: &Task, snapshot: &Snapshot, role: Role) -> Reading<Value> {
     counters::count(&task.total.slots, snapshot, role).map(|count| Value::U64(count as u64))
 }
+
+pub const IPC_SMT_IDLE: Metric<Task> = Metric {
+    id: "ipc_smt_idle",
+    title: "IPC IDLE",
+    width: 8,
+    group: Group::Efficiency,
+    unit: Unit::Ratio,
+    order: Order::Ascending,
+    help: "Instructions per cycle while the SMT siblings were idle. Leaves out stretches \
+           between two switches in which siblings were idle for over 5 % and busy for over 5 %.",
+    value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0)),
+    traits: Traits::NONE
+        .needs(&[Facility::SmtTime, Facility::CYCLES, Facility::INSTRUCTIONS, Facility::CountersBySibling])
+        .better(Better::High),
+};
+
+pub const IPC_SMT_BUSY: Metric<Task> = Metric {
+    id: "ipc_smt_busy",
+    title: "IPC BUSY",
+    width: 8,
+    group: Group::Efficiency,
+    unit: Unit::Ratio,
+    order: Order::Ascending,
+    help: "Instructions per cycle while an SMT sibling was busy. Far below the value with idle siblings: the two \
+           slow each other down.",
+    value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1)),
+    traits: Traits::NONE
+        .needs(&[Facility::SmtTime, Facility::CYCLES, Facility::INSTRUCTIONS, Facility::CountersBySibling])
+        .better(Better::High),
+};

@@ -3,8 +3,8 @@
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use crate::model::facility::Facility;
-use crate::model::free_blocks::FreeBlocks;
 use crate::model::sample::{Missing, Reading};
+use crate::model::turns::FreeBlocks;
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 

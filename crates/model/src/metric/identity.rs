@@ -1,16 +1,16 @@
-//! The metrics that say which task it is, whose, and how the scheduler treats it.
+//! The metrics that say which task it is, whose, and how the scheduler treats it. Some are of a process and read only on
+//! request: its command line, its bindings, and its share of memory in huge pages.
 
+use super::Group::{self, Identity};
+use super::Order::{self, Ascending, Descending};
 use super::over::Over;
-use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no};
-use crate::model::cgroup_path;
+use super::{Metric, Stands, Traits, Unit, Value, allowed, no};
 use crate::model::facility::Facility;
-use crate::model::group::Kind;
+use crate::model::group::{self, Kind};
+use crate::model::process::{Asked, ProcFields};
 use crate::model::sample::{Missing, Reading};
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
-
-use Group::Identity;
-use Order::{Ascending, Descending};
 
 pub const PID: Metric<Task> = Metric {
     id: "pid",
@@ -152,7 +152,7 @@ pub const CGROUP: Metric<Task> = Metric {
 /// The path of the cgroup with this id.
 pub(super) fn cgroup_path_of(cgroup: u64, snapshot: &Snapshot) -> Reading<Value> {
     match snapshot.names.cgroups.get(&cgroup) {
-        Some(path) => Ok(Value::Text(cgroup_path::show(path))),
+        Some(path) => Ok(Value::Text(group::show(path))),
         None => Err(Missing::Lost(format!("cgroup {cgroup} was removed before its path was read"))),
     }
 }
@@ -262,6 +262,82 @@ pub fn policy(number: u32) -> String {
         other => other.to_string(),
     }
 }
+
+/// Fields that these columns need.
+pub fn asked<'a>(columns: impl IntoIterator<Item = &'a &'static Metric<Task>>) -> Asked {
+    let mut asked = Asked::default();
+    for metric in columns {
+        asked.huge |= metric.id == HUGE_PCT.id;
+        asked.texts |= [CMDLINE.id, CPUS_ALLOWED.id, allowed::MEMS_ALLOWED.id].contains(&metric.id);
+    }
+    asked
+}
+
+fn about(task: &Task) -> Reading<&ProcFields> {
+    match task.about() {
+        Some(Ok(about)) => Ok(about),
+        Some(Err(why)) => Err(why.clone()),
+        None if task.exited => Err(no("the task has ended")),
+        None if task.raw.kthread => Err(no("kernel threads have none")),
+        None => Err(no("read in turns, only for columns that are shown (or --columns); not recorded")),
+    }
+}
+
+/// Each thread has its own: the reading is of the main thread.
+fn about_main_thread(task: &Task) -> Reading<&ProcFields> {
+    match task.tid {
+        Some(tid) if tid != task.raw.pid => Err(no("read for main threads only")),
+        _ => about(task),
+    }
+}
+
+const fn read_text(
+    id: &'static str,
+    (title, width): (&'static str, u16),
+    group: Group,
+    help: &'static str,
+    value: fn(&Task, &Snapshot) -> Reading<Value>,
+) -> Metric<Task> {
+    Metric::new(id, (title, width), (group, Unit::Text, Order::Ascending), help, value)
+}
+
+pub const CMDLINE: Metric<Task> = read_text(
+    "cmdline",
+    ("CMDLINE", 32),
+    Group::Identity,
+    "Command line, up to 4 KiB of it (/proc/PID/cmdline). Read on demand; recorded with --record-cmdline.",
+    |task, _| Ok(Value::Text(about(task)?.texts.clone()?.cmdline.clone()?)),
+);
+
+pub const CPUS_ALLOWED: Metric<Task> = read_text(
+    "cpus_allowed",
+    ("CPUS", 10),
+    Group::Running,
+    "CPUs that it may use, as a list: its affinity (taskset(1)) within its cpuset. Of the main thread. Read on demand.",
+    |task, _| Ok(Value::Text(about_main_thread(task)?.texts.clone()?.cpus_allowed.clone()?)),
+);
+
+/// Nodes that the main thread may take memory from, as a list.
+///
+/// # Errors
+/// They have not been read.
+pub(super) fn mems_allowed(task: &Task) -> Reading<String> {
+    about_main_thread(task)?.texts.clone()?.mems_allowed.clone()
+}
+
+pub const HUGE_PCT: Metric<Task> = Metric {
+    id: "huge_pct",
+    title: "HUGE%",
+    width: 6,
+    group: Group::Memory,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "Share of its resident memory in huge pages (mapped by PMD, 2 MiB on x86, or hugetlbfs), from \
+           /proc/PID/smaps_rollup. Read on demand: the kernel walks every page table.",
+    value: |task, _| Ok(Value::F64(about(task)?.huge_pct.clone()?)),
+    over: Over::Level,
+    traits: Traits::NONE,
+};
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,8 @@
 //! The metrics of a pair of nodes: from one to another.
 
-use super::hardware::Measured;
-use super::page_migrations::PAGES_IN;
-use super::{Unit, hardware};
+use super::Unit;
+use super::hardware::{self, Measured};
+use super::pages::PAGES_IN;
 use crate::model::facility::Facility;
 use crate::model::sample::{Flow, Missing, Reading};
 use crate::model::topology::Topology;

@@ -1,11 +1,10 @@
 //! The metrics of a node.
 
 use super::over::{Better, Over, Quotient};
-use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
+use super::{Group, Metric, Order, Stands, Traits, Unit, Value, pages};
 use crate::metric::host::{NO_STEAL, no_irq};
 use crate::metric::{
-    balancing, counters, free_blocks, hardware, interrupts, on_cpus, page_migrations, placement, since_boot,
-    tiers,
+    balancing, counters, free_blocks, hardware, interrupts, on_cpus, placement, since_boot, tiers,
 };
 use crate::model::event::Role;
 use crate::model::facility::Facility;
@@ -70,8 +69,8 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     since_boot::OTHER_NODE,
     balancing::NODE_HINT_FAULTS,
     balancing::NODE_HINT_REMOTE_PCT,
-    page_migrations::PAGES_IN,
-    page_migrations::PAGES_OUT,
+    pages::PAGES_IN,
+    pages::PAGES_OUT,
     tiers::TIER,
     tiers::PROMOTED,
     tiers::DEMOTED,

@@ -4,7 +4,7 @@ use super::host::HostMetric;
 use super::{Value, no};
 use crate::model::facility::Facility;
 use crate::model::sample::{Missing, Reading};
-use crate::model::scheduler::SchedExt;
+use crate::model::turns::SchedExt;
 use crate::snapshot::Snapshot;
 
 pub const NAME: HostMetric = HostMetric {

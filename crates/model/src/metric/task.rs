@@ -1,24 +1,22 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
 use super::over::{self, Better, Over, Quotient};
-use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
-    accelerators, access, allowed, balancing, disks, identity, interference, mempolicy, on_demand,
-    page_migrations, pages, placement, places, resident, smt, sockets,
+    Group, Metric, Order, Several, Stands, Traits, Unit, Value, accelerators, access, allowed, balancing,
+    disks, efficiency, identity, interrupts, no, pages, placement, places, resident, sockets,
 };
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
 use crate::snapshot::Task;
-
 use Group::{Memory, Running};
+use Order::{Ascending, Descending};
 
 pub use super::efficiency::{
     BRANCH_MISS_PCT, BRANCH_MPKI, COUNTERS_RUNNING_PCT, CPI, CYCLES_TOTAL, DTLB_MISS_PCT, DTLB_MPKI, GHZ,
     INSTRUCTIONS_TOTAL, IPC, IPC_BY_NODE, ITLB_MISS_PCT, ITLB_MPKI, L1D_MISS_PCT, L1I_MISS_PCT, LLC_MISS_PCT,
     LLC_MPKI, LMA_PER_S, LPI, RMA_LMA, RMA_PER_S, RPI, STALL_BACKEND_PCT, STALL_FRONTEND_PCT,
 };
-use Order::{Ascending, Descending};
 
 /// All metrics of a task, in the order in which help and JSON list them.
 pub static TASK_METRICS: &[Metric<Task>] = &[
@@ -35,11 +33,11 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     identity::CONTAINER,
     identity::POD,
     identity::COMM,
-    on_demand::CMDLINE,
+    identity::CMDLINE,
     CPU_NS,
     CPU_PCT,
     CPU,
-    on_demand::CPUS_ALLOWED,
+    identity::CPUS_ALLOWED,
     allowed::NODES_ALLOWED,
     HOME_NODE,
     RUN_PCT_BY_NODE,
@@ -51,22 +49,22 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     INVOLUNTARY_PER_S,
     RUNQ_WAIT_PCT,
     RUNQ_WAIT_US,
-    interference::RUNQ_WAIT_THROTTLED_PCT,
-    interference::RUNQ_WAIT_BOUND_PCT,
-    interference::RUNQ_WAIT_IDLE_ELSEWHERE_PCT,
+    interrupts::RUNQ_WAIT_THROTTLED_PCT,
+    interrupts::RUNQ_WAIT_BOUND_PCT,
+    interrupts::RUNQ_WAIT_IDLE_ELSEWHERE_PCT,
     CPU_MIGRATIONS_PER_S,
     LLC_MIGRATIONS_PER_S,
     NODE_MIGRATIONS_PER_S,
     SMT_BUSY_PCT,
-    interference::IRQ_PCT,
+    interrupts::IRQ_PCT,
     CYCLES_TOTAL,
     INSTRUCTIONS_TOTAL,
     IPC,
     CPI,
     GHZ,
     IPC_BY_NODE,
-    smt::IPC_SMT_IDLE,
-    smt::IPC_SMT_BUSY,
+    efficiency::IPC_SMT_IDLE,
+    efficiency::IPC_SMT_BUSY,
     STALL_FRONTEND_PCT,
     STALL_BACKEND_PCT,
     LLC_MPKI,
@@ -90,9 +88,9 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     resident::FILE,
     resident::SHMEM,
     resident::SWAP,
-    mempolicy::POLICY,
+    allowed::POLICY,
     allowed::MEMS_ALLOWED,
-    on_demand::HUGE_PCT,
+    identity::HUGE_PCT,
     placement::MEM_PCT_BY_NODE,
     placement::MEM_BYTES_BY_NODE,
     placement::MEM_ERROR_POINTS,
@@ -113,9 +111,9 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     pages::CROSS_NODE_FAULT_PCT,
     pages::PAGES_MIGRATED,
     pages::PAGES_MIGRATE_FAILED,
-    page_migrations::BALANCING,
-    page_migrations::ASKED,
-    page_migrations::OTHER,
+    pages::BALANCING,
+    pages::ASKED,
+    pages::OTHER,
     disks::PROCESS_BYTES_PER_S,
     disks::PROCESS_REQUESTS_PER_S,
     disks::PROCESS_FAR_PCT,

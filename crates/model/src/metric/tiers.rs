@@ -7,7 +7,7 @@ use super::over::{Better, Over};
 use super::{Group, Metric, Order, Traits, Unit, Value, container, no};
 use crate::model::facility::Facility;
 use crate::model::sample::{Missing, Reading};
-use crate::model::tiers::{DEMOTION, NodeTier, PROMOTE_LIMIT, TierPages};
+use crate::model::turns::{DEMOTION, NodeTier, PROMOTE_LIMIT, TierPages};
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Node, Snapshot};
 

@@ -3,19 +3,16 @@
 #![warn(missing_docs)]
 
 pub mod answers;
-pub mod class;
 pub mod latency;
 pub mod lines;
 pub mod next_runs;
-pub mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::answers::Answers;
-use self::lines::ContendedLines;
+use self::lines::{ContendedLines, Object};
 use self::next_runs::NextRuns;
-use self::objects::Object;
 use super::process::ProcessId;
 use super::sample::Missing;
 use super::units::NodeId;

@@ -1,11 +1,9 @@
 //! Values as bytes and back: one trait, and a declaration for each struct. Recordings are made of them.
 //!
 //! Readers trust no byte: counts are checked before anything is allocated. Memory is taken from a budget
-//! ([`Room`]) in proportion to the bytes in the file. Writing counts the memory that reading takes, so every
-//! written sample can be read.
+//! ([`Room`]) in proportion to the bytes in the file, so that two kilobytes cannot become two gigabytes. Writing counts
+//! the memory that reading takes, so every written sample can be read.
 
-mod room;
-mod since;
 mod values;
 pub mod varint;
 
@@ -13,19 +11,22 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
 
-use self::room::of_map;
-pub use self::room::{ENTRY, PER_BYTE, Room, fits, least_stored_for};
-pub use self::since::{Copied, Key, change, copied, get_changed, get_since, put_changed, put_since};
-pub use self::values::{json, missing};
 use self::varint::{Bytes, Malformed, put, put_text};
 use crate::text::is_clean;
 
+pub use self::values::{
+    Copied, Key, change, copied, get_changed, get_since, json, missing, put_changed, put_since,
+};
+
 /// Nodes of a machine: twice what Linux can be built for (NODES_SHIFT is at most 10).
 pub const MAX_NODES: usize = 2048;
+
 /// Pairs of nodes between which something went: all of 1,024 nodes.
 pub const MAX_FLOWS: usize = 1 << 20;
+
 /// Entries of a dictionary or of a list of notes.
 pub const MAX_NAMES: usize = 1 << 20;
+
 /// Bytes of a name or of a note. A cgroup path has at most 4,096.
 pub const MAX_TEXT: usize = 64 << 10;
 
@@ -403,3 +404,77 @@ macro_rules! coded {
 }
 
 pub(crate) use coded;
+
+/// Bytes of memory for the content of one payload, whatever its size in the file: padding could claim any
+/// amount. 100,000 tasks on 256 nodes take 244 MiB.
+const MEMORY_MAX: usize = 256 << 20;
+
+/// Bytes of memory that every payload may have, and beyond that for each byte in the file. Samples of real machines take some sixty.
+const MEMORY_FREE: usize = 1 << 20;
+
+/// See [`MEMORY_FREE`].
+const MEMORY_PER_BYTE: usize = 1024;
+
+/// Bytes of memory that a sample in `stored` bytes of a file may take, with its copies from the keyframe.
+const fn memory_limit(stored: usize) -> usize {
+    MEMORY_FREE + MEMORY_PER_BYTE * stored
+}
+
+/// Bytes that must be stored, so that `memory` is within [`memory_limit`].
+pub const fn least_stored_for(memory: usize) -> usize {
+    memory.saturating_sub(MEMORY_FREE).div_ceil(MEMORY_PER_BYTE)
+}
+
+/// Memory for each byte of a payload: an empty text is one byte, and becomes an entry of a list.
+pub const PER_BYTE: usize = 24;
+
+/// Memory that readers allow beyond the writers' reserve: versions differ a little in their counts.
+const SLACK: usize = 1 << 20;
+
+/// An entry of a map or a list beside the text in it, and a row that is shared with another sample.
+pub const ENTRY: usize = 64;
+
+/// A map with an entry: it has room for eleven at once.
+const MAP: usize = 512;
+
+/// Bytes that a sample may yet take.
+#[derive(Debug)]
+pub struct Room(usize);
+
+impl Room {
+    /// Memory for a payload of `raw` bytes that takes `stored` bytes in the file.
+    ///
+    /// # Errors
+    /// The payload alone takes more.
+    pub fn new(stored: usize, raw: usize) -> Result<Room, Malformed> {
+        let mut room = Room(memory_limit(stored));
+        room.take(raw, PER_BYTE)?;
+        room.0 = room.0.min(MEMORY_MAX) + SLACK;
+        Ok(room)
+    }
+
+    /// No limit: for payloads that are not from a file.
+    pub fn endless() -> Room {
+        Room(usize::MAX)
+    }
+
+    /// Takes `count` times `bytes`.
+    ///
+    /// # Errors
+    /// Too little is left.
+    pub fn take(&mut self, count: usize, bytes: usize) -> Result<(), Malformed> {
+        let left = self.0.checked_sub(count.saturating_mul(bytes));
+        self.0 = left.ok_or(Malformed("it would take more memory than its size allows"))?;
+        Ok(())
+    }
+}
+
+/// Whether readers accept a sample of `raw` bytes that needs `needed` bytes of memory.
+pub fn fits(needed: usize, raw: usize) -> bool {
+    needed - raw * PER_BYTE <= MEMORY_MAX
+}
+
+/// A map with `entries` small entries.
+const fn of_map(entries: usize) -> usize {
+    if entries == 0 { 0 } else { MAP + entries * ENTRY }
+}

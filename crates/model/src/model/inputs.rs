@@ -8,14 +8,11 @@ use super::coded::varint::Malformed;
 use super::coded::{In, Out, get_changed, put_changed};
 use super::disks::{DiskSender, DiskTraffic};
 use super::facility::Facility;
-use super::free_blocks::FreeBlocks;
-use super::interrupts::DeviceInterrupts;
-use super::object_nodes::{ObjectId, ObjectNodes};
-use super::place_moves::PlaceMoves;
+use super::machine::PlaceMoves;
+use super::memory::{ObjectId, ObjectNodes};
 use super::process::ProcessId;
-use super::scheduler::SchedExt;
 use super::sockets::SocketTraffic;
-use super::tiers::{NodeTier, TierPages};
+use super::turns::{DeviceInterrupts, FreeBlocks, NodeTier, SchedExt, TierPages};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of
@@ -68,7 +65,7 @@ inputs! {
     tiers: NodeId => NodeTier = 30, Some(Facility::MemoryTiers);
     /// Pages that moved between tiers, by node. Empty where all memory is of one tier.
     tier_pages: NodeId => TierPages = 31, Some(Facility::MemoryTiers);
-    /// Kernel switches for tiers, by the names in [`crate::model::tiers`]. Switches that the kernel lacks are absent.
+    /// Kernel switches for tiers, by the names in [`crate::model::turns`]. Switches that the kernel lacks are absent.
     tier_switches: String => u64 = 32, Some(Facility::MemoryTiers);
     /// Nodes of objects of shared memory. Empty where the kernel does not tell them.
     object_nodes: ObjectId => ObjectNodes = 33, None;

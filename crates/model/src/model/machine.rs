@@ -1,8 +1,10 @@
-//! The machine as a whole: switches of the kernel, swap, pressure, and the programs that manage it.
+//! The machine as a whole: switches of the kernel, swap, pressure, the programs that manage it, and moves of tasks from one
+//! last-level cache or socket to another.
 
 use serde::{Deserialize, Serialize};
 
 use super::sums::sums;
+use crate::model::coded::coded;
 
 /// Switches and gauges of the machine at the moment of a sample, and its pressure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +86,21 @@ pub struct Managers {
     #[serde(default)]
     pub kubelet: bool,
 }
+
+/// Dispatches of tasks on a place that last ran elsewhere, and on other places of tasks that last ran here, since start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlaceMoves {
+    /// From another last-level cache.
+    pub llc_in: u64,
+    /// To another last-level cache.
+    pub llc_out: u64,
+    /// From another socket.
+    pub socket_in: u64,
+    /// To another socket.
+    pub socket_out: u64,
+}
+
+coded!(PlaceMoves { llc_in, llc_out, socket_in, socket_out });
 
 #[cfg(test)]
 mod tests {

@@ -9,23 +9,24 @@ use serde::{Deserialize, Serialize};
 use crate::model::access::MemoryUses;
 use crate::model::coded::varint::Malformed;
 use crate::model::coded::{MAX_FLOWS, Tail, coded};
-pub use crate::model::counts::Counts;
 use crate::model::event::{Event, Role, TableInUse};
 use crate::model::group::Group;
-pub use crate::model::group_files::{GroupCounters, GroupRaw, GroupReclaim, not_kept};
 use crate::model::inputs::Inputs;
-pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
-pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
 use crate::model::process::{CommandLines, ProcFieldsOf};
 use crate::model::share::wilson_farther;
-pub use crate::model::slots::{Slot, Slots};
 use crate::model::stacks::StackBatch;
 use crate::model::sums::sums;
-pub use crate::model::task::{Comm, MemPolicy, OTHERS_PID, TaskRaw, TaskRows};
 use crate::model::topology::Topology;
 use crate::model::units::{CpuId, NodeId};
-pub use crate::model::wire::NodeCounts;
 use crate::model::wire::SLOTS;
+
+pub use super::counts::{Slot, Slots};
+pub use super::group::{GroupCounters, GroupRaw, GroupReclaim, not_kept};
+pub use crate::model::counts::Counts;
+pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
+pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
+pub use crate::model::task::{Comm, MemPolicy, OTHERS_PID, TaskRaw, TaskRows};
+pub use crate::model::wire::NodeCounts;
 
 /// The reason why a value is missing. No default exists: zero means measured zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

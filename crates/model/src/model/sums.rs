@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::slots::{Slot, add_slots};
+use super::counts::{Slot, add_slots};
 use super::wire::SLOTS;
 
 /// A quantity that adds up. Its default is the sum of nothing.

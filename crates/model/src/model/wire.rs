@@ -1,7 +1,6 @@
 //! The structures that cross from the kernel programs to user space: the Rust twin of `bpf/numatop.h`.
 
-pub mod access;
-pub mod hot;
+pub mod samples;
 
 use std::mem::size_of;
 

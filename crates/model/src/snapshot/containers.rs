@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use super::changes::Changes;
-use super::ids::IdMap;
+use super::changes::{Changes, IdMap};
 use super::machine::{disk_traffic, socket_traffic};
 use super::rows::{Gathered, newcomer};
 use super::{Remote, Room, Tally, Task, counted_twice};
@@ -16,9 +15,9 @@ use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Missing, Names, Pressure, Reading, Sample, TaskRaw};
 use crate::model::sockets::{SocketSums, SocketTraffic};
 use crate::model::sums::Sum;
-use crate::model::tiers::TierPages;
 use crate::model::topology::{Topology, parse_cpulist};
 use crate::model::traffic::Used;
+use crate::model::turns::TierPages;
 use crate::model::units::CpuId;
 
 /// A container, pod, machine, unit or any other cgroup with tasks in it or below it.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{CpuDelta, OnCpus, Task};
-use crate::model::place_moves::PlaceMoves;
+use crate::model::machine::PlaceMoves;
 use crate::model::sample::Counts;
 use crate::model::topology::{Cpu, Topology};
 use crate::model::units::CpuId;

@@ -5,17 +5,15 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::cpu_sets::{PlaceSets, add_moves, cpu_sets};
-use super::{
-    Accesses, CpuDelta, OnCpus, Own, Remote, Room, RowKind, Snapshot, add, cpus, dead_counters, sum,
-};
+use super::{Accesses, CpuDelta, OnCpus, Own, Remote, Room, RowKind, Snapshot, add, cpus, sum};
 use crate::model::disks::{DiskSender, DiskTraffic};
 use crate::model::event::Event;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample};
 use crate::model::sockets::SocketTraffic;
 use crate::model::sums::sums;
-use crate::model::tiers::TierPages;
 use crate::model::traffic;
+use crate::model::turns::TierPages;
 use crate::model::units::NodeId;
 
 /// One node of the machine.
@@ -108,7 +106,7 @@ sums!(MachineCounts { pressure, swapped, hints });
 pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample) -> Snapshot {
     let cpus = cpus::deltas(previous, current);
     let interval_ns = previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns));
-    let silent = dead_counters::roles(host, current);
+    let silent = cpus::roles(host, current);
     let is_open = |event: &Event| !host.missing.contains_key(&event.name) && !silent.contains(&event.role);
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
     let mut sets = cpu_sets(&host.topology, &cpus);

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::changes::{Changes, join};
-use super::ids::IdMap;
+use super::changes::{Changes, IdMap, join};
 use super::tally::Teams;
-use super::waits::is_bound;
+use super::task::is_bound;
 use super::{RowKind, Tally, Task, Waits};
 use crate::model::counters::Counter;
 use crate::model::sample::{Counts, Sample, TaskRaw};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::task::LookedUp;
 use super::{Memory, Snapshot, Tally, Task};
-use crate::model::object_nodes::{ObjectId, ObjectNodes};
+use crate::model::memory::{ObjectId, ObjectNodes};
 use crate::model::process::ProcessId;
 use crate::model::sample::{PagesByPolicy, SharedObject, pages};
 use crate::model::share::wilson_farther;

@@ -213,10 +213,10 @@ fn process(input: &mut In<'_, '_>) -> Result<MemoryUse, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::access::class::AccessClass;
+    use crate::model::access::answers::AccessClass;
+    use crate::model::access::lines::Object;
     use crate::model::access::lines::{ContendedLine, LineSide};
     use crate::model::access::next_runs::NextRuns;
-    use crate::model::access::objects::Object;
     use crate::model::coded::Room;
     use crate::model::coded::varint::put_text;
     use crate::model::sample::Missing;

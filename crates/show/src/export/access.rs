@@ -7,9 +7,10 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
 use crate::model::access::answers::{Answers, MemoryAnswers};
-use crate::model::access::lines::{CONTENDED_LINES, ContendedLine, ContendedLines, LineSide};
+use crate::model::access::lines::{
+    CONTENDED_LINES, ContendedLine, ContendedLines, LineSide, NO_TOUCH, OBJECTS, Object,
+};
 use crate::model::access::next_runs::GaveUp;
-use crate::model::access::objects::{NO_TOUCH, OBJECTS, Object};
 use crate::model::access::{ByNodes, MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent, remote, sum};
 use crate::model::sample::Missing;
 use crate::model::share::wilson_farther;
@@ -263,9 +264,9 @@ mod tests {
 
     use super::*;
     use crate::model::access::AccessSource;
-    use crate::model::access::class::AccessClass;
+    use crate::model::access::answers::AccessClass;
     use crate::model::access::lines::ContendedLines;
-    use crate::model::access::objects::Object;
+    use crate::model::access::lines::Object;
     use crate::model::stacks::Function;
     use crate::model::units::NodeId;
 

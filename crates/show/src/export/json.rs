@@ -17,7 +17,7 @@ use text::Style;
 use self::facts::Reasons;
 use super::{Export, Format, Part, Rows, Selection};
 use crate::finding::{self, Engine};
-use crate::metric::event_ages::EventAges;
+use crate::metric::events::EventAges;
 use crate::metric::matrix::sampled_pct;
 use crate::model::process::{Asked, ProcessId};
 use crate::model::sample::HostFacts;

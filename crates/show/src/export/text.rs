@@ -4,17 +4,15 @@ use std::io::{self, Write};
 
 use super::{Export, Format, Rows};
 use crate::finding::{Change, Engine};
-use crate::metric::event_ages::{self, EventAges, Held};
+use crate::metric::events::{self, EventAges, Held};
 use crate::metric::needs::Demand;
 use crate::metric::{Metric, Unit, format};
-use crate::model::process::Asked;
-use crate::model::process::ProcessId;
+use crate::model::process::{Asked, ProcessId};
 use crate::model::topology::format_cpulist;
 use crate::program::output::Form;
 use crate::snapshot::{Node, SetKind, Snapshot};
 use crate::text::quantity::{bytes, percent};
-use crate::text::rfc3339;
-use crate::text::{one_line, plural};
+use crate::text::{one_line, plural, rfc3339};
 
 /// `--format text`.
 pub static FORMAT: Format = Format {
@@ -103,7 +101,7 @@ impl<S: Rows> Export for Text<S> {
         }
         let ages = self.ages.take(snapshot);
         if !ages.is_empty() {
-            writeln!(out, "events: {}", one_line(&event_ages::words(&ages)))?;
+            writeln!(out, "events: {}", one_line(&events::words(&ages)))?;
         }
         for (cause, count) in snapshot.lost.iter().filter(|(_, count)| **count > 0) {
             writeln!(out, "lost: {} {count}", one_line(cause))?;
@@ -123,9 +121,7 @@ impl<S: Rows> Export for Text<S> {
                     held.read(S::key(row), metric, row, snapshot)
                 };
                 let text = |metric: &&Metric<S::Row>| match read(metric) {
-                    Ok((value, age)) => {
-                        one_line(&(format::short(&value, metric.unit) + &event_ages::mark(age)))
-                    }
+                    Ok((value, age)) => one_line(&(format::short(&value, metric.unit) + &events::mark(age))),
                     Err(_) => metric.traits.absent.to_string(),
                 };
                 columns.iter().map(text).collect()

@@ -7,9 +7,7 @@ use super::page::{Family, Labels};
 use super::top::Top;
 use crate::finding::Engine;
 use crate::finding::rules::RULES;
-use crate::metric::amounts::NS;
-use crate::metric::amounts::node::{FamilyOver, NODE_AMOUNTS, NodeFamily, NodeNow};
-use crate::metric::amounts::row::{self, RowFamily};
+use crate::metric::amounts::{self, FamilyOver, NODE_AMOUNTS, NS, NodeFamily, NodeNow, RowFamily};
 use crate::model::sample::Missing;
 use crate::snapshot::{Container, Node, Snapshot};
 use crate::text::{clean_str, one_line};
@@ -190,12 +188,12 @@ fn amounts(
             .filter_map(|(labels, sums)| Some((labels.unwrap_or(rest).clone(), sums.amounts[at]?)));
         Some(Family::counter(name(&family)?, family.help).with(series))
     };
-    row::families().enumerate().filter_map(family).collect()
+    amounts::families().enumerate().filter_map(family).collect()
 }
 
 /// The family of CPU time, which is by node where there is room.
 fn cpu_time() -> RowFamily {
-    let (_, family) = row::families().next().expect("CPU time is the first amount");
+    let (_, family) = amounts::families().next().expect("CPU time is the first amount");
     family
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::Limits;
 use super::page::Labels;
 use super::top::{Sum, Top};
-use crate::metric::amounts::node::{FamilyOver, NODE_AMOUNTS, NodeFamily, NodeNow};
-use crate::metric::amounts::row::{Counted, Row, RowNow, families};
-use crate::metric::amounts::{NS, Number};
+use crate::metric::amounts::{
+    AmountRow, Counted, FamilyOver, NODE_AMOUNTS, NS, NodeFamily, NodeNow, Number, RowNow, families,
+};
 use crate::metric::events;
-use crate::metric::located::Located;
+use crate::metric::over::Located;
 use crate::model::group::{Group, Kind};
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task};
@@ -195,7 +195,7 @@ pub(super) struct Sums {
 impl Sums {
     /// The amounts of a task in the interval, with its time for which the place of memory is known.
     pub(super) fn of(task: &Task, located: Option<Located>, snapshot: &Snapshot, counted: &Counted) -> Sums {
-        let now = RowNow { row: Row::Task(task), snapshot, counted, located };
+        let now = RowNow { row: AmountRow::Task(task), snapshot, counted, located };
         let amounts = families()
             .map(|(amount, family)| amount.value(now).map(Number::as_f64).map(|value| value * family.factor));
         Sums {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Outcome;
-use crate::metric::{Value, interference, pages, placement, task};
+use crate::metric::{Value, interrupts, pages, placement, task};
 use crate::model::counters::Counter;
 use crate::model::sample::{Missing, Reading};
 use crate::model::units::{CpuId, NodeId};
@@ -205,21 +205,21 @@ pub static MEASURES: [Measure; 36] = [
         "wait_quota_s",
         "  throttled by a CPU quota",
         Unit::Seconds,
-        Some(interference::RUNQ_WAIT_THROTTLED_PCT.id),
+        Some(interrupts::RUNQ_WAIT_THROTTLED_PCT.id),
         |run| long_enough(run).map(|()| seconds(run.waits.quota_ns)),
     ),
     measure(
         "wait_bound_s",
         "  bound, while another CPU idled",
         Unit::Seconds,
-        Some(interference::RUNQ_WAIT_BOUND_PCT.id),
+        Some(interrupts::RUNQ_WAIT_BOUND_PCT.id),
         |run| long_enough(run).map(|()| seconds(run.waits.bound_ns)),
     ),
     measure(
         "wait_idle_elsewhere_s",
         "  while a CPU of another node idled",
         Unit::Seconds,
-        Some(interference::RUNQ_WAIT_IDLE_ELSEWHERE_PCT.id),
+        Some(interrupts::RUNQ_WAIT_IDLE_ELSEWHERE_PCT.id),
         |run| match run.machine.host.topology.nodes.len() {
             0 | 1 => Err(Missing::Unsupported("the machine has one node".into())),
             _ => long_enough(run).map(|()| seconds(run.waits.idle_elsewhere_ns)),

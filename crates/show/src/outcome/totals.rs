@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use super::{Peak, Waits};
 use crate::metric::Metric;
-use crate::metric::interference::{
-    RUNQ_WAIT_BOUND_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT, RUNQ_WAIT_THROTTLED_PCT,
-};
+use crate::metric::interrupts::{RUNQ_WAIT_BOUND_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT, RUNQ_WAIT_THROTTLED_PCT};
 use crate::model::process::ProcessId;
 use crate::model::sample::{Counts, HostFacts, Missing, Reading, Sample, TaskRaw, TaskRows};
 use crate::model::units::NodeId;

@@ -1,7 +1,6 @@
 //! Hot spots of a report: the tree of calls without its common root, and the functions with the most samples.
 
-use crate::hot::profile::{Profile, share};
-use crate::hot::tree::{Direction, Tree};
+use crate::hot::profile::{Direction, Profile, Tree, share};
 
 /// Frames of the picture at most.
 const FRAMES_MAX: usize = 5000;

@@ -3,7 +3,7 @@
 use super::track::{Cell, Grid, Track};
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::over::Quotient;
-use crate::metric::{Metric, Unit, Value, Witness, host, page_migrations, placement, task};
+use crate::metric::{Metric, Unit, Value, Witness, host, pages, placement, task};
 use crate::model::sample::Reading;
 use crate::snapshot::{Node, Snapshot};
 
@@ -46,7 +46,7 @@ impl Id {
             Id::Remote => placement::NODE_REMOTE_PCT.id,
             Id::Ipc => node::IPC.id,
             Id::Free => node::MEM_FREE_BYTES.id,
-            Id::Pages => page_migrations::PAGES_IN.id,
+            Id::Pages => pages::PAGES_IN.id,
             Id::Tasks => task::NODE_MIGRATIONS_PER_S.id,
             Id::Wait => task::RUNQ_WAIT_PCT.id,
         }

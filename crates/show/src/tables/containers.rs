@@ -6,9 +6,9 @@ use super::cells::RowGroup;
 use super::column::{Cell, Column, Get, columns};
 use super::interval::Interval;
 use crate::metric::accelerators;
-use crate::metric::amounts::row::{ROW_AMOUNTS, Row, RowAmount};
+use crate::metric::amounts::{AmountRow, ROW_AMOUNTS, RowAmount};
 use crate::metric::container::{CGROUP, CONTAINER_ID, PARENT};
-use crate::metric::located::Located;
+use crate::metric::over::Located;
 use crate::model::sample::GroupRaw;
 use crate::snapshot::Container;
 
@@ -30,7 +30,7 @@ impl ContainerRow {
 
     /// An amount of [`AMOUNTS`].
     fn amount(&self, at: usize) -> Option<i64> {
-        AMOUNTS[at].value(self.interval.now(Row::Container(self.row()), self.located)).cell()
+        AMOUNTS[at].value(self.interval.now(AmountRow::Container(self.row()), self.located)).cell()
     }
 
     fn name(&self) -> String {

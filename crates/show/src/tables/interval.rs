@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::column::Stamp;
-use crate::metric::amounts::row::{Counted, Row, RowNow};
-use crate::metric::located::Located;
+use crate::metric::amounts::{AmountRow, Counted, RowNow};
+use crate::metric::over::Located;
 use crate::metric::{Metric, Value};
 use crate::model::counters::Counter;
 use crate::model::group::DEPTH_MAX;
@@ -73,7 +73,7 @@ impl Interval {
     }
 
     /// A row of this interval.
-    pub(super) fn now<'a>(&'a self, row: Row<'a>, located: Option<Located>) -> RowNow<'a> {
+    pub(super) fn now<'a>(&'a self, row: AmountRow<'a>, located: Option<Located>) -> RowNow<'a> {
         RowNow { row, snapshot: &self.snapshot, counted: &self.counted, located }
     }
 

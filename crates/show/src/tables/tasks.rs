@@ -6,9 +6,9 @@ use std::sync::{Arc, LazyLock};
 use super::cells::RowGroup;
 use super::column::{Cell, Column, Get, columns};
 use super::interval::Interval;
-use crate::metric::amounts::row::{ROW_AMOUNTS, Row, RowAmount};
-use crate::metric::located::Located;
-use crate::metric::{Value, accelerators, amounts, disks, events, identity, placement};
+use crate::metric::amounts::{self, AmountRow, ROW_AMOUNTS, RowAmount};
+use crate::metric::over::Located;
+use crate::metric::{Value, accelerators, disks, events, identity, placement};
 use crate::model::counters::Counter;
 use crate::model::disks::DiskUse;
 use crate::model::event::Role;
@@ -36,7 +36,7 @@ impl TaskRow {
 
     /// An amount of [`AMOUNTS`].
     fn amount(&self, at: usize) -> Option<i64> {
-        AMOUNTS[at].value(self.interval.now(Row::Task(self.task()), self.located)).cell()
+        AMOUNTS[at].value(self.interval.now(AmountRow::Task(self.task()), self.located)).cell()
     }
 
     /// A sum over all disks; empty of threads, and where it is not counted.
@@ -91,12 +91,12 @@ columns! {
 /// Amounts of tasks; counters without a line of their own stand last.
 static AMOUNTS: LazyLock<Vec<RowAmount>> = LazyLock::new(|| {
     let of_tasks = ROW_AMOUNTS.iter().filter(|amount| amount.is_of_tasks());
-    of_tasks.copied().chain(amounts::row::others()).collect()
+    of_tasks.copied().chain(amounts::others()).collect()
 });
 
 /// All columns.
 pub(super) static TASKS: LazyLock<Vec<Column<TaskRow>>> = LazyLock::new(|| {
-    let others = AMOUNTS.len() - amounts::row::others().count();
+    let others = AMOUNTS.len() - amounts::others().count();
     let mut all: Vec<Column<TaskRow>> = FIRST.to_vec();
     for (at, amount) in AMOUNTS.iter().enumerate() {
         if at == others {

@@ -9,8 +9,7 @@ use regex_lite::Regex;
 use crate::entity::{Who, program_of};
 use crate::metric::over::Quotient;
 use crate::metric::{Metric, container, node, placement, task};
-use crate::model::cgroup_path;
-use crate::model::group::Kind;
+use crate::model::group::{self, Kind};
 use crate::model::sample::OTHERS_PID;
 use crate::snapshot::{Container, Node, Snapshot};
 
@@ -162,7 +161,7 @@ fn containers(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
 
 /// Namespace, pod and name; the path of a cgroup that is nothing else. Two pods of one set are two.
 fn container_name(row: &Container, snapshot: &Snapshot) -> String {
-    let path = || snapshot.names.cgroups.get(&row.id).map(|path| cgroup_path::show(path));
+    let path = || snapshot.names.cgroups.get(&row.id).map(|path| group::show(path));
     let name = row.group.as_ref().and_then(|group| {
         if group.kind == Kind::Group {
             return path();

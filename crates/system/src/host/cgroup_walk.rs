@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::model::cgroup_path;
+use crate::model::group;
 use crate::sys;
 
 /// The largest part of a tree that is kept, in units of a cgroup with a path of [`UNIT_BYTES`].
@@ -187,21 +187,21 @@ pub fn walk(mount: &Path, budget: Budget) -> Walk {
         found.notes.push(format!(
             "there are more cgroups than the {} that are read: some of those below {} have no names",
             budget.tree,
-            cgroup_path::show(&largest)
+            group::show(&largest)
         ));
     }
     for (user, path) in full_users {
         found.notes.push(format!(
             "user {user} has more than {} cgroups: others of that user (below {}) have no names",
             budget.of_a_user,
-            cgroup_path::show(if path.is_empty() { "/" } else { &path })
+            group::show(if path.is_empty() { "/" } else { &path })
         ));
     }
     if let Some(path) = unread {
         let path = if path.is_empty() { "/" } else { &path };
         found.notes.push(format!(
             "some cgroups below {} have no names: too many directories are large",
-            cgroup_path::show(path)
+            group::show(path)
         ));
     }
     found
@@ -252,7 +252,7 @@ fn take_turn(node: &mut Node, open: &mut usize, owner: u32) -> Turn {
         }
         let Ok(meta) = entry.metadata() else { continue };
         let name = entry.file_name();
-        let path = format!("{}/{}", node.path, cgroup_path::from_bytes(name.as_bytes()));
+        let path = format!("{}/{}", node.path, group::from_bytes(name.as_bytes()));
         let (maker, inside) = makers(node.makers, &meta, owner);
         entries.push(Entry { id: meta.ino(), place: entry.path(), path, maker, inside });
         if entries.len() == TURN {
@@ -284,7 +284,7 @@ pub fn find_ids(mount: &Path, ids: &[u64], found: &mut Walk) {
         let (_, mut inside) = makers(Makers::Nobody, &meta, meta.uid());
         for part in below {
             place.push(part);
-            path = format!("{path}/{}", cgroup_path::from_bytes(part.as_bytes()));
+            path = format!("{path}/{}", group::from_bytes(part.as_bytes()));
             let Ok(part_meta) = fs::symlink_metadata(&place) else { break };
             let (maker, next) = makers(inside, &part_meta, meta.uid());
             inside = next;

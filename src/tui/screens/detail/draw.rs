@@ -9,15 +9,13 @@ use super::{Detail, List, lines, mappings, notes};
 use crate::finding::Finding;
 use crate::metric::access::{DRAM_REMOTE_PCT, MEM_TIME_PCT};
 use crate::metric::format::short;
-use crate::metric::identity::{CGROUP, COMM, policy, state, user};
-use crate::metric::interference::{
+use crate::metric::identity::{CGROUP, CMDLINE, COMM, policy, state, user};
+use crate::metric::interrupts::{
     IRQ_PCT, RUNQ_WAIT_BOUND_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT, RUNQ_WAIT_THROTTLED_PCT,
 };
-use crate::metric::on_demand::CMDLINE;
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
-use crate::metric::{Metric, Value, allowed, mempolicy, task};
-use crate::model::access::lines::CONTENDED_LINES;
-use crate::model::access::objects::OBJECTS;
+use crate::metric::{Metric, Value, allowed, task};
+use crate::model::access::lines::{CONTENDED_LINES, OBJECTS};
 use crate::model::sample::Reading;
 use crate::model::units::NodeId;
 use crate::snapshot::{SmtNeighbour, Snapshot, Task};
@@ -232,7 +230,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
         task.raw.cpus_allowed,
         snapshot.online_cpus,
         list(&details.texts.mems_allowed),
-        mempolicy::of(task).unwrap_or_else(|_| "gone".into())
+        allowed::policy_of(task).unwrap_or_else(|_| "gone".into())
     );
     let mut since = Vec::new();
     if let Some([ran, waited]) = details.schedstat {
@@ -263,7 +261,7 @@ fn may_use_as_sampled(task: &Task, snapshot: &Snapshot) -> String {
         snapshot.online_cpus,
         nodes(&allowed::NODES_ALLOWED),
         nodes(&allowed::MEMS_ALLOWED),
-        mempolicy::of(task).unwrap_or_else(|_| "unknown".into())
+        allowed::policy_of(task).unwrap_or_else(|_| "unknown".into())
     )
 }
 

@@ -5,8 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::mappings::{self, NODES, Wholes};
-use crate::model::access::lines::{ContendedLine, ContendedLines, LineSide};
-use crate::model::access::objects::{OBJECTS_LISTED, Object};
+use crate::model::access::lines::{ContendedLine, ContendedLines, LineSide, OBJECTS_LISTED, Object};
 use crate::model::share::wilson_farther;
 use crate::snapshot::{SampledUse, Task};
 use crate::text::plural;

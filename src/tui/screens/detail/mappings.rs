@@ -394,8 +394,8 @@ impl LatencyColumns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::access::answers::AccessClass;
     use crate::model::access::answers::Answers;
-    use crate::model::access::class::AccessClass;
 
     fn mapping(loads: u32) -> MappingUse {
         let mut answers = Answers::default();

@@ -4,8 +4,7 @@
 use crate::metric::access::DRAM_REMOTE_PCT;
 use crate::metric::balancing::{BALANCING_PCT, NUMA_GROUP, NUMA_MOVES};
 use crate::metric::format::short;
-use crate::metric::page_migrations::OTHER;
-use crate::metric::pages::PAGES_MIGRATED;
+use crate::metric::pages::{OTHER, PAGES_MIGRATED};
 use crate::metric::placement::{
     Basis, REMOTE_HIGH_PCT, REMOTE_LOW_PCT, REMOTE_PCT, RemoteShare, remote_by_source,
 };

@@ -7,7 +7,7 @@ use super::super::text::{bytes, comm, nodes, sentence};
 use super::super::view::{SubjectRef, View, need};
 use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject, guards};
 use crate::metric::balancing::BALANCING_PCT;
-use crate::metric::page_migrations::{BALANCING, PAGES_IN, PAGES_OUT};
+use crate::metric::pages::{BALANCING, PAGES_IN, PAGES_OUT};
 use crate::model::counters::Counter;
 use crate::model::units::NodeId;
 

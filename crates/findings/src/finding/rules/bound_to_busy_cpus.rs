@@ -1,13 +1,12 @@
 //! A process waits for the CPUs that its affinity leaves it, and others are idle.
 
 use super::super::command::{Command, Scope, When, line};
-use super::super::gain;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, sentence};
 use super::super::view::{SubjectRef, View, cpus_of_files, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
+use super::super::{Advice, Check, Confidence, Kind, Note, Severity, gain};
 use super::waiting;
-use crate::metric::interference::RUNQ_WAIT_BOUND_PCT;
+use crate::metric::interrupts::RUNQ_WAIT_BOUND_PCT;
 use crate::metric::task::{RUNQ_WAIT_PCT, RUNQ_WAIT_US};
 use crate::model::units::NodeId;
 use crate::text::plural;

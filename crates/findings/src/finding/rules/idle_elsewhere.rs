@@ -10,7 +10,7 @@ use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject, env
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::waiting;
 use crate::metric::balancing::NUMA_STUCK;
-use crate::metric::interference::RUNQ_WAIT_IDLE_ELSEWHERE_PCT;
+use crate::metric::interrupts::RUNQ_WAIT_IDLE_ELSEWHERE_PCT;
 use crate::metric::placement::REMOTE_PCT;
 use crate::metric::task::{RUNQ_WAIT_PCT, RUNQ_WAIT_US};
 use crate::model::sample::CgroupMode;

@@ -10,9 +10,8 @@ use super::super::view::{SubjectRef, View, need, process};
 use super::super::{Advice, Check, Confidence, Evidence, Kind, Note, Severity, Subject};
 use super::interrupts_off_node::move_interrupts;
 use super::waiting;
-use crate::metric::interference;
 use crate::metric::node::{CPU_PCT, IRQ_PCT};
-use crate::metric::task;
+use crate::metric::{interrupts, task};
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::snapshot::Task;
@@ -72,7 +71,7 @@ fn victim<'a>(view: &View<'a>, node: NodeId) -> Option<(f64, &'a Task)> {
     let takes = here.filter_map(|task| {
         let of = SubjectRef::Process(task);
         let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
-        let irq = now.number(&interference::IRQ_PCT, &of).ok()?;
+        let irq = now.number(&interrupts::IRQ_PCT, &of).ok()?;
         let used = now.number(&task::CPU_PCT, &of).ok()?;
         (age_s >= LIVES_S && irq >= view.limit("process") && irq * 100.0 >= used * SHARE_PCT)
             .then_some((irq, task))
@@ -129,7 +128,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
             Evidence {
                 over_ns,
                 ..view
-                    .evidence(interference::IRQ_PCT.id, victim.clone(), takes)
+                    .evidence(interrupts::IRQ_PCT.id, victim.clone(), takes)
                     .limit(view.limit("process"))
                     .note(Note::Estimated)
             },

@@ -2,13 +2,12 @@
 
 use super::super::command::{Command, Scope, When, line};
 use super::super::fit::memory_room;
-use super::super::guards;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
 use super::super::view::{SubjectRef, View, input};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject, env};
+use super::super::{Advice, Confidence, Kind, Note, Severity, Subject, env, guards};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
-use crate::metric::page_migrations::BALANCING;
+use crate::metric::pages::BALANCING;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::model::units::NodeId;
 

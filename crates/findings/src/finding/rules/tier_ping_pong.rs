@@ -9,7 +9,7 @@ use super::waiting;
 use crate::metric::balancing::BALANCING_PCT;
 use crate::metric::task::CPU_PCT;
 use crate::metric::tiers::{DEMOTED, PROMOTED};
-use crate::model::tiers::PROMOTE_LIMIT;
+use crate::model::turns::PROMOTE_LIMIT;
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Task};
 

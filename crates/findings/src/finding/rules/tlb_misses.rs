@@ -6,7 +6,7 @@ use super::super::rule::{Blindness, Condition, Group, Hold, Limit, Reason, Rule,
 use super::super::text::{comm, pct, sentence};
 use super::super::view::{SubjectRef, View, need};
 use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
-use crate::metric::on_demand::HUGE_PCT;
+use crate::metric::identity::HUGE_PCT;
 use crate::metric::task::{DTLB_MPKI, IPC, ITLB_MPKI, RSS_BYTES};
 
 /// Cycles of a page walk that hits the second-level cache.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::rule::{Blindness, Reason, Unmet};
 use super::super::view::{SubjectRef, View};
 use crate::finding::cores::Region;
-use crate::metric::interference::RUNQ_WAIT_THROTTLED_PCT;
+use crate::metric::interrupts::RUNQ_WAIT_THROTTLED_PCT;
 use crate::model::counters::Counter;
 use crate::model::units::{CpuId, NodeId};
 use crate::snapshot::Task;

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use super::memory::Memory;
 use crate::access::next_runs::{NextRun, next_runs};
-use crate::access::outcome::{Attribution, Outcome};
-use crate::access::sample::{Decoders, UserState};
+use crate::access::sample::{Attribution, Decoders, Outcome, UserState};
 use crate::collect::placement::draw::Random;
 use crate::host::clock::thread_time;
 use crate::host::processes;

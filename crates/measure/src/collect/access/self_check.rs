@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{AccessProbe, clock};
-use crate::access::outcome::Attribution;
-use crate::access::sample::Registers;
+use crate::access::sample::{Attribution, Registers};
 use crate::access::self_check::{Landmarks, Verdict, judge};
 use crate::host::clock::thread_time;
 use crate::model::sample::Missing;

@@ -316,7 +316,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::model::access::class::AccessClass;
+    use crate::model::access::answers::AccessClass;
     use crate::model::access::lines::Transfer;
     use crate::model::event::Event;
 

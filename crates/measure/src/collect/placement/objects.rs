@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::draw::{Random, Ranges, Round, count};
 use super::policies::OLD_NS;
-use crate::model::object_nodes::{ObjectId, ObjectNodes};
+use crate::model::memory::{ObjectId, ObjectNodes};
 use crate::model::sample::SharedObject;
 
 /// Objects asked for in a turn at most (`NT_DRAWS_MAX`).

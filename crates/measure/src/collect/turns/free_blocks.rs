@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{Now, Part};
 use crate::collect::kept_file::KeptFile;
 use crate::collect::self_usage;
-use crate::model::free_blocks::FreeBlocks;
 use crate::model::sample::Missing;
+use crate::model::turns::FreeBlocks;
 use crate::model::units::NodeId;
 
 /// The file, and the size of a huge page, once they are read.

@@ -8,9 +8,9 @@ use anyhow::Result;
 
 use super::{Now, Part};
 use crate::host::topology::IrqCounts;
-use crate::model::interrupts::{DeviceInterrupts, Interrupts};
 use crate::model::sample::Missing;
 use crate::model::topology::{Device, Topology};
+use crate::model::turns::{DeviceInterrupts, Interrupts};
 use crate::model::units::NodeId;
 use crate::text::clean_str;
 

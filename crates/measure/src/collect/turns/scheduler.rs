@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Now, Part};
 use crate::model::sample::Missing;
-use crate::model::scheduler::SchedExt;
+use crate::model::turns::SchedExt;
 use crate::text::clean;
 
 /// Bytes of a name: SCX_OPS_NAME_LEN.

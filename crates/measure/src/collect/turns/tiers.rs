@@ -12,8 +12,8 @@ use super::{Now, Part};
 use crate::collect::kept_file::KeptFile;
 use crate::model::inputs::Inputs;
 use crate::model::sample::Missing;
-use crate::model::tiers::{AUTO_WEIGHTS, DEMOTION, NodeTier, PROMOTE_LIMIT, TierPages};
 use crate::model::topology::{Topology, parse_cpulist};
+use crate::model::turns::{AUTO_WEIGHTS, DEMOTION, NodeTier, PROMOTE_LIMIT, TierPages};
 use crate::model::units::NodeId;
 
 /// Tiers and switches are looked at again after this time, ns.

@@ -4,7 +4,7 @@
 
 use super::Record;
 use super::packet::{Operation, event};
-use crate::model::access::class::AccessClass;
+use crate::model::access::answers::AccessClass;
 use crate::model::access::lines::Transfer;
 
 /// Meanings of the code in a data source packet, which the architecture leaves to the CPU.

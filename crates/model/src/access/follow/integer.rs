@@ -3,8 +3,7 @@
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
 use super::Read;
-use super::flags::Flags;
-use super::values::{Values, clipped};
+use super::values::{Flags, Values, clipped};
 
 /// An instruction, and what it reads and changes.
 struct Run<'a, 'r> {

@@ -1,12 +1,10 @@
-//! Registers and memory of a program that is followed: each value is known or not.
+//! Registers, memory and flags of a program that is followed: each value, byte and flag is known or not.
 
 use std::collections::HashMap;
 
-use iced_x86::{Instruction, OpKind, Register};
+use iced_x86::{ConditionCode, Instruction, OpKind, Register, RflagsBits};
 
-use super::Read;
-use super::bytes::{Bytes, ones};
-use super::strings::BYTES_MAX;
+use super::{BYTES_MAX, Read};
 use crate::access::decode_x86::{RSP, Registers};
 use crate::access::sample::Stack;
 
@@ -300,4 +298,146 @@ impl Values {
 /// ah, ch, dh, bh.
 fn is_high(register: Register) -> bool {
     matches!(register, Register::AH | Register::CH | Register::DH | Register::BH)
+}
+
+/// A register of 64 bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes {
+    /// 0 where it is not known.
+    bytes: [u8; 64],
+    /// A bit for each byte that is known.
+    known: u64,
+}
+
+/// The lowest `count` bits, of 64 at most.
+pub(super) fn ones(count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+impl Bytes {
+    pub(super) const UNKNOWN: Bytes = Bytes { bytes: [0; 64], known: 0 };
+    pub(super) const ZERO: Bytes = Bytes { bytes: [0; 64], known: u64::MAX };
+
+    /// A word of `size` bytes, followed by zeros.
+    pub(super) fn of_word(word: Option<u64>, size: usize) -> Bytes {
+        let mut all = Bytes::ZERO;
+        all.set_word(0, size, word);
+        all
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<u8> {
+        (self.known >> at & 1 == 1).then(|| self.bytes[at])
+    }
+
+    pub(super) fn set(&mut self, at: usize, byte: Option<u8>) {
+        self.bytes[at] = byte.unwrap_or(0);
+        self.known = self.known & !(1 << at) | u64::from(byte.is_some()) << at;
+    }
+
+    /// The word of `size` bytes from the byte `at` on; eight bytes at most.
+    pub(super) fn word(&self, at: usize, size: usize) -> Option<u64> {
+        let wanted = ones(size) << at;
+        let mut word = [0; 8];
+        word[..size].copy_from_slice(&self.bytes[at..at + size]);
+        (self.known & wanted == wanted).then(|| u64::from_le_bytes(word))
+    }
+
+    pub(super) fn set_word(&mut self, at: usize, size: usize, word: Option<u64>) {
+        for byte in 0..size {
+            self.set(at + byte, word.map(|word| (word >> (8 * byte)) as u8));
+        }
+    }
+
+    /// Its first bytes, and zero behind them.
+    pub(super) fn first(mut self, length: usize) -> Bytes {
+        if length < 64 {
+            self.bytes[length..].fill(0);
+            self.known |= !ones(length);
+        }
+        self
+    }
+
+    /// Each byte, where any is known.
+    pub(super) fn known(&self) -> Option<[Option<u8>; 64]> {
+        (self.known != 0).then(|| std::array::from_fn(|at| self.get(at)))
+    }
+}
+
+/// Carry, parity, zero, sign and overflow, and the direction of string instructions. The auxiliary carry decides no
+/// branch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Flags {
+    pub(super) cf: Option<bool>,
+    pub(super) pf: Option<bool>,
+    pub(super) zf: Option<bool>,
+    pub(super) sf: Option<bool>,
+    pub(super) of: Option<bool>,
+    /// String instructions go down.
+    pub(super) df: Option<bool>,
+}
+
+impl Flags {
+    /// From rflags.
+    pub(super) fn from_bits(bits: u64) -> Flags {
+        let bit = |at: u32| Some(bits >> at & 1 == 1);
+        Flags { cf: bit(0), pf: bit(2), zf: bit(6), sf: bit(7), of: bit(11), df: bit(10) }
+    }
+
+    /// Makes all but the direction unknown.
+    pub(super) fn clear(&mut self) {
+        *self = Flags { df: self.df, ..Flags::default() };
+    }
+
+    /// Zero, sign and parity of a result of `bits` bits.
+    pub(super) fn set_result(&mut self, result: u64, bits: u32) {
+        self.zf = Some(result == 0);
+        self.sf = Some(result >> (bits - 1) & 1 == 1);
+        self.pf = Some((result as u8).count_ones().is_multiple_of(2));
+    }
+
+    /// Makes those in a set of [`RflagsBits`] unknown.
+    pub(super) fn forget(&mut self, modified: u32) {
+        for (flag, bit) in [
+            (&mut self.cf, RflagsBits::CF),
+            (&mut self.pf, RflagsBits::PF),
+            (&mut self.zf, RflagsBits::ZF),
+            (&mut self.sf, RflagsBits::SF),
+            (&mut self.of, RflagsBits::OF),
+            (&mut self.df, RflagsBits::DF),
+        ] {
+            if modified & bit != 0 {
+                *flag = None;
+            }
+        }
+    }
+
+    /// Whether a condition holds, where that is known.
+    pub(super) fn holds(&self, condition: ConditionCode) -> Option<bool> {
+        let either = |one: Option<bool>, other: Option<bool>| match (one, other) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (Some(false), Some(false)) => Some(false),
+            _ => None,
+        };
+        let less = || Some(self.sf? != self.of?);
+        let not = |value: Option<bool>| value.map(|value| !value);
+        match condition {
+            ConditionCode::None => None,
+            ConditionCode::o => self.of,
+            ConditionCode::no => not(self.of),
+            ConditionCode::b => self.cf,
+            ConditionCode::ae => not(self.cf),
+            ConditionCode::e => self.zf,
+            ConditionCode::ne => not(self.zf),
+            ConditionCode::be => either(self.cf, self.zf),
+            ConditionCode::a => not(either(self.cf, self.zf)),
+            ConditionCode::s => self.sf,
+            ConditionCode::ns => not(self.sf),
+            ConditionCode::p => self.pf,
+            ConditionCode::np => not(self.pf),
+            ConditionCode::l => less(),
+            ConditionCode::ge => not(less()),
+            ConditionCode::le => either(self.zf, less()),
+            ConditionCode::g => not(either(self.zf, less())),
+        }
+    }
 }

@@ -9,9 +9,7 @@ use std::cmp::Ordering;
 use iced_x86::{EncodingKind, Instruction, Mnemonic as M, OpKind, Register};
 
 use super::Read;
-use super::bytes::{Bytes, ones};
-use super::flags::Flags;
-use super::values::Values;
+use super::values::{Bytes, Flags, Values, ones};
 
 /// Bytes of the parts that most instructions treat alike.
 const LANE: usize = 16;

@@ -12,8 +12,7 @@ use crate::metric::identity::{COMM, PID, TID};
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::over::Over;
 use crate::metric::{Metric, counters};
-use crate::model::access::lines::CONTENDED_LINES;
-use crate::model::access::objects::OBJECTS;
+use crate::model::access::lines::{CONTENDED_LINES, OBJECTS};
 use crate::snapshot::{Container, CpuSet, Node, SetKind, Snapshot, Task};
 
 /// A column of rows of type `R`.

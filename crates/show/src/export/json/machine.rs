@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::facts::Reasons;
 use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::PAIR_METRICS;
-use crate::metric::{Value, balancing, on_cpus, page_migrations, task};
+use crate::metric::{Value, balancing, on_cpus, pages, task};
 use crate::model::event::Event;
 use crate::model::sample::Missing;
 use crate::model::units::NodeId;
@@ -61,7 +61,7 @@ pub(super) fn host(
         object.insert(metric.id.into(), reasons.value(metric.id, metric.read(snapshot)));
     }
     let metrics = on_cpus::of_host(snapshot).chain(balancing::of_host(snapshot));
-    for (id, reading) in metrics.chain(page_migrations::of_host(snapshot)) {
+    for (id, reading) in metrics.chain(pages::moves_of_host(snapshot)) {
         object.insert(id.into(), reasons.value(id, reading.map(Value::F64)));
     }
     object
@@ -71,7 +71,7 @@ pub(super) fn host(
 pub(super) fn of_interval(snapshot: &Snapshot) -> BTreeSet<&'static str> {
     let own = HOST_METRICS.iter().filter(|metric| metric.is_of_interval()).map(|metric| metric.id);
     let counted = on_cpus::of_host(snapshot).chain(balancing::of_host(snapshot));
-    own.chain(counted.chain(page_migrations::of_host(snapshot)).map(|(id, _)| id)).collect()
+    own.chain(counted.chain(pages::moves_of_host(snapshot)).map(|(id, _)| id)).collect()
 }
 
 /// Keys of [`matrix`] whose values are of the interval; costs are facts.

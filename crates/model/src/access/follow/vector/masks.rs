@@ -3,9 +3,8 @@
 use iced_x86::{Instruction, Mnemonic as M, OpKind, Register};
 
 use super::super::Read;
-use super::super::bytes::ones;
-use super::super::flags::Flags;
 use super::super::values::Values;
+use crate::access::follow::values::{Flags, ones};
 
 /// The result of two masks of this many bits.
 type Mask = fn(u64, u64, usize) -> u64;

@@ -1,14 +1,94 @@
-//! Memory tiers: nodes whose memory is faster than that of others, and pages that the kernel moves between them.
+//! Parts of the machine that are read in turns: free memory of a node by the size of its blocks, interrupts of devices by the nodes
+//! whose CPUs handled them, memory tiers with the pages that the kernel moves between them, and a scheduler that a BPF
+//! program provides (sched_ext).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::coded::coded;
 use crate::model::sums::sums;
+use crate::model::units::NodeId;
+
+/// Free blocks of a node, all zones together, as /proc/buddyinfo counts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FreeBlocks {
+    /// Blocks by order: at place n those of 2^n pages.
+    pub by_order: Vec<u64>,
+    /// Size of a page, bytes.
+    pub page_bytes: u64,
+    /// Size of a transparent huge page, bytes; `None` where the kernel has none.
+    pub huge_bytes: Option<u64>,
+}
+
+coded!(FreeBlocks { by_order, page_bytes, huge_bytes });
+
+impl FreeBlocks {
+    /// Bytes in all free blocks.
+    pub fn bytes(&self) -> f64 {
+        self.bytes_from(0.0)
+    }
+
+    /// Bytes in blocks of a huge page or more; `None` where the kernel has no huge pages.
+    pub fn huge_bytes_free(&self) -> Option<f64> {
+        self.huge_bytes.map(|least| self.bytes_from(least as f64))
+    }
+
+    /// Bytes in blocks of `least` bytes or more.
+    fn bytes_from(&self, least: f64) -> f64 {
+        let sizes = (0..).map(|order| self.page_bytes as f64 * f64::from(order).exp2());
+        let blocks = self.by_order.iter().zip(sizes).filter(|(_, size)| *size >= least);
+        blocks.fold(0.0, |sum, (blocks, size)| sum + *blocks as f64 * size)
+    }
+}
+
+/// Message-signalled interrupts of one PCI function between two readings of their counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceInterrupts {
+    /// CLOCK_MONOTONIC of the later reading.
+    pub read_ns: u64,
+    /// Time since the earlier one, ns.
+    pub over_ns: u64,
+    /// Interrupts in that time; nodes without any are left out.
+    pub by_node: BTreeMap<NodeId, u64>,
+}
+
+coded!(DeviceInterrupts { read_ns, over_ns, by_node });
+
+impl DeviceInterrupts {
+    /// All interrupts per second.
+    pub fn all_per_second(&self) -> f64 {
+        self.per_second(|_| true)
+    }
+
+    /// Interrupts per second that CPUs of this node handled.
+    pub fn per_second_on(&self, node: NodeId) -> f64 {
+        self.per_second(|of| of == node)
+    }
+
+    /// Interrupts per second that CPUs of these nodes handled; 0 where no time went by.
+    pub fn per_second(&self, of: impl Fn(NodeId) -> bool) -> f64 {
+        if self.over_ns == 0 {
+            return 0.0;
+        }
+        // A sum of nothing would be -0.
+        let of = self.by_node.iter().filter(|(node, _)| of(**node));
+        let count = of.fold(0.0, |sum, (_, count)| sum + *count as f64);
+        count * 1e9 / self.over_ns as f64
+    }
+}
+
+/// By the address of the PCI function, in the form of [`crate::model::topology::Device::pci`]. A function
+/// appears once its counts were read twice.
+pub type Interrupts = BTreeMap<String, Arc<DeviceInterrupts>>;
 
 /// Switches by name, see [`crate::model::inputs::Inputs::tier_switches`]: reclaim moves pages to a slower tier first (0 or 1).
 pub const DEMOTION: &str = "demotion_enabled";
+
 /// The most that is promoted, MB/s (`kernel.numa_balancing_promote_rate_limit_MBps`).
 pub const PROMOTE_LIMIT: &str = "promote_rate_limit_mbs";
+
 /// Weights of weighted interleaving follow the bandwidth that the firmware describes (0 or 1).
 pub const AUTO_WEIGHTS: &str = "weighted_interleave_auto";
 
@@ -46,6 +126,7 @@ pub struct TierPages {
 }
 
 coded!(TierPages { promoted, candidates, demoted, demoted_asked });
+
 sums!(TierPages { promoted, candidates, demoted, demoted_asked });
 
 impl TierPages {
@@ -87,9 +168,49 @@ impl TierPages {
     }
 }
 
+/// A sched_ext scheduler that is loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchedExt {
+    /// It schedules all tasks of normal policies, and not only those of SCHED_EXT; `None` where the kernel does not say.
+    pub switch_all: Option<bool>,
+    /// Tasks that it refused to schedule, since it was loaded; `None` where the kernel does not say.
+    pub rejected: Option<u64>,
+}
+
+coded!(SchedExt { switch_all, rejected });
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_in_blocks_of_a_size() {
+        let mut free = FreeBlocks {
+            by_order: vec![8, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1],
+            page_bytes: 4096,
+            huge_bytes: None,
+        };
+        assert_eq!(free.bytes(), 8.0 * 4096.0 + 10.0 * f64::from(1 << 20));
+        assert_eq!(free.huge_bytes_free(), None);
+        free.huge_bytes = Some(2 << 20);
+        assert_eq!(free.huge_bytes_free(), Some(10.0 * f64::from(1 << 20)));
+        free.huge_bytes = Some(512 << 20);
+        assert_eq!(free.huge_bytes_free(), Some(0.0), "no block is as large as that");
+        let hostile =
+            FreeBlocks { by_order: vec![u64::MAX; 2048], page_bytes: u64::MAX, huge_bytes: Some(1) };
+        assert!(hostile.bytes() > 0.0);
+        assert!(FreeBlocks::default().bytes().is_sign_positive(), "0, not -0");
+    }
+
+    #[test]
+    fn rates_are_by_node() {
+        let by_node = [(NodeId(0), 500), (NodeId(1), u64::MAX)].into();
+        let read = DeviceInterrupts { read_ns: 9, over_ns: 2_000_000_000, by_node };
+        assert_eq!(read.per_second(|node| node == NodeId(0)), 250.0);
+        assert!(read.per_second(|_| true) > 9e18, "sums do not overflow");
+        assert!(read.per_second(|node| node == NodeId(2)).is_sign_positive(), "0, not -0");
+        assert_eq!(DeviceInterrupts::default().per_second(|_| true), 0.0);
+    }
 
     #[test]
     fn pages_are_sums_of_their_kinds() {
