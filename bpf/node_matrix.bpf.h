@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Moves from node to node, of tasks or of pages: a table of an object's own, read by crates/measure/src/collect/node_matrix.rs. */
+/* Moves from node to node, of tasks or of pages: a table of an object's own, read by crates/measure/src/collect/maps.rs. */
 #ifndef NODE_MATRIX_BPF_H
 #define NODE_MATRIX_BPF_H
 

@@ -8,7 +8,7 @@
 
 /*
  * One record per task. User space creates this map with values as long as struct nt_rec and its arrays
- * (crates/measure/src/collect/records.rs), and the object reuses it.
+ * (crates/measure/src/collect/maps.rs), and the object reuses it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use numatop_ng::cli::{self, Cli, Places};
-use numatop_ng::collect::libbpf_log;
+use numatop_ng::collect::object;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
 use numatop_ng::program::{guard, output, signals, systemd};
@@ -55,7 +55,7 @@ fn run() -> ExitCode {
             return Exit::Usage.into();
         }
     };
-    libbpf_log::keep();
+    object::keep();
     if let Some(place) = silent_place(places) {
         output::message(format!("numatop-ng: {}: its file system does not answer", place.display()));
         return Exit::CouldNotMeasure.into();

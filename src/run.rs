@@ -30,7 +30,7 @@ use anyhow::{Context, Result};
 use crate::calibrate::child as measuring;
 use crate::cli::{Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs, ThemeArg};
 use crate::collect::mm_reader;
-use crate::container::lookup;
+use crate::container::asked;
 use crate::export::{Format, Writer};
 use crate::host::clock;
 use crate::program::interruptible::{self, Interruptible};
@@ -215,7 +215,7 @@ pub fn started_as() -> Option<ExitCode> {
         (symbolize::child::NAME, symbolize::child::main),
         (symbolize::namer::NAME, symbolize::namer::main),
         (asked_file::NAME, asked_file::main),
-        (lookup::NAME, lookup::main),
+        (asked::NAME, asked::main),
         (mm_reader::child::NAME, mm_reader::child::main),
         (launch::NAME, launch::main),
         (measuring::NAME, measuring::main),

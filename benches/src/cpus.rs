@@ -20,7 +20,7 @@ use numatop_ng::host::privileges;
 use numatop_ng::model::event::Event;
 use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::{CpuState, SLOTS};
-use numatop_ng::pmu::files;
+use numatop_ng::pmu::budget;
 use numatop_ng::pmu::open::Counters;
 use numatop_ng::source::synthetic::{Actor, Machine};
 use numatop_ng::tui::history::{History, Want};
@@ -241,7 +241,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("CPUs: cost by their number");
     let intervals = if plan.quick { 10 } else { 60 };
     let most = MACHINES.iter().map(|(nodes, cpus)| nodes * cpus).max().unwrap_or(0);
-    let needed = files::needed(SLOTS as u64, most.into());
+    let needed = budget::needed(SLOTS as u64, most.into());
     let limit = privileges::raise_open_files(needed);
     let mut table = Table::new(
         format!("{TASKS} tasks, one in {IDLE} of which runs; CPU ms of one refresh by its parts."),
@@ -258,7 +258,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         let mut costs = Costs::default();
         measure(nodes, cpus, intervals, &mut costs)?;
         let all = nodes * cpus;
-        if limit.is_none_or(|limit| limit >= files::needed(SLOTS as u64, all.into())) {
+        if limit.is_none_or(|limit| limit >= budget::needed(SLOTS as u64, all.into())) {
             for _ in 0..if plan.quick { 1 } else { 5 } {
                 costs.opening.push(open_counters(all)?);
             }

@@ -1,26 +1,24 @@
 //! The cost of locating a process's memory: a sample of pages beside walks over all of them, and the slowdown
 //! of the sampled process.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, anyhow};
-use numatop_ng::collect::placement::draw::Random;
-use numatop_ng::collect::placement::once;
-use numatop_ng::collect::proc_details::start_ns;
-use numatop_ng::collect::self_usage::page_size;
-use numatop_ng::host::clock::thread_time;
-use numatop_ng::model::process::ProcessId as Identity;
 
-use crate::Plan;
 use crate::numbers::{Spread, median};
-use crate::policies;
 use crate::process::Process;
 use crate::report::{Cell, Report, Table};
 use crate::work::{self, wait_until_ready};
+use crate::{Plan, policies};
+use numatop_ng::collect::machine::page_size;
+use numatop_ng::collect::placement::draw::Random;
+use numatop_ng::collect::placement::once;
+use numatop_ng::collect::proc_details::start_ns;
+use numatop_ng::host::clock::thread_time;
+use numatop_ng::model::process::ProcessId as Identity;
 
 const ROUNDS: usize = 21;
 /// Sampled in every second window of this length: as often as by a view that refreshes each second.

@@ -5,13 +5,6 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use numatop_ng::collect::placement::draw::{Random, Ranges, Round};
-use numatop_ng::collect::placement::objects::Wanted;
-use numatop_ng::collect::placement::rows::{Counted, Mappings};
-use numatop_ng::collect::probes::{Running, Shared, of};
-use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::collect::self_usage::page_size;
-use numatop_ng::model::facility::Facility;
 
 use crate::memory;
 use crate::numbers::{Spread, median};
@@ -19,6 +12,13 @@ use crate::placement::{Times, Victim, repeat, victim_of};
 use crate::process::Process;
 use crate::report::{Cell, Report, Table};
 use crate::work::{self, wait_until_ready};
+use numatop_ng::collect::machine::page_size;
+use numatop_ng::collect::maps::{self, RecordLayout};
+use numatop_ng::collect::placement::draw::{Random, Ranges, Round};
+use numatop_ng::collect::placement::objects::Wanted;
+use numatop_ng::collect::placement::rows::{Counted, Mappings};
+use numatop_ng::collect::probes::{Running, Shared, of};
+use numatop_ng::model::facility::Facility;
 
 /// Parts of memory, between which as many mappings reserve a hole, and the rounds in which the process is looked at. The last is near
 /// what `vm.max_map_count` allows.
@@ -31,8 +31,8 @@ const LIMITS: (f64, f64) = (1.0, 2.0);
 /// # Errors
 /// A load did not start, or could not be looked at.
 pub fn run(rounds: impl Fn(usize) -> usize, report: &mut Report) -> Result<()> {
-    let layout = Layout::new(1, false, &[]);
-    let store = records::create(layout)?;
+    let layout = RecordLayout::new(1, false, &[]);
+    let store = maps::create(layout)?;
     let probe = of(Facility::MappingPolicies).context("there is no probe of policies")?;
     let mut probe = match (probe.start)(&Shared::new(Path::new("/"), &store, layout)) {
         Ok(probe) => probe,

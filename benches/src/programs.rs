@@ -20,9 +20,9 @@ use crate::report::{Cell, Report, Table};
 use numatop_ng::access::sample::{Decoders, Outcome};
 use numatop_ng::collect::access::follow::{Job, follow};
 use numatop_ng::collect::access::{AccessProbe, self_check};
+use numatop_ng::collect::machine::page_size;
+use numatop_ng::collect::maps::{self, RecordLayout};
 use numatop_ng::collect::placement::draw::Random;
-use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::host::clock::thread_time;
 use numatop_ng::model::units::CpuId;
 
@@ -122,7 +122,7 @@ struct Found {
 
 impl Found {
     fn of(pid: u32, comm: &str, length: Duration) -> Result<Found> {
-        let store = records::create(Layout::new(1, false, &[]))?;
+        let store = maps::create(RecordLayout::new(1, false, &[]))?;
         let cpus: Vec<CpuId> =
             numatop_ng::host::topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
         let mut probe = AccessProbe::load(&store, HZ, cpus.len() as u32)?;

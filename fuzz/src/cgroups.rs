@@ -6,18 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use numatop_ng::container::glob;
+use super::tree::{Content, Tree, entries};
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::{ContainerNames, Name};
 use numatop_ng::container::patterns::identify;
 use numatop_ng::container::runtime;
 use numatop_ng::container::scope::Scope;
-use numatop_ng::container::select::{Tree as Cgroups, Want, Wants};
+use numatop_ng::container::select::{self, Tree as Cgroups, Want, Wants};
 use numatop_ng::model::group::Engine::{self, *};
 use numatop_ng::model::group::Group;
 use numatop_ng::text;
-
-use super::tree::{Content, Tree, entries};
 
 /// Characters of a name.
 const NAME_MAX: usize = 128;
@@ -129,9 +127,9 @@ fn patterns(patterns: &[String], (paths, groups): &(BTreeMap<u64, String>, BTree
     let tree = Cgroups { paths, groups };
     for pattern in patterns.iter().take(PATTERNS_MAX) {
         for path in paths.values().take(16) {
-            let found = glob::matches(pattern, path);
+            let found = select::matches(pattern, path);
             assert_eq!(found, slowly(pattern, path), "{pattern:?} {path:?}");
-            assert!(glob::matches("**", path) && glob::matches(path, path) || path.contains(['*', '?']));
+            assert!(select::matches("**", path) && select::matches(path, path) || path.contains(['*', '?']));
         }
         let word = || pattern.clone();
         let (namespace, name) = pattern.split_once('/').unwrap_or(("", pattern));
@@ -154,7 +152,7 @@ fn patterns(patterns: &[String], (paths, groups): &(BTreeMap<u64, String>, BTree
     }
 }
 
-/// The answer of [`glob::matches`] by its definition: each star is every number of characters.
+/// The answer of [`select::matches`] by its definition: each star is every number of characters.
 fn slowly(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();

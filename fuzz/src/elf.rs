@@ -1,15 +1,14 @@
 //! ELF files of any content: their functions are in order and bounded, and names are clean. An input that is no ELF file
 //! is a name as a linker knows it.
 
+use super::memory;
 use numatop_ng::symbolize::NAME_MAX;
 use numatop_ng::symbolize::child::{Symbolizer, shown};
+use numatop_ng::symbolize::client::{Answer, Found, PLACES_MAX, Question};
 use numatop_ng::symbolize::elf::Elf;
 use numatop_ng::symbolize::sections::{self, Symbols};
 use numatop_ng::symbolize::table::{TABLE_BYTES_MAX, Table};
-use numatop_ng::symbolize::wire::{Answer, Found, PLACES_MAX, Question};
 use numatop_ng::text;
-
-use super::memory;
 
 /// Symbols of a table whose addresses are asked for.
 const ASKED_MAX: usize = 100;

@@ -2,12 +2,11 @@
 //!
 //! From a first byte of 0x80 on the rest of an input is repeated: lines then lie across the pieces that are read.
 
-use numatop_ng::symbolize::child::Symbolizer;
-use numatop_ng::symbolize::listing::{KALLSYMS_ROOM, kallsyms, perf_map, perf_map_room};
-use numatop_ng::symbolize::wire::{Answer, PLACES_MAX, Question};
-
 use super::elf::{check_found, check_table, places};
 use super::memory;
+use numatop_ng::symbolize::child::Symbolizer;
+use numatop_ng::symbolize::client::{Answer, PLACES_MAX, Question};
+use numatop_ng::symbolize::listing::{KALLSYMS_ROOM, kallsyms, perf_map, perf_map_room};
 
 /// Bytes of a listing that is repeated: more than are read at a time.
 const REPEATED_MAX: usize = 80 << 10;

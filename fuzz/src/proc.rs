@@ -5,11 +5,8 @@
 use std::path::Path;
 
 use super::tree::{Content, Entry, Tree, entries};
-use numatop_ng::collect::cpu_times::CpuTimesReader;
-use numatop_ng::collect::host_state::HostStateReader;
+use numatop_ng::collect::host_state::{CpuTimesReader, HostStateReader, VmStatReader, ZoneReader};
 use numatop_ng::collect::nodes::NodeReader;
-use numatop_ng::collect::vmstat::VmStatReader;
-use numatop_ng::collect::watermarks::ZoneReader;
 use numatop_ng::collect::{mappings, proc_details, proc_fields};
 use numatop_ng::container::limits::LimitReader;
 use numatop_ng::host::cgroups::{self, Hierarchy, Mode};
@@ -20,7 +17,7 @@ use numatop_ng::model::process::Asked;
 use numatop_ng::model::sample::GroupRaw;
 use numatop_ng::model::topology::{MAX_ID, Topology, format_cpulist, parse_cpulist, parse_cpumask};
 use numatop_ng::model::units::CpuId;
-use numatop_ng::pmu::cpu_kind::CpuKind;
+use numatop_ng::pmu::facts::CpuKind;
 use numatop_ng::symbolize::process::Mapping;
 use numatop_ng::text;
 
@@ -61,7 +58,7 @@ fn lists(content: &[u8]) {
 
 /// Lines of maps, as two readers take them apart.
 fn maps(content: &[u8]) {
-    use numatop_ng::collect::placement::maps::{Lines, parse_line};
+    use numatop_ng::collect::placement::target::{Lines, parse_line};
     let mut lines = Lines::new(content);
     while let Ok(Some(line)) = lines.next_line() {
         let (memory, code) = (parse_line(line), Mapping::parse(line));

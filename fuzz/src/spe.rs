@@ -6,9 +6,8 @@ use numatop_ng::access::window::Places;
 use numatop_ng::model::access::latency::Latencies;
 use numatop_ng::model::access::lines::{LINES_LISTED, SIDES_LISTED};
 use numatop_ng::pmu::data_src;
-use numatop_ng::pmu::spe::ring;
 use numatop_ng::pmu::spe::source::{SourceCodes, class};
-use numatop_ng::pmu::spe::{Records, SpeAccess};
+use numatop_ng::pmu::spe::{Records, SpeAccess, event};
 
 /// A byte that chooses the codes of a CPU and the offset, then a stretch of the AUX area. Returns how many records were
 /// found.
@@ -44,7 +43,7 @@ pub fn read(input: &[u8]) -> usize {
     let median = latencies.percentile(50.0);
     assert_eq!(median.is_some(), latencies.loads() > 0);
     assert!(median <= latencies.percentile(95.0) && median <= Some(f64::from(u32::MAX)));
-    let told = ring::records(bytes).len();
+    let told = event::records(bytes).len();
     assert!(told * 8 <= bytes.len(), "{told} records in {} bytes", bytes.len());
     lines(sides);
     for word in bytes.chunks_exact(8) {

@@ -10,14 +10,14 @@ use crate::access::sample::Attribution;
 use crate::collect::access::spe::SpeProbe;
 use crate::collect::access::{self, AccessProbe};
 use crate::collect::check::HostCheck;
+use crate::collect::maps::{self, RecordLayout};
 use crate::collect::placement::Walk;
 use crate::collect::placement::draw::Random;
 use crate::collect::probes::{PROBES, Probe, Shared};
-use crate::collect::records::{self, Layout};
 use crate::collect::round::{Round, SHORT_FROM};
 use crate::collect::sched::SchedProbe;
 use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
-use crate::collect::{libbpf_log, proc_details, self_usage};
+use crate::collect::{machine, object, proc_details};
 use crate::container::scope::Scope;
 use crate::host::isolation;
 use crate::host::types::Types;
@@ -43,8 +43,8 @@ pub struct Trial {
 /// Tries each step; those after a failure are not tried, because they build on it.
 pub(super) fn run(check: &HostCheck) -> Vec<Trial> {
     let Some(topology) = check.topology.known() else { return Vec::new() };
-    libbpf_log::keep();
-    libbpf_log::take();
+    object::keep();
+    object::take();
     let mut trials = Vec::new();
     // The first failure is in `trials`; nothing else needs to be done about it.
     let _stopped = steps(check, topology, &mut trials);
@@ -62,7 +62,7 @@ fn note<T>(
         Ok((made, seen)) => (Some(made), Ok(seen)),
         Err(error) => (None, Err(error)),
     };
-    trials.push(Trial { name, parts, outcome, log: libbpf_log::take() });
+    trials.push(Trial { name, parts, outcome, log: object::take() });
     made
 }
 
@@ -100,8 +100,8 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
 fn placement() -> Result<((), String)> {
     let (root, pid) = (Path::new("/"), std::process::id());
     let start_ns = proc_details::start_ns(pid).context("reading our own start time")?;
-    let (page_size, seed) = (self_usage::page_size(), start_ns);
-    let rss_bytes = self_usage::read(page_size).rss_bytes;
+    let (page_size, seed) = (machine::page_size(), start_ns);
+    let rss_bytes = machine::self_usage(page_size).rss_bytes;
     let mut walk = Walk::open(root, (pid, start_ns), rss_bytes, page_size, true).map_err(Error::msg)?;
     walk.step(None).map_err(Error::msg)?;
     let found = walk.draw(&mut Random(seed), page_size, |_, _| {}).map_err(Error::msg)?;
@@ -159,7 +159,7 @@ fn memory_events(store: &OwnedFd, topology: &Topology) -> Result<((), String)> {
 }
 
 fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {
-    let store = records::create(layout(check, topology))?;
+    let store = maps::create(layout(check, topology))?;
     Ok((store, format!("room for {} per task", plural(topology.possible_nodes as usize, "node"))))
 }
 
@@ -200,8 +200,8 @@ fn task_probe(
     Ok((probe, "loaded, attached to task creation and exit".into()))
 }
 
-fn layout(check: &HostCheck, topology: &Topology) -> Layout {
-    Layout::of(topology, &check.pmu.working())
+fn layout(check: &HostCheck, topology: &Topology) -> RecordLayout {
+    RecordLayout::of(topology, &check.pmu.working())
 }
 
 fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {

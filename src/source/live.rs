@@ -22,12 +22,12 @@ use super::access::Access;
 use super::hot::Hot;
 use super::{Focus, Source, Trees, poll};
 use crate::calibrate::store::Wanted;
-use crate::collect::bpf_stats;
 use crate::collect::check::HostCheck;
 use crate::collect::hot::Sampling;
 use crate::collect::isolated::IsolatedCpus;
 use crate::collect::machine::MachineReader;
 use crate::collect::mm_reader::MmReader;
+use crate::collect::object;
 use crate::collect::placement::{Budget, Placements};
 use crate::collect::probes::Probes;
 use crate::collect::probes::page_allocs::PageBudget;
@@ -163,7 +163,7 @@ pub struct LiveSource {
     fresh: Fresh,
     /// The cost of reading one counter.
     read_cost: Option<ReadCost>,
-    statistics: Option<bpf_stats::Recording>,
+    statistics: Option<object::Recording>,
     slack: Slack,
 }
 
@@ -268,7 +268,7 @@ impl Source for LiveSource {
     fn set_statistics(&mut self, on: bool) -> Result<()> {
         self.statistics = None;
         if on {
-            self.statistics = Some(bpf_stats::Recording::start()?);
+            self.statistics = Some(object::Recording::start()?);
         }
         Ok(())
     }
@@ -281,7 +281,7 @@ impl Source for LiveSource {
         let sampler = sampler.chain(self.accesses.running.iter().flat_map(Access::programs));
         let programs = self.sched.programs().chain(self.tasks.programs()).chain(sampler);
         let runs = |program: Program<'_>| {
-            Ok((program.name().to_string_lossy().into_owned(), bpf_stats::runs(program.as_fd())?))
+            Ok((program.name().to_string_lossy().into_owned(), object::runs(program.as_fd())?))
         };
         Ok(Some(Statistics {
             mono_ns: clock::mono_ns(),

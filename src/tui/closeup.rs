@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::Message;
 use super::mail::Mail;
-use crate::collect::mm_reader::closer::Closer;
+use crate::collect::mm_reader::Closer;
 use crate::model::process::ProcessId;
 use crate::program::helper::OWN_PROGRAM;
 

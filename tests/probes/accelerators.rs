@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, ensure};
 
+use crate::sample;
+use crate::scratch::Scratch;
+use numatop_ng::collect::maps::{self, RecordLayout};
 use numatop_ng::collect::probes::accelerators::FileScan;
 use numatop_ng::collect::probes::{Probes, Readings, Shared};
-use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::metric::accelerators::{ACCELERATOR_FAR_PCT, ACCELERATOR_NODES, ACCELERATORS};
 use numatop_ng::model::accelerators::{Accelerator, Held};
 use numatop_ng::model::facility::Facility;
@@ -21,9 +23,6 @@ use numatop_ng::model::units::NodeId;
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
-
-use crate::sample;
-use crate::scratch::Scratch;
 
 /// Driver of /dev/null, /dev/zero and /dev/full: these take the place of accelerators.
 const MEM: u32 = 1;
@@ -152,8 +151,8 @@ pub fn a_process_holds_what_it_has_open() -> Result<()> {
     made_up(root.path())?;
     let machine = Path::new("/");
     let topology = numatop_ng::host::topology::read(machine)?;
-    let layout = Layout::new(topology.possible_nodes, topology.smt(), &[]);
-    let store = records::create(layout)?;
+    let layout = RecordLayout::new(topology.possible_nodes, topology.smt(), &[]);
+    let store = maps::create(layout)?;
     let mut probes = Probes::default();
     probes.start(&Shared::new(root.path(), &store, layout), |facility| facility == Facility::Accelerators);
     ensure!(probes.runs(Facility::Accelerators), "{:?}", probes.missing());

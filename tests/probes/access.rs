@@ -16,8 +16,8 @@ use numatop_ng::access::self_check::Verdict;
 use numatop_ng::access::window::{Place, Places, Tally};
 use numatop_ng::collect::access::follow::{Job, follow};
 use numatop_ng::collect::access::{AccessProbe, self_check};
+use numatop_ng::collect::maps::{self, RecordLayout};
 use numatop_ng::collect::placement::draw::Random;
-use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::model::access::MemoryUse;
 use numatop_ng::model::units::CpuId;
 
@@ -46,7 +46,7 @@ struct Shares {
 
 /// A sampler that is not attached yet, and the result of its self-check.
 fn sampler() -> Result<(AccessProbe, Result<Verdict, String>)> {
-    let store = records::create(Layout::new(1, false, &[]))?;
+    let store = maps::create(RecordLayout::new(1, false, &[]))?;
     let probe = AccessProbe::load(&store, HZ, 1)?;
     let verdict = self_check::run(&probe).map_err(|why| why.to_string());
     Ok((probe, verdict))

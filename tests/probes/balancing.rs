@@ -5,13 +5,13 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use numatop_ng::collect::attach::AttachMethod;
+use numatop_ng::collect::maps::{RecordLayout, create};
 use numatop_ng::collect::probes::{self, Probes, Shared};
-use numatop_ng::collect::records::{Layout, create};
 use numatop_ng::model::facility::Facility;
 
 /// Room for pages by node, as on a machine with several.
-fn layout() -> Layout {
-    Layout { pages: true, ..Layout::new(1, false, &[]) }
+fn layout() -> RecordLayout {
+    RecordLayout { pages: true, ..RecordLayout::new(1, false, &[]) }
 }
 
 pub fn the_probe_of_tasks_that_are_sent_loads() -> Result<()> {

@@ -11,8 +11,8 @@ use crate::program;
 use numatop_ng::access::lines::{LineSample, LineWindow, place};
 use numatop_ng::access::window::{Place as PagePlace, Places};
 use numatop_ng::collect::access::AccessProbe;
+use numatop_ng::collect::maps::{self, RecordLayout};
 use numatop_ng::collect::proc_details;
-use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::hot::frame_names::KnownNames;
 use numatop_ng::model::access::AccessSource;
 use numatop_ng::model::access::lines::Transfer;
@@ -49,7 +49,7 @@ fn store_to_a_contended_line(at: *mut u8) {
 }
 
 pub fn both_sides_of_a_line_have_their_function() -> Result<()> {
-    let store = records::create(Layout::new(1, false, &[]))?;
+    let store = maps::create(RecordLayout::new(1, false, &[]))?;
     let mut probe = AccessProbe::load(&store, HZ, 1)?;
     let topology = numatop_ng::host::topology::read("/".as_ref())?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();

@@ -1,14 +1,13 @@
 //! Pages of hugetlbfs are found, and weigh what they hold. They are in no count of resident memory.
 
-use std::fs;
 use std::path::Path;
-use std::process;
+use std::{fs, process};
 
 use anyhow::{Context, Result, ensure};
 
+use numatop_ng::collect::machine::page_size;
 use numatop_ng::collect::mappings::{self, Mapping};
 use numatop_ng::collect::proc_details::start_ns;
-use numatop_ng::collect::self_usage::page_size;
 
 const POOL: &str = "/proc/sys/vm/nr_hugepages";
 const PAGES: usize = 4;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use numatop_ng::access::window::{EventAt, Place, Places, Tally};
 use numatop_ng::collect::access::AccessProbe;
-use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::collect::maps::{self, RecordLayout};
 use numatop_ng::host::page_nodes::MemoryBlocks;
 use numatop_ng::model::access::AccessSource;
 use numatop_ng::model::access::answers::AccessClass;
@@ -54,7 +54,7 @@ fn physical(pagemap: &File, address: u64) -> Result<u64> {
 }
 
 pub fn addresses_of_page_faults_are_on_the_node_of_their_page() -> Result<()> {
-    let store = records::create(Layout::new(1, false, &[]))?;
+    let store = maps::create(RecordLayout::new(1, false, &[]))?;
     let mut probe = AccessProbe::load(&store, HZ, 1)?;
     let topology = numatop_ng::host::topology::read("/".as_ref())?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();

@@ -5,19 +5,19 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Error, Result, ensure};
-use numatop_ng::collect::access::AccessProbe;
-use numatop_ng::collect::hot::{HotProbe, Sampling};
-use numatop_ng::collect::probes::accelerators::FileScan;
-use numatop_ng::collect::probes::{Otherwise, Shared, of};
-use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::collect::sched::SchedProbe;
-use numatop_ng::model::facility::Facility;
-use numatop_ng::model::wire::Scoped;
 
 use crate::{
     containerd, containers, disk_io, docker, engine, hot, hugetlb, locking, lxc, policies, program, reclaim,
     smt, sockets,
 };
+use numatop_ng::collect::access::AccessProbe;
+use numatop_ng::collect::hot::{HotProbe, Sampling};
+use numatop_ng::collect::maps::{self, RecordLayout};
+use numatop_ng::collect::probes::accelerators::FileScan;
+use numatop_ng::collect::probes::{Otherwise, Shared, of};
+use numatop_ng::collect::sched::SchedProbe;
+use numatop_ng::model::facility::Facility;
+use numatop_ng::model::wire::Scoped;
 
 /// A need, and the tests that have it.
 struct Need {
@@ -223,8 +223,9 @@ fn probe(facility: Facility) -> Result<()> {
     let probe = of(facility).context("no such probe")?;
     let root = Path::new("/");
     let topology = numatop_ng::host::topology::read(root)?;
-    let layout = Layout { pages: true, ..Layout::new(topology.possible_nodes, topology.smt(), &[]) };
-    let store = records::create(layout)?;
+    let layout =
+        RecordLayout { pages: true, ..RecordLayout::new(topology.possible_nodes, topology.smt(), &[]) };
+    let store = maps::create(layout)?;
     // Some count in the state of CPUs, which these programs have.
     let sched = SchedProbe::start(&topology, (&store, layout), Vec::new(), Scoped::Not, None)?;
     let shared = Shared::new(root, &store, layout).with(&sched);
@@ -233,12 +234,12 @@ fn probe(facility: Facility) -> Result<()> {
 }
 
 fn hot_spots() -> Result<()> {
-    let store = records::create(Layout::new(1, false, &[]))?;
+    let store = maps::create(RecordLayout::new(1, false, &[]))?;
     HotProbe::start(Sampling::default(), &store, false, None, &[]).map(drop)
 }
 
 fn memory_use() -> Result<()> {
-    let store = records::create(Layout::new(1, false, &[]))?;
+    let store = maps::create(RecordLayout::new(1, false, &[]))?;
     AccessProbe::load(&store, 1, 1).map(drop)
 }
 

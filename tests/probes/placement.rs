@@ -1,17 +1,16 @@
 //! A sample of the pages of a process beside a walk over all of them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use numatop_ng::collect::machine::page_size;
 use numatop_ng::collect::placement::draw::{Found, Random};
 use numatop_ng::collect::placement::{Walk, once};
 use numatop_ng::collect::proc_details;
-use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::sample::Missing;
 

@@ -13,6 +13,8 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::program;
 use crate::until::until;
 use crate::workload::Workload;
+use numatop_ng::collect::machine::page_size;
+use numatop_ng::collect::maps::{self, RecordLayout};
 use numatop_ng::collect::mm_reader::MmReader;
 use numatop_ng::collect::mm_reader::wire::{Job, PlacementTurn, Turn};
 use numatop_ng::collect::placement::draw::{Random, Ranges, Round};
@@ -20,8 +22,6 @@ use numatop_ng::collect::placement::objects::Wanted;
 use numatop_ng::collect::placement::rows::{Counted, Mappings};
 use numatop_ng::collect::probes::{Running, Shared, of};
 use numatop_ng::collect::proc_details::start_ns;
-use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::model::facility::Facility;
 use numatop_ng::model::memory::ObjectId;
 use numatop_ng::model::process::ProcessId;
@@ -36,8 +36,8 @@ pub fn obstacle() -> Option<String> {
 
 fn with_probe<T>(then: impl FnOnce(&mut dyn Running) -> Result<T>) -> Result<T> {
     let probe = of(Facility::MappingPolicies).context("no such probe")?;
-    let layout = Layout::new(1, false, &[]);
-    let store = records::create(layout)?;
+    let layout = RecordLayout::new(1, false, &[]);
+    let store = maps::create(layout)?;
     then(&mut *(probe.start)(&Shared::new(Path::new("/"), &store, layout))?)
 }
 

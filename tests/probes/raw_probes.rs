@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
+use crate::until::until;
+use numatop_ng::collect::maps::{self, RecordLayout};
 use numatop_ng::collect::parsed::parse;
-use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::round::Round;
 use numatop_ng::collect::sched::SchedProbe;
 use numatop_ng::collect::tasks::{CgroupView, TaskProbe};
@@ -16,8 +17,6 @@ use numatop_ng::model::sample::{Counts, TaskRaw};
 use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::Scoped;
-
-use crate::until::until;
 
 /// An event that every machine has, in the role of another.
 pub fn in_role(name: &str, role: Role) -> Result<Event> {
@@ -47,8 +46,8 @@ impl ByHand {
         meanwhile: impl FnOnce(&SchedProbe, &[CpuId]) -> Result<()>,
     ) -> Result<ByHand> {
         let nodes = topology.possible_nodes;
-        let layout = Layout::new(nodes, topology.smt(), &events);
-        let store = records::create(layout)?;
+        let layout = RecordLayout::new(nodes, topology.smt(), &events);
+        let store = maps::create(layout)?;
         let mut sched = SchedProbe::start(topology, (&store, layout), events, Scoped::Not, None)?;
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
         meanwhile(&sched, &online)?;

@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use numatop_ng::collect::access::AccessProbe;
-use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::model::sample::Sample;
-use numatop_ng::model::units::CpuId;
-use numatop_ng::source::live::{LiveOptions, LiveSource};
-use numatop_ng::source::{Focus, Source};
-
 use crate::access::is_emulated;
 use crate::terminal::Terminal;
 use crate::until::{PATIENCE, until};
 use crate::workload::Workload;
+use numatop_ng::collect::access::AccessProbe;
+use numatop_ng::collect::maps::{self, RecordLayout};
+use numatop_ng::model::sample::Sample;
+use numatop_ng::model::units::CpuId;
+use numatop_ng::source::live::{LiveOptions, LiveSource};
+use numatop_ng::source::{Focus, Source};
 
 fn online() -> Result<Vec<CpuId>> {
     Ok(numatop_ng::host::topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect())
@@ -24,7 +23,7 @@ fn online() -> Result<Vec<CpuId>> {
 
 pub fn only_chosen_processes_are_sampled() -> Result<()> {
     let hogs = [Workload::start("hog")?, Workload::start("hog")?];
-    let store = records::create(Layout::new(1, false, &[]))?;
+    let store = maps::create(RecordLayout::new(1, false, &[]))?;
     let mut probe = AccessProbe::load(&store, 499, 1)?;
     let cpus = online()?;
     probe.choose(Some(&[]))?;
@@ -66,7 +65,7 @@ pub fn only_chosen_processes_are_sampled() -> Result<()> {
 
 pub fn a_rate_of_zero_samples_nothing() -> Result<()> {
     let _hog = Workload::start("hog")?;
-    let store = records::create(Layout::new(1, false, &[]))?;
+    let store = maps::create(RecordLayout::new(1, false, &[]))?;
     let mut probe = AccessProbe::load(&store, 499, 1)?;
     let cpus = online()?;
     probe.follow(&cpus)?;

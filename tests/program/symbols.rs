@@ -8,15 +8,14 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::program;
 use numatop_ng::collect::proc_details;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::stacks::{BuildId, Function, Place};
 use numatop_ng::program::helper::HelperProcess;
+use numatop_ng::symbolize::client::{Answer, Question};
 use numatop_ng::symbolize::sections::{self, Symbols};
-use numatop_ng::symbolize::wire::{Answer, Question};
 use numatop_ng::symbolize::{Namer, child, namer};
-
-use crate::program;
 
 /// Names are available long before this, unless the machine is very busy.
 const PATIENCE: Duration = Duration::from_secs(60);

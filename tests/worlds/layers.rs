@@ -295,7 +295,7 @@ fn what_others_may_have_prepared_is_opened_in_one_way() {
     assert!(wrong.is_empty(), "program/guard.rs and program/sockets.rs do that:\n{}", wrong.join("\n"));
 }
 
-/// Calls that the thread that samples does not make: it asks a helper (`container/asked.rs`, `container/tree_reader.rs`).
+/// Calls that the thread that samples does not make: it asks a helper (`container/asked.rs`, `container/groups.rs`).
 #[test]
 fn the_thread_that_samples_reads_nothing_of_users() {
     let mut wrong = Vec::new();

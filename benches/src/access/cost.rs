@@ -5,9 +5,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use numatop_ng::collect::access::AccessProbe;
-use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::model::units::CpuId;
 
 use super::case::{Backing, Case, Kind, Pages};
 use super::load::Running;
@@ -16,6 +13,9 @@ use crate::numbers::Spread;
 use crate::process::{below, cpu_time};
 use crate::report::{Cell, Report, Table};
 use crate::screen::Screen;
+use numatop_ng::collect::access::AccessProbe;
+use numatop_ng::collect::maps::{self, RecordLayout};
+use numatop_ng::model::units::CpuId;
 
 /// The default rate, and one that is high enough to separate a sample from noise.
 const RATES: [u32; 2] = [97, 4999];
@@ -59,7 +59,7 @@ fn victims(plan: &Plan, report: &mut Report) -> Result<()> {
             "µs a sample",
         ],
     );
-    let store = records::create(Layout::new(1, false, &[]))?;
+    let store = maps::create(RecordLayout::new(1, false, &[]))?;
     let cpus: Vec<CpuId> =
         numatop_ng::host::topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
     for kind in [Kind::Random, Kind::Streams] {

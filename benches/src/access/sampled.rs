@@ -14,9 +14,9 @@ use numatop_ng::access::self_check::Verdict;
 use numatop_ng::access::window::{Place, Places, Tally};
 use numatop_ng::collect::access::follow::{Job, follow};
 use numatop_ng::collect::access::{AccessProbe, self_check};
+use numatop_ng::collect::machine::page_size;
+use numatop_ng::collect::maps::{self, RecordLayout};
 use numatop_ng::collect::placement::draw::Random;
-use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::model::units::CpuId;
 
 /// Samples a second on each CPU.
@@ -69,7 +69,7 @@ impl Sampler {
     /// # Errors
     /// The sampler could not be loaded, or does not work on this CPU.
     pub fn start() -> Result<Sampler> {
-        let store = records::create(Layout::new(1, false, &[]))?;
+        let store = maps::create(RecordLayout::new(1, false, &[]))?;
         let cpus: Vec<CpuId> =
             numatop_ng::host::topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
         let probe = AccessProbe::load(&store, HZ, cpus.len() as u32)?;

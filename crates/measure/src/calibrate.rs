@@ -2,7 +2,6 @@
 
 pub mod child;
 pub mod classes;
-mod counting;
 pub mod job;
 pub mod machine;
 pub mod merge;

@@ -1,18 +1,14 @@
 //! Containers, pods, machines and services: what a cgroup is, and what people call it.
 
 pub mod asked;
-mod component;
 mod data_roots;
 mod files;
-pub mod glob;
 pub mod group;
 pub mod groups;
 pub mod limits;
-pub mod lookup;
 pub mod names;
 pub mod patterns;
 pub mod runtime;
 pub mod scope;
 pub mod select;
-mod tree_reader;
 pub mod visible;

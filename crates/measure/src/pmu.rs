@@ -2,14 +2,10 @@
 
 pub mod arm_events;
 pub mod budget;
-pub mod builtin;
 pub mod catalog;
-pub mod cpu_kind;
 pub mod data_src;
 pub mod device;
 pub mod facts;
-pub mod files;
-pub mod format;
 pub mod memory_event;
 pub mod open;
 pub mod sets;

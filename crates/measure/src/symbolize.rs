@@ -5,40 +5,32 @@
 //! rights, reads them and may end at any time (`child.rs`): a hostile file costs only its own names. A thread
 //! that blocks neither sampling nor the screen asks the first, which asks the second.
 
-mod allotment;
 pub mod child;
-mod client;
-mod confine;
+pub mod client;
 pub mod demangle;
 pub mod elf;
 mod ledger;
 pub mod listing;
-mod mini;
 pub mod namer;
 mod names;
 mod objects;
 mod open;
 pub mod process;
 mod queue;
-mod reach;
 pub mod sections;
-mod split;
 pub mod table;
-pub mod wire;
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
-use self::allotment::Allotment;
-use self::ledger::{DEATH, Ledger};
+use self::ledger::{Allotment, DEATH, Ledger};
 use self::names::{Answers, Said};
+use self::open::Reach;
 use self::queue::{Batch, Queue, Turn};
-use self::reach::Reach;
 use crate::host::processes;
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};

@@ -15,7 +15,7 @@ use super::LiveSource;
 use crate::host::privileges;
 use crate::model::event::Event;
 use crate::model::units::CpuId;
-use crate::pmu::files;
+use crate::pmu::budget;
 use crate::pmu::open::Refused;
 
 /// Events that were opened between two samples: the interval that ends with the later one has only a part of
@@ -35,7 +35,7 @@ impl LiveSource {
         if let (true, Some(why)) = (choice.events.is_empty(), choice.absent.values().next()) {
             bail!("{set}: {why}");
         }
-        let crowded_out = files::without_room(&choice.events, &self.online, privileges::open_files());
+        let crowded_out = budget::without_room(&choice.events, &self.online, privileges::open_files());
         if let Some((_, why)) = crowded_out.first() {
             bail!("{set}: {why}");
         }

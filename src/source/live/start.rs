@@ -14,15 +14,14 @@ use super::{LiveOptions, LiveSource, ROOT};
 use crate::calibrate::store;
 use crate::collect::check::HostCheck;
 use crate::collect::isolated::IsolatedCpus;
-use crate::collect::machine::MachineReader;
+use crate::collect::machine::{self, MachineReader};
+use crate::collect::maps::{self, RecordLayout};
 use crate::collect::mm_reader::MmReader;
 use crate::collect::placement::Placements;
 use crate::collect::plan::Advice;
 use crate::collect::probes::{Probes, Shared};
 use crate::collect::proc_fields::AboutReader;
-use crate::collect::records::{self, Layout};
 use crate::collect::sched::SchedProbe;
-use crate::collect::self_usage;
 use crate::collect::table::TaskTable;
 use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
 use crate::collect::turns::Turns;
@@ -42,7 +41,7 @@ use crate::model::sample::{GroupReclaim, HostFacts, Names};
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
 use crate::model::wire::SLOTS;
-use crate::pmu::files;
+use crate::pmu::budget;
 use crate::program::helper::OWN_PROGRAM;
 use crate::program::slack::Slack;
 
@@ -77,7 +76,7 @@ impl LiveSource {
             advice: Vec::new(),
         })?;
         let hierarchy = options.hierarchy.clone().unwrap_or_else(|| check.cgroups.clone());
-        let limit = privileges::raise_open_files(files::needed(
+        let limit = privileges::raise_open_files(budget::needed(
             SLOTS as u64 + SAMPLERS,
             topology.possible_cpus.into(),
         ));
@@ -92,7 +91,7 @@ impl LiveSource {
         notes.extend(undivided.map(|places| {
             format!("CPU time is kept by node, not by {places} L3 domains: --places l3 changes that")
         }));
-        let mut layout = Layout::of(&topology, &events);
+        let mut layout = RecordLayout::of(&topology, &events);
         let planned = with_balancing(&check);
         let measurable = |needs: &[Facility]| planned.obstacle(needs).is_none();
         let wanted = |facility| {
@@ -101,7 +100,7 @@ impl LiveSource {
             measurable && options.demand.includes(facility)
         };
         layout.pages = (layout.pages || options.count_pages) && wanted(Facility::NewPages);
-        let store = records::create(layout)?;
+        let store = maps::create(layout)?;
         let mut shared = Shared::new(Path::new(ROOT), &store, layout).knowing(types);
         shared.page_budget = options.page_budget;
         let mut probes = Probes::default();
@@ -130,7 +129,7 @@ impl LiveSource {
         let group_reclaim = types.as_ref().ok().map(|types| kernel::group_reclaim(types));
         let findable = can_find(types, &check.privileges);
         let tasks = TaskProbe::start(&sched, &store, &topology, groups.scope(), cgroups, findable)?;
-        let page_size = self_usage::page_size();
+        let page_size = machine::page_size();
         let getent = (options.roots().host == options.roots().own).then(Getent::default);
         let files = options.roots().machine.to_path_buf();
         let machine = MachineReader::open(&files, &topology, page_size)?;
@@ -240,7 +239,7 @@ fn limits_of_sight(roots: Roots<'_>, check: &HostCheck, hierarchy: &Hierarchy) -
 /// Leaves events out for which there are not enough files. Returns a note for each.
 fn leave_room(check: &mut HostCheck, online: &[CpuId], limit: Option<u64>) -> Vec<String> {
     let mut notes = Vec::new();
-    for (event, why) in files::without_room(&check.pmu.working(), online, limit) {
+    for (event, why) in budget::without_room(&check.pmu.working(), online, limit) {
         if check.pmu.refuse(&event, &why) {
             notes.push(why.to_string());
         }

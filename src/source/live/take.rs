@@ -1,7 +1,6 @@
 //! A sample of the running machine: the order in which its parts are read.
 
 use std::collections::{BTreeMap, BTreeSet};
-
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,10 +8,10 @@ use anyhow::Result;
 
 use super::LiveSource;
 use super::hotplug::online_now;
+use crate::collect::machine;
 use crate::collect::parsed::parse;
 use crate::collect::probes::Readings;
 use crate::collect::round::Round;
-use crate::collect::self_usage;
 use crate::host::clock;
 use crate::model::sample::{CpuRaw, Sample, Slot};
 use crate::model::wire::Loss;
@@ -89,7 +88,7 @@ impl LiveSource {
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
         let names = self.visible.of(self.groups.scope(), &self.names, occupied);
         self.note_missing();
-        let mut own = self_usage::read(self.page_size);
+        let mut own = machine::self_usage(self.page_size);
         let (reader_ns, reader_bytes) = self.mm_reader.uses(self.page_size);
         (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
         if let Some(access) = &mut self.accesses.running {

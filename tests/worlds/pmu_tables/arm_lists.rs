@@ -1,14 +1,12 @@
 //! Arm events compared with kernels' lists: common ones are counted if listed, others by their code.
 
-use numatop_ng::model::event::Role;
-use numatop_ng::pmu::arm_events;
-use numatop_ng::pmu::budget::Budget;
-use numatop_ng::pmu::builtin;
-use numatop_ng::pmu::table::CpuMatch;
-
 use super::machine::Cpu::{self, Arm};
 use super::machine::{self, Machine};
 use super::{NEOVERSE_N1, catalog, choose, names, upstream};
+use numatop_ng::model::event::Role;
+use numatop_ng::pmu::arm_events;
+use numatop_ng::pmu::budget::Budget;
+use numatop_ng::pmu::table::{self, CpuMatch};
 
 const NEOVERSE_N2: Cpu = Arm(0x41, 0xd49);
 const NEOVERSE_N3: Cpu = Arm(0x41, 0xd8e);
@@ -40,7 +38,7 @@ fn the_names_are_those_of_the_kernel() {
 
 #[test]
 fn events_that_no_kernel_lists_are_counted_by_their_code() {
-    for (id, table) in builtin::tables() {
+    for (id, table) in table::built_in() {
         let Some(CpuMatch::Arm { implementer, part }) = table.cpus.first() else { continue };
         let catalog = catalog(&Machine::new(Arm(*implementer, *part)));
         for resolved in &catalog.cores[0].entries {

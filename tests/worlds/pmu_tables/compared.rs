@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use numatop_ng::model::event::Role;
-use numatop_ng::pmu::builtin;
-use numatop_ng::pmu::table::{Entry, Place, Table};
-
 use super::printed;
 use super::upstream::{self, Fact};
+use numatop_ng::model::event::Role;
+use numatop_ng::pmu::table::{self, Entry, Place, Table};
 
 /// The way in which an entry is known to be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,7 +133,7 @@ fn composed(entry: &Entry, about: &[&Fact]) -> Result<(), String> {
 
 /// Every entry of every table.
 fn entries() -> impl Iterator<Item = (&'static str, &'static Table, &'static Entry, Vec<&'static Fact>)> {
-    builtin::tables().flat_map(|(id, table)| {
+    table::built_in().flat_map(|(id, table)| {
         let about = upstream::about(table);
         table.events.iter().map(move |entry| (id, table, entry, about.clone()))
     })
@@ -271,7 +269,7 @@ fn a_source_that_names_a_list_is_one_that_has_the_event() {
 #[test]
 fn a_role_is_left_out_only_where_no_list_has_it() {
     let mut wrong = Vec::new();
-    for (id, table) in builtin::tables() {
+    for (id, table) in table::built_in() {
         let facts = upstream::about(table);
         for (role, part) in upstream::role_names() {
             if !table.absent.keys().any(|absent| absent.id() == role) {

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use numatop_ng::pmu::builtin;
-use numatop_ng::pmu::cpu_kind::CpuKind;
-use numatop_ng::pmu::table::{CpuMatch, Table};
-
 use super::upstream::{self, Id};
+use numatop_ng::pmu::facts::CpuKind;
+use numatop_ng::pmu::table::{self, CpuMatch, Table};
 
 /// The lists that are about a table's CPUs.
 const TABLES: [(&str, &[&str]); 29] = [
@@ -144,7 +142,7 @@ const OTHER_ARM: [(u32, &[u32], &str); 2] = [
 
 fn table_of(kind: &CpuKind) -> Option<&'static str> {
     let matching: Vec<&str> =
-        builtin::tables().filter(|(_, table)| table.matches(kind)).map(|(id, _)| id).collect();
+        table::built_in().filter(|(_, table)| table.matches(kind)).map(|(id, _)| id).collect();
     assert!(matching.len() < 2, "{kind} is in {matching:?}");
     matching.first().copied()
 }
@@ -180,7 +178,7 @@ fn every_x86_cpu_has_the_table_of_its_list() {
                 CpuMatch::Arm { .. } => false,
             };
             let claimed = |table: &Table| table.cpus.iter().any(of_family);
-            if !named(&perfmon) && !named(&linux) && !builtin::tables().any(|(_, table)| claimed(table)) {
+            if !named(&perfmon) && !named(&linux) && !table::built_in().any(|(_, table)| claimed(table)) {
                 continue;
             }
             for (model, stepping) in
@@ -235,7 +233,7 @@ fn every_arm_cpu_has_the_table_of_its_list() {
     for implementer in 0..=0xff {
         for part in 0..=0xfff {
             let claimed =
-                builtin::tables().find(|(_, table)| table.matches(&CpuKind::Arm { implementer, part }));
+                table::built_in().find(|(_, table)| table.matches(&CpuKind::Arm { implementer, part }));
             assert!(
                 claimed.is_none() || known.contains(&(implementer, part)),
                 "{:?} has {implementer:#x}/{part:#x}, which no list has",
@@ -249,7 +247,7 @@ fn every_arm_cpu_has_the_table_of_its_list() {
 fn every_table_is_that_of_a_list() {
     let named: BTreeSet<&str> = TABLES.iter().map(|(table, _)| *table).collect();
     let without_list = BTreeSet::from(["phytium/ftc66x"]);
-    let tables = builtin::tables().filter(|(_, table)| !table.cpus.is_empty()).map(|(id, _)| id);
+    let tables = table::built_in().filter(|(_, table)| !table.cpus.is_empty()).map(|(id, _)| id);
     let tables: BTreeSet<&str> = tables.collect();
     assert_eq!(tables, named.union(&without_list).copied().collect());
 }

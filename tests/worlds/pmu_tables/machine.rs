@@ -4,10 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use numatop_ng::pmu::builtin;
-use numatop_ng::pmu::cpu_kind::CpuKind;
-
 use super::upstream;
+use numatop_ng::pmu::facts::CpuKind;
+use numatop_ng::pmu::table;
 
 /// The ids of a CPU.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +144,7 @@ pub fn listed(cpu: Cpu) -> Vec<(u64, String)> {
     let Cpu::Arm(implementer, part) = cpu else { return Vec::new() };
     let kind = CpuKind::Arm { implementer, part };
     let facts =
-        builtin::tables().find(|(_, table)| table.matches(&kind)).map(|(_, table)| upstream::about(table));
+        table::built_in().find(|(_, table)| table.matches(&kind)).map(|(_, table)| upstream::about(table));
     let facts = facts.unwrap_or_default();
     let implements = |code: u64| match facts.as_slice() {
         [] => (0x00..0x39).contains(&code),

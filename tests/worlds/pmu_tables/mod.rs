@@ -24,10 +24,9 @@ use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::Missing;
 use numatop_ng::model::units::CpuId;
 use numatop_ng::pmu::budget::Budget;
-use numatop_ng::pmu::builtin;
 use numatop_ng::pmu::catalog::Catalog;
 use numatop_ng::pmu::sets::{Choice, Chooser, SETS};
-use numatop_ng::pmu::table::{Table, Verified};
+use numatop_ng::pmu::table::{self, Table, Verified};
 use numatop_ng::selftest::judge::Verdict;
 use numatop_ng::selftest::run::by_core;
 use numatop_ng::selftest::verdicts::{EventVerdict, EventVerdicts};
@@ -78,7 +77,7 @@ fn each_known_cpu_gives_the_attributes_of_its_vendor() {
 
 #[test]
 fn every_table_with_cpus_is_known() {
-    for (id, table) in builtin::tables().filter(|(_, table)| !table.cpus.is_empty()) {
+    for (id, table) in table::built_in().filter(|(_, table)| !table.cpus.is_empty()) {
         assert!(KNOWN.iter().any(|(_, known, _)| *known == id), "{id} ({}) is in no known list", table.name);
     }
 }
@@ -112,7 +111,7 @@ fn errata_and_parts_are_in_the_text_because_they_are_keys() {
     let composed = text(&ice_lake, "OCR.READS_TO_CORE.REMOTE_NODE_DRAM");
     let parts = "OCR.READS_TO_CORE.REMOTE_DRAM and OCR.READS_TO_CORE.SNC_DRAM";
     assert!(composed.contains(&format!("Composed of {parts}")), "{composed}");
-    for (id, table) in builtin::tables() {
+    for (id, table) in table::built_in() {
         for entry in &table.events {
             assert!(!entry.counts.to_lowercase().contains("errat"), "{id}: {}: typed errata", entry.name);
         }
@@ -122,9 +121,9 @@ fn errata_and_parts_are_in_the_text_because_they_are_keys() {
 #[test]
 fn no_cpu_is_in_two_tables() {
     for (cpu, id, _) in KNOWN {
-        let kind = numatop_ng::pmu::cpu_kind::CpuKind::read(&Machine::new(*cpu).root, CpuId(0)).unwrap();
+        let kind = numatop_ng::pmu::facts::CpuKind::read(&Machine::new(*cpu).root, CpuId(0)).unwrap();
         let matching: Vec<&str> =
-            builtin::tables().filter(|(_, table)| table.matches(&kind)).map(|(id, _)| id).collect();
+            table::built_in().filter(|(_, table)| table.matches(&kind)).map(|(id, _)| id).collect();
         assert_eq!(matching, [*id], "{kind}");
     }
 }
@@ -491,7 +490,7 @@ fn ranks_with_gaps_between_them_are_chosen_from_at_once() {
 #[test]
 fn the_docs_name_every_table_with_what_is_local_and_remote() {
     let docs = include_str!("../../../docs/events.md");
-    for (id, table) in builtin::tables() {
+    for (id, table) in table::built_in() {
         let line = docs
             .lines()
             .find(|line| line.starts_with(&format!("| {id} |")))
@@ -506,7 +505,7 @@ fn the_docs_name_every_table_with_what_is_local_and_remote() {
         }
     }
     let verified =
-        builtin::tables().any(|(_, table)| !table.verified_on.is_empty() || !table.verified.is_empty());
+        table::built_in().any(|(_, table)| !table.verified_on.is_empty() || !table.verified.is_empty());
     assert_eq!(!verified, docs.contains("None of the tables below was verified on hardware yet"));
 }
 
@@ -529,7 +528,7 @@ fn verified<'a>(tables: impl Iterator<Item = (&'a str, &'a Table)>) -> String {
 
 #[test]
 fn the_documentation_says_which_number_is_verified_where() {
-    printed::compare("<!-- printed from [[verified]] -->\n", &verified(builtin::tables()));
+    printed::compare("<!-- printed from [[verified]] -->\n", &verified(table::built_in()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::known::idle::{self, Usage};
 use crate::model::profile::{CacheKey, MachineKey, NodeKey};
 use crate::model::topology::{Topology, format_cpulist, parse_cpulist};
 use crate::model::units::CpuId;
-use crate::pmu::cpu_kind::CpuKind;
+use crate::pmu::facts::CpuKind;
 
 /// All facts.
 #[derive(Clone, Debug)]

@@ -1,11 +1,6 @@
 //! A profile as text for people and as CSV; its JSON is itself. Pure.
 
-mod compare;
 mod matrix;
-mod meaning;
-
-pub use compare::compare;
-pub use matrix::latency_matrix;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +10,9 @@ use crate::model::profile::values::{part, values};
 use crate::model::profile::{Profile, State};
 use crate::text::{hanging, words};
 
+pub use self::matrix::compare;
+pub use matrix::latency_matrix;
+
 /// A profile as text of at most `width` columns, in ASCII; with `colour` cells of matrices are marked with their shades.
 pub fn render_text(profile: &Profile, width: usize, colour: bool) -> String {
     let mut text = summary(profile, width);
@@ -23,7 +21,7 @@ pub fn render_text(profile: &Profile, width: usize, colour: bool) -> String {
         matrix::latency(profile, &classes, width, colour),
         matrix::bandwidth(profile, &classes, colour),
         numbers(profile, width),
-        meaning::render(profile, &classes, width),
+        matrix::meaning(profile, &classes, width),
         other_runs(profile, width),
         missing(profile, width),
     ] {

@@ -4,7 +4,6 @@
 
 pub mod follow;
 pub mod lookup;
-pub mod memory;
 pub mod self_check;
 pub mod spe;
 

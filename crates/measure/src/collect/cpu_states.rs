@@ -7,7 +7,7 @@ use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use super::cpu_times::CpuTimes;
+use super::host_state::CpuTimes;
 use crate::model::sample::{CpuRaw, Slot};
 use crate::model::topology::{Cpu, Topology};
 use crate::model::units::CpuId;

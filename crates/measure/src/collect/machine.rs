@@ -1,21 +1,22 @@
-//! The files of the machine as a whole: memory of the nodes, swap, pressure, times of the CPUs. A file that
-//! cannot be read is missing with its reason; the others are still read.
+//! The files of the machine as a whole: memory of the nodes, swap, pressure, times of the CPUs; and the resources that numatop-ng
+//! itself uses. A file that cannot be read is missing with its reason; the others are still read.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Error, Result};
+use rustix::time::ClockId;
 
-use super::cpu_times::{CpuTimes, CpuTimesReader};
-use super::host_state::HostStateReader;
+use super::host_state::{CpuTimes, CpuTimesReader, HostStateReader, VmStatReader, ZoneReader};
 use super::nodes::NodeReader;
-use super::reasons::Reasons;
-use super::vmstat::VmStatReader;
-use super::watermarks::ZoneReader;
+use super::probes::Reasons;
+use crate::host::clock::clock;
 use crate::model::facility::Facility;
-use crate::model::sample::{MachineRaw, Missing, NodeRaw, VmStat};
+use crate::model::sample::{MachineRaw, Missing, NodeRaw, SelfUsage, VmStat};
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
+use crate::program::helper::resident_pages;
 
 /// One reading of the machine.
 #[derive(Debug, Default)]
@@ -111,4 +112,18 @@ impl MachineReader {
 
 fn lost(file: &str, error: impl Into<Error>) -> Missing {
     Missing::Lost(format!("reading {file}: {:#}", error.into()))
+}
+
+/// CPU time and memory of this process. `sample_ns` is left at zero.
+pub fn self_usage(page_size: u64) -> SelfUsage {
+    let cpu_ns = clock(ClockId::ProcessCPUTime).as_nanos() as u64;
+    let statm = fs::read_to_string("/proc/self/statm").ok();
+    let pages = statm.and_then(|statm| resident_pages(&statm));
+    let rss_bytes = pages.map_or(0, |[resident, _]| resident * page_size);
+    SelfUsage { cpu_ns, rss_bytes, sample_ns: 0 }
+}
+
+/// Bytes of a page on this machine.
+pub fn page_size() -> u64 {
+    rustix::param::page_size() as u64
 }

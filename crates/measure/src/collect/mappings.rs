@@ -6,9 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::placement::draw::{self, Random, Ranges};
-use super::placement::maps::{Lines, parse_line};
-use super::placement::present::Finder;
-use super::placement::target::{Target, reason};
+use super::placement::target::{Finder, Lines, Target, parse_line, reason};
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::text;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::kept_file::KeptFile;
+use super::host_state::KeptFile;
 use crate::model::sample::{FilePages, NodeRaw};
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;

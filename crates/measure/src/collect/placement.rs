@@ -1,10 +1,8 @@
 //! Placement of the memory of processes: some of them are looked at with each sample, within a budget of time.
 
 pub mod draw;
-pub mod maps;
 pub mod objects;
 pub mod policies;
-pub mod present;
 pub mod rows;
 pub mod schedule;
 pub mod target;
@@ -16,12 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::draw::{Found, Random, Ranges};
-use self::maps::{Lines, parse_line};
 use self::objects::{Drawn, Draws, WANTED_MAX, Wanted};
 use self::policies::Rest;
-use self::present::Finder;
 use self::schedule::{Candidate, Look};
-use self::target::{Target, reason};
+use self::target::{Finder, Lines, Target, parse_line, reason};
 use super::mm_reader::MmReader;
 use super::mm_reader::wire::{Answer, JOBS_MAX, Job, Placed, PlacementTurn};
 use crate::model::inputs::Inputs;

@@ -1,18 +1,14 @@
-//! The probes that a machine may lack: one value for each, in one list. Programs that all others need (at context
-//! switches, of the task walk) and those of hot spots are started by name ([`super::sched`], [`super::tasks`],
-//! [`super::hot`]).
+//! The probes that a machine may lack: one value for each, in one list; and reasons for which those that do not start, or stop to
+//! work, measure nothing. Programs that all others need (at context switches, of the task walk) and those of hot spots are
+//! started by name ([`super::sched`], [`super::tasks`], [`super::hot`]).
 
 pub mod accelerators;
+mod balancing;
 mod disk_io;
-mod hint_faults;
-mod misplaced_pages;
-mod numab_time;
 pub mod page_allocs;
-mod page_migrations;
 mod policies;
 mod reclaim;
 mod sockets;
-mod task_moves;
 mod uses;
 
 use std::cell::OnceCell;
@@ -26,10 +22,9 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, Object, Program};
 
 use self::page_allocs::PageBudget;
+use super::maps::RecordLayout;
 use super::object;
 use super::placement::objects::{Drawn, Wanted};
-use super::reasons::Reasons;
-use super::records::Layout;
 use super::sched::{SchedProbe, SharedMaps};
 use crate::host::btf::Feature;
 use crate::host::types::Types;
@@ -42,11 +37,11 @@ use crate::model::topology::Topology;
 pub static PROBES: [&Probe; 11] = [
     &reclaim::PROBE,
     &page_allocs::PROBE,
-    &page_migrations::PROBE,
-    &misplaced_pages::PROBE,
-    &task_moves::PROBE,
-    &hint_faults::PROBE,
-    &numab_time::PROBE,
+    &balancing::PAGE_MIGRATIONS,
+    &balancing::MISPLACED_PAGES,
+    &balancing::TASK_MOVES,
+    &balancing::HINT_FAULTS,
+    &balancing::NUMAB_TIME,
     &policies::PROBE,
     &disk_io::PROBE,
     &sockets::PROBE,
@@ -124,7 +119,7 @@ pub struct Shared<'a> {
     pub root: &'a Path,
     /// The task storage map.
     pub records: &'a OwnedFd,
-    pub layout: Layout,
+    pub layout: RecordLayout,
     /// Page allocations that are counted one by one.
     pub page_budget: PageBudget,
     sched: Option<&'a SchedProbe>,
@@ -132,7 +127,7 @@ pub struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    pub fn new(root: &'a Path, records: &'a OwnedFd, layout: Layout) -> Shared<'a> {
+    pub fn new(root: &'a Path, records: &'a OwnedFd, layout: RecordLayout) -> Shared<'a> {
         let page_budget = PageBudget::default();
         Shared { root, records, layout, page_budget, sched: None, types: OnceCell::new() }
     }
@@ -314,6 +309,22 @@ impl Probes {
     }
 }
 
+/// The first reason for a facility is kept: the facility is missing for good.
+#[derive(Debug, Default)]
+pub struct Reasons(BTreeMap<Facility, Missing>);
+
+impl Reasons {
+    /// Notes why `facility` is missing.
+    pub fn add(&mut self, facility: Facility, why: &Missing) {
+        self.0.entry(facility).or_insert_with(|| why.clone());
+    }
+
+    /// All that are missing.
+    pub fn by_facility(&self) -> &BTreeMap<Facility, Missing> {
+        &self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,5 +341,14 @@ mod tests {
             let before = |other: Facility| PROBES[..at].iter().any(|probe| probe.facility == other);
             assert!(probe.builds_on.is_none_or(before), "{}", probe.name);
         }
+    }
+
+    #[test]
+    fn the_first_reason_stands() {
+        let mut reasons = Reasons::default();
+        let why = Missing::Unsupported("loading: no".to_owned());
+        reasons.add(Facility::Reclaim, &why);
+        reasons.add(Facility::Reclaim, &Missing::Lost("later".to_owned()));
+        assert_eq!(reasons.by_facility().iter().collect::<Vec<_>>(), [(&Facility::Reclaim, &why)]);
     }
 }

@@ -9,10 +9,8 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput};
 
 use super::cpu_states::CpuStates;
-use super::node_matrix::NodeMatrix;
+use super::maps::{NodeMatrix, PlaceMovesMaps, RecordLayout};
 use super::object;
-use super::place_moves::PlaceMovesMaps;
-use super::records::Layout;
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use crate::host::kernel;
 use crate::model::event::Event;
@@ -51,7 +49,7 @@ pub struct SchedProbe {
     /// Number of times counters were opened on a CPU.
     openings: u32,
     possible_cpus: u32,
-    layout: Layout,
+    layout: RecordLayout,
     skel: SchedSkel<'static>,
 }
 
@@ -64,7 +62,7 @@ impl SchedProbe {
     /// Loading or attaching failed; the errno is in the chain.
     pub fn start(
         topology: &Topology,
-        (records, layout): (&OwnedFd, Layout),
+        (records, layout): (&OwnedFd, RecordLayout),
         events: Vec<Event>,
         scoped: Scoped,
         cgroup_subsys: Option<u32>,
@@ -255,7 +253,7 @@ impl SchedProbe {
     }
 
     /// The parts of a task's record.
-    pub(super) fn layout(&self) -> Layout {
+    pub(super) fn layout(&self) -> RecordLayout {
         self.layout
     }
 

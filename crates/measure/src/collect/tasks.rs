@@ -8,9 +8,8 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, MapFlags, Program, RingBuffer, RingBufferBuilder};
 
 use super::cpu_masks::CpuMasks;
-use super::marks::marked;
 use super::object;
-use super::round::{Round, Rounds, Walk};
+use super::round::{Round, Rounds, Walk, marked};
 use super::sched::SchedProbe;
 use super::skel::tasks::{TasksSkel, TasksSkelBuilder, types};
 use crate::container::scope::Scope;

@@ -14,7 +14,7 @@ use self::free_blocks::Buddies;
 use self::interrupts::Devices;
 use self::scheduler::Scheduler;
 use self::tiers::Tiers;
-use super::reasons::Reasons;
+use super::probes::Reasons;
 use crate::metric::needs::Demand;
 use crate::model::facility::Facility;
 use crate::model::inputs::Inputs;

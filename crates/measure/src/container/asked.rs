@@ -1,22 +1,24 @@
 //! Names of containers for the sampling thread: it asks, continues, and takes the answers with a later
 //! sample.
 //!
-//! Files of engines, files of users and runtimes have a thread and a helper process each (`lookup.rs`), so a
-//! source that hangs delays no other. A home directory that did not answer is skipped for a while, longer
-//! each time.
+//! Files of engines, files of users and runtimes have a thread and a helper process each ([`main`]), so a
+//! source that hangs delays no other. That process reads files of users and waits for runtimes, which the tool's own
+//! threads never do. A home directory that did not answer is skipped for a while, longer each time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::lookup::{self, Answer, BATCH, Question};
+use serde::{Deserialize, Serialize};
+
 use super::names::{ContainerNames, Name};
 use super::runtime;
 use crate::host::users;
 use crate::model::group::{Engine, Group};
-use crate::program::helper::{Failure, HelperProcess};
+use crate::program::helper::{self, Failure, HelperProcess};
 use crate::program::served;
 
 /// The stack of the thread: the usual one would count 2 MiB against a limit on data.
@@ -43,27 +45,38 @@ impl Book for ContainerNames {
 
 /// Containers of one user without a name that are asked about; others of that user have none.
 const OF_A_USER_MAX: usize = 256;
+
 /// Containers and pods of the system without a name that are asked about.
 const OF_SYSTEM_MAX: usize = 20_000;
+
 /// A name that is not found is asked for again after this, then after twice as long each time.
 const AGAIN: Duration = Duration::from_secs(1);
+
 const AGAIN_MAX: Duration = Duration::from_secs(64);
+
 /// Containers that can be renamed are asked about again after this.
 const RENEW: Duration = Duration::from_secs(30);
+
 /// An answer from files of the system, and from a home, takes this at most.
 const SYSTEM_MAX: Duration = Duration::from_secs(5);
+
 const HOME_MAX: Duration = Duration::from_millis(700);
+
 /// A filesystem that did not answer is asked again after this, then after twice as long each time.
 const HUNG: Duration = Duration::from_secs(60);
+
 /// After an answer from a home that took a time t, the next question about that user waits for this many times t.
 const REST: u32 = 20;
+
 /// Processes that wait for one filesystem which does not answer.
 const OF_A_DEVICE_MAX: usize = 2;
+
 /// Maximum processes left behind in total: after this many hung filesystems none is asked.
 const LEFT_BEHIND_MAX: usize = 16;
 
 /// The same trouble is reported again after this time, and at most this many different ones meanwhile.
 const SAY_AGAIN: Duration = Duration::from_secs(600);
+
 const SAID_MAX: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -392,8 +405,7 @@ struct Desk {
 
 impl Desk {
     fn new(program: PathBuf) -> Desk {
-        let helper =
-            HelperProcess::new(program, lookup::NAME, SYSTEM_MAX).with_left_behind_max(LEFT_BEHIND_MAX);
+        let helper = HelperProcess::new(program, NAME, SYSTEM_MAX).with_left_behind_max(LEFT_BEHIND_MAX);
         Desk { helper, hung: HashMap::new(), resting: HashMap::new() }
     }
 
@@ -474,4 +486,60 @@ fn device(root: &Path, uid: u32) -> Option<u32> {
     let mounts = served::own_mounts();
     let (major, minor) = served::mount_of(&place, &mounts)?.device;
     Some(major << 20 | minor)
+}
+
+/// The name under which the tool starts itself to look for names of containers.
+pub const NAME: &str = "numatop-ng-containers";
+
+/// Containers asked about together: their names fit one packet.
+pub(super) const BATCH: usize = 64;
+
+/// Containers and pods of one owner that are looked for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Question {
+    /// The root that files are below.
+    pub root: PathBuf,
+    /// The user in whose home names are; `None`: those of engines of the system.
+    pub owner: Option<u32>,
+    /// Runtimes that are asked, instead of files being read.
+    pub sockets: Vec<PathBuf>,
+    pub containers: Vec<(Engine, String)>,
+    /// Uids of pods.
+    pub pods: Vec<String>,
+}
+
+/// Names that were found, by place in the lists of the question.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub containers: Vec<Option<Name>>,
+    pub pods: Vec<Option<Name>>,
+    /// Why names are missing.
+    pub troubles: Vec<String>,
+}
+
+/// Answers questions until the input ends.
+pub fn main() -> ExitCode {
+    let _ = rustix::thread::set_name(c"nng-containers");
+    let mut books: HashMap<(PathBuf, Vec<PathBuf>), ContainerNames> = HashMap::new();
+    helper::serve(
+        NAME,
+        || Ok(()),
+        |question: Question, _| {
+            let book = books
+                .entry((question.root.clone(), question.sockets.clone()))
+                .or_insert_with(|| ContainerNames::new(&question.root).asking(&question.sockets));
+            answer(book, &question)
+        },
+    )
+}
+
+fn answer(book: &mut ContainerNames, question: &Question) -> Answer {
+    book.renew_budgets();
+    let mut find = |(engine, id): &(Engine, String)| match question.sockets.is_empty() {
+        true => book.in_files(*engine, id, question.owner),
+        false => book.of_runtimes(id),
+    };
+    let containers = question.containers.iter().map(&mut find).collect();
+    let pods = question.pods.iter().map(|uid| book.pod(uid)).collect();
+    Answer { containers, pods, troubles: book.take_troubles() }
 }

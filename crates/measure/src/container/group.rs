@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::asked::Book;
-use super::component::capped;
-use super::patterns::identify;
+use super::patterns::{capped, identify};
 use crate::model::group::{Group, Kind, named, short};
 
 /// Users who made cgroups, and their names.

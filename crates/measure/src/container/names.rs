@@ -2,22 +2,20 @@
 //! when the user has named its socket. The content is untrusted: sizes are limited and text is cleaned.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
+use std::{fmt, fs};
 
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::component::capped;
 use super::data_roots::DataRoots;
 use super::files::{list, read_below, read_of_user};
+use super::patterns::capped;
 use super::runtime::Runtime;
 use crate::host::{roots, users};
-use crate::model::group::Engine;
-use crate::model::group::is_id;
+use crate::model::group::{Engine, is_id};
 
 /// Bytes of a file about one container, and of an engine's list of all its containers.
 const ONE_MAX: u64 = 1 << 20;
@@ -48,7 +46,7 @@ impl Name {
 }
 
 /// Names of containers below one root. Reads files of users and waits for runtimes: only a helper process may use it on
-/// this machine (`lookup.rs`).
+/// this machine (`asked.rs`).
 pub struct ContainerNames {
     root: PathBuf,
     /// Names by the directory of logs, until it changes.

@@ -1,10 +1,9 @@
-//! Cgroups that a name on the command line selects.
+//! Cgroups that a name or a pattern on the command line selects. In patterns `*` and `?` stay within a component, `**` does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::glob;
 use crate::container::scope::Scope;
 use crate::model::group::{self, Engine, Group, Kind};
 use crate::text::clean_str;
@@ -15,7 +14,7 @@ const OFFERS: usize = 5;
 /// One thing asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// A path from the root of the hierarchy, or a pattern of [`glob`]; all below is included.
+    /// A path from the root of the hierarchy, or a pattern of [`matches`]; all below is included.
     Cgroup(String),
     /// A literal path, with any characters.
     Exactly(String),
@@ -105,7 +104,7 @@ impl Want {
         match self {
             Want::Cgroup(pattern) => {
                 let found = |pattern: &str| -> BTreeSet<u64> {
-                    let same = |(id, path): (&u64, &String)| glob::matches(pattern, path).then_some(*id);
+                    let same = |(id, path): (&u64, &String)| matches(pattern, path).then_some(*id);
                     tree.paths.iter().filter_map(same).collect()
                 };
                 let exact = found(pattern);
@@ -269,13 +268,46 @@ fn distance(known: &str, typed: &str) -> usize {
     row[b.len()]
 }
 
+/// True when the whole of `text` matches `pattern`. Takes time proportional to the product of their
+/// lengths at most, whatever the pattern.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let text: Vec<char> = text.chars().collect();
+    // reached[i]: the pattern so far matches the first i characters of the text.
+    let mut reached = vec![false; text.len() + 1];
+    reached[0] = true;
+    let mut at = 0;
+    while at < pattern.len() {
+        let deep = pattern[at..].starts_with(&['*', '*']);
+        match pattern[at] {
+            '*' => {
+                for i in 0..text.len() {
+                    reached[i + 1] |= reached[i] && (deep || text[i] != '/');
+                }
+            }
+            wanted => {
+                for i in (0..text.len()).rev() {
+                    let same = text[i] == wanted || (wanted == '?' && text[i] != '/');
+                    reached[i + 1] = reached[i] && same;
+                }
+                reached[0] = false;
+            }
+        }
+        at += if deep { 2 } else { 1 };
+    }
+    reached[text.len()]
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::container::group::describe;
     use crate::container::names::ContainerNames;
 
     const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
+
     const UID: &str = "1a2b3c4d-0000-1111-2222-333344445555";
 
     struct World(BTreeMap<u64, String>, BTreeMap<u64, Arc<Group>>);
@@ -405,5 +437,35 @@ mod tests {
         assert_eq!(distance("nginx", "ngimx"), 1);
         assert_eq!(distance("nginx.service", "nginx"), 0);
         assert!(distance("postgres", "nginx") > 4);
+    }
+
+    #[test]
+    fn stars_stay_within_a_component_unless_doubled() {
+        for (pattern, text, wanted) in [
+            ("/docker/*", "/docker/web", true),
+            ("/docker/*", "/docker/web/inner", false),
+            ("/docker/**", "/docker/web/inner", true),
+            ("/*/web?", "/docker/web1", true),
+            ("/*/web?", "/docker/web", false),
+            ("/a", "/a", true),
+            ("/a", "/ab", false),
+            ("**/x", "/a/b/x", true),
+            ("", "", true),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, text), wanted, "{pattern} {text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_matches_itself_and_two_stars(text in "[a-z/.]{0,40}") {
+            prop_assert!(matches(&text, &text) && matches("**", &text));
+        }
+
+        #[test]
+        fn no_pattern_takes_long_or_panics(pattern in "[*?a/]{0,200}", text in "[a/]{0,200}") {
+            matches(&pattern, &text);
+        }
     }
 }

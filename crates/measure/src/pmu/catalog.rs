@@ -1,17 +1,15 @@
 //! Event tables of this CPU, with each event as its kernel takes it.
 
-use crate::model::event::TableInUse;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use super::arm_events::{self, Listed};
-use super::builtin;
-use super::cpu_kind::CpuKind;
 use super::device::Device;
-use super::table::{Entry, Fallback, Table};
-use crate::model::event::{Encoding, Event, Role, ShareOf, Tested};
+use super::facts::CpuKind;
+use super::table::{self, Entry, Fallback, Table};
+use crate::model::event::{Encoding, Event, Role, ShareOf, TableInUse, Tested};
 use crate::model::sample::{Missing, Reading};
 use crate::model::units::CpuId;
 use crate::program::guard::{self, Owner};
@@ -100,7 +98,7 @@ impl Catalog {
         };
         let own = own.iter().map(|(id, origin, table)| Known { id, origin, table });
         let tables: Vec<Known> =
-            own.chain(builtin::tables().map(|(id, table)| Known { id, origin: "built in", table })).collect();
+            own.chain(table::built_in().map(|(id, table)| Known { id, origin: "built in", table })).collect();
         let devices = Device::read_all(root);
         let cores = if devices.is_empty() {
             vec![Core::new(root, None, &tables)]

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::format::{Format, Terms};
+use super::device::{Format, Terms};
 use crate::host::fact;
 use crate::model::access::AccessSource;
 use crate::model::event::Event;

@@ -7,7 +7,6 @@
 
 pub mod event;
 pub mod packet;
-pub mod ring;
 pub mod source;
 
 use self::packet::{Operation, Packet, packet};

@@ -7,8 +7,7 @@
 use std::path::Path;
 
 use super::catalog::Catalog;
-use super::device::Device;
-use super::format::{Terms, Words};
+use super::device::{Device, Terms, Words};
 use crate::model::event::{Encoding, Event, Mode};
 
 /// `perf_event_attr.type` of a number that the PMU of the cores defines (PERF_TYPE_RAW).

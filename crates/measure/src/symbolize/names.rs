@@ -9,11 +9,10 @@ use std::path::PathBuf;
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
-use super::client::Client;
+use super::client::{Answer, Client, Found, PLACES_MAX, Question};
 use super::objects::{Object, Objects, Scan, Scanned};
+use super::open::{Mounts, Reach};
 use super::process::{Mapping, Process};
-use super::reach::{Mounts, Reach};
-use super::wire::{Answer, Found, PLACES_MAX, Question};
 use crate::model::process::ProcessId;
 use crate::model::stacks::{BuildId, Function, Place};
 use crate::program::helper::Failure;

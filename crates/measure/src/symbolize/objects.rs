@@ -1,32 +1,34 @@
-//! Files with code by build id. Processes have them mapped. They are held open, so that names can be looked
-//! up after the process, its container or the file is gone.
+//! Files with code by build id, and places of their separate debug symbols (GDB manual, "Separate Debug Files"). Processes have
+//! them mapped. They are held open, so that names can be looked up after the process, its container or the file is gone.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::client::Client;
+use super::client::{Answer, Client, Question};
 use super::names::{Said, Say, by_path};
-use super::open::{self, LastLink, below};
+use super::open::{self, LastLink, Mounts, Reach, below};
 use super::process::{Mapping, Process};
-use super::reach::{Mounts, Reach};
-use super::split;
-use super::wire::{Answer, Question};
 use crate::model::stacks::BuildId;
 use crate::program::helper::Failure;
 use crate::text;
 
 /// Descriptors that files are held open with at most; then those of the user who has most are closed.
 const DESCRIPTORS_MAX: usize = 512;
+
 /// Their largest share, as a divisor, of the files that the tool may open (`ulimit -n`), since it needs
 /// others.
 const SHARE: usize = 4;
+
 /// Files of one process that are looked at.
 const MAPPINGS_MAX: usize = 2048;
+
 /// Processes in which a build id is looked for before it is given up.
 const TRIES: u32 = 3;
+
 /// Build ids that are remembered as given up.
 const TRIED_MAX: usize = 65_536;
 
@@ -177,7 +179,7 @@ fn find_split(
     link: Option<&str>,
     roots: &[OwnedFd],
 ) -> Option<File> {
-    let places = split::places(id, path, link);
+    let places = places(id, path, link);
     roots.iter().flat_map(|root| places.iter().map(move |place| (root, place))).find_map(|(root, place)| {
         let file = below(root.as_fd(), place, LastLink::Followed).ok()?;
         match client.ask(&Question::Identify, &file, true) {
@@ -185,6 +187,28 @@ fn find_split(
             _ => None,
         }
     })
+}
+
+/// Where to look, below a root, for the symbols of the file at `path` there, whose debug link is `link`.
+pub(super) fn places(id: BuildId, path: &str, link: Option<&str>) -> Vec<PathBuf> {
+    let debug = Path::new("usr/lib/debug");
+    let hex = id.to_string();
+    // Shorter ids were filled up with zeros.
+    let short = hex.trim_end_matches("00");
+    let mut places = Vec::new();
+    for hex in [hex.as_str(), short] {
+        if let Some((first, rest)) = hex.split_at_checked(2) {
+            places.push(debug.join(".build-id").join(first).join(format!("{rest}.debug")));
+        }
+    }
+    places.dedup();
+    let program = Path::new(path.trim_start_matches('/'));
+    if let (Some(link), Some(dir)) = (link, program.parent()) {
+        // A program may be linked to a file with the same name, in another directory.
+        places.extend([dir.join(link), dir.join(".debug").join(link), debug.join(dir).join(link)]);
+        places.retain(|place| place != program);
+    }
+    places
 }
 
 #[cfg(test)]
@@ -223,5 +247,25 @@ mod tests {
         };
         let tries: Vec<bool> = (0..5).map(|_| once()).collect();
         assert_eq!(tries, [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn symbols_are_looked_for_by_build_id_first_and_then_by_name() {
+        let mut id = [0; 20];
+        id[..3].copy_from_slice(&[0xab, 0xcd, 0xef]);
+        let found = places(BuildId(id), "/opt/db/mysqld", Some("mysqld.debug"));
+        let found: Vec<&str> = found.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(
+            found,
+            [
+                &format!("usr/lib/debug/.build-id/ab/cdef{}.debug", "00".repeat(17)),
+                "usr/lib/debug/.build-id/ab/cdef.debug",
+                "opt/db/mysqld.debug",
+                "opt/db/.debug/mysqld.debug",
+                "usr/lib/debug/opt/db/mysqld.debug",
+            ]
+        );
+        let own_name = places(BuildId(id), "/opt/db/mysqld", Some("mysqld"));
+        assert!(!own_name.contains(&PathBuf::from("opt/db/mysqld")), "{own_name:?}");
     }
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Question;
 use super::ledger::Ledger;
+use super::open::Reach;
 use super::process::Process;
-use super::reach::Reach;
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};
 

@@ -1,11 +1,15 @@
-//! The sections of an ELF file: its functions, and the name of the file with its split symbols.
+//! The sections of an ELF file: its functions, and the name of the file with its split symbols; and MiniDebugInfo, an
+//! xz-compressed section of a stripped program with its static functions (GDB manual, "MiniDebugInfo"), with which Fedora and RHEL
+//! build their packages.
 //!
 //! As in `elf.rs`, nothing is trusted: buffers are of a bounded size, and a file that changes meanwhile has
 //! wrong names at worst.
 
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
+
+use lzma_rust2::XzReader;
 
 use super::elf::{u16_at, u32_at, u64_at};
 use super::table::{Symbol, Table};
@@ -13,25 +17,34 @@ use super::table::{Symbol, Table};
 /// Limits for section headers, bytes of their names, and bytes of a link. Real files have about forty, about
 /// a hundred, and less than a hundred.
 const SECTIONS_MAX: usize = 1024;
+
 const NAMES_MAX: u64 = 64 << 10;
+
 const LINK_MAX: u64 = 1024;
 
 /// Symbols that are looked at in one table. A browser with all its symbols has two million.
 const SYMBOLS_MAX: u64 = 4 << 20;
+
 /// Bytes of a mangled name; longer ones are no name.
 const MANGLED_MAX: usize = 4096;
+
 /// Bytes that are searched for the ends of names in memory. The names of a valid file take only a part of
 /// this.
 const SCANNED_MAX: usize = 16 << 20;
 
 /// Bytes of the file header, of one section header and of one symbol (elf(5), 64 bit).
 const EHDR: usize = 64;
+
 const SHDR: usize = 64;
+
 const SYM: usize = 24;
 
 const SHT_SYMTAB: u32 = 2;
+
 const SHT_DYNSYM: u32 = 11;
+
 const STT_FUNC: u8 = 2;
+
 const STT_GNU_IFUNC: u8 = 10;
 
 const LINK: &[u8] = b".gnu_debuglink";
@@ -228,10 +241,72 @@ pub fn name_at(file: &File, names: u64, name: u32) -> Option<Vec<u8>> {
     (length > 0).then_some(bytes)
 }
 
+const SECTION: &[u8] = b".gnu_debugdata";
+
+/// Bytes of the section, and of the file in it; larger ones have no names. Real files have some hundred kilobytes.
+const PACKED_MAX: u64 = 8 << 20;
+
+const UNPACKED_MAX: u64 = 10 << 20;
+
+/// Real files have a quarter to an eighth of their size when they are packed.
+const RATIO_MAX: u64 = 16;
+
+const UNPACKED_MIN: u64 = 1 << 20;
+
+/// Memory for unpacking, in KiB: the dictionary of `xz -6`, which is the default, and a little.
+const MEMORY_KIB: u32 = 10 << 10;
+
+/// The section, and the bytes of the file in it at most.
+fn section(file: &File) -> Option<(Section, usize)> {
+    let section = named(file, SECTION).filter(|section| section.size <= PACKED_MAX)?;
+    let most = (section.size * RATIO_MAX).clamp(UNPACKED_MIN, UNPACKED_MAX);
+    Some((section, most as usize))
+}
+
+/// Bytes that [`mini_functions`] of `file` take at most: the file, and the dictionary or the table.
+pub(super) fn mini_room(file: &File) -> usize {
+    section(file).map_or(0, |(_, most)| 2 * most)
+}
+
+/// Functions in the packed symbols of `file`, by address, in `room` bytes. They do not repeat the dynamic symbols.
+pub(super) fn mini_functions(file: &File, room: usize) -> Table {
+    unpacked(file)
+        .map_or_else(Table::default, |bytes| functions_of(&bytes, room.saturating_sub(bytes.capacity())))
+}
+
+/// The file in the section of `file`, if it has one of this machine's kind.
+fn unpacked(file: &File) -> Option<Vec<u8>> {
+    let (section, most) = section(file)?;
+    let packed = Part { file, at: section.offset, left: section.size };
+    // All at once: a growing vector takes up to twice as much for a moment.
+    let mut bytes = Vec::with_capacity(most);
+    XzReader::new_mem_limit(packed, false, MEMORY_KIB).take(most as u64 - 1).read_to_end(&mut bytes).ok()?;
+    let native = if cfg!(target_endian = "little") { 1 } else { 2 };
+    // Magic, ELFCLASS64, byte order.
+    (bytes.starts_with(b"\x7fELF\x02") && bytes.get(5) == Some(&native)).then_some(bytes)
+}
+
+/// A part of a file, as a stream.
+struct Part<'a> {
+    file: &'a File,
+    at: u64,
+    left: u64,
+}
+
+impl Read for Part<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = buffer.len().min(self.left as usize);
+        let read = self.file.read_at(&mut buffer[..room], self.at)?;
+        self.at = self.at.saturating_add(read as u64);
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::thread;
+    use std::io::Write;
+    use std::{fs, thread};
 
     use super::*;
 
@@ -333,5 +408,53 @@ mod tests {
         file.extend([b'x'; 2 * MANGLED_MAX]);
         let table = functions_of(&file, 1 << 20);
         assert!(table.is_empty() && table.is_cut(), "all of its names were searched");
+    }
+
+    /// `xz` of the output of `objcopy --strip-all --keep-symbol=packed_function` for a program's debug file.
+    const PACKED: &[u8] = include_bytes!("../../../../tests/fixtures/symbols.xz");
+
+    /// The names in a file that has this section.
+    fn names(packed: &[u8]) -> Vec<String> {
+        let names = b"\0.gnu_debugdata\0";
+        let (ehdr, shdr) = (64, 64);
+        let (packed_at, headers_at) = (ehdr + names.len(), ehdr + names.len() + packed.len());
+        let mut bytes = vec![0; ehdr];
+        bytes[40..48].copy_from_slice(&(headers_at as u64).to_ne_bytes());
+        for (at, word) in [(58, shdr as u16), (60, 2), (62, 0)] {
+            bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes.extend(names);
+        bytes.extend(packed);
+        for (name, offset, size) in [(0u32, ehdr, names.len()), (1, packed_at, packed.len())] {
+            let mut header = vec![0; shdr];
+            header[..4].copy_from_slice(&name.to_ne_bytes());
+            header[24..32].copy_from_slice(&(offset as u64).to_ne_bytes());
+            header[32..40].copy_from_slice(&(size as u64).to_ne_bytes());
+            bytes.extend(header);
+        }
+        let file = rustix::fs::memfd_create("mini", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = File::from(file);
+        file.write_all(&bytes).unwrap();
+        let table = mini_functions(&file, mini_room(&file));
+        let name = |name| String::from_utf8_lossy(table.name(name).unwrap()).into_owned();
+        table.symbols().iter().map(|symbol| name(symbol.name)).collect()
+    }
+
+    #[test]
+    fn packed_functions_have_their_names() {
+        assert_eq!(names(PACKED), ["packed_function"]);
+    }
+
+    #[test]
+    fn cut_and_damaged_sections_have_none() {
+        for cut in (0..PACKED.len()).step_by(7) {
+            assert!(names(&PACKED[..cut]).is_empty(), "cut at {cut}");
+        }
+        for at in (0..PACKED.len()).step_by(5) {
+            let mut damaged = PACKED.to_vec();
+            damaged[at] ^= 0x10;
+            assert!(names(&damaged).len() <= 1, "byte {at}");
+        }
+        assert!(names(b"no xz at all").is_empty());
     }
 }

@@ -102,7 +102,7 @@ fn counted(mut stacks: Vec<Stack>) -> Vec<Stack> {
 /// Places whose names are kept, by the part that shows them and by the part that records them.
 const PLACES_MAX: usize = 100_000;
 
-/// Bytes of their names: twice the `ALL_MAX` of `symbolize/allotment.rs`, so that only a recording may have
+/// Bytes of their names: twice the `ALL_MAX` of `symbolize/ledger.rs`, so that only a recording may have
 /// more. Two sets of names may be in use when places are asked for again.
 const BYTES_MAX: usize = 32 << 20;
 

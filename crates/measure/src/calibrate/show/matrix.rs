@@ -1,8 +1,9 @@
-//! Matrices of nodes: numbers where they fit, ratios where machines are large.
+//! Matrices of nodes: numbers where they fit, ratios where machines are large; two profiles, cell by cell; and conclusions in
+//! words: what distance costs at most.
 
-use crate::calibrate::classes::{Class, classes};
+use crate::calibrate::classes::{Class, Slit, classes, slit};
 use crate::calibrate::stats::SURE;
-use crate::model::profile::{Matrix, Profile};
+use crate::model::profile::{Matrix, Profile, State};
 use crate::text::shade::Shade;
 use crate::text::{hanging, words};
 
@@ -170,4 +171,127 @@ fn large_bandwidth(profile: &Profile, classes: &[Class]) -> String {
     };
     let rows: String = classes.iter().filter_map(of).collect();
     if rows.is_empty() { rows } else { format!("reads by the cores of a node, by distance\n{rows}") }
+}
+
+/// Differences below these percents are what a measurement repeats within.
+const LATENCY: f64 = 3.0;
+
+const BANDWIDTH: f64 = 10.0;
+
+/// The differences of `new` from `old` as text. If they are of different machines, the text warns of it.
+pub fn compare(old: &Profile, new: &Profile, width: usize) -> String {
+    let mut text = hanging("", words(&format!("measured {} and {}", old.time, new.time)), width);
+    if let Some(difference) = old.machine.difference(&new.machine) {
+        text += &hanging("another machine: ", words(&difference), width);
+    }
+    text += &compared_matrix("latency, ns", (&old.latency_ns, &new.latency_ns), LATENCY, old);
+    text += &compared_matrix("reads, GB/s", (&old.read_gbs, &new.read_gbs), BANDWIDTH, old);
+    let single = [
+        ("line in a core, ns", old.lines_ns.core, new.lines_ns.core),
+        ("line in a cache, ns", old.lines_ns.llc, new.lines_ns.llc),
+        ("page walk, ns", old.walk_ns, new.walk_ns),
+        ("both threads, additions", old.smt.additions, new.smt.additions),
+        ("both threads, memory", old.smt.memory, new.smt.memory),
+    ];
+    for (name, then, now) in single {
+        text += &compared_line(&format!("  {name}"), then, now, BANDWIDTH);
+    }
+    text
+}
+
+fn compared_matrix(name: &str, (old, new): (&Matrix, &Matrix), least: f64, profile: &Profile) -> String {
+    let mut text = format!("{name}\n");
+    let node = |at: usize| profile.machine.nodes.get(at).map_or(at as u32, |node| node.node);
+    let cell = |matrix: &Matrix, from: usize, to: usize| {
+        matrix.get(from).and_then(|row| row.get(to)).copied().flatten()
+    };
+    let (rows, columns) = (old.len().max(new.len()), old.iter().chain(new).map(Vec::len).max().unwrap_or(0));
+    for from in 0..rows {
+        for to in 0..columns {
+            let name = format!("  CPUs of {}, memory of {}", node(from), node(to));
+            text += &compared_line(&name, cell(old, from, to), cell(new, from, to), least);
+        }
+    }
+    text
+}
+
+/// A line with both numbers; nothing without any.
+fn compared_line(name: &str, old: Option<f64>, new: Option<f64>, least: f64) -> String {
+    let number = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.1}"));
+    let change = match (old, new) {
+        (None, None) => return String::new(),
+        (Some(old), Some(new)) if old > 0.0 => {
+            let percent = 100.0 * (new / old - 1.0);
+            let word = if percent.abs() < least { "  (the same)" } else { "" };
+            format!("{percent:+.1} %{word}")
+        }
+        _ => String::new(),
+    };
+    format!("{}\n", format!("{name:<32}{:>9}{:>9}  {change}", number(old), number(new)).trim_end())
+}
+
+/// The conclusions; nothing where numbers may not be used.
+pub(super) fn meaning(profile: &Profile, classes: &[Class], width: usize) -> String {
+    if profile.state == State::Disturbed {
+        return String::new();
+    }
+    let mut lines = Vec::new();
+    if let Some(far) = classes.last().filter(|far| far.ratio > 1.03) {
+        let saved = 100.0 * (1.0 - 1.0 / far.ratio);
+        lines.push(format!(
+            "a task limited by the farthest memory would take at most {saved:.0} % less time with local \
+             memory"
+        ));
+    }
+    if let (Some(cores), Some(pair)) = (cores_of_link(profile), slowest_pair(profile)) {
+        lines.push(format!("{cores} cores of node {} saturate the link to node {}", pair.0, pair.1));
+    }
+    let node = |at: usize| profile.machine.nodes.get(at).map_or(0, |node| node.node);
+    for found in slit(profile) {
+        lines.push(match found {
+            Slit::NoDifference { distances: (near, far), percent } => {
+                format!("SLIT has distances {near} and {far} where measured latencies differ by {percent:.0} % only")
+            }
+            Slit::WrongOrder { nearer, farther } => format!(
+                "SLIT calls memory of {} nearer to CPUs of {} than memory of {} to CPUs of {}, but it is farther",
+                node(nearer.1),
+                node(nearer.0),
+                node(farther.1),
+                node(farther.0)
+            ),
+        });
+    }
+    if let Some([near, far]) = profile.hidden_nodes.as_deref() {
+        lines.push(format!(
+            "pages of one node have two latencies ({near:.0} and {far:.0} % of them): the firmware may hide nodes"
+        ));
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines: String = lines.iter().map(|line| hanging("  ", words(line), width)).collect();
+    format!("what it means\n{lines}")
+}
+
+/// The pair of nodes with the least bandwidth between them, by id.
+fn slowest_pair(profile: &Profile) -> Option<(u32, u32)> {
+    let nodes = &profile.machine.nodes;
+    let rows = profile.read_gbs.iter().enumerate();
+    let cells = rows.flat_map(|(from, row)| {
+        row.iter()
+            .enumerate()
+            .filter(move |(to, _)| *to != from)
+            .filter_map(move |(to, gbs)| Some((from, to, (*gbs)?)))
+    });
+    let (from, to, _) = cells.min_by(|a, b| a.2.total_cmp(&b.2))?;
+    Some((nodes.get(from)?.node, nodes.get(to)?.node))
+}
+
+/// Cores whose reads are as much as the slowest link carries.
+fn cores_of_link(profile: &Profile) -> Option<u32> {
+    let (from, to) = slowest_pair(profile)?;
+    let link = profile.bandwidth(crate::model::units::NodeId(from), crate::model::units::NodeId(to))?;
+    let local = profile.local.iter().find(|local| local.node == from)?;
+    let cores = (link / local.one_core_gbs?).ceil();
+    (cores >= 1.0 && cores < f64::from(profile.machine.cores)).then_some(cores as u32)
 }

@@ -4,8 +4,7 @@
 use std::path::Path;
 
 use crate::collect::mm_reader::wire::PagesPlaced;
-use crate::collect::placement::maps::{Lines, parse_line};
-use crate::collect::placement::target::{Target, reason};
+use crate::collect::placement::target::{Lines, Target, parse_line, reason};
 use crate::model::process::ProcessId;
 use crate::model::sample::Reading;
 use crate::text;

@@ -16,12 +16,10 @@ use crate::collect::placement::draw::Random;
 use crate::collect::placement::rows::{Counted, Mappings};
 use crate::collect::placement::target::reason;
 use crate::collect::placement::{DRAW, Walk, policies};
-use crate::collect::proc_fields;
-use crate::collect::{mappings, proc_details, self_usage};
+use crate::collect::{machine, mappings, proc_details, proc_fields};
 use crate::host::clock::mono_ns;
 use crate::host::processes;
-use crate::model::process::ProcFields;
-use crate::model::process::ProcessId;
+use crate::model::process::{ProcFields, ProcessId};
 use crate::model::sample::Reading;
 use crate::program::helper;
 
@@ -58,7 +56,7 @@ pub fn main() -> ExitCode {
                 (Question::Map { process, rss_bytes, exact }, Some(file)) => {
                     let found = match exact {
                         true => mappings::exact(root, process),
-                        false => mappings::sampled(root, process, rss_bytes, self_usage::page_size()),
+                        false => mappings::sampled(root, process, rss_bytes, machine::page_size()),
                     };
                     reply.send(&written(&file, &found)?)
                 }
@@ -115,7 +113,7 @@ impl Told<'_> {
 impl Reads {
     /// For the machine below `root` (`/`). `seed` makes draws differ from run to run.
     pub fn new(root: &Path, seed: u64) -> Reads {
-        let page_size = self_usage::page_size();
+        let page_size = machine::page_size();
         Reads { root: root.into(), page_size, random: Random(seed), scans: true, walking: None }
     }
 

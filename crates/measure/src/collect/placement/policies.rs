@@ -12,8 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::maps::Lines;
-use super::target::{Target, reason};
+use super::target::{Lines, Target, reason};
 use crate::collect::mappings::{NumaLine, parse_numa_line, walk_ns};
 use crate::collect::mm_reader::wire::Job;
 use crate::model::process::ProcessId;

@@ -12,7 +12,7 @@ use super::{Otherwise, Probe, Running, Shared};
 use crate::collect::placement::draw;
 use crate::collect::placement::objects::{Drawn, Wanted};
 use crate::collect::skel::policies::{PoliciesSkel, PoliciesSkelBuilder, types};
-use crate::collect::{object, self_usage};
+use crate::collect::{machine, object};
 use crate::host::page_nodes::PageFacts;
 use crate::host::types::Types;
 use crate::model::facility::Facility;
@@ -49,7 +49,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     ensure!(is_safe, "this kernel's iterator over mappings does not hold their address space");
     let mut open = object::open("policies", PoliciesSkelBuilder::default())?;
     let rodata = open.maps.rodata_data.as_deref_mut().context("policies.bpf.o has no .rodata")?;
-    rodata.page_size = self_usage::page_size();
+    rodata.page_size = machine::page_size();
     let shift = shared.types().and_then(node_shift);
     rodata.node_shift = *shift.as_ref().unwrap_or(&u64::BITS);
     let no_nodes = shift.err().map(|error| format!("{error:#}"));

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use libbpf_rs::Object;
 
 use super::{Attached, Probe, Readings, Running, Shared};
+use crate::collect::host_state::VmStatReader;
 use crate::collect::object;
 use crate::collect::skel::reclaim::{ReclaimSkel, ReclaimSkelBuilder};
-use crate::collect::vmstat::VmStatReader;
 use crate::host::btf::Feature;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Now, Part};
-use crate::collect::kept_file::KeptFile;
-use crate::collect::self_usage;
+use crate::collect::host_state::KeptFile;
+use crate::collect::machine;
 use crate::model::sample::Missing;
 use crate::model::turns::FreeBlocks;
 use crate::model::units::NodeId;
@@ -21,7 +21,7 @@ impl Part for Buddies {
         let (file, huge_bytes) = self.0.get_or_insert_with(open);
         let text =
             file.read().map_err(|why| Missing::Unsupported(format!("reading /proc/buddyinfo: {why}")))?;
-        let page_bytes = self_usage::page_size();
+        let page_bytes = machine::page_size();
         let node =
             |(node, by_order)| (node, Arc::new(FreeBlocks { by_order, page_bytes, huge_bytes: *huge_bytes }));
         now.inputs.free_blocks = Arc::new(parse(text).into_iter().map(node).collect());

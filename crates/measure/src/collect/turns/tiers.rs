@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{Now, Part};
-use crate::collect::kept_file::KeptFile;
+use crate::collect::host_state::KeptFile;
 use crate::model::inputs::Inputs;
 use crate::model::sample::Missing;
 use crate::model::topology::{Topology, parse_cpulist};
