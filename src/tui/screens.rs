@@ -19,7 +19,6 @@ use super::input::{Action, Effect, Motion, ScreenId};
 use super::state::State;
 use super::widgets::list::Tabular;
 use super::widgets::picker::{Pickable, Picker, Prompt, Purpose};
-use crate::model::group::DEPTH_MAX;
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
@@ -165,15 +164,7 @@ fn untagged(tags: usize) -> String {
 
 /// Whether a cgroup is `top` or below it.
 pub fn is_below(cgroup: u64, top: u64, snapshot: &Snapshot) -> bool {
-    let mut next = Some(cgroup);
-    for _ in 0..DEPTH_MAX {
-        match next {
-            Some(id) if id == top => return true,
-            Some(id) => next = snapshot.names.groups.get(&id).and_then(|group| group.parent),
-            None => return false,
-        }
-    }
-    false
+    snapshot.names.upwards(cgroup).any(|id| id == top)
 }
 
 /// A field for each view, which is reached by its id, too.

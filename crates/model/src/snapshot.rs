@@ -37,7 +37,7 @@ use crate::overhead::Cost;
 
 pub use self::changes::IdHash;
 pub use self::task::Waits;
-pub use containers::{Container, GroupDelta};
+pub use containers::{Container, GroupDelta, upwards};
 pub use cpu_sets::{CpuSet, PlaceSets, SetKind, SetMoves, most_used};
 pub use cpus::{CpuDelta, OnCpus};
 pub use machine::{MachineCounts, Node, NodeCounts, NumaPages, Swapped};

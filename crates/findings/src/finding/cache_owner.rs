@@ -51,12 +51,9 @@ impl<'a> Owners<'a> {
             let bytes = by_node.get(&node.id).copied().unwrap_or(0) as f64;
             Some(Owner { row, bytes, all_bytes: by_node.values().map(|bytes| *bytes as f64).sum() })
         };
-        // Groups in between may have no reading. A damaged recording may have a circle.
-        let above = |row: &Container| {
-            let parent = |row: &&Container| row.parent.and_then(|at| rows.get(at));
-            let all = std::iter::successors(row.parent.and_then(|at| rows.get(at)), parent).take(DEPTH_MAX);
-            all.into_iter().find_map(owner).map(|owner| owner.row.id)
-        };
+        // Groups in between may have no reading.
+        let above =
+            |row: &'a Container| row.and_above(rows).skip(1).find_map(owner).map(|owner| owner.row.id);
         let all: Vec<(Option<u64>, Owner<'_>)> =
             rows.iter().filter_map(|row| Some((above(row), owner(row)?))).collect();
         let tops: Vec<Owner<'_>> =

@@ -175,15 +175,8 @@ fn runs_on_socket(counts: &Counts, socket: u32, snapshot: &Snapshot) -> bool {
 }
 
 fn is_above(above: u64, below: u64, snapshot: &Snapshot, rows: &Rows) -> bool {
-    let mut place = rows.containers.get(&below).and_then(|at| snapshot.containers[*at].parent);
-    for _ in 0..snapshot.containers.len() {
-        let Some(row) = place.and_then(|at| snapshot.containers.get(at)) else { return false };
-        if row.id == above {
-            return true;
-        }
-        place = row.parent;
-    }
-    false
+    let below = rows.containers.get(&below).map(|at| &snapshot.containers[*at]);
+    below.is_some_and(|row| row.and_above(&snapshot.containers).skip(1).any(|row| row.id == above))
 }
 
 /// Findings in the order of lists: causes by the highest severity and the largest weight of themselves and of

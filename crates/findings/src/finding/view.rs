@@ -12,7 +12,7 @@ use super::{Evidence, Identity, Note, Subject};
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
 use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
 use crate::metric::{Metric, Value, task};
-use crate::model::group::{self, DEPTH_MAX, Group, Kind};
+use crate::model::group::{self, Group, Kind};
 use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Hints, Missing, NodeRaw, Reading, TaskRaw};
 use crate::model::topology::{self, Device, Topology, parse_cpulist};
@@ -230,15 +230,11 @@ impl<'a> View<'a> {
 
     /// The quota of its container, or of the nearest one above that has one, in CPUs.
     pub fn quota(&self, of: &SubjectRef<'_>) -> Option<f64> {
-        let mut row = self.container_of(of)?;
-        // Rows of a hostile recording may be above each other.
-        for _ in 0..DEPTH_MAX {
-            if let Some(Ok(Some(milli))) = row.raw.as_ref().map(|raw| &raw.cpu_quota_milli) {
-                return Some(*milli as f64 / 1000.0);
-            }
-            row = self.snapshot.containers.get(row.parent?)?;
-        }
-        None
+        let mut all = self.container_of(of)?.and_above(&self.snapshot.containers);
+        all.find_map(|row| match row.raw.as_ref().map(|raw| &raw.cpu_quota_milli) {
+            Some(Ok(Some(milli))) => Some(*milli as f64 / 1000.0),
+            _ => None,
+        })
     }
 
     /// Whether NUMA balancing is known to be off.

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::scope::Scope;
-use crate::model::group::DEPTH_MAX;
 use crate::model::sample::Names;
 use crate::model::wire::Scoped;
 
@@ -51,7 +50,7 @@ fn select(scope: &Scope, all: &Names, seen: &BTreeSet<u64>) -> Names {
     let wanted = all.groups.keys().filter(|id| is_in(scope, all, **id)).chain(seen);
     for id in wanted {
         // The parents of a cgroup already found are there too.
-        for id in upwards(all, *id) {
+        for id in all.upwards(*id) {
             if !ids.insert(id) {
                 break;
             }
@@ -77,15 +76,9 @@ fn select(scope: &Scope, all: &Names, seen: &BTreeSet<u64>) -> Names {
 
 /// Whether all tasks of a cgroup are in scope; false where more than cgroups decides, and only rows tell.
 fn is_in(scope: &Scope, all: &Names, id: u64) -> bool {
-    let among = |ids: &BTreeSet<u64>| upwards(all, id).any(|id| ids.contains(&id));
+    let among = |ids: &BTreeSet<u64>| all.upwards(id).any(|id| ids.contains(&id));
     let anywhere = !scope.by_cgroup && scope.cgroups.is_empty();
     scope.at_switches() == Scoped::ByCgroup && (anywhere || among(&scope.cgroups)) && !among(&scope.outside)
-}
-
-/// A cgroup and those above it.
-fn upwards(all: &Names, id: u64) -> impl Iterator<Item = u64> {
-    let above = |id: &u64| all.groups.get(id).and_then(|group| group.parent);
-    std::iter::successors(Some(id), above).take(DEPTH_MAX)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::model::access::MemoryUses;
 use crate::model::coded::varint::Malformed;
 use crate::model::coded::{MAX_FLOWS, Tail, coded};
 use crate::model::event::{Event, Role, TableInUse};
-use crate::model::group::Group;
+use crate::model::group::{DEPTH_MAX, Group};
 use crate::model::inputs::Inputs;
 use crate::model::process::{CommandLines, ProcFieldsOf};
 use crate::model::share::wilson_farther;
@@ -368,6 +368,13 @@ impl Names {
     /// The cgroup at the top of the container that a cgroup is in; itself where it is in none.
     pub fn top(&self, cgroup: u64) -> u64 {
         self.groups.get(&cgroup).map_or(cgroup, |group| group.top)
+    }
+
+    /// A cgroup and those above it, the nearest first. There are at most [`DEPTH_MAX`], because groups of a hostile
+    /// recording may be above each other.
+    pub fn upwards(&self, cgroup: u64) -> impl Iterator<Item = u64> {
+        let above = |id: &u64| self.groups.get(id).and_then(|group| group.parent);
+        std::iter::successors(Some(cgroup), above).take(DEPTH_MAX)
     }
 }
 

@@ -51,6 +51,20 @@ pub struct Container {
     pub smt_shared_cpus: Option<u32>,
 }
 
+impl Container {
+    /// This row and the rows above it among `rows`, the nearest first.
+    pub fn and_above<'a>(&'a self, rows: &'a [Container]) -> impl Iterator<Item = &'a Container> {
+        std::iter::successors(Some(self), |row| row.parent.and_then(|at| rows.get(at))).take(DEPTH_MAX)
+    }
+}
+
+/// Indices of a row and of the rows above it, the nearest first. There are at most [`DEPTH_MAX`], because rows of a hostile
+/// recording may be above each other.
+pub fn upwards(rows: &[Container], at: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(at), |at| rows.get(*at)?.parent.filter(|above| *above < rows.len()))
+        .take(DEPTH_MAX)
+}
+
 /// Counters of a cgroup between two readings of its files. These are taken in turns where cgroups are many, so that the time
 /// between them is not that of the snapshot.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,13 +234,10 @@ impl Sums {
     fn count_once(&mut self, tasks: &[Task], sharers: &[usize]) {
         let mut members: BTreeMap<usize, BTreeMap<ProcessId, &Task>> = BTreeMap::new();
         for task in sharers.iter().filter_map(|at| tasks.get(*at)) {
-            let mut row = self.at.get(&task.raw.cgroup_id).copied();
-            // Rows above it have it, too. A circle would be deeper than that.
-            for _ in 0..DEPTH_MAX {
-                let Some(at) = row else { break };
+            // Rows above it have it, too.
+            for at in self.at.get(&task.raw.cgroup_id).into_iter().flat_map(|at| upwards(&self.rows, *at)) {
                 // Rows may be threads.
                 members.entry(at).or_default().insert(task.raw.process(), task);
-                row = self.rows[at].parent;
             }
         }
         for (at, tasks) in members.into_iter().filter(|(_, tasks)| tasks.len() > 1) {
@@ -551,6 +562,24 @@ pub(crate) mod tests {
             oom_events: Ok(2),
             ..GroupRaw::default()
         }
+    }
+
+    #[test]
+    fn rows_above_each_other_end() {
+        let mut rows = vec![empty(1, None), empty(2, None), empty(3, None)];
+        rows[0].parent = Some(1);
+        let ids = |rows: &[Container]| rows[0].and_above(rows).map(|row| row.id).collect::<Vec<_>>();
+        assert_eq!(ids(&rows), [1, 2]);
+        assert_eq!(upwards(&rows, 0).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(upwards(&rows, 9).collect::<Vec<_>>(), [9]);
+
+        // A parent that is not there, and a circle.
+        rows[1].parent = Some(9);
+        assert_eq!(ids(&rows), [1, 2]);
+        rows[1].parent = Some(0);
+        assert_eq!(ids(&rows).len(), DEPTH_MAX);
+        assert_eq!(upwards(&rows, 0).count(), DEPTH_MAX);
+        assert_eq!(upwards(&rows, 2).collect::<Vec<_>>(), [2]);
     }
 
     #[test]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::{Memory, Tally, sum};
 use crate::model::access::{AccessSource, MemoryUse, SampledEvent};
 use crate::model::counters::Counter;
-use crate::model::group::DEPTH_MAX;
 use crate::model::process::ProcFields;
 use crate::model::sample::{Missing, PagesByPolicy, PolicyBytes, Reading, Resident, Sample, TaskRaw};
 use crate::model::units::NodeId;
@@ -220,10 +219,9 @@ pub(super) fn throttle(rows: &mut [Task], sample: &Sample, interval_ns: Option<u
     // The group that stops it: the nearest one above it with a quota that bites.
     let mut known: HashMap<u64, Option<u64>> = HashMap::new();
     let mut stops = |cgroup: u64| {
-        *known.entry(cgroup).or_insert_with(|| {
-            let parent = |id: &u64| sample.names.groups.get(id).and_then(|group| group.parent);
-            std::iter::successors(Some(cgroup), parent).take(DEPTH_MAX).find(|id| throttled.contains_key(id))
-        })
+        *known
+            .entry(cgroup)
+            .or_insert_with(|| sample.names.upwards(cgroup).find(|id| throttled.contains_key(id)))
     };
     let mut waited: HashMap<u64, f64> = HashMap::new();
     for row in rows.iter() {

@@ -8,12 +8,11 @@ use crate::finding::cores::hidden_sockets;
 use crate::finding::history::{Series, Sorted};
 use crate::finding::view::{Rows, SubjectRef, process};
 use crate::model::counters::Counter;
-use crate::model::group::DEPTH_MAX;
 use crate::model::process::ProcessId;
 use crate::model::sample::Hints;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
-use crate::snapshot::{RowUse, Snapshot, Task, process_groups};
+use crate::snapshot::{RowUse, Snapshot, Task, process_groups, upwards};
 
 /// Maximum processes that rules look at: first by CPU time, then by memory.
 pub(super) const PROCESSES_MAX: usize = 256;
@@ -80,12 +79,9 @@ fn members(snapshot: &Snapshot, rows: &Rows) -> BTreeMap<u64, Vec<usize>> {
             rows.containers.get(&top).copied()
         });
         last = Some((cgroup, home));
-        let mut place = home;
-        // Rows above it have it, too. A circle would be deeper than that.
-        for _ in 0..DEPTH_MAX {
-            let Some(here) = place else { break };
+        // Rows above it have it, too.
+        for here in home.into_iter().flat_map(|home| upwards(&snapshot.containers, home)) {
             members[here].push(*at);
-            place = snapshot.containers[here].parent;
         }
     }
     let ids = snapshot.containers.iter().map(|row| row.id);

@@ -146,17 +146,8 @@ fn promised(view: &View<'_>, part: Part<'_>) -> f64 {
         _ => None,
     };
     let rows = &view.snapshot.containers;
-    let is_below = |row: &crate::snapshot::Container| {
-        let mut place = row.parent;
-        for _ in 0..rows.len() {
-            let Some(above) = place.and_then(|at| rows.get(at)) else { return false };
-            if quota(above).is_some() {
-                return true;
-            }
-            place = above.parent;
-        }
-        false
-    };
+    let is_below =
+        |row: &crate::snapshot::Container| row.and_above(rows).skip(1).any(|above| quota(above).is_some());
     let here = |row: &crate::snapshot::Container| match part {
         Part::Whole => true,
         Part::Socket(..) => own_cpus(view, &SubjectRef::Container(row))

@@ -13,7 +13,6 @@ use super::remote_after_pin::gain_of_memory;
 use super::waiting;
 use crate::metric::placement::{MEM_PCT_BY_NODE, OWN_POLICY_PCT};
 use crate::metric::task::RSS_BYTES;
-use crate::model::group::DEPTH_MAX;
 use crate::model::units::NodeId;
 use crate::snapshot::Task;
 
@@ -137,19 +136,11 @@ fn elsewhere(view: &View<'_>, whole: &[NodeId], home: NodeId) -> (f64, f64) {
 
 /// Whether a group that it is in may not have more memory than it has.
 fn is_at_limit(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
-    let mut row = view.container_of(of);
-    // Rows of a hostile recording may be above each other.
-    for _ in 0..DEPTH_MAX {
-        let Some(group) = row else { return false };
-        if let Some((Ok(Some(limit)), Ok(used))) =
-            group.raw.as_ref().map(|raw| (&raw.mem_limit_bytes, &raw.mem_bytes))
-            && *limit as f64 <= *used as f64 * AT_LIMIT
-        {
-            return true;
-        }
-        row = group.parent.and_then(|at| view.snapshot.containers.get(at));
-    }
-    false
+    let mut all = view.container_of(of).into_iter().flat_map(|row| row.and_above(&view.snapshot.containers));
+    all.any(|group| match group.raw.as_ref().map(|raw| (&raw.mem_limit_bytes, &raw.mem_bytes)) {
+        Some((Ok(Some(limit)), Ok(used))) => *limit as f64 <= *used as f64 * AT_LIMIT,
+        _ => false,
+    })
 }
 
 /// Another process of the same node, whose memory was pushed elsewhere.

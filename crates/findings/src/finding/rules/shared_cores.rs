@@ -58,18 +58,9 @@ fn own(view: &View<'_>, row: &Container) -> Option<BTreeSet<u32>> {
 
 /// Whether one is below the other.
 fn is_nested(view: &View<'_>, a: &Container, b: &Container) -> bool {
-    let above = |row: &Container, id: u64| {
-        let mut place = row.parent;
-        for _ in 0..view.snapshot.containers.len() {
-            let Some(up) = place.and_then(|at| view.snapshot.containers.get(at)) else { return false };
-            if up.id == id {
-                return true;
-            }
-            place = up.parent;
-        }
-        false
-    };
-    above(a, b.id) || above(b, a.id)
+    let rows = &view.snapshot.containers;
+    let is_below = |row: &Container, id: u64| row.and_above(rows).skip(1).any(|above| above.id == id);
+    is_below(a, b.id) || is_below(b, a.id)
 }
 
 /// CPUs of a core of `theirs` that the first list names, too, or has a sibling of.
