@@ -8,41 +8,41 @@ use toml::de::{DeTable, DeValue};
 use crate::text::{clean_str, printable};
 
 /// A flag that can be a setting, by its long name, and the values that it takes in the file.
-const FLAGS: [(&str, Kind); 13] = [
-    ("delay", Kind::Number),
-    ("columns", Kind::List),
-    ("node-columns", Kind::List),
-    ("sort", Kind::Word),
-    ("threads", Kind::Switch),
-    ("by-container", Kind::Switch),
-    ("color", Kind::Word),
-    ("theme", Kind::Word),
-    ("remote-from", Kind::Number),
-    ("dim-below", Kind::Number),
-    ("ascii", Kind::Switch),
-    ("no-mouse", Kind::Switch),
-    ("no-access", Kind::Switch),
+const FLAGS: [(&str, ValueKind); 13] = [
+    ("delay", ValueKind::Number),
+    ("columns", ValueKind::List),
+    ("node-columns", ValueKind::List),
+    ("sort", ValueKind::Word),
+    ("threads", ValueKind::Switch),
+    ("by-container", ValueKind::Switch),
+    ("color", ValueKind::Word),
+    ("theme", ValueKind::Word),
+    ("remote-from", ValueKind::Number),
+    ("dim-below", ValueKind::Number),
+    ("ascii", ValueKind::Switch),
+    ("no-mouse", ValueKind::Switch),
+    ("no-access", ValueKind::Switch),
 ];
 
 /// First lines of a file that the program writes.
 const HEAD: &str = "# Settings of numatop-ng: each is the flag of this name (numatop-ng --help). W in the live view writes the file.\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ValueKind {
     Number,
     List,
     Word,
     Switch,
 }
 
-impl Kind {
+impl ValueKind {
     /// An example of a value.
     fn example(self) -> &'static str {
         match self {
-            Kind::Number => "a number, as in 2 or 0.5",
-            Kind::List => "a list, as in [\"pid\", \"comm\"]",
-            Kind::Word => "a text in quotes",
-            Kind::Switch => "true or false",
+            ValueKind::Number => "a number, as in 2 or 0.5",
+            ValueKind::List => "a list, as in [\"pid\", \"comm\"]",
+            ValueKind::Word => "a text in quotes",
+            ValueKind::Switch => "true or false",
         }
     }
 }
@@ -138,19 +138,21 @@ pub fn parse(text: &str) -> Result<Vec<Setting>, BadLine> {
     Ok(settings)
 }
 
-fn value_of(value: &Spanned<DeValue<'_>>, kind: Kind) -> Option<Value> {
+fn value_of(value: &Spanned<DeValue<'_>>, kind: ValueKind) -> Option<Value> {
     let text = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
         DeValue::String(text) => Some(text.to_string()),
         _ => None,
     };
     Some(match (kind, value.get_ref()) {
-        (Kind::Number, DeValue::Integer(number)) if number.radix() == 10 => {
+        (ValueKind::Number, DeValue::Integer(number)) if number.radix() == 10 => {
             Value::Number(number.as_str().into())
         }
-        (Kind::Number, DeValue::Float(number)) => Value::Number(number.as_str().into()),
-        (Kind::Word, DeValue::String(_)) => Value::Word(text(value)?),
-        (Kind::Switch, DeValue::Boolean(on)) => Value::Switch(*on),
-        (Kind::List, DeValue::Array(items)) => Value::List(items.iter().map(text).collect::<Option<_>>()?),
+        (ValueKind::Number, DeValue::Float(number)) => Value::Number(number.as_str().into()),
+        (ValueKind::Word, DeValue::String(_)) => Value::Word(text(value)?),
+        (ValueKind::Switch, DeValue::Boolean(on)) => Value::Switch(*on),
+        (ValueKind::List, DeValue::Array(items)) => {
+            Value::List(items.iter().map(text).collect::<Option<_>>()?)
+        }
         _ => return None,
     })
 }

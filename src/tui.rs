@@ -48,7 +48,7 @@ use self::widgets::pen::Pen;
 use self::widgets::{footer, timebar};
 use crate::analysis::curve::Curve;
 use crate::analysis::highlights::Highlights;
-use crate::analysis::summary::Row;
+use crate::analysis::summary::SummaryRow;
 use crate::collect::mappings::Mappings;
 use crate::finding::Engine;
 use crate::model::process::{Details, ProcessId};
@@ -137,7 +137,7 @@ enum Message {
     /// Curves of the part of the recording that was looked through.
     Curve(Box<Curve>),
     /// Numbers over the whole recording.
-    Summary(Vec<Row>),
+    Summary(Vec<SummaryRow>),
     /// The source could not start or go on.
     Failed(anyhow::Error),
     Inspected(u32, Result<Details, String>),

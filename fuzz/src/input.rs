@@ -5,7 +5,7 @@
 //! gets right checksums, a right length and the place of the frame that it depends on. Bytes of any other
 //! kind go into the file unchanged.
 
-use numatop_ng::record::format::Kind;
+use numatop_ng::record::format::FrameKind;
 use numatop_ng::record::frame::{Extras, FrameHead, HEAD_LEN, Sealer};
 
 /// The frame appears twice.
@@ -30,22 +30,22 @@ pub fn file(mut input: &[u8]) -> Vec<u8> {
         let len = u32::from_le_bytes([piece[1], piece[2], piece[3], piece[4]]) as usize;
         let (payload, rest) = rest.split_at(len.min(rest.len()));
         input = rest;
-        let Some(kind) = Kind::from_byte(what & !(TWICE | ASTRAY)) else {
+        let Some(kind) = FrameKind::from_byte(what & !(TWICE | ASTRAY)) else {
             file.extend_from_slice(payload);
             continue;
         };
         let at = file.len() as u64;
         let base = match kind {
-            Kind::Head => {
+            FrameKind::Head => {
                 head_at = at;
                 at
             }
-            Kind::Key => {
+            FrameKind::Key => {
                 key_at = at;
                 head_at
             }
-            Kind::Delta => key_at,
-            Kind::Gap | Kind::End => head_at,
+            FrameKind::Delta => key_at,
+            FrameKind::Gap | FrameKind::End => head_at,
         };
         let head = FrameHead {
             kind,

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use numatop_ng::record::format::Kind;
+use numatop_ng::record::format::FrameKind;
 use numatop_ng::record::frame::{FrameHead, HEAD_LEN};
 use numatop_ng::record::varint::{self, Bytes};
 
@@ -23,13 +23,13 @@ pub fn of(recording: &[u8], samples: usize) -> Result<Vec<Vec<u8>>, Box<dyn Erro
         }
         at = end;
     }
-    let (_, head) = frames.iter().find(|(kind, _)| *kind == Kind::Head).ok_or("it has no head")?;
-    let keys = frames.iter().enumerate().filter(|(_, (kind, _))| *kind == Kind::Key);
+    let (_, head) = frames.iter().find(|(kind, _)| *kind == FrameKind::Head).ok_or("it has no head")?;
+    let keys = frames.iter().enumerate().filter(|(_, (kind, _))| *kind == FrameKind::Key);
     let input = |(key, _)| {
         let mut input = Vec::new();
-        put(&mut input, Kind::Head as u8, head);
+        put(&mut input, FrameKind::Head as u8, head);
         for (kind, payload) in frames[key..].iter().take(1 + samples) {
-            let twice = if *kind == Kind::Key { TWICE } else { 0 };
+            let twice = if *kind == FrameKind::Key { TWICE } else { 0 };
             put(&mut input, *kind as u8 | twice, &without_key_id(payload));
         }
         input

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use super::expected::{Place, WITHOUT_LOAD, loads};
+use super::expected::{CountedIn, WITHOUT_LOAD, loads};
 use super::report::{CounterReport, Measured, Subject};
 use super::run::{Places, Stopped, Watch, options, reason};
 use crate::calibrate::job::{Answer, Count, Counts, Job, Limits};
@@ -105,7 +105,7 @@ fn one(
     worker: &mut Worker,
     resolved: &Resolved,
     load: Load,
-    place: Place,
+    place: CountedIn,
 ) -> Result<Measured, Stopped> {
     let subject = subject(resolved);
     let untested = |why: String| Measured { why: Some(why), ..subject.measured(load, None) };
@@ -160,17 +160,17 @@ fn job(
     limits: Limits,
     event: &Event,
     whole: Option<Event>,
-    (load, place): (Load, Place),
+    (load, place): (Load, CountedIn),
 ) -> Option<Count> {
     let (own, other) = match places.nodes {
         Some([own, other]) => (own, Some(other)),
         None => ((places.own_node, *places.cpus.first()?), None),
     };
     let (memory, writer) = match (place, load) {
-        (Place::Own, _) => (own, None),
+        (CountedIn::Own, _) => (own, None),
         // The lines are of the own node, and in the cache of another.
-        (Place::Other, Load::Written) => (own, Some(other?.1)),
-        (Place::Other, _) => (other?, None),
+        (CountedIn::Other, Load::Written) => (own, Some(other?.1)),
+        (CountedIn::Other, _) => (other?, None),
     };
     Some(Count {
         event: event.clone(),
@@ -221,6 +221,6 @@ fn by_the_tool(
     Ok(Ok(()))
 }
 
-fn place_of(measured: &Measured) -> Place {
-    if measured.is_local() { Place::Own } else { Place::Other }
+fn place_of(measured: &Measured) -> CountedIn {
+    if measured.is_local() { CountedIn::Own } else { CountedIn::Other }
 }

@@ -8,7 +8,7 @@ use crate::pmu::table::Sees;
 
 /// The place of a load's memory, seen from its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CountedIn {
     /// It has none that matters, or the CPU's own node.
     Own,
     /// Another node.
@@ -17,8 +17,8 @@ pub enum Place {
 
 /// Loads of a role. The first of them must count; others must count nearly nothing, so that an event that counts everything
 /// does not pass. Empty where this version has no load.
-pub fn loads(role: Role, sees: Sees) -> Vec<(Load, Place)> {
-    use Place::{Other, Own};
+pub fn loads(role: Role, sees: Sees) -> Vec<(Load, CountedIn)> {
+    use CountedIn::{Other, Own};
     let missing = if sees == Sees::Core { Load::Pairs } else { Load::Single };
     match role {
         Role::Instructions => vec![(Load::Loop, Own)],

@@ -13,7 +13,7 @@ use crate::error::chain;
 use crate::metric::needs;
 use crate::model::sample::{HostFacts, Missing, Sample};
 use crate::record::dir::is_ring_name;
-use crate::record::format::{End, Gap, Head, Kind};
+use crate::record::format::{End, FrameKind, Gap, Head};
 use crate::record::reader::{Found, Frame, HeadInForce, Reader};
 use crate::text::clean_str;
 use crate::text::one_line;
@@ -319,13 +319,13 @@ impl Recording {
             return Ok(None);
         }
         match frame.head.kind {
-            Kind::Head => {
+            FrameKind::Head => {
                 // Beside the samples: a head that is tried in vain must not stand in their way.
                 self.reader.json::<Head>(frame)?;
                 self.count(frame);
                 Ok(None)
             }
-            Kind::Key | Kind::Delta => {
+            FrameKind::Key | FrameKind::Delta => {
                 let (head, mut sample) = self.reader.sample(frame)?;
                 self.count(frame);
                 let session = &head.head.session;
@@ -343,7 +343,7 @@ impl Recording {
                 sample.notes.append(&mut self.notes);
                 Ok(Some(sample))
             }
-            Kind::Gap => {
+            FrameKind::Gap => {
                 let gap: Gap = self.reader.json(frame)?;
                 self.count(frame);
                 self.notes.push(format!(
@@ -354,7 +354,7 @@ impl Recording {
                 ));
                 Ok(None)
             }
-            Kind::End => {
+            FrameKind::End => {
                 self.reader.json::<End>(frame)?;
                 self.count(frame);
                 Ok(None)

@@ -12,7 +12,7 @@ use self::process::{ProcessHistory, ProcessSnapshot};
 use super::ring::{Ring, Samples};
 use crate::analysis::curve::Curve;
 use crate::analysis::highlights::{Finder, Highlights};
-use crate::analysis::summary::{Row, Summary};
+use crate::analysis::summary::{Summary, SummaryRow};
 use crate::finding::{Engine, Severity};
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
@@ -93,7 +93,7 @@ pub struct Shown {
     pub process: Option<Arc<ProcessSnapshot>>,
     pub conclusions: Arc<Conclusions>,
     /// Empty where they are not wanted.
-    pub summary: Vec<Row>,
+    pub summary: Vec<SummaryRow>,
     /// Curves over the samples that are kept.
     pub curve: Arc<Curve>,
     pub kept: Kept,

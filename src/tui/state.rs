@@ -16,7 +16,7 @@ use super::input::Effect;
 use super::theme::Theme;
 use crate::analysis::curve::Curve;
 use crate::analysis::highlights::Highlights;
-use crate::analysis::summary::Row;
+use crate::analysis::summary::SummaryRow;
 use crate::finding::{Severity, Subject};
 use crate::pmu::sets::Choice;
 use crate::record::recorder::Progress;
@@ -42,7 +42,7 @@ pub struct State {
     pub conclusions: Arc<Conclusions>,
     pub marks: BTreeMap<Subject, Severity>,
     /// Numbers over the whole recording, or over all intervals so far.
-    pub summary: Vec<Row>,
+    pub summary: Vec<SummaryRow>,
     /// Curves over the whole recording, or over the intervals that are kept.
     pub curve: Arc<Curve>,
     /// Text for the terminal's clipboard, until it is taken there.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
+use numatop_ng::model::stacks::{BuildId, CodePlace, Frame, Function, Stack, StackBatch};
 use numatop_ng::snapshot::Snapshot;
 
 const MYSQLD: BuildId = BuildId([0xab; 20]);
@@ -37,12 +37,15 @@ pub fn news(snapshot: &Snapshot) -> StackBatch {
         Arc::new(Function { name: Some(name.into()), module: module.into(), kernel })
     };
     let names = vec![
-        (Place::File(MYSQLD, 100), function("row_search_mvcc(unsigned char*, page_cur_mode_t)", "mysqld")),
-        (Place::File(MYSQLD, 200), function("buf_page_get_gen", "mysqld")),
-        (Place::File(MYSQLD, 300), function("ha_innobase::index_read", "mysqld")),
-        (Place::File(MYSQLD, 400), function("handle_connection", "mysqld")),
-        (Place::Kernel(1), function("do_numa_page", "kernel")),
-        (Place::Kernel(2), function("handle_mm_fault", "kernel")),
+        (
+            CodePlace::File(MYSQLD, 100),
+            function("row_search_mvcc(unsigned char*, page_cur_mode_t)", "mysqld"),
+        ),
+        (CodePlace::File(MYSQLD, 200), function("buf_page_get_gen", "mysqld")),
+        (CodePlace::File(MYSQLD, 300), function("ha_innobase::index_read", "mysqld")),
+        (CodePlace::File(MYSQLD, 400), function("handle_connection", "mysqld")),
+        (CodePlace::Kernel(1), function("do_numa_page", "kernel")),
+        (CodePlace::Kernel(2), function("handle_mm_fault", "kernel")),
     ];
     let lost = BTreeMap::from([("stacks_ring_full".into(), 3), ("stacks_unreadable".into(), 0)]);
     StackBatch { event: "cycles".into(), hz: 97, stacks, names, lost }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use numatop_ng::finding::{Confidence, Kind, Severity};
+use numatop_ng::finding::{Confidence, Severity, SubjectKind};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Comm, Counts, MemPolicy};
 use numatop_ng::model::units::NodeId;
@@ -104,7 +104,7 @@ mod memory_on_other_node {
     fn not_group() {
         assert_eq!(
             of_segment(sharing(24, 96, 900..904), 4, "memory-on-other-node"),
-            [(Kind::Group, Severity::Warning)]
+            [(SubjectKind::Group, Severity::Warning)]
         );
     }
 
@@ -112,7 +112,7 @@ mod memory_on_other_node {
     fn not_others_map_it() {
         assert_eq!(
             of_segment(sharing(24, 96, 900..904), 50, "memory-on-other-node"),
-            [(Kind::Group, Severity::Info)]
+            [(SubjectKind::Group, Severity::Info)]
         );
     }
 
@@ -229,12 +229,12 @@ mod spread_over_nodes {
 
     #[test]
     fn not_group() {
-        assert_eq!(of_segment(all_over(), 4, "spread-over-nodes"), [(Kind::Group, Severity::Warning)]);
+        assert_eq!(of_segment(all_over(), 4, "spread-over-nodes"), [(SubjectKind::Group, Severity::Warning)]);
     }
 
     #[test]
     fn not_others_map_it() {
-        assert_eq!(of_segment(all_over(), 50, "spread-over-nodes"), [(Kind::Group, Severity::Info)]);
+        assert_eq!(of_segment(all_over(), 50, "spread-over-nodes"), [(SubjectKind::Group, Severity::Info)]);
     }
 
     /// The same, with so much of its memory in mappings with a policy of their own.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use numatop_ng::finding::{Confidence, Finding, Kind, Severity};
+use numatop_ng::finding::{Confidence, Finding, Severity, SubjectKind};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::Role;
 use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Counts, MemPolicy, PagesByPolicy};
@@ -257,7 +257,10 @@ mod remote_after_pin {
 
     #[test]
     fn not_group() {
-        assert_eq!(of_segment(pinned_group(), 4, "remote-after-pin"), [(Kind::Group, Severity::Warning)]);
+        assert_eq!(
+            of_segment(pinned_group(), 4, "remote-after-pin"),
+            [(SubjectKind::Group, Severity::Warning)]
+        );
         let apart = |(node, actor): (u32, Actor)| Actor { cpu_nodes: Some(1 << node), ..actor };
         let apart: Vec<Actor> = (0..2).cycle().zip(pinned_group()).map(apart).collect();
         assert_eq!(of_segment(apart, 4, "remote-after-pin"), [], "members are pinned to other nodes each");
@@ -265,7 +268,10 @@ mod remote_after_pin {
 
     #[test]
     fn not_others_map_it() {
-        assert_eq!(of_segment(pinned_group(), 50, "remote-after-pin"), [(Kind::Group, Severity::Info)]);
+        assert_eq!(
+            of_segment(pinned_group(), 50, "remote-after-pin"),
+            [(SubjectKind::Group, Severity::Info)]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::world::{
     Actor, DOCKER, GIB, Machine, SERVICE, TWO, commands, count_also, files, found, found_in, lines, machine,
     pages, sample_use, samples, undo, watch,
 };
-use numatop_ng::finding::{Assumption, Finding, Gain, Kind, Severity, Subject};
+use numatop_ng::finding::{Assumption, Finding, Gain, Severity, Subject, SubjectKind};
 use numatop_ng::model::event::Role;
 use numatop_ng::model::memory::{ObjectId, ObjectNodes};
 use numatop_ng::model::sample::{PagesByPolicy, SharedObject};
@@ -199,7 +199,7 @@ pub fn sharing(gib: u64, elsewhere: u32, pids: std::ops::Range<u32>) -> Vec<Acto
 
 /// Kinds of subjects and severities that a rule finds in these processes, whose segment all processes of the machine together
 /// have mapped so often.
-pub fn of_segment(mut actors: Vec<Actor>, mappings: u32, id: &str) -> Vec<(Kind, Severity)> {
+pub fn of_segment(mut actors: Vec<Actor>, mappings: u32, id: &str) -> Vec<(SubjectKind, Severity)> {
     for pages in actors.iter_mut().filter_map(|actor| actor.by_policy.as_mut()) {
         pages.objects[0].mappings = Some(mappings);
     }

@@ -13,7 +13,7 @@ use crate::workload::Workload;
 use numatop_ng::access::follow::by_count::{ByTime, Evidence, by_count};
 use numatop_ng::access::sample::{Attribution, Decoders};
 use numatop_ng::access::self_check::Verdict;
-use numatop_ng::access::window::{Place, Places, Tally};
+use numatop_ng::access::window::{AccessPlace, Places, Tally};
 use numatop_ng::collect::access::follow::{Job, follow};
 use numatop_ng::collect::access::{AccessProbe, self_check};
 use numatop_ng::collect::maps::{self, RecordLayout};
@@ -207,7 +207,7 @@ fn each_followed(
     workload.go()?;
     let words = workload.line()?;
     let counts: Vec<f64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
-    let of_page = |page: u64| Some((page, Place { mapping: region_of(page * PAGE)?, node: None }));
+    let of_page = |page: u64| Some((page, AccessPlace { mapping: region_of(page * PAGE)?, node: None }));
     let places = Places {
         mappings: starts.iter().map(|start| (*start, REGION as u64, String::new())).collect(),
         pages: tally.pages().into_iter().filter_map(of_page).collect(),

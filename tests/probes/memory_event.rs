@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use numatop_ng::access::window::{EventAt, Place, Places, Tally};
+use numatop_ng::access::window::{AccessPlace, EventAt, Places, Tally};
 use numatop_ng::collect::access::AccessProbe;
 use numatop_ng::collect::maps::{self, RecordLayout};
 use numatop_ng::host::page_nodes::MemoryBlocks;
@@ -104,7 +104,7 @@ pub fn addresses_of_page_faults_are_on_the_node_of_their_page() -> Result<()> {
     let pages = tally.pages();
     let places = Places {
         mappings: vec![(region.start, REGION as u64, String::new())],
-        pages: pages.iter().map(|page| (*page, Place { mapping: 0, node: None })).collect(),
+        pages: pages.iter().map(|page| (*page, AccessPlace { mapping: 0, node: None })).collect(),
         no_nodes: None,
     };
     let found = tally.place(&places);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use numatop_ng::collect::proc_details;
 use numatop_ng::model::process::ProcessId;
-use numatop_ng::model::stacks::Place;
+use numatop_ng::model::stacks::CodePlace;
 use numatop_ng::symbolize::Namer;
 
 use crate::program;
@@ -35,11 +35,11 @@ fn names_go_on_after_one_that_hangs() {
     let process: ProcessId = (me, proc_details::start_ns(me).unwrap());
     let address = first as fn(u64) -> u64 as usize as u64;
     let mut names = Namer::start(PathBuf::from(program::path())).unwrap();
-    let mut ask = |place: Place, seen_in: ProcessId| {
+    let mut ask = |place: CodePlace, seen_in: ProcessId| {
         names.ask([(place, seen_in)].into_iter());
         names.answers(Duration::from_secs(60)).remove(0).1
     };
-    let known = ask(Place::Address(process, address), process);
+    let known = ask(CodePlace::Address(process, address), process);
     assert!(known.name.as_deref().is_some_and(|name| name.contains("first")), "{known:?}");
 
     // As one is that waits for a filesystem: it does not answer, and nothing but its end helps.
@@ -47,11 +47,11 @@ fn names_go_on_after_one_that_hangs() {
     let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get() as u32;
     let other: ProcessId = (parent, proc_details::start_ns(parent).unwrap());
     let began = Instant::now();
-    let hung = ask(Place::Address(other, 4096), other);
+    let hung = ask(CodePlace::Address(other, 4096), other);
     assert!(hung.module.contains("takes too long"), "{hung:?}");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     // Of that process nothing is looked for again; of others it is, by another process.
-    assert!(ask(Place::Address(other, 8192), other).module.contains("gave up"));
-    let again = ask(Place::Address(process, address + 1), process);
+    assert!(ask(CodePlace::Address(other, 8192), other).module.contains("gave up"));
+    let again = ask(CodePlace::Address(process, address + 1), process);
     assert!(again.name.as_deref().is_some_and(|name| name.contains("first")), "{again:?}");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::program;
 use numatop_ng::collect::proc_details;
 use numatop_ng::model::process::ProcessId;
-use numatop_ng::model::stacks::{BuildId, Function, Place};
+use numatop_ng::model::stacks::{BuildId, CodePlace, Function};
 use numatop_ng::program::helper::HelperProcess;
 use numatop_ng::symbolize::client::{Answer, Question};
 use numatop_ng::symbolize::sections::{self, Symbols};
@@ -39,7 +39,7 @@ fn a_function_of_this_test(seed: u64) -> u64 {
 fn a_function_of_this_process_has_its_name() {
     let mut namer = namer();
     let address = a_function_of_this_test as fn(u64) -> u64 as usize as u64;
-    let place = Place::Address(me(), address);
+    let place = CodePlace::Address(me(), address);
     namer.ask([(place, me())].into_iter());
     let answers = namer.answers(PATIENCE);
     assert_eq!(answers.len(), 1);
@@ -68,11 +68,11 @@ extern "C" fn a_name_of_gigabytes(seed: u64) -> u64 {
 #[test]
 fn a_name_that_means_gigabytes_holds_up_no_other() {
     let mut namer = namer();
-    let of = |address: usize| Place::Address(me(), address as u64);
+    let of = |address: usize| CodePlace::Address(me(), address as u64);
     let hostile = of(a_name_of_gigabytes as extern "C" fn(u64) -> u64 as usize);
     let honest = of(a_function_of_this_test as fn(u64) -> u64 as usize);
     namer.ask([hostile, honest].into_iter().map(|place| (place, me())));
-    let answers: BTreeMap<Place, Arc<Function>> = namer.answers(PATIENCE).into_iter().collect();
+    let answers: BTreeMap<CodePlace, Arc<Function>> = namer.answers(PATIENCE).into_iter().collect();
     let name = |place| answers.get(place).and_then(|function| function.name.as_deref()).unwrap_or_default();
     assert!(name(&honest).contains("a_function_of_this_test"), "{answers:?}");
     assert!(name(&hostile).starts_with("f(std::tuple<int>, std::tuple<"), "{answers:?}");
@@ -83,9 +83,13 @@ fn a_place_without_a_name_says_why() {
     let mut namer = namer();
     let (pid, start_ns) = me();
     let other = (pid, start_ns + 5_000_000_000);
-    let places = [Place::Address(other, 4096), Place::File(BuildId([7; 20]), 4096), Place::Address(me(), 1)];
+    let places = [
+        CodePlace::Address(other, 4096),
+        CodePlace::File(BuildId([7; 20]), 4096),
+        CodePlace::Address(me(), 1),
+    ];
     namer.ask(places.into_iter().map(|place| (place, if place == places[0] { other } else { me() })));
-    let answers: BTreeMap<Place, Arc<Function>> = namer.answers(PATIENCE).into_iter().collect();
+    let answers: BTreeMap<CodePlace, Arc<Function>> = namer.answers(PATIENCE).into_iter().collect();
     assert_eq!(answers[&places[0]].module, "[process has ended]");
     assert!(answers[&places[1]].module.starts_with("[build id 0707"), "{answers:?}");
     assert_eq!((answers[&places[2]].name.clone(), answers.len()), (None, 3));
@@ -95,7 +99,7 @@ fn a_place_without_a_name_says_why() {
 fn without_a_symbolizer_names_are_missing_with_the_reason() {
     let mut namer = Namer::start(PathBuf::from("/nonexistent")).unwrap();
     let address = a_function_of_this_test as fn(u64) -> u64 as usize as u64;
-    namer.ask([(Place::Address(me(), address), me())].into_iter());
+    namer.ask([(CodePlace::Address(me(), address), me())].into_iter());
     let answers = namer.answers(PATIENCE);
     assert!(answers[0].1.module.contains("no symbolizer could be started"), "{answers:?}");
 }
@@ -118,7 +122,7 @@ fn started_by(parents: &[u32], name: &str) -> Vec<(u32, String)> {
 fn the_symbolizer_has_no_capability_and_a_filter() {
     let mut namer = namer();
     let address = a_function_of_this_test as fn(u64) -> u64 as usize as u64;
-    namer.ask([(Place::Address(me(), address), me())].into_iter());
+    namer.ask([(CodePlace::Address(me(), address), me())].into_iter());
     assert_eq!(namer.answers(PATIENCE).len(), 1);
     // Tests of this file run side by side: each of their symbolizers is as good.
     let children: Vec<String> = started_by(&[std::process::id()], "nng-names")

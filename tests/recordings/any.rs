@@ -26,7 +26,7 @@ use numatop_ng::model::sample::{
     MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure,
     Resident, Sample, SelfUsage, Slot, TaskRaw, VmStat,
 };
-use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
+use numatop_ng::model::stacks::{BuildId, CodePlace, Frame, Function, Stack, StackBatch};
 use numatop_ng::model::turns::{DeviceInterrupts, FreeBlocks, Interrupts, NodeTier, SchedExt, TierPages};
 use numatop_ng::model::units::NodeId;
 
@@ -351,9 +351,10 @@ fn stacks() -> impl Strategy<Value = StackBatch> {
     let function = (proptest::option::of("[a-z:<>]{1,9}"), "[a-z/.]{1,9}", any::<bool>());
     let function = function.prop_map(|(name, module, kernel)| Arc::new(Function { name, module, kernel }));
     let place = prop_oneof![
-        any::<u64>().prop_map(Place::Kernel),
-        (id.clone(), any::<u64>()).prop_map(|(id, offset)| Place::File(id, offset)),
-        (any::<(u32, u64)>(), any::<u64>()).prop_map(|(process, address)| Place::Address(process, address)),
+        any::<u64>().prop_map(CodePlace::Kernel),
+        (id.clone(), any::<u64>()).prop_map(|(id, offset)| CodePlace::File(id, offset)),
+        (any::<(u32, u64)>(), any::<u64>())
+            .prop_map(|(process, address)| CodePlace::Address(process, address)),
     ];
     let frame = prop_oneof![
         any::<u64>().prop_map(Frame::Kernel),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 
 use numatop_ng::model::sample::Sample;
-use numatop_ng::record::format::{End, Kind};
+use numatop_ng::record::format::{End, FrameKind};
 
 use crate::hostile::{Forged, Payload};
 use crate::machine::Machine;
@@ -66,7 +66,7 @@ fn a_clock_that_was_wrong_is_the_fault_of_the_recording() {
     let file = scratch.join("file");
     let mut forged = Forged::new();
     forged.wall_ns = Some(i64::MIN);
-    forged.frame(Kind::Key, 0, &Payload::default().bytes());
+    forged.frame(FrameKind::Key, 0, &Payload::default().bytes());
     std::fs::write(&file, &forged.bytes).unwrap();
     let file = file.to_str().unwrap();
     let (code, _, error) = output(&["replay", file, "-b", "--at", "00:01"]);

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::model::sample::Sample;
-use numatop_ng::record::format::{End, KEY_EVERY, Kind, LOSS, MIN_FRAME, SECTOR};
+use numatop_ng::record::format::{End, FrameKind, KEY_EVERY, LOSS, MIN_FRAME, SECTOR};
 use numatop_ng::record::reader::{Found, Reader};
 use numatop_ng::record::verify::verify;
 
@@ -203,7 +203,7 @@ fn lose_four_frames(most: usize) {
         for (at, four) in all.windows(4).enumerate() {
             // Where there are heads and keyframes, too.
             if at % step != 0
-                && four.iter().all(|frame| frame.head.kind == Kind::Delta && !frame.head.carries)
+                && four.iter().all(|frame| frame.head.kind == FrameKind::Delta && !frame.head.carries)
             {
                 continue;
             }
@@ -370,7 +370,7 @@ fn copies_that_were_moved_from_their_first_cost_verify_no_sample() {
     let bytes = std::fs::read(&path).unwrap();
     let copies: Vec<_> =
         all_frames(&Reader::open(&path).unwrap()).into_iter().filter(|frame| frame.head.copy).collect();
-    assert!(copies.iter().any(|frame| frame.head.kind == Kind::Key), "no keyframe has a copy behind it");
+    assert!(copies.iter().any(|frame| frame.head.kind == FrameKind::Key), "no keyframe has a copy behind it");
     for frame in copies {
         let (before, after) = bytes.split_at(frame.at as usize);
         std::fs::write(&moved, [before, &[0; 100], after].concat()).unwrap();

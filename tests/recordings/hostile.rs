@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use numatop_ng::record::columns::{self, describe};
-use numatop_ng::record::format::{FORMAT, Head, Kind, MAX_ROWS};
+use numatop_ng::record::format::{FORMAT, FrameKind, Head, MAX_ROWS};
 use numatop_ng::record::frame::FrameHead;
 use numatop_ng::record::reader::{Found, Reader};
 use numatop_ng::record::varint::{put, put_text};
@@ -38,17 +38,17 @@ impl Forged {
 
     fn with(head: &[u8]) -> Forged {
         let mut forged = Forged { bytes: Vec::new(), wall_ns: None, seq: 0 };
-        forged.frame(Kind::Head, 0, head);
+        forged.frame(FrameKind::Head, 0, head);
         forged
     }
 
     /// Appends a frame that claims to depend on the one at `base`, as small as possible. Returns its place.
-    pub fn frame(&mut self, kind: Kind, base: u64, payload: &[u8]) -> u64 {
+    pub fn frame(&mut self, kind: FrameKind, base: u64, payload: &[u8]) -> u64 {
         self.frame_with_room(kind, base, payload, 0)
     }
 
     /// As [`Forged::frame`], with this many bytes behind the payload, which decoders skip.
-    fn frame_with_room(&mut self, kind: Kind, base: u64, payload: &[u8], room: usize) -> u64 {
+    fn frame_with_room(&mut self, kind: FrameKind, base: u64, payload: &[u8], room: usize) -> u64 {
         let at = self.bytes.len() as u64;
         let mut stored = zstd::bulk::compress(payload, 19).unwrap();
         if room > 0 {
@@ -206,18 +206,18 @@ fn run(args: &[&str], path: &Path) -> Duration {
 fn deltas_that_cannot_be_read_are_read_once() {
     let scratch = Scratch::new();
     let mut forged = Forged::new();
-    let key = forged.frame(Kind::Key, 0, &Payload::default().bytes());
+    let key = forged.frame(FrameKind::Key, 0, &Payload::default().bytes());
     for _ in 0..4000 {
-        forged.frame(Kind::Delta, key, &[]);
+        forged.frame(FrameKind::Delta, key, &[]);
     }
     read_by_all(&scratch, "bad deltas", &forged.bytes);
 
     let mut forged = Forged::new();
     let heavy = Payload { rows: [0, 0, 2000], users: 9000, ..Payload::default() }.bytes();
-    let keys = [forged.frame(Kind::Key, 0, &heavy), forged.frame(Kind::Key, 0, &heavy)];
+    let keys = [forged.frame(FrameKind::Key, 0, &heavy), forged.frame(FrameKind::Key, 0, &heavy)];
     let delta = Payload { tick: Some(1), ..Payload::default() }.bytes();
     for at in 0..1000 {
-        forged.frame(Kind::Delta, keys[at % 2], &delta);
+        forged.frame(FrameKind::Delta, keys[at % 2], &delta);
     }
     read_by_all(&scratch, "two keyframes in turns", &forged.bytes);
 }
@@ -229,7 +229,7 @@ fn a_hole_is_searched_once() {
     let hole = forged.bytes.len() as u64;
     forged.bytes.resize(forged.bytes.len() + (2 << 20), 0x8e);
     for at in 0..2000 {
-        forged.frame(Kind::Delta, hole + at, &[]);
+        forged.frame(FrameKind::Delta, hole + at, &[]);
     }
     read_by_all(&scratch, "keyframes in a hole", &forged.bytes);
 }
@@ -246,7 +246,7 @@ fn rows_that_take_no_bytes_are_not_made() {
         let payload = payload.bytes();
         let mut forged = Forged::new();
         for _ in 0..3 {
-            forged.frame(Kind::Key, 0, &payload);
+            forged.frame(FrameKind::Key, 0, &payload);
         }
         read_by_all(&scratch, name, &forged.bytes);
     }
@@ -259,12 +259,12 @@ fn deltas_do_not_add_up_to_more_tasks_than_can_be() {
     let scratch = Scratch::new();
     let path = scratch.join("adding up");
     let mut forged = Forged::new();
-    let key = forged.frame(Kind::Key, 0, &Payload::default().bytes());
+    let key = forged.frame(FrameKind::Key, 0, &Payload::default().bytes());
     let mut deltas = Vec::new();
     for tick in 1..=8 {
         let came = 1 + EACH * tick..1 + EACH * (tick + 1);
         let payload = Payload { tick: Some(tick), came, ..Payload::default() }.bytes();
-        deltas.push(forged.frame_with_room(Kind::Delta, key, &payload, 100_000));
+        deltas.push(forged.frame_with_room(FrameKind::Delta, key, &payload, 100_000));
     }
     std::fs::write(&path, &forged.bytes).unwrap();
     let read = |reader: &mut Reader, at: u64| match reader.at(at).unwrap() {
@@ -290,7 +290,7 @@ fn room_behind_a_payload_is_no_room_for_rows_without_end() {
         let payload = Payload { rows, ..Payload::default() }.bytes();
         let mut forged = Forged::new();
         for _ in 0..3 {
-            forged.frame_with_room(Kind::Key, 0, &payload, 1 << 20);
+            forged.frame_with_room(FrameKind::Key, 0, &payload, 1 << 20);
         }
         assert_eq!(read_by_all(&scratch, name, &forged.bytes), 0, "{name}: samples are read");
     }
@@ -303,11 +303,11 @@ fn many_frames_that_are_as_large_as_they_may_be_take_their_time() {
     let mut forged = Forged::new();
     let key = Payload { rows: [200, 200, 0], users: 1000, ..Payload::default() }.bytes();
     while forged.bytes.len() < 22_000 {
-        let at = forged.frame(Kind::Key, 0, &key);
+        let at = forged.frame(FrameKind::Key, 0, &key);
         for tick in 1..20 {
             // It names a user, so that all names of the keyframe are taken over.
             let payload = Payload { rows: [0, 700, 0], tick: Some(tick), users: 1, ..Payload::default() };
-            forged.frame(Kind::Delta, at, &payload.bytes());
+            forged.frame(FrameKind::Delta, at, &payload.bytes());
         }
     }
     let samples = read_by_all(&scratch, "large frames", &forged.bytes);
@@ -329,7 +329,7 @@ fn a_name_is_not_repeated_without_end() {
     (0..places).for_each(|_| stacks.extend(numbers(&[0, 2, 0])));
     stacks.extend(numbers(&[0]));
     let mut forged = Forged::new();
-    forged.frame(Kind::Key, 0, &Payload { stacks, ..Payload::default() }.bytes());
+    forged.frame(FrameKind::Key, 0, &Payload { stacks, ..Payload::default() }.bytes());
     read_by_all(&scratch, "names", &forged.bytes);
 }
 
@@ -351,9 +351,9 @@ fn a_few_bytes_that_become_many_are_not_unpacked() {
     let large = vec![b' '; 60 << 20];
     read_by_all(&scratch, "a large head", &Forged::with(&large).bytes);
     let mut forged = Forged::new();
-    let key = forged.frame(Kind::Key, 0, &large);
+    let key = forged.frame(FrameKind::Key, 0, &large);
     for _ in 0..50 {
-        forged.frame(Kind::Delta, key, &large);
+        forged.frame(FrameKind::Delta, key, &large);
     }
     read_by_all(&scratch, "large samples", &forged.bytes);
 }

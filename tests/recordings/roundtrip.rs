@@ -13,7 +13,7 @@ use crate::scratch::Scratch;
 use numatop_ng::metric::node::NODE_METRICS;
 use numatop_ng::metric::task::TASK_METRICS;
 use numatop_ng::model::sample::Sample;
-use numatop_ng::record::format::{End, Gap, Head, Kind};
+use numatop_ng::record::format::{End, FrameKind, Gap, Head};
 use numatop_ng::record::payload::{Base, Delta, Layouts, Room, decode, encode};
 use numatop_ng::record::reader::{Found, Frame, Reader};
 use numatop_ng::record::rows::Changes;
@@ -131,9 +131,9 @@ fn a_file_has_every_sample_and_what_explains_it() {
 
     let mut reader = Reader::open(&path).unwrap();
     let frames = frames(&reader);
-    let kinds: Vec<Kind> = frames.iter().map(|frame| frame.head.kind).collect();
-    assert_eq!((kinds[0], kinds[1], kinds[61]), (Kind::Head, Kind::Key, Kind::Key));
-    assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Delta).count(), 88);
+    let kinds: Vec<FrameKind> = frames.iter().map(|frame| frame.head.kind).collect();
+    assert_eq!((kinds[0], kinds[1], kinds[61]), (FrameKind::Head, FrameKind::Key, FrameKind::Key));
+    assert_eq!(kinds.iter().filter(|kind| **kind == FrameKind::Delta).count(), 88);
     let (head, _) = reader.sample(frames[1]).unwrap();
     assert_eq!(head.head.host, machine::host());
     assert_eq!(head.head.writer, env!("CARGO_PKG_VERSION"));

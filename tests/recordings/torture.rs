@@ -285,7 +285,7 @@ fn a_delta_is_never_read_on_top_of_another_keyframe() {
         .copied()
         .filter(|at| {
             FrameHead::from_bytes(&whole[*at..])
-                .is_some_and(|head| head.kind == numatop_ng::record::format::Kind::Key && !head.copy)
+                .is_some_and(|head| head.kind == numatop_ng::record::format::FrameKind::Key && !head.copy)
         })
         .collect();
     assert_eq!(keys.len(), 4);

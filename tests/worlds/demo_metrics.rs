@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use numatop_ng::analysis::summary::{Row, Summary};
+use numatop_ng::analysis::summary::{Summary, SummaryRow};
 use numatop_ng::metric::allowed::POLICY;
 use numatop_ng::metric::disks::WRITEBACK_BYTES_PER_S;
 use numatop_ng::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S, IRQS_PER_S};
@@ -107,7 +107,8 @@ fn cpu_time_of_the_machine_and_of_its_nodes_have_one_scale() {
     let (first, second) = (machine.tick(), machine.tick());
     let mut summary = Summary::default();
     summary.take(&derive(&machine.host, Some(&first), &second, RowKind::Processes));
-    let cpu: Vec<Row> = summary.rows().into_iter().filter(|row| row.title == node::CPU_PCT.title).collect();
+    let cpu: Vec<SummaryRow> =
+        summary.rows().into_iter().filter(|row| row.title == node::CPU_PCT.title).collect();
     let nodes = cpu.iter().filter(|row| row.node.is_some()).map(|row| row.median);
     let mean = nodes.clone().sum::<f64>() / nodes.count() as f64;
     assert!(cpu[0].node.is_none() && (cpu[0].median - mean).abs() < 0.5, "{} and {mean}", cpu[0].median);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common;
 use common::World;
-use numatop_ng::analysis::highlights::{Finder, Highlight, Kind};
+use numatop_ng::analysis::highlights::{Finder, Highlight, HighlightKind};
 use numatop_ng::model::event::Role;
 use numatop_ng::model::sample::Sample;
 
@@ -22,7 +22,7 @@ fn found(change: impl Fn(&World, usize, &mut Sample)) -> (Vec<Highlight>, Vec<i6
     (finder.marks().all(), times)
 }
 
-fn of(kind: Kind, marks: &[Highlight]) -> Vec<i64> {
+fn of(kind: HighlightKind, marks: &[Highlight]) -> Vec<i64> {
     marks.iter().filter(|mark| mark.kind == kind).map(|mark| mark.wall_ns).collect()
 }
 
@@ -40,7 +40,7 @@ fn the_interval_with_the_most_remote_accesses() {
             more(world, Role::Rma, 1 << 50, sample);
         }
     });
-    assert_eq!(of(Kind::Remote, &marks), [times[4]]);
+    assert_eq!(of(HighlightKind::Remote, &marks), [times[4]]);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_interval_with_the_fewest_instructions_per_cycle() {
             more(world, Role::Cycles, 1 << 50, sample);
         }
     });
-    assert_eq!(of(Kind::Ipc, &marks), [times[5]]);
+    assert_eq!(of(HighlightKind::Ipc, &marks), [times[5]]);
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn losses_and_gaps_are_all_kept() {
     let (marks, times) = found(|_, second, sample| {
         sample.lost.insert("exit".into(), if second >= 3 { 2 } else { 0 });
     });
-    assert_eq!(of(Kind::Loss, &marks), [times[3]]);
-    assert_eq!(of(Kind::Gap, &marks), [times[7]]);
+    assert_eq!(of(HighlightKind::Loss, &marks), [times[3]]);
+    assert_eq!(of(HighlightKind::Gap, &marks), [times[7]]);
     assert!(marks.is_sorted_by_key(|mark| mark.wall_ns));
 }
 
@@ -72,5 +72,5 @@ fn an_idle_machine_has_no_efficiency() {
         more(&world, Role::Cycles, 1 << 40, &mut sample);
         finder.take(&Arc::clone(&world.host), sample, false, true);
     }
-    assert_eq!(finder.marks().count(Kind::Ipc), 0);
+    assert_eq!(finder.marks().count(HighlightKind::Ipc), 0);
 }

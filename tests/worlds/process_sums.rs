@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use numatop_ng::model::counters::Counter;
-use numatop_ng::model::group::{Group, Kind};
+use numatop_ng::model::group::{Group, GroupKind};
 use numatop_ng::model::sample::{Comm, Counts, Names, PagesFound, PlacementRaw, Sample, TaskRaw};
 use numatop_ng::snapshot::{Container, RowKind, Snapshot, Task, derive, derive_both, derive_tasks};
 use numatop_ng::source::synthetic::demo_machine;
@@ -66,7 +66,7 @@ fn samples(threads: &[Thread], placed: bool) -> [Sample; 2] {
     }
     // 1 is the root; 2 and 3 are in it, 4 is in 3, and 5 belongs to the row of 4.
     let group = |top, parent| Group {
-        kind: Kind::Group,
+        kind: GroupKind::Group,
         engine: None,
         user: None,
         name: String::new(),

@@ -10,7 +10,7 @@ use common::{Actor, World, app, press};
 use crate::common;
 use numatop_ng::access::next_runs::NextRun;
 use numatop_ng::access::sample::Outcome;
-use numatop_ng::access::window::{EventAt, Losses, Place, Places, Tally, Window};
+use numatop_ng::access::window::{AccessPlace, EventAt, Losses, Places, Tally, Window};
 use numatop_ng::metric::Value;
 use numatop_ng::metric::matrix::PAIR_METRICS;
 use numatop_ng::metric::task::by_id;
@@ -85,8 +85,9 @@ fn uses() -> MemoryUses {
     let mut random = 0x9e37_79b9_7f4a_7c15;
     let mut placed = |pid| {
         let tally = tally(&mut random);
-        let place = |page: u64| Place { mapping: 0, node: node((page - FIRST) as usize % 4) };
-        let pages: HashMap<u64, Place> = tally.pages().into_iter().map(|page| (page, place(page))).collect();
+        let place = |page: u64| AccessPlace { mapping: 0, node: node((page - FIRST) as usize % 4) };
+        let pages: HashMap<u64, AccessPlace> =
+            tally.pages().into_iter().map(|page| (page, place(page))).collect();
         let mappings = vec![(FIRST << SHIFT, 1024 << SHIFT, "[heap]".to_string())];
         (process(pid), tally.place(&Places { mappings, pages, no_nodes: None }))
     };

@@ -11,7 +11,7 @@ use super::load::{Running, Truth};
 use numatop_ng::access::follow::by_count::Evidence;
 use numatop_ng::access::sample::{Decoders, Outcome};
 use numatop_ng::access::self_check::Verdict;
-use numatop_ng::access::window::{Place, Places, Tally};
+use numatop_ng::access::window::{AccessPlace, Places, Tally};
 use numatop_ng::collect::access::follow::{Job, follow};
 use numatop_ng::collect::access::{AccessProbe, self_check};
 use numatop_ng::collect::machine::page_size;
@@ -143,7 +143,7 @@ fn first(regions: &[Range<u64>; 2], address: u64) -> Option<bool> {
 fn evidence(tally: Tally, regions: &[Range<u64>; 2], page_size: u64) -> Evidence {
     let of_page = |page: u64| {
         let mapping = regions.iter().position(|region| region.contains(&(page * page_size)))?;
-        Some((page, Place { mapping, node: None }))
+        Some((page, AccessPlace { mapping, node: None }))
     };
     let places = Places {
         mappings: regions

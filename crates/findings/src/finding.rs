@@ -56,15 +56,15 @@ pub enum Subject {
 
 impl Subject {
     /// The kind of the subject.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SubjectKind {
         match self {
-            Subject::Host => Kind::Host,
-            Subject::Node(_) => Kind::Node,
-            Subject::Socket(_) => Kind::Socket,
-            Subject::Process(..) => Kind::Process,
-            Subject::Group(..) => Kind::Group,
-            Subject::Container(_) => Kind::Container,
-            Subject::Device(_) => Kind::Device,
+            Subject::Host => SubjectKind::Host,
+            Subject::Node(_) => SubjectKind::Node,
+            Subject::Socket(_) => SubjectKind::Socket,
+            Subject::Process(..) => SubjectKind::Process,
+            Subject::Group(..) => SubjectKind::Group,
+            Subject::Container(_) => SubjectKind::Container,
+            Subject::Device(_) => SubjectKind::Device,
         }
     }
 
@@ -102,7 +102,7 @@ impl fmt::Display for Subject {
 
 /// Kinds of subjects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SubjectKind {
     /// The machine.
     Host,
     /// A NUMA node.
@@ -119,31 +119,31 @@ pub enum Kind {
     Device,
 }
 
-impl Kind {
+impl SubjectKind {
     /// The word in lists and JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Host => "host",
-            Kind::Node => "node",
-            Kind::Socket => "socket",
-            Kind::Process => "process",
-            Kind::Group => "group",
-            Kind::Container => "container",
-            Kind::Device => "device",
+            SubjectKind::Host => "host",
+            SubjectKind::Node => "node",
+            SubjectKind::Socket => "socket",
+            SubjectKind::Process => "process",
+            SubjectKind::Group => "group",
+            SubjectKind::Container => "container",
+            SubjectKind::Device => "device",
         }
     }
 }
 
 /// The rule and the subject: at most one finding has a key at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct FindingKey {
     /// Id of the rule.
     pub id: &'static str,
     /// The object that it is about.
     pub subject: Subject,
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for FindingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.id, self.subject)
     }
@@ -395,7 +395,7 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Rule and subject.
-    pub key: Key,
+    pub key: FindingKey,
     /// Name of the rule, at most 40 columns.
     pub title: &'static str,
     /// The subject in words.
@@ -423,7 +423,7 @@ pub struct Finding {
     /// Text and numbers.
     pub advice: Advice,
     /// The finding that explains this one.
-    pub because_of: Option<Key>,
+    pub because_of: Option<FindingKey>,
     /// Place among the causes, from 1; `None` for symptoms and ended findings.
     pub rank: Option<usize>,
     /// The worst first value of the evidence.
@@ -460,7 +460,7 @@ pub struct Blind {
 #[cfg(test)]
 impl Finding {
     /// A finding for tests of lists.
-    pub(crate) fn example(key: Key, severity: Severity) -> Finding {
+    pub(crate) fn example(key: FindingKey, severity: Severity) -> Finding {
         Finding {
             key,
             title: "An example",

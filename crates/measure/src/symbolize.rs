@@ -33,7 +33,7 @@ use self::open::Reach;
 use self::queue::{Batch, Queue, Turn};
 use crate::host::processes;
 use crate::model::process::ProcessId;
-use crate::model::stacks::{Function, Place};
+use crate::model::stacks::{CodePlace, Function};
 use crate::program::helper::{Failure, HelperProcess};
 
 /// Places that are remembered as asked for; then all may be asked for again.
@@ -46,7 +46,7 @@ const PROCESSES_MAX: usize = 4;
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// A place, and the process it was sampled in.
-type Question = (Place, ProcessId);
+type Question = (CodePlace, ProcessId);
 
 /// Questions to the thread that knows names.
 struct Asked {
@@ -57,18 +57,18 @@ struct Asked {
 
 /// Answers of that thread.
 struct Named {
-    names: Vec<(Place, Arc<Function>)>,
+    names: Vec<(CodePlace, Arc<Function>)>,
     /// Places that are worth another question.
-    again: Vec<Place>,
+    again: Vec<CodePlace>,
 }
 
 /// Asks the thread that knows names. Dropped, it ends the thread.
 pub struct Namer {
     questions: Sender<Asked>,
     answers: Receiver<Named>,
-    asked: HashSet<Place>,
+    asked: HashSet<CodePlace>,
     /// Places that have no answer yet, and the processes through which they were asked for.
-    open: HashMap<Place, Vec<ProcessId>>,
+    open: HashMap<CodePlace, Vec<ProcessId>>,
 }
 
 impl Namer {
@@ -92,7 +92,7 @@ impl Namer {
         }
         let is_new = |(place, process): &Question| {
             let first = self.asked.insert(*place);
-            let may_wait = first || matches!(place, Place::File(..)) && self.open.contains_key(place);
+            let may_wait = first || matches!(place, CodePlace::File(..)) && self.open.contains_key(place);
             if !may_wait {
                 return false;
             }
@@ -111,7 +111,7 @@ impl Namer {
     }
 
     /// The names known by now; waits up to `patience` for the others.
-    pub fn answers(&mut self, patience: Duration) -> Vec<(Place, Arc<Function>)> {
+    pub fn answers(&mut self, patience: Duration) -> Vec<(CodePlace, Arc<Function>)> {
         let until = Instant::now() + patience;
         let mut names = Vec::new();
         loop {
@@ -254,9 +254,9 @@ mod tests {
     fn a_place_without_an_answer_is_asked_for_through_other_processes() {
         let ((questions, asked), (sender, answers)) = (channel(), channel());
         let mut namer = Namer { questions, answers, asked: HashSet::new(), open: HashMap::new() };
-        let place = Place::File(BuildId([7; 20]), 64);
+        let place = CodePlace::File(BuildId([7; 20]), 64);
         for pid in [1, 1, 2, 3, 4, 5, 6] {
-            namer.ask([(place, (pid, 1)), (Place::Kernel(1), (pid, 1))].into_iter());
+            namer.ask([(place, (pid, 1)), (CodePlace::Kernel(1), (pid, 1))].into_iter());
         }
         let through = |asked: &Receiver<Asked>| -> Vec<u32> {
             let questions = asked.try_iter().flat_map(|asked| asked.questions);

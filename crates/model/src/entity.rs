@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model::group::{self, Group, Kind};
+use crate::model::group::{self, Group, GroupKind};
 use crate::snapshot::{Container, Snapshot, Task};
 
 /// Kinds of rows, in the order in which they are shown.
@@ -84,7 +84,7 @@ pub fn container_name(row: &Container, snapshot: &Snapshot) -> Option<String> {
     let group = row.group.as_ref()?;
     match group.kind {
         // Groups of one name in two places are two.
-        Kind::Group => snapshot.names.cgroups.get(&row.id).map(|path| group::show(path)),
+        GroupKind::Group => snapshot.names.cgroups.get(&row.id).map(|path| group::show(path)),
         _ => Some(group_name(group)),
     }
 }
@@ -92,7 +92,7 @@ pub fn container_name(row: &Container, snapshot: &Snapshot) -> Option<String> {
 /// The namespace, the pod as long as its name is not random, and the name.
 fn group_name(group: &Group) -> String {
     let (pod, own) = match group.kind {
-        Kind::Pod => (None, pod_prefix(&group.name)),
+        GroupKind::Pod => (None, pod_prefix(&group.name)),
         _ => (group.pod.as_deref().map(pod_prefix), group.name.as_str()),
     };
     let parts = [group.namespace.as_deref(), pod, Some(own)];
@@ -109,7 +109,7 @@ pub fn program(task: &Task, snapshot: &Snapshot) -> Who {
 /// The same in its parts: the container that it is in, and its name.
 pub fn program_of(task: &Task, snapshot: &Snapshot) -> (Option<String>, String) {
     let group = snapshot.names.groups.get(&task.raw.cgroup_id);
-    let container = group.filter(|group| matches!(group.kind, Kind::Container | Kind::Machine));
+    let container = group.filter(|group| matches!(group.kind, GroupKind::Container | GroupKind::Machine));
     (container.map(|group| group_name(group)), crate::text::clean(task.raw.comm.bytes()))
 }
 

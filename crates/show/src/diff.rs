@@ -27,7 +27,7 @@ const RECORDINGS: usize = 3;
 
 /// One metric of one row on both sides.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct DiffRow {
     pub who: Who,
     pub metric: &'static str,
     pub unit: Unit,
@@ -48,7 +48,7 @@ pub struct Diff {
     /// Of a command, where `run` recorded one on both sides.
     pub elapsed: Option<elapsed::Elapsed>,
     /// By row, the machine first and then those with the most CPU time.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DiffRow>,
     /// Only in B, and only in A, with their CPU time as a number of CPUs.
     pub appeared: Vec<(Who, f64)>,
     pub gone: Vec<(Who, f64)>,
@@ -157,7 +157,7 @@ fn compare_row(who: &Who, a: &[Side], b: &[Side], found: &mut Diff) {
         });
         let values = |parts: &[stats::Part]| parts.iter().map(|(num, den)| num / den).collect::<Vec<_>>();
         let cliff = (!by_recording).then(|| cliffs_delta(&values(&all_a), &values(&all_b))).flatten();
-        found.rows.push(Row {
+        found.rows.push(DiffRow {
             who: who.clone(),
             metric: column.id,
             unit: column.unit,

@@ -19,7 +19,7 @@ pub mod parquet;
 pub mod place;
 mod tasks;
 
-pub use column::{Column, Get, Kind, Stamp};
+pub use column::{Column, ColumnKind, Get, Stamp};
 pub use fold::{Fold, Groups};
 pub use interval::{Gap, Interval, Losses};
 
@@ -102,8 +102,8 @@ impl Table {
     }
 
     /// Names and kinds of its columns, in their order.
-    pub fn columns(self) -> Vec<(&'static str, Kind)> {
-        fn all<R>(columns: &[Column<R>]) -> Vec<(&'static str, Kind)> {
+    pub fn columns(self) -> Vec<(&'static str, ColumnKind)> {
+        fn all<R>(columns: &[Column<R>]) -> Vec<(&'static str, ColumnKind)> {
             let own = columns.iter().map(|column| (column.name, column.get.kind()));
             column::STAMP.iter().map(|column| (column.name, column.get.kind())).chain(own).collect()
         }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::event::{Event, ShareOf};
-use crate::selftest::expected::{Place, loads};
+use crate::selftest::expected::{CountedIn, loads};
 use crate::selftest::report::Subject;
 
 fn intel() -> MachineKey {
@@ -38,7 +38,7 @@ fn machine(roles: &[(Role, Sees)], count: &dyn Fn(Role, Load, f64, bool) -> f64)
     let mut measured = Vec::new();
     for (role, sees) in roles {
         for (load, place) in loads(*role, *sees) {
-            let nodes = (0, u32::from(place == Place::Other));
+            let nodes = (0, u32::from(place == CountedIn::Other));
             let amount = 65_536_u32;
             let user = count(*role, load, f64::from(amount), nodes.0 == nodes.1) as i64;
             measured.push(Measured {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::access::lines::{LineBatch, PlacedLines, place as place_lines};
 use crate::access::objects::PlacedObjects;
 use crate::access::touches::Touches;
-use crate::access::window::{Batch, Losses, Place, Places};
+use crate::access::window::{AccessPlace, Batch, Losses, Places};
 use crate::collect::access::lookup;
 use crate::collect::mm_reader::wire::{JOBS_MAX, Job, PagesPlaced, PagesTurn};
 use crate::model::access::MemoryUse;
@@ -91,7 +91,7 @@ fn places(asked: &[u64], placed: PagesPlaced) -> Places {
     let place = |(page, (mapping, node)): (&u64, &(i32, i32))| {
         let mapping = usize::try_from(*mapping).ok()?;
         let node = u32::try_from(*node).ok().map(NodeId);
-        Some((*page, Place { mapping, node }))
+        Some((*page, AccessPlace { mapping, node }))
     };
     Places {
         pages: asked.iter().zip(&placed.pages).filter_map(place).collect(),

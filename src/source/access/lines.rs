@@ -13,7 +13,7 @@ use crate::access::window::Places;
 use crate::hot::frame_names::KnownNames;
 use crate::model::access::lines::{ContendedLines, Object};
 use crate::model::process::ProcessId;
-use crate::model::stacks::{Function, Place};
+use crate::model::stacks::{CodePlace, Function};
 use crate::model::units::NodeId;
 use crate::pmu::data_src;
 use crate::program::helper::OWN_PROGRAM;
@@ -67,7 +67,7 @@ impl Lines {
         let is_listed =
             |process: &ProcessId| found.get(process).is_some_and(|lines| !lines.listed.is_empty());
         let code = self.window.code().filter(|(process, _)| is_listed(process));
-        names.ask(code.map(|(process, code)| (Place::Address(process, code), process)));
+        names.ask(code.map(|(process, code)| (CodePlace::Address(process, code), process)));
         (found, left_out)
     }
 
@@ -77,7 +77,7 @@ impl Lines {
         {
             self.sums += 1;
         }
-        self.window.sum(|process, code| names.get(&Place::Address(process, code)))
+        self.window.sum(|process, code| names.get(&CodePlace::Address(process, code)))
     }
 }
 
@@ -162,12 +162,12 @@ impl Names {
     }
 
     /// The function at a place, if its name has come.
-    pub(super) fn get(&self, place: &Place) -> Option<Arc<Function>> {
+    pub(super) fn get(&self, place: &CodePlace) -> Option<Arc<Function>> {
         self.known.get(place).cloned()
     }
 
     /// Asks for places that were not asked for before. Without a thread for it they have no names.
-    pub(super) fn ask(&mut self, places: impl IntoIterator<Item = (Place, ProcessId)>) {
+    pub(super) fn ask(&mut self, places: impl IntoIterator<Item = (CodePlace, ProcessId)>) {
         let mut places = places.into_iter().peekable();
         if places.peek().is_none() {
             return;
@@ -186,7 +186,7 @@ impl Names {
 
     /// Adds names as if they were answers.
     #[cfg(test)]
-    pub(super) fn learn(&mut self, names: impl IntoIterator<Item = (Place, Arc<Function>)>) {
+    pub(super) fn learn(&mut self, names: impl IntoIterator<Item = (CodePlace, Arc<Function>)>) {
         self.known.extend(names);
     }
 }
@@ -212,7 +212,7 @@ mod tests {
         };
         assert_eq!((listed(&mut lines, &mut names, 1), lines.sums), (None, 1));
         let name = Function { name: Some("pop".into()), module: "queue".into(), kernel: false };
-        names.learn([(Place::Address(process, code), name.clone().into())]);
+        names.learn([(CodePlace::Address(process, code), name.clone().into())]);
         assert_eq!((listed(&mut lines, &mut names, 2).as_deref(), lines.sums), (Some(&name), 2));
         // Functions of their code were asked for.
         assert!(names.has_asked());

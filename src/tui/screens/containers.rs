@@ -9,7 +9,7 @@ use super::{Answer, Screen, Subject, untagged};
 use crate::finding;
 use crate::metric::container::{CONTAINER, CONTAINER_METRICS, by_id};
 use crate::metric::{Metric, task};
-use crate::model::group::Kind;
+use crate::model::group::GroupKind;
 use crate::snapshot::{Container, Snapshot};
 use crate::tui::history::Want;
 use crate::tui::input::keymap::context;
@@ -74,7 +74,7 @@ impl Default for Containers {
 
 /// A flat list leaves out what only holds other rows; of pods both are of interest.
 fn is_listed(row: &Container) -> bool {
-    row.own_tasks || row.kind() == Kind::Pod
+    row.own_tasks || row.kind() == GroupKind::Pod
 }
 
 impl Screen for Containers {

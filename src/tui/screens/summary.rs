@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Answer, Screen};
-use crate::analysis::summary::Row;
+use crate::analysis::summary::SummaryRow;
 use crate::metric::Value;
 use crate::metric::format::short;
 use crate::tui::history::Want;
@@ -99,7 +99,7 @@ impl Screen for Summary {
     }
 }
 
-fn one(row: &Row, selected: bool, state: &State, area: Rect, line: u16, buf: &mut Buffer) {
+fn one(row: &SummaryRow, selected: bool, state: &State, area: Rect, line: u16, buf: &mut Buffer) {
     let theme = &state.theme;
     let style = |role| theme.style(if selected { Role::Selected } else { role });
     let mut pen = Pen::new(buf, area, line, theme.glyphs.ellipsis);

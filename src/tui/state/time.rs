@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::State;
 use crate::analysis::curve::Level;
-use crate::analysis::highlights::{Highlight, Highlights, Kind};
+use crate::analysis::highlights::{Highlight, HighlightKind, Highlights};
 use crate::record::time;
 use crate::text::quantity::count;
 use crate::text::{self, clean_str};
@@ -278,14 +278,14 @@ fn of_level(level: Level) -> &'static str {
 fn describe(mark: Highlight, marks: &Highlights) -> String {
     let value = marks.value(mark.kind).unwrap_or(0.0);
     match mark.kind {
-        Kind::Gap => "samples are missing before this one".into(),
-        Kind::Finding => {
+        HighlightKind::Gap => "samples are missing before this one".into(),
+        HighlightKind::Finding => {
             let title = marks.finding_at(mark.wall_ns).unwrap_or("a finding");
             format!("a finding begins: {title}; 4 shows it")
         }
-        Kind::Loss => "measurements were lost in this interval: see LOST above".into(),
-        Kind::Remote => format!("the most remote accesses: {}/s", count(value)),
-        Kind::Ipc => format!("the fewest instructions per cycle: {value:.2}"),
+        HighlightKind::Loss => "measurements were lost in this interval: see LOST above".into(),
+        HighlightKind::Remote => format!("the most remote accesses: {}/s", count(value)),
+        HighlightKind::Ipc => format!("the fewest instructions per cycle: {value:.2}"),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::tui::input::{Action, Effect, Motion, ScreenId, unbound};
 use crate::tui::screens::{Answer, Screens};
 use crate::tui::state::time;
 use crate::tui::widgets::footer::{self, Keys};
-use crate::tui::widgets::list::Place;
+use crate::tui::widgets::list::ListPlace;
 use crate::tui::widgets::picker::{Prompt, Purpose};
 
 impl App {
@@ -315,7 +315,7 @@ impl App {
     }
 
     /// The columns of the table.
-    pub(super) fn places(&self) -> Vec<Place> {
+    pub(super) fn places(&self) -> Vec<ListPlace> {
         let table = self.state.snapshot().zip(self.screen().table());
         table.map_or_else(Vec::new, |(snapshot, table)| table.places(self.state.area.width, snapshot).0)
     }

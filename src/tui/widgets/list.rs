@@ -285,7 +285,7 @@ impl<R: ListRow> List<R> {
 }
 
 /// A column on the screen: where it begins, where it ends, and its metric.
-pub struct Place {
+pub struct ListPlace {
     pub left: u16,
     pub right: u16,
     pub id: &'static str,
@@ -302,7 +302,7 @@ pub trait Tabular {
     fn invert(&mut self);
 
     /// The columns on the screen, and how many have no room.
-    fn places(&self, width: u16, snapshot: &Snapshot) -> (Vec<Place>, usize);
+    fn places(&self, width: u16, snapshot: &Snapshot) -> (Vec<ListPlace>, usize);
 
     /// All metrics, to sort by.
     fn metrics(&self, snapshot: &Snapshot) -> Vec<Line>;
@@ -343,9 +343,9 @@ impl<R: ListRow> Tabular for List<R> {
         self.sort.reversed ^= true;
     }
 
-    fn places(&self, width: u16, snapshot: &Snapshot) -> (Vec<Place>, usize) {
+    fn places(&self, width: u16, snapshot: &Snapshot) -> (Vec<ListPlace>, usize) {
         let columns = self.columns_at(width, snapshot);
-        let place = |column: &Placed<R>| Place {
+        let place = |column: &Placed<R>| ListPlace {
             left: column.x,
             right: column.x + column.width,
             id: column.metric.id,

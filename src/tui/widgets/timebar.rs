@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::pen;
 use crate::analysis::curve::{Curve, Level};
-use crate::analysis::highlights::{Highlights, Kind};
+use crate::analysis::highlights::{HighlightKind, Highlights};
 use crate::text::quantity::{count, percent};
 use crate::tui::state::Timeline;
 use crate::tui::theme::{Role, Theme};
@@ -18,7 +18,13 @@ use crate::tui::widgets::pen::Pen;
 const WIDE: u16 = 120;
 
 /// All kinds in the order of the legend.
-const KINDS: [Kind; 5] = [Kind::Finding, Kind::Remote, Kind::Ipc, Kind::Loss, Kind::Gap];
+const KINDS: [HighlightKind; 5] = [
+    HighlightKind::Finding,
+    HighlightKind::Remote,
+    HighlightKind::Ipc,
+    HighlightKind::Loss,
+    HighlightKind::Gap,
+];
 
 /// `03:10:00 ---R-----#--I--- 04:10:00 R remote I IPC`. With three rows it is below curves of CPU time and
 /// remote accesses; with one row, CPU time is the line.
@@ -115,21 +121,21 @@ fn of_level(level: Level) -> (&'static str, Role) {
     }
 }
 
-fn letter(kind: Kind) -> &'static str {
+fn letter(kind: HighlightKind) -> &'static str {
     match kind {
-        Kind::Remote => "R",
-        Kind::Ipc => "I",
-        Kind::Loss => "L",
-        Kind::Gap => "G",
-        Kind::Finding => "F",
+        HighlightKind::Remote => "R",
+        HighlightKind::Ipc => "I",
+        HighlightKind::Loss => "L",
+        HighlightKind::Gap => "G",
+        HighlightKind::Finding => "F",
     }
 }
 
-fn role(kind: Kind) -> Role {
+fn role(kind: HighlightKind) -> Role {
     match kind {
-        Kind::Remote => Role::Remote,
-        Kind::Ipc | Kind::Gap => Role::Warn,
-        Kind::Loss | Kind::Finding => Role::Alert,
+        HighlightKind::Remote => Role::Remote,
+        HighlightKind::Ipc | HighlightKind::Gap => Role::Warn,
+        HighlightKind::Loss | HighlightKind::Finding => Role::Alert,
     }
 }
 
@@ -140,7 +146,9 @@ fn legend(timeline: Timeline<'_>, curve: &Curve, theme: &Theme, wide: bool) -> L
     let marks = timeline.marks;
     let ([placed, seen], all) = curve.marked_ns();
     // On a narrow screen one letter has one meaning.
-    let is_shown = |kind: &Kind| marks.count(*kind) > 0 && (wide || seen == 0 || *kind != Kind::Remote);
+    let is_shown = |kind: &HighlightKind| {
+        marks.count(*kind) > 0 && (wide || seen == 0 || *kind != HighlightKind::Remote)
+    };
     let present = KINDS.into_iter().filter(is_shown);
     let mut legend: Legend = Vec::new();
     for (level, how, marked) in [(Level::Seen, "", seen), (Level::Placed, " by place", placed)] {
@@ -178,19 +186,19 @@ fn of_length(part_ns: i64, all_ns: i64) -> String {
     }
 }
 
-fn words(kind: Kind, marks: &Highlights, wide: bool) -> String {
+fn words(kind: HighlightKind, marks: &Highlights, wide: bool) -> String {
     let (value, many) = (marks.value(kind).unwrap_or(0.0), marks.count(kind));
     match (kind, wide) {
-        (Kind::Finding, false) => "findings".into(),
-        (Kind::Finding, true) => format!("findings: {many}"),
-        (Kind::Remote, false) => "remote".into(),
-        (Kind::Remote, true) => format!("most remote {}/s", count(value)),
-        (Kind::Ipc, false) => "low IPC".into(),
-        (Kind::Ipc, true) => format!("lowest IPC {value:.2}"),
-        (Kind::Loss, false) => "lost".into(),
-        (Kind::Loss, true) => format!("losses: {many}"),
-        (Kind::Gap, false) => "gap".into(),
-        (Kind::Gap, true) => format!("gaps: {many}"),
+        (HighlightKind::Finding, false) => "findings".into(),
+        (HighlightKind::Finding, true) => format!("findings: {many}"),
+        (HighlightKind::Remote, false) => "remote".into(),
+        (HighlightKind::Remote, true) => format!("most remote {}/s", count(value)),
+        (HighlightKind::Ipc, false) => "low IPC".into(),
+        (HighlightKind::Ipc, true) => format!("lowest IPC {value:.2}"),
+        (HighlightKind::Loss, false) => "lost".into(),
+        (HighlightKind::Loss, true) => format!("losses: {many}"),
+        (HighlightKind::Gap, false) => "gap".into(),
+        (HighlightKind::Gap, true) => format!("gaps: {many}"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
-use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
+use numatop_ng::model::stacks::{BuildId, CodePlace, Frame, Function, Stack, StackBatch};
 use numatop_ng::source::synthetic::demo_machine;
 use serde_json::Value as Json;
 
@@ -312,12 +312,12 @@ fn recorded(path: &Path, event: &str) {
                 stack(2, &[Frame::File(short, 0x40), main]),
             ];
             let names = vec![
-                (Place::Kernel(0xffff_ffff_8123_4567), function("schedule", "kernel")),
-                (Place::Kernel(0xffff_ffff_8123_4999), function("schedule", "kernel")),
-                (Place::File(long, 0x2000), function("read", "app")),
-                (Place::File(long, 0x1234), function("main", "app")),
-                (Place::Address(task.process(), 0x7f00_1234_5678), function("Order.price", "[jit]")),
-                (Place::File(short, 0x40), function("", "libssl.so.3")),
+                (CodePlace::Kernel(0xffff_ffff_8123_4567), function("schedule", "kernel")),
+                (CodePlace::Kernel(0xffff_ffff_8123_4999), function("schedule", "kernel")),
+                (CodePlace::File(long, 0x2000), function("read", "app")),
+                (CodePlace::File(long, 0x1234), function("main", "app")),
+                (CodePlace::Address(task.process(), 0x7f00_1234_5678), function("Order.price", "[jit]")),
+                (CodePlace::File(short, 0x40), function("", "libssl.so.3")),
             ];
             let lost = [("stacks_ring_full".to_string(), 10 * (at + 1))].into();
             let batch = StackBatch { event: event.into(), hz: 100, stacks, names, lost };

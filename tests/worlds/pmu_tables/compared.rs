@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::printed;
 use super::upstream::{self, Fact};
 use numatop_ng::model::event::Role;
-use numatop_ng::pmu::table::{self, Entry, Place, Table};
+use numatop_ng::pmu::table::{self, CounterPlace, Entry, Table};
 
 /// The way in which an entry is known to be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,9 +158,9 @@ fn every_encoding_is_that_of_a_list_or_made_of_it() {
 fn counters_are_those_of_the_list() {
     let place = |counters: &str| match counters {
         "-" => None,
-        fixed if fixed.starts_with("Fixed") => Some(Place::Fixed),
-        "0,1,2,3" => Some(Place::FirstFour),
-        _ => Some(Place::FirstEight),
+        fixed if fixed.starts_with("Fixed") => Some(CounterPlace::Fixed),
+        "0,1,2,3" => Some(CounterPlace::FirstFour),
+        _ => Some(CounterPlace::FirstEight),
     };
     let mut wrong = Vec::new();
     for (id, _, entry, about) in entries() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Actor, SECOND};
 use crate::model::sample::{Counts, Sample, TaskRaw};
-use crate::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
+use crate::model::stacks::{BuildId, CodePlace, Frame, Function, Stack, StackBatch};
 
 /// Samples in each second of CPU time.
 const HZ: u32 = 97;
@@ -108,7 +108,7 @@ const OTHERS: Shapes = &[(100, &["main"])];
 
 /// Stacks sampled between two samples of the machine.
 pub fn news(actors: &[Actor], before: Option<&Sample>, now: &Sample) -> StackBatch {
-    let mut names: BTreeMap<Place, Arc<Function>> = BTreeMap::new();
+    let mut names: BTreeMap<CodePlace, Arc<Function>> = BTreeMap::new();
     let mut stacks = Vec::new();
     for task in &now.tasks {
         let earlier = before.and_then(|sample| {
@@ -171,7 +171,7 @@ fn build_id(program: &str) -> BuildId {
 }
 
 /// The functions of a program by the places that frames have, interrupted or calling.
-fn functions(program: &str) -> Vec<(Place, Arc<Function>)> {
+fn functions(program: &str) -> Vec<(CodePlace, Arc<Function>)> {
     let all = shapes(program).iter().flat_map(|(_, functions)| *functions);
     all.flat_map(|function| {
         let kernel = function.starts_with('[');
@@ -182,8 +182,8 @@ fn functions(program: &str) -> Vec<(Place, Arc<Function>)> {
         });
         [0, 1].map(|back| {
             let place = match frame(program, function) {
-                Frame::Kernel(address) | Frame::Address(address) => Place::Kernel(address - back),
-                Frame::File(id, offset) => Place::File(id, offset - back),
+                Frame::Kernel(address) | Frame::Address(address) => CodePlace::Kernel(address - back),
+                Frame::File(id, offset) => CodePlace::File(id, offset - back),
             };
             (place, Arc::clone(&named))
         })

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::Rows;
-use super::{Confidence, Evidence, Finding, Key, Kind, Note, Severity, Subject, text};
+use super::{Confidence, Evidence, Finding, FindingKey, Note, Severity, Subject, SubjectKind, text};
 use crate::model::group;
 use crate::model::sample::Counts;
 use crate::snapshot::{SetKind, Snapshot};
@@ -85,7 +85,7 @@ fn cause_of<'a>(
     all: impl Iterator<Item = &'a Finding> + Clone,
     snapshot: &Snapshot,
     rows: &Rows,
-) -> Option<super::Key> {
+) -> Option<super::FindingKey> {
     CAUSES.iter().filter(|(_, explained)| explained.contains(&symptom.key.id)).find_map(|(id, _)| {
         let mut related = all.clone().filter(|cause| cause.key.id == *id).filter(|cause| match *id {
             "larger-than-node" => is_at_home(cause, &symptom.key.subject, snapshot, rows),
@@ -183,8 +183,8 @@ fn is_above(above: u64, below: u64, snapshot: &Snapshot, rows: &Rows) -> bool {
 /// their symptoms, each followed by those. `place` is the place of a rule in the table. A cause takes over
 /// the highest severity of its symptoms.
 pub fn order(findings: Vec<Finding>, place: impl Fn(&str) -> usize) -> Vec<Finding> {
-    let mut below: BTreeMap<Option<super::Key>, Vec<Finding>> = BTreeMap::new();
-    let keys: BTreeSet<super::Key> = findings.iter().map(|finding| finding.key.clone()).collect();
+    let mut below: BTreeMap<Option<super::FindingKey>, Vec<Finding>> = BTreeMap::new();
+    let keys: BTreeSet<super::FindingKey> = findings.iter().map(|finding| finding.key.clone()).collect();
     for mut finding in findings {
         finding.because_of = finding.because_of.filter(|cause| keys.contains(cause) && *cause != finding.key);
         below.entry(finding.because_of.clone()).or_default().push(finding);
@@ -216,7 +216,11 @@ pub fn order(findings: Vec<Finding>, place: impl Fn(&str) -> usize) -> Vec<Findi
 }
 
 /// Adds what the last of `tree` explains, and what that explains.
-fn hang(tree: &mut Vec<Finding>, below: &mut BTreeMap<Option<super::Key>, Vec<Finding>>, level: usize) {
+fn hang(
+    tree: &mut Vec<Finding>,
+    below: &mut BTreeMap<Option<super::FindingKey>, Vec<Finding>>,
+    level: usize,
+) {
     let Some(cause) = tree.last().map(|finding| finding.key.clone()) else { return };
     for symptom in below.remove(&Some(cause)).unwrap_or_default() {
         tree.push(symptom);
@@ -263,7 +267,7 @@ fn container_of(subject: &Subject, snapshot: &Snapshot, rows: &Rows) -> Option<u
     let groups = &snapshot.names.groups;
     let of = groups.get(&task.raw.cgroup_id)?;
     let top = groups.get(&of.top)?;
-    (top.kind != group::Kind::Group && rows.containers.contains_key(&of.top)).then_some(of.top)
+    (top.kind != group::GroupKind::Group && rows.containers.contains_key(&of.top)).then_some(of.top)
 }
 
 fn upwards(findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> Vec<Finding> {
@@ -313,13 +317,13 @@ fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
     });
     let count = findings.len();
     let kinds = match findings[0].key.subject.kind() {
-        Kind::Process => "processes",
-        Kind::Group => "groups of processes",
-        Kind::Container => "containers",
-        Kind::Node => "nodes",
-        Kind::Socket => "sockets",
-        Kind::Device => "devices",
-        Kind::Host => "hosts",
+        SubjectKind::Process => "processes",
+        SubjectKind::Group => "groups of processes",
+        SubjectKind::Container => "containers",
+        SubjectKind::Node => "nodes",
+        SubjectKind::Socket => "sockets",
+        SubjectKind::Device => "devices",
+        SubjectKind::Host => "hosts",
     };
     let whole = match subject {
         Subject::Host => String::new(),
@@ -363,7 +367,7 @@ fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
     one.since_wall_ns =
         findings.iter().map(|finding| finding.since_wall_ns).min().unwrap_or(one.since_wall_ns);
     one.held_ns = findings.iter().map(|finding| finding.held_ns).max().unwrap_or(one.held_ns);
-    one.key = Key { id: one.key.id, subject };
+    one.key = FindingKey { id: one.key.id, subject };
     one.identity.label = label;
     if one.key.subject == Subject::Host {
         one.identity = super::Identity { label: one.identity.label, ..super::Identity::default() };
@@ -374,7 +378,7 @@ fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Gain, Key};
+    use super::super::{FindingKey, Gain};
     use super::*;
 
     #[test]
@@ -393,7 +397,7 @@ mod tests {
     #[test]
     fn symptoms_go_below_their_cause_and_lend_it_their_weight() {
         let of = |id: &'static str, subject, severity, at_most| {
-            let mut finding = Finding::example(Key { id, subject }, severity);
+            let mut finding = Finding::example(FindingKey { id, subject }, severity);
             finding.advice.gain = Gain { at_most, ..Gain::default() };
             finding
         };
@@ -411,10 +415,10 @@ mod tests {
     #[test]
     fn a_symptom_whose_cause_ended_stands_for_itself() {
         let mut swap = Finding::example(
-            Key { id: "swap-while-memory-free", subject: Subject::Host },
+            FindingKey { id: "swap-while-memory-free", subject: Subject::Host },
             Severity::Critical,
         );
-        swap.because_of = Some(Key { id: "zone-reclaim", subject: Subject::Host });
+        swap.because_of = Some(FindingKey { id: "zone-reclaim", subject: Subject::Host });
         let ordered = order(vec![swap], |_| 0);
         assert_eq!((ordered[0].because_of.as_ref(), ordered[0].rank), (None, Some(1)));
     }

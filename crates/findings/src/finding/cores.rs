@@ -8,7 +8,7 @@ use super::rules::hides_nodes;
 use super::view::{SubjectRef, View, cpus_of_files, mems_of_files};
 use super::{Subject, text};
 use crate::metric::{cpu_set, node, places};
-use crate::model::group::Kind;
+use crate::model::group::GroupKind;
 use crate::model::sample::{Counts, Missing, Reading};
 use crate::model::topology::parse_cpulist;
 use crate::model::units::{CpuId, NodeId};
@@ -141,7 +141,7 @@ pub fn nodes_in_use(of: &SubjectRef<'_>) -> Vec<NodeId> {
 
 /// Whether it is a container, pod, machine or unit with tasks, not a group that only holds others.
 pub fn is_container(of: &SubjectRef<'_>) -> bool {
-    matches!(of, SubjectRef::Container(row) if row.own_tasks && row.kind() != Kind::Group)
+    matches!(of, SubjectRef::Container(row) if row.own_tasks && row.kind() != GroupKind::Group)
 }
 
 /// Nodes from which its cpuset lets a subject take memory, or all whole nodes if that is unknown. With these

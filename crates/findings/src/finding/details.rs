@@ -46,7 +46,7 @@ impl Section {
 
 /// A line of the evidence. Texts are clean.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct DetailRow {
     /// Metric and object: `irq_pct, node 0`.
     pub what: String,
     /// With its unit.
@@ -67,7 +67,7 @@ pub enum Content {
     /// A command line, which is copied whole.
     Line(String),
     /// A line of the evidence.
-    Row(Row),
+    Row(DetailRow),
 }
 
 /// A paragraph of the details.
@@ -184,7 +184,7 @@ pub fn head(finding: &Finding) -> String {
 }
 
 /// Lines of the evidence.
-pub fn rows(finding: &Finding) -> Vec<Row> {
+pub fn rows(finding: &Finding) -> Vec<DetailRow> {
     let row = |evidence: &super::Evidence| {
         let unit = text::unit_of(evidence.metric, &evidence.of);
         let whose = match (&evidence.of, evidence.node) {
@@ -192,7 +192,7 @@ pub fn rows(finding: &Finding) -> Vec<Row> {
             (subject, None) if *subject == finding.key.subject => String::new(),
             (subject, None) => format!(", {}", text::of(subject, finding)),
         };
-        Row {
+        DetailRow {
             what: format!("{}{whose}", evidence.metric),
             value: text::value(evidence.value, unit),
             error: text::error(evidence, finding.confidence),

@@ -16,7 +16,7 @@ use super::history::{Limits, MachineSums, RowSums, Series};
 use super::rule::{Rule, Unmet};
 use super::verdict::Doubt;
 use super::view::Rows;
-use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, causes, hold, rules};
+use super::{Blind, Confidence, End, Finding, FindingKey, Severity, State, Subject, causes, hold, rules};
 use crate::model::sample::HostFacts;
 use crate::snapshot::{RowKind, Snapshot};
 
@@ -118,7 +118,7 @@ pub struct Engine {
     /// Since when accesses of processes leave their node without a finding, ns.
     doubted: BTreeMap<Subject, u64>,
     doubts: Vec<Doubt>,
-    past: BTreeMap<Key, Past>,
+    past: BTreeMap<FindingKey, Past>,
     findings: Vec<Finding>,
     ended: VecDeque<Finding>,
     /// Of causes that have ended, kept or not.

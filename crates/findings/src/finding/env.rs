@@ -2,7 +2,7 @@
 
 use super::command::{Command, Scope, When, Words, cpu_list, line, node_list};
 use super::guards::Placed;
-use crate::model::group::{Engine, Group, Kind};
+use crate::model::group::{Engine, Group, GroupKind};
 use crate::model::units::NodeId;
 
 /// The manager of a subject: it decides which command lasts.
@@ -55,20 +55,24 @@ pub fn env(group: Option<&Group>, path: Option<&str>) -> Env {
     };
     match (group.kind, group.engine) {
         // The engine of the system knows it not, or knows another by its id.
-        (Kind::Container | Kind::Machine | Kind::Pod, _) if group.user.is_some() => Env::Managed,
-        (Kind::Container, _) if group.pod_uid.is_some() => Env::Pod(id()),
-        (Kind::Container, Some(Engine::Docker)) => Env::Docker(id()),
-        (Kind::Container, Some(Engine::Podman)) => Env::Podman(id()),
-        (Kind::Container, Some(Engine::Containerd | Engine::Nerdctl)) => Env::Nerdctl(id()),
-        (Kind::Machine, Some(Engine::Qemu)) => Env::Libvirt(id()),
-        (Kind::Machine, Some(Engine::Lxc)) => Env::Lxc(id()),
-        (Kind::Machine, Some(Engine::Nspawn)) => path.and_then(unit_of).map_or(Env::Managed, Env::Nspawn),
-        (Kind::Unit, _) => {
+        (GroupKind::Container | GroupKind::Machine | GroupKind::Pod, _) if group.user.is_some() => {
+            Env::Managed
+        }
+        (GroupKind::Container, _) if group.pod_uid.is_some() => Env::Pod(id()),
+        (GroupKind::Container, Some(Engine::Docker)) => Env::Docker(id()),
+        (GroupKind::Container, Some(Engine::Podman)) => Env::Podman(id()),
+        (GroupKind::Container, Some(Engine::Containerd | Engine::Nerdctl)) => Env::Nerdctl(id()),
+        (GroupKind::Machine, Some(Engine::Qemu)) => Env::Libvirt(id()),
+        (GroupKind::Machine, Some(Engine::Lxc)) => Env::Lxc(id()),
+        (GroupKind::Machine, Some(Engine::Nspawn)) => {
+            path.and_then(unit_of).map_or(Env::Managed, Env::Nspawn)
+        }
+        (GroupKind::Unit, _) => {
             let service = path.and_then(unit_of).filter(|unit| unit.ends_with(".service"));
             service.map_or(Env::Session, Env::Unit)
         }
-        (Kind::Container | Kind::Machine | Kind::Pod, _) => Env::Managed,
-        (Kind::Group, _) => match path {
+        (GroupKind::Container | GroupKind::Machine | GroupKind::Pod, _) => Env::Managed,
+        (GroupKind::Group, _) => match path {
             None | Some("/") => Env::Session,
             Some(path) if path.ends_with(".slice") || path.contains("kubepods") => Env::Managed,
             Some(path) => Env::Cgroup(path.to_owned()),
@@ -339,7 +343,7 @@ fn thousandths(milli: u64) -> String {
 mod tests {
     use super::*;
 
-    fn group(kind: Kind, engine: Option<Engine>, name: &str, id: Option<&str>) -> Group {
+    fn group(kind: GroupKind, engine: Option<Engine>, name: &str, id: Option<&str>) -> Group {
         Group {
             kind,
             engine,
@@ -365,14 +369,14 @@ mod tests {
             let path = format!("/{}", group.name);
             lines(&bind(&env(Some(group), Some(&path)), &[0, 1], &[NodeId(0)], Some(7), Some(true)))
         };
-        let docker = group(Kind::Container, Some(Engine::Docker), "web", Some("3c0f"));
+        let docker = group(GroupKind::Container, Some(Engine::Docker), "web", Some("3c0f"));
         assert_eq!(bound(&docker), ["docker update --cpuset-cpus 0-1 --cpuset-mems 0 3c0f"]);
         // The engine of the system may have another container of that id.
         let of_user = Group { user: Some("alice".into()), ..docker.clone() };
         assert_eq!(env(Some(&of_user), Some("/user.slice/x")), Env::Managed);
         let pod = Group { pod_uid: Some("uid".into()), ..docker };
         assert_eq!(bound(&pod), ["crictl update --cpuset-cpus 0-1 --cpuset-mems 0 3c0f"]);
-        let unit = group(Kind::Unit, None, "mysql.service", None);
+        let unit = group(GroupKind::Unit, None, "mysql.service", None);
         assert_eq!(
             bound(&unit),
             [
@@ -380,9 +384,9 @@ mod tests {
                 "systemctl set-property mysql.service AllowedCPUs=0-1 AllowedMemoryNodes=0"
             ]
         );
-        assert_eq!(bound(&group(Kind::Unit, None, "session-3.scope", None)), ["taskset -acp 0-1 7"]);
+        assert_eq!(bound(&group(GroupKind::Unit, None, "session-3.scope", None)), ["taskset -acp 0-1 7"]);
         assert_eq!(
-            bound(&group(Kind::Group, None, "x", None)),
+            bound(&group(GroupKind::Group, None, "x", None)),
             ["echo 0-1 > /sys/fs/cgroup/x/cpuset.cpus", "echo 0 > /sys/fs/cgroup/x/cpuset.mems"]
         );
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::group::{Group, Kind};
+use crate::model::group::{Group, GroupKind};
 use crate::model::sample::{Comm, HostFacts, Names, Sample, TaskRaw};
 use crate::model::stacks::{Function, StackBatch};
 
@@ -112,8 +112,8 @@ impl Redactor {
 
     fn group(&mut self, group: &Group) -> Group {
         let kind = match group.kind {
-            Kind::Container | Kind::Machine => "container",
-            Kind::Pod => "pod",
+            GroupKind::Container | GroupKind::Machine => "container",
+            GroupKind::Pod => "pod",
             _ => "cgroup",
         };
         Group {

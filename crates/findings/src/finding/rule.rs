@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::hold::MOST;
 use super::view::{SubjectRef, View};
-use super::{Advice, Confidence, Evidence, Identity, Kind, Severity};
+use super::{Advice, Confidence, Evidence, Identity, Severity, SubjectKind};
 use crate::model::sample::Missing;
 
 /// Why a condition is not met by a subject in a window.
@@ -262,7 +262,7 @@ pub struct Rule {
     /// Guards beside those of all rules.
     pub not_when: &'static [Guard],
     /// Kinds of its subjects.
-    pub of: &'static [Kind],
+    pub of: &'static [SubjectKind],
     /// The part of the list that it is in.
     pub group: Group,
     /// The gravest severity that it may have.

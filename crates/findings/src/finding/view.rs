@@ -12,7 +12,7 @@ use super::{Evidence, Identity, Note, Subject};
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
 use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
 use crate::metric::{Metric, Value, task};
-use crate::model::group::{self, Group, Kind};
+use crate::model::group::{self, Group, GroupKind};
 use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Hints, Missing, NodeRaw, Reading, TaskRaw};
 use crate::model::topology::{self, Device, Topology, parse_cpulist};
@@ -459,7 +459,7 @@ impl<'a> View<'a> {
         let group = self.group_of(of);
         let cgroup = |id: u64| self.snapshot.names.cgroups.get(&id).map(|path| group::show(path));
         let mut identity = Identity {
-            container: group.filter(|group| group.kind != Kind::Group).map(|group| group.name.clone()),
+            container: group.filter(|group| group.kind != GroupKind::Group).map(|group| group.name.clone()),
             container_id: group.and_then(|group| group.id.clone()),
             cpus: self.restricted_to(of),
             ..Identity::default()

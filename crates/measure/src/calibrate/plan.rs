@@ -118,7 +118,7 @@ impl Default for Asked {
 
 /// A node whose CPUs measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct MatrixRow {
     pub node: u32,
     /// A CPU of each core that may be used; the one with the fewest interrupts first.
     pub cpus: Vec<u32>,
@@ -159,7 +159,7 @@ pub enum PairKind {
 /// All work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    pub rows: Vec<Row>,
+    pub rows: Vec<MatrixRow>,
     pub columns: Vec<Column>,
     pub walk_bytes: u64,
     /// Bytes that it would have without a limit of memory.
@@ -401,7 +401,7 @@ fn seconds(plan: &Plan, stage: Stage) -> f64 {
 }
 
 /// A CPU of each core that may be used, by node; first siblings, the fewest interrupts first, CPU 0 last.
-fn rows(asked: &Asked, facts: &Facts, missing: &mut BTreeMap<String, String>) -> Vec<Row> {
+fn rows(asked: &Asked, facts: &Facts, missing: &mut BTreeMap<String, String>) -> Vec<MatrixRow> {
     let mut rows = Vec::new();
     for node in &facts.topology.nodes {
         if asked.from.as_ref().is_some_and(|from| !from.contains(&node.id.0)) || node.cpus.is_empty() {
@@ -420,7 +420,7 @@ fn rows(asked: &Asked, facts: &Facts, missing: &mut BTreeMap<String, String>) ->
                 format!("latency_ns.{}", node.id),
                 "its CPUs may not be used (cpuset, taskset)".into(),
             )),
-            false => rows.push(Row { node: node.id.0, cpus }),
+            false => rows.push(MatrixRow { node: node.id.0, cpus }),
         }
     }
     rows
@@ -429,7 +429,7 @@ fn rows(asked: &Asked, facts: &Facts, missing: &mut BTreeMap<String, String>) ->
 fn columns(
     asked: &Asked,
     facts: &Facts,
-    rows: &[Row],
+    rows: &[MatrixRow],
     missing: &mut BTreeMap<String, String>,
 ) -> Vec<Column> {
     /// The least that is worth measuring.
@@ -452,7 +452,7 @@ fn columns(
         let most = free.min(of_group);
         let bytes = (most - most.div_ceil(ORDER_PART + 1)) / HUGE * HUGE;
         let near = facts.topology.nodes.iter().find(|row| row.id == node.id).into_iter();
-        let mut by_distance: Vec<&Row> = rows.iter().collect();
+        let mut by_distance: Vec<&MatrixRow> = rows.iter().collect();
         by_distance
             .sort_by_key(|row| facts.topology.distance(crate::model::units::NodeId(row.node), node.id));
         let own = near.flat_map(|node| &node.cpus).find(|cpu| facts.cpus.contains(&cpu.0)).map(|cpu| cpu.0);
@@ -479,13 +479,13 @@ fn usable(facts: &Facts) -> Vec<&Cpu> {
 
 /// Two threads of a core: of the last core of the first node that has them, and that node, if its memory is measured. A
 /// node whose memory is not is the last choice.
-fn siblings(facts: &Facts, rows: &[Row], columns: &[Column]) -> Option<((u32, u32), Option<u32>)> {
+fn siblings(facts: &Facts, rows: &[MatrixRow], columns: &[Column]) -> Option<((u32, u32), Option<u32>)> {
     let of_core = |cpu: &u32| {
         let cpu = facts.topology.cpu(CpuId(*cpu))?;
         let other = cpu.siblings.iter().find(|other| **other > cpu.id && facts.cpus.contains(&other.0))?;
         Some((cpu.id.0, other.0))
     };
-    let measured = |row: &Row| columns.iter().any(|column| column.node == row.node);
+    let measured = |row: &MatrixRow| columns.iter().any(|column| column.node == row.node);
     let mut found: Vec<((u32, u32), Option<u32>)> = rows
         .iter()
         .filter_map(|row| {
@@ -514,7 +514,7 @@ fn nearest(facts: &Facts) -> Option<(u32, u32)> {
 }
 
 /// One pair of each kind that exists, or all pairs of cores as well.
-fn pairs(asked: &Asked, facts: &Facts, rows: &[Row], siblings: Option<(u32, u32)>) -> Vec<Pair> {
+fn pairs(asked: &Asked, facts: &Facts, rows: &[MatrixRow], siblings: Option<(u32, u32)>) -> Vec<Pair> {
     let cpus = usable(facts);
     let mut found = Vec::new();
     found.extend(siblings.map(|cpus| Pair { kind: PairKind::Core, cpus }));

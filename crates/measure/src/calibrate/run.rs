@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use super::job::{Answer, Job, SmtLoad, Walk};
 use super::plan::{
-    Column, EACH_LINE_MS, LINE_MS, LOOK_MS, LOOKS, Pair, PairKind, Plan, ROUND_MS, Row, Stage, WINDOW_MS,
+    Column, EACH_LINE_MS, LINE_MS, LOOK_MS, LOOKS, MatrixRow, Pair, PairKind, Plan, ROUND_MS, Stage,
+    WINDOW_MS,
 };
 use super::results::{Cell, Results, line, line_key};
 use super::stats::median;
@@ -323,7 +324,7 @@ impl Runner<'_> {
         self.ask(&Job::Forget { walk: None }).map(drop)
     }
 
-    fn wants_reads(&self, row: &Row) -> bool {
+    fn wants_reads(&self, row: &MatrixRow) -> bool {
         self.plan.columns.iter().any(|column| {
             let cell = Cell::Read(row.node, column.node);
             !self.results.is_lacking(cell) && self.results.taken(cell) < self.plan.windows as usize
@@ -331,7 +332,7 @@ impl Runner<'_> {
     }
 
     /// Streams inside of a node: reads by 1, 2, 4 and more cores, and the other kinds by all of them.
-    fn inside(&mut self, row: &Row) -> Result<Inside, Ended> {
+    fn inside(&mut self, row: &MatrixRow) -> Result<Inside, Ended> {
         let (node, most) = (row.node, row.cpus.len());
         let mut failed = None;
         let mut counts = BTreeMap::new();
@@ -530,7 +531,7 @@ impl Runner<'_> {
     }
 
     /// GB/s and ns of a walk on the first core, while 0, 1, 2, 4 and all others of its node read.
-    fn beside_traffic(&mut self, row: &Row, node: u32) -> Result<Vec<(f64, f64)>, Ended> {
+    fn beside_traffic(&mut self, row: &MatrixRow, node: u32) -> Result<Vec<(f64, f64)>, Ended> {
         let others = row.cpus.len() - 1;
         let counts =
             [0].into_iter().chain((0..).map(|power| 1usize << power).take_while(|count| *count < others));

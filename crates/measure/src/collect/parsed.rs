@@ -3,7 +3,7 @@
 use crate::model::counters::Scalars;
 use crate::model::sample::{Comm, Counts, MemPolicy, Resident, Slot, TaskRaw};
 use crate::model::units::{CpuId, NodeId};
-use crate::model::wire::{REC_CROSSED, ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
+use crate::model::wire::{REC_CROSSED, ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, WireRow};
 
 /// A row of the wire, taken apart.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Uncharged {
 }
 
 /// The task that a row of the wire describes. `nodes` has the node of each place; it is empty where places are the nodes.
-pub fn parse(row: &Row<'_>, page_size: u64, nodes: &[u32]) -> Parsed {
+pub fn parse(row: &WireRow<'_>, page_size: u64, nodes: &[u32]) -> Parsed {
     let (task, rec) = (&row.task, &row.rec);
     let slot = |at: usize| Slot {
         count: rec.slot[at],
@@ -88,7 +88,7 @@ pub fn parse(row: &Row<'_>, page_size: u64, nodes: &[u32]) -> Parsed {
 }
 
 /// On-CPU time by node and by place, ns; none by place where places are the nodes.
-fn run_times(row: &Row<'_>, nodes: &[u32]) -> (Vec<u64>, Vec<u64>) {
+fn run_times(row: &WireRow<'_>, nodes: &[u32]) -> (Vec<u64>, Vec<u64>) {
     if nodes.is_empty() {
         return (row.run_ns().collect(), Vec::new());
     }

@@ -16,7 +16,7 @@ use crate::container::scope::Scope;
 use crate::host::privileges::Privileges;
 use crate::host::types::Types;
 use crate::model::topology::Topology;
-use crate::model::wire::{LIST_MAX, MARKS, Row, TREE_WORDS, Wire};
+use crate::model::wire::{LIST_MAX, MARKS, TREE_WORDS, Wire, WireRow};
 use crate::sys;
 
 /// Bytes per read of the walk. The kernel hands out at most 32 KiB at a time.
@@ -171,7 +171,7 @@ impl TaskProbe {
     ///
     /// # Errors
     /// The walk could not be read to its end.
-    pub fn walk(&mut self, round: &Round<'_>, mut row: impl FnMut(Row<'_>)) -> Result<()> {
+    pub fn walk(&mut self, round: &Round<'_>, mut row: impl FnMut(WireRow<'_>)) -> Result<()> {
         let bss = bss_of(&mut self.skel)?;
         // Taken back before the walk: what happens meanwhile is for the next one.
         let whole =
@@ -198,7 +198,9 @@ impl TaskProbe {
                     );
                     for at in 0..sys::read_variable(&bss.nr_listed_rows) as usize {
                         short.rows.copy_to(&mut self.row, at * short.stride, short.stride);
-                        row(Row::split(&self.row).context("the walk over listed tasks wrote half a row")?.0);
+                        row(WireRow::split(&self.row)
+                            .context("the walk over listed tasks wrote half a row")?
+                            .0);
                     }
                 }
                 Ok(())
@@ -222,7 +224,7 @@ impl TaskProbe {
     ///
     /// # Errors
     /// The ring could not be read.
-    pub fn exits(&mut self, mut row: impl FnMut(Row<'_>)) -> Result<()> {
+    pub fn exits(&mut self, mut row: impl FnMut(WireRow<'_>)) -> Result<()> {
         self.gather_exits()?;
         let rows = std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
         for_each_row(&rows, &mut row)
@@ -381,7 +383,7 @@ fn list_marked(skel: &TasksSkel<'static>, piece: &mut [u8]) -> Result<Vec<u32>> 
     Ok(ids)
 }
 
-fn read_walk(link: &Link, buffer: &mut [u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {
+fn read_walk(link: &Link, buffer: &mut [u8], row: &mut impl FnMut(WireRow<'_>)) -> Result<()> {
     object::read_iterator(link, buffer, |rows| for_each_row(rows, row)).context("walking over tasks")
 }
 
@@ -415,9 +417,9 @@ fn set_masks(skel: &mut TasksSkel<'static>, masks: &CpuMasks) -> Result<()> {
     Ok(())
 }
 
-fn for_each_row(mut bytes: &[u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {
+fn for_each_row(mut bytes: &[u8], row: &mut impl FnMut(WireRow<'_>)) -> Result<()> {
     while !bytes.is_empty() {
-        let (first, rest) = Row::split(bytes).context("the kernel returned half a row")?;
+        let (first, rest) = WireRow::split(bytes).context("the kernel returned half a row")?;
         ensure!(rest.len() < bytes.len(), "a row of no length");
         row(first);
         bytes = rest;

@@ -80,25 +80,25 @@ const SAY_AGAIN: Duration = Duration::from_secs(600);
 const SAID_MAX: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Key {
+enum AskedKey {
     Container(Engine, String, Option<u32>),
     Pod(String),
 }
 
-impl Key {
+impl AskedKey {
     fn owner(&self) -> Option<u32> {
         match self {
-            Key::Container(_, _, owner) => *owner,
-            Key::Pod(_) => None,
+            AskedKey::Container(_, _, owner) => *owner,
+            AskedKey::Pod(_) => None,
         }
     }
 }
 
 /// A container of the system whose engine can rename it.
-fn renamable(group: &Group) -> Option<Key> {
+fn renamable(group: &Group) -> Option<AskedKey> {
     let engine = group.engine.filter(|engine| matches!(engine, Engine::Docker | Engine::Podman))?;
     let id = group.id.clone().filter(|_| group.user.is_none())?;
-    Some(Key::Container(engine, id, None))
+    Some(AskedKey::Container(engine, id, None))
 }
 
 /// One that has no name yet.
@@ -119,10 +119,10 @@ pub struct AskedNames {
     system: Option<Lane>,
     homes: Option<Lane>,
     runtimes: Option<Lane>,
-    found: HashMap<Key, (u64, Name)>,
-    asked: HashMap<Key, Asked>,
+    found: HashMap<AskedKey, (u64, Name)>,
+    asked: HashMap<AskedKey, Asked>,
     by_owner: HashMap<Option<u32>, usize>,
-    pending: Vec<Key>,
+    pending: Vec<AskedKey>,
     /// Counts the trees that names were looked up for.
     tree: u64,
     /// New names are waiting.
@@ -175,7 +175,7 @@ impl AskedNames {
             return;
         }
         self.renewed = Instant::now();
-        let keys: BTreeSet<Key> = groups.filter_map(renamable).collect();
+        let keys: BTreeSet<AskedKey> = groups.filter_map(renamable).collect();
         self.put(None, &Vec::from_iter(keys));
     }
 
@@ -209,7 +209,7 @@ impl AskedNames {
         let tree = self.tree;
         self.found.retain(|_, (seen, _)| *seen == tree);
         self.asked.retain(|_, asked| asked.open || asked.seen == tree);
-        let mut by_owner: BTreeMap<Option<u32>, Vec<Key>> = BTreeMap::new();
+        let mut by_owner: BTreeMap<Option<u32>, Vec<AskedKey>> = BTreeMap::new();
         for key in std::mem::take(&mut self.pending) {
             by_owner.entry(key.owner()).or_default().push(key);
         }
@@ -218,22 +218,22 @@ impl AskedNames {
         }
     }
 
-    fn put(&mut self, owner: Option<u32>, keys: &[Key]) {
+    fn put(&mut self, owner: Option<u32>, keys: &[AskedKey]) {
         for keys in keys.chunks(BATCH) {
             let question = self.question(owner, keys, false);
             self.ask(Asking { question, keys: keys.to_vec() });
         }
     }
 
-    fn question(&self, owner: Option<u32>, keys: &[Key], of_runtimes: bool) -> Question {
+    fn question(&self, owner: Option<u32>, keys: &[AskedKey], of_runtimes: bool) -> Question {
         let mut question = Question { root: self.root.clone(), owner, ..Question::default() };
         if of_runtimes {
             question.sockets.clone_from(&self.sockets);
         }
         for key in keys {
             match key {
-                Key::Container(engine, id, _) => question.containers.push((*engine, id.clone())),
-                Key::Pod(uid) => question.pods.push(uid.clone()),
+                AskedKey::Container(engine, id, _) => question.containers.push((*engine, id.clone())),
+                AskedKey::Pod(uid) => question.pods.push(uid.clone()),
             }
         }
         question
@@ -269,8 +269,8 @@ impl AskedNames {
         let mut missing = Vec::new();
         for key in &asking.keys {
             let name = match key {
-                Key::Container(..) => containers.next(),
-                Key::Pod(_) => pods.next(),
+                AskedKey::Container(..) => containers.next(),
+                AskedKey::Pod(_) => pods.next(),
             };
             if let Some(name) = name.flatten() {
                 self.asked.remove(key);
@@ -278,7 +278,7 @@ impl AskedNames {
                 self.fresh = true;
                 continue;
             }
-            let is_container = matches!(key, Key::Container(..));
+            let is_container = matches!(key, AskedKey::Container(..));
             if is_container && !self.sockets.is_empty() && asking.question.sockets.is_empty() {
                 missing.push(key.clone());
             } else if let Some(asked) = self.asked.get_mut(key) {
@@ -306,7 +306,7 @@ impl AskedNames {
         }
     }
 
-    fn look_up(&mut self, key: Key) -> Option<Name> {
+    fn look_up(&mut self, key: AskedKey) -> Option<Name> {
         if let Some((seen, name)) = self.found.get_mut(&key) {
             *seen = self.tree;
             return Some(name.clone());
@@ -338,11 +338,11 @@ impl AskedNames {
 impl Book for AskedNames {
     fn container(&mut self, engine: Engine, id: &str, owner: Option<u32>) -> Option<Name> {
         let is_named = crate::model::group::is_id(id) && !engine.is_machine();
-        if is_named { self.look_up(Key::Container(engine, id.to_owned(), owner)) } else { None }
+        if is_named { self.look_up(AskedKey::Container(engine, id.to_owned(), owner)) } else { None }
     }
 
     fn pod(&mut self, uid: &str) -> Option<Name> {
-        self.look_up(Key::Pod(uid.to_owned()))
+        self.look_up(AskedKey::Pod(uid.to_owned()))
     }
 }
 
@@ -350,7 +350,7 @@ impl Book for AskedNames {
 #[derive(Clone)]
 struct Asking {
     question: Question,
-    keys: Vec<Key>,
+    keys: Vec<AskedKey>,
 }
 
 /// An answer; `pause`: ask again only after this.

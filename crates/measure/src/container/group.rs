@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::asked::Book;
 use super::patterns::{capped, identify};
-use crate::model::group::{Group, Kind, named, short};
+use crate::model::group::{Group, GroupKind, named, short};
 
 /// Users who made cgroups, and their names.
 #[derive(Clone, Copy)]
@@ -60,7 +60,7 @@ fn group(id: u64, path: &str, ids: &BTreeMap<&str, u64>, makers: Makers<'_>, boo
         made.and_then(|made| makers.of.get(&made)).copied().or_else(|| user_of_path(&parts[..level]))
     };
     let mut group = Group {
-        kind: Kind::Group,
+        kind: GroupKind::Group,
         engine: None,
         name: parts.last().map_or("/".into(), |part| capped(part)),
         user: None,
@@ -92,7 +92,7 @@ fn group(id: u64, path: &str, ids: &BTreeMap<&str, u64>, makers: Makers<'_>, boo
     }
     let level = if let Some(container) = &found.container {
         let engine = container.what.engine;
-        group.kind = if engine.is_machine() { Kind::Machine } else { Kind::Container };
+        group.kind = if engine.is_machine() { GroupKind::Machine } else { GroupKind::Container };
         group.engine = Some(engine);
         group.name = short(&container.what.id);
         let owner = maker(container.level);
@@ -107,14 +107,14 @@ fn group(id: u64, path: &str, ids: &BTreeMap<&str, u64>, makers: Makers<'_>, boo
         group.id = Some(container.what.id.clone());
         container.level
     } else if let Some(pod) = &found.pod {
-        group.kind = Kind::Pod;
+        group.kind = GroupKind::Pod;
         group.name = match maker(pod.level) {
             Some(_) => pod.what.clone(),
             None => group.pod.clone().unwrap_or_default(),
         };
         pod.level
     } else if let Some(unit) = &found.unit {
-        group.kind = Kind::Unit;
+        group.kind = GroupKind::Unit;
         group.name = unit.what.clone();
         unit.level
     } else {
@@ -150,15 +150,15 @@ mod tests {
             (4, format!("/docker/{ID}/system.slice/cron.service")),
         ]);
         assert_eq!((groups[&3].top, groups[&4].top), (3, 3));
-        assert_eq!((groups[&3].kind, groups[&3].name.as_str()), (Kind::Container, &ID[..12]));
-        assert_eq!((groups[&2].kind, groups[&2].top, groups[&2].parent), (Kind::Group, 2, Some(1)));
+        assert_eq!((groups[&3].kind, groups[&3].name.as_str()), (GroupKind::Container, &ID[..12]));
+        assert_eq!((groups[&2].kind, groups[&2].top, groups[&2].parent), (GroupKind::Group, 2, Some(1)));
     }
 
     #[test]
     fn the_root_has_no_parent() {
         let groups = groups(&[(1, "/".into()), (9, "/system.slice/cron.service".into())]);
         assert_eq!((groups[&1].parent, groups[&1].name.as_str()), (None, "/"));
-        assert_eq!((groups[&9].kind, groups[&9].name.as_str()), (Kind::Unit, "cron.service"));
+        assert_eq!((groups[&9].kind, groups[&9].name.as_str()), (GroupKind::Unit, "cron.service"));
     }
 
     #[test]

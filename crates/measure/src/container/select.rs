@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::container::scope::Scope;
-use crate::model::group::{self, Engine, Group, Kind};
+use crate::model::group::{self, Engine, Group, GroupKind};
 use crate::text::clean_str;
 
 /// Names that a failure offers at most.
@@ -68,7 +68,9 @@ impl Wants {
         let mut scope = scope.clone();
         scope.by_cgroup |= !self.wants.is_empty();
         if self.host {
-            let apart = |group: &Group| matches!(group.kind, Kind::Container | Kind::Machine | Kind::Pod);
+            let apart = |group: &Group| {
+                matches!(group.kind, GroupKind::Container | GroupKind::Machine | GroupKind::Pod)
+            };
             scope.outside = tops(tree, |_, group| apart(group));
         }
         let mut unmatched = Vec::new();
@@ -158,7 +160,9 @@ impl Want {
                     .map(|(id, _)| *id)
                     .collect()
             }
-            Want::Machine(name) => tops(tree, |_, group| group.kind == Kind::Machine && group.name == *name),
+            Want::Machine(name) => {
+                tops(tree, |_, group| group.kind == GroupKind::Machine && group.name == *name)
+            }
         }
     }
 
@@ -183,9 +187,10 @@ impl Want {
             Want::Pod { .. } => groups.filter_map(|group| pod(group)).collect(),
             Want::Namespace(_) => groups.filter_map(|group| group.namespace.clone()).collect(),
             Want::Unit(_) => groups.filter_map(|group| group.unit.clone()).collect(),
-            Want::Machine(_) => {
-                groups.filter(|group| group.kind == Kind::Machine).map(|group| group.name.clone()).collect()
-            }
+            Want::Machine(_) => groups
+                .filter(|group| group.kind == GroupKind::Machine)
+                .map(|group| group.name.clone())
+                .collect(),
         };
         let typed = match self {
             Want::Pod { namespace: Some(namespace), name } => format!("{namespace}/{name}"),
@@ -229,7 +234,7 @@ fn pod(group: &Group) -> Option<String> {
 }
 
 fn is_container(group: &Group) -> bool {
-    matches!(group.kind, Kind::Container | Kind::Machine)
+    matches!(group.kind, GroupKind::Container | GroupKind::Machine)
 }
 
 /// Clean text.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::catalog::Catalog;
-use super::table::Place;
+use super::table::CounterPlace;
 use crate::host::fact;
 use crate::model::event::{Event, Role};
 use crate::model::sample::Missing;
@@ -34,7 +34,7 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     pub role: Role,
-    pub place: Place,
+    pub place: CounterPlace,
     pub offcore: bool,
 }
 
@@ -50,7 +50,7 @@ impl Budget {
             catalog.cores.iter().map(|core| core.table.counters.as_ref().map_or(LEAST, of_table)).min();
         let general = general.unwrap_or(LEAST);
         let fixed = |core: &super::catalog::Core| {
-            core.table.entries(Role::Cycles).any(|entry| entry.counters == Place::Fixed)
+            core.table.entries(Role::Cycles).any(|entry| entry.counters == CounterPlace::Fixed)
         };
         let is_one = |path: &str| fact::text(root, path).is_ok_and(|text| text == "1");
         Budget {
@@ -71,17 +71,17 @@ impl Budget {
     pub fn fits(&self, needs: &[Need]) -> bool {
         let costs = |need: &&Need| match (need.place, need.role) {
             // The watchdog sits on the counter of cycles: a second count of them takes one for any event.
-            (Place::Fixed, Role::Cycles) => self.watchdog,
-            (Place::Fixed, _) => false,
+            (CounterPlace::Fixed, Role::Cycles) => self.watchdog,
+            (CounterPlace::Fixed, _) => false,
             _ => true,
         };
         let taken = self.general - self.free();
-        let fits_within = |limit: u32, places: &[Place]| {
+        let fits_within = |limit: u32, places: &[CounterPlace]| {
             let count = needs.iter().filter(costs).filter(|need| places.contains(&need.place)).count() as u32;
             count <= limit.min(self.general).saturating_sub(taken)
         };
-        fits_within(4, &[Place::FirstFour])
-            && fits_within(8, &[Place::FirstFour, Place::FirstEight])
+        fits_within(4, &[CounterPlace::FirstFour])
+            && fits_within(8, &[CounterPlace::FirstFour, CounterPlace::FirstEight])
             && needs.iter().filter(costs).count() as u32 <= self.free()
             && needs.iter().filter(|need| need.offcore).count() <= OFFCORE
     }
@@ -153,30 +153,30 @@ mod tests {
 
     const AMD: Budget = Budget { general: 6, cycles_fixed: false, watchdog: false, tsx_workaround: false };
 
-    fn need(role: Role, place: Place) -> Need {
+    fn need(role: Role, place: CounterPlace) -> Need {
         Need { role, place, offcore: matches!(role, Role::Lma | Role::Rma) }
     }
 
-    fn default_set(place: Place) -> Vec<Need> {
+    fn default_set(place: CounterPlace) -> Vec<Need> {
         vec![
             need(Role::Cycles, place),
             need(Role::Instructions, place),
-            need(Role::Lma, Place::FirstFour),
-            need(Role::Rma, Place::FirstFour),
+            need(Role::Lma, CounterPlace::FirstFour),
+            need(Role::Rma, CounterPlace::FirstFour),
         ]
     }
 
     #[test]
     fn the_watchdog_costs_a_counter_on_both() {
         let watched = |budget: Budget| Budget { watchdog: true, ..budget };
-        let mut intel = default_set(Place::Fixed);
-        intel.push(need(Role::Llc, Place::FirstFour));
+        let mut intel = default_set(CounterPlace::Fixed);
+        intel.push(need(Role::Llc, CounterPlace::FirstFour));
         assert!(watched(INTEL).fits(&intel));
-        intel.push(need(Role::Dtlb, Place::FirstFour));
+        intel.push(need(Role::Dtlb, CounterPlace::FirstFour));
         assert!(INTEL.fits(&intel) && !watched(INTEL).fits(&intel));
         let amd: Vec<Need> =
             [Role::Cycles, Role::Instructions, Role::Llc, Role::Dtlb, Role::Itlb, Role::Branch]
-                .map(|role| need(role, Place::Any))
+                .map(|role| need(role, CounterPlace::Any))
                 .into();
         assert!(AMD.fits(&amd) && !watched(AMD).fits(&amd));
     }
@@ -184,16 +184,16 @@ mod tests {
     #[test]
     fn events_for_the_first_four_counters_do_not_use_the_others() {
         let eight = Budget { general: 8, ..INTEL };
-        let low = |count: usize| vec![need(Role::Other, Place::FirstFour); count];
+        let low = |count: usize| vec![need(Role::Other, CounterPlace::FirstFour); count];
         assert!(eight.fits(&low(4)) && !eight.fits(&low(5)));
         assert!(!Budget { tsx_workaround: true, ..INTEL }.fits(&low(4)));
     }
 
     #[test]
     fn a_thread_has_two_offcore_registers() {
-        let mut set = default_set(Place::Fixed);
+        let mut set = default_set(CounterPlace::Fixed);
         assert!(INTEL.fits(&set));
-        set.push(need(Role::Lma, Place::FirstFour));
+        set.push(need(Role::Lma, CounterPlace::FirstFour));
         assert!(!INTEL.fits(&set));
     }
 

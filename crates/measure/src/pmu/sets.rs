@@ -11,7 +11,7 @@ use anyhow::{Error, Result, bail};
 use super::budget::{Budget, Need};
 use super::catalog::{Catalog, Resolved};
 use super::open::SLOTS;
-use super::table::{Place, When};
+use super::table::{CounterPlace, When};
 use super::typed::{self, Form, Typed};
 use crate::model::event::{Event, Mode, Role, TableInUse, names};
 use crate::model::sample::{Missing, Reading};
@@ -241,7 +241,7 @@ impl Chooser<'_> {
     /// event used here, and its counter.
     fn of_kernel(&self, name: &str, role: Role) -> Pick {
         let mut event = Event::named(name).unwrap_or_default();
-        let mut place = Place::Any;
+        let mut place = CounterPlace::Any;
         if let Some(resolved) = self.catalog.cores.iter().find_map(|core| core.of(role).next()) {
             event.counts = format!("{}: {}", resolved.entry.name, resolved.entry.meaning());
             place = resolved.entry.counters;
@@ -261,7 +261,7 @@ impl Chooser<'_> {
             Form::Raw(_) | Form::Terms { .. } => {
                 let event = typed.encoded(self.catalog).map_err(Error::msg)?;
                 Ok(Pick {
-                    need: Need { role: Role::Other, place: Place::Any, offcore: typed.uses_offcore() },
+                    need: Need { role: Role::Other, place: CounterPlace::Any, offcore: typed.uses_offcore() },
                     event,
                 })
             }
@@ -299,14 +299,14 @@ impl Chooser<'_> {
     fn named(&self, name: &str, typed: &Typed<'_>) -> Result<Result<Pick, (String, Missing)>> {
         let mut found = match (Event::named(name), self.catalog.named(name)) {
             (Ok(event), _) if event.is_software() => {
-                Pick { need: Need { role: Role::Other, place: Place::Fixed, offcore: false }, event }
+                Pick { need: Need { role: Role::Other, place: CounterPlace::Fixed, offcore: false }, event }
             }
             (Ok(event), _) => match event.role {
                 role @ (Role::Cycles | Role::Instructions) => {
                     let pick = self.of_kernel(name, role);
                     Pick { event: Event { name: event.name, ..pick.event }, ..pick }
                 }
-                role => Pick { need: Need { role, place: Place::Any, offcore: false }, event },
+                role => Pick { need: Need { role, place: CounterPlace::Any, offcore: false }, event },
             },
             (Err(_), Some(resolved)) => match pick(resolved) {
                 Ok(mut found) => {

@@ -126,7 +126,7 @@ pub struct Counters {
 
 /// Counters that an event can be on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub enum Place {
+pub enum CounterPlace {
     /// One that only this event uses.
     #[serde(rename = "fixed")]
     Fixed,
@@ -166,7 +166,7 @@ pub struct Entry {
     #[serde(default)]
     pub composed: Vec<String>,
     #[serde(default)]
-    pub counters: Place,
+    pub counters: CounterPlace,
     /// It counts issue slots: this many per cycle, or
     pub slots_per_cycle: Option<u32>,
     /// the ones that the event of role `slots` counts.

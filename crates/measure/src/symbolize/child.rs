@@ -42,13 +42,13 @@ pub fn main() -> ExitCode {
 }
 
 /// The source of a table: a state of a file, and a choice of its functions.
-type Key = (FileState, Kind);
+type TableKey = (FileState, FileKind);
 
 /// Device, inode, bytes, and time of the last change in seconds and ns.
 type FileState = (u64, u64, u64, i64, i64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+enum FileKind {
     Elf(Symbols),
     Mini,
     PerfMap,
@@ -58,7 +58,7 @@ enum Kind {
 /// Looks for functions in files, and keeps what it found in them.
 #[derive(Default)]
 pub struct Symbolizer {
-    tables: Tables<Key>,
+    tables: Tables<TableKey>,
     /// When the kernel's functions were listed.
     kernel_listed: Option<Instant>,
 }
@@ -98,7 +98,7 @@ impl Symbolizer {
             },
             Question::PerfMap(addresses) => {
                 let table = self.tables.get(
-                    (state, Kind::PerfMap),
+                    (state, FileKind::PerfMap),
                     || listing::perf_map_room(file),
                     |room| listing::perf_map(file, room),
                 );
@@ -111,7 +111,7 @@ impl Symbolizer {
                 )
             }
             Question::Kernel(addresses) => {
-                let key = (state, Kind::Kernel);
+                let key = (state, FileKind::Kernel);
                 let room = || listing::KALLSYMS_ROOM;
                 let listed = *self.kernel_listed.get_or_insert_with(Instant::now);
                 let table = self.tables.get(key, room, |room| listing::kallsyms(file, room));
@@ -131,7 +131,7 @@ impl Symbolizer {
         let name = [Symbols::All, Symbols::Dynamic]
             .into_iter()
             .find_map(|which| {
-                let key = (state, Kind::Elf(which));
+                let key = (state, FileKind::Elf(which));
                 let table = self.tables.get(
                     key,
                     || sections::room(file, which),
@@ -142,7 +142,7 @@ impl Symbolizer {
                 Some(shown(&name))
             })
             .or_else(|| {
-                let key = (state, Kind::Mini);
+                let key = (state, FileKind::Mini);
                 let table = self.tables.get(
                     key,
                     || sections::mini_room(file),

@@ -14,7 +14,7 @@ use super::objects::{Object, Objects, Scan, Scanned};
 use super::open::{Mounts, Reach};
 use super::process::{Mapping, Process};
 use crate::model::process::ProcessId;
-use crate::model::stacks::{BuildId, Function, Place};
+use crate::model::stacks::{BuildId, CodePlace, Function};
 use crate::program::helper::Failure;
 use crate::text;
 
@@ -24,11 +24,11 @@ const VDSO_MAX: u64 = 1 << 20;
 /// Names of places. Some of those without one may have one later.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Answers {
-    pub names: Vec<(Place, Function)>,
+    pub names: Vec<(CodePlace, Function)>,
     /// Places that are worth another question.
-    pub again: Vec<Place>,
+    pub again: Vec<CodePlace>,
     /// Places in files on served filesystems: they come after all local ones.
-    pub later: Vec<Place>,
+    pub later: Vec<CodePlace>,
     /// Whether a file made the symbolizer end.
     pub died: bool,
 }
@@ -51,13 +51,13 @@ type Told = Result<Vec<Function>, (String, Option<Failure>)>;
 
 impl Answers {
     /// Answers for places without names, all for this reason.
-    pub(super) fn without(places: &[Place], module: &str, failure: Failure) -> Answers {
+    pub(super) fn without(places: &[CodePlace], module: &str, failure: Failure) -> Answers {
         let mut answers = Answers::default();
         answers.add(places, Err((module.into(), Some(failure))));
         answers
     }
 
-    fn add(&mut self, places: &[Place], told: Told) {
+    fn add(&mut self, places: &[CodePlace], told: Told) {
         match told {
             Ok(functions) => self.names.extend(places.iter().copied().zip(functions)),
             Err((module, failure)) => {
@@ -106,7 +106,7 @@ impl Names {
             module: found.module.unwrap_or_else(|| "kernel".into()),
             kernel: true,
         };
-        let one = |address: &u64| (Place::Kernel(*address), function(found.next().unwrap_or_default()));
+        let one = |address: &u64| (CodePlace::Kernel(*address), function(found.next().unwrap_or_default()));
         Answers { names: addresses.iter().map(one).collect(), ..Answers::default() }
     }
 
@@ -114,7 +114,7 @@ impl Names {
     pub(super) fn in_process(
         &mut self,
         id: ProcessId,
-        places: &[Place],
+        places: &[CodePlace],
         reach: &Reach,
         say: Say<'_>,
     ) -> Answers {
@@ -122,14 +122,15 @@ impl Names {
         let mut addresses = Vec::new();
         for place in places {
             match place {
-                Place::File(file, offset) => by_file.entry(*file).or_default().push(*offset),
-                Place::Address(_, address) => addresses.push(*address),
-                Place::Kernel(_) => {}
+                CodePlace::File(file, offset) => by_file.entry(*file).or_default().push(*offset),
+                CodePlace::Address(_, address) => addresses.push(*address),
+                CodePlace::Kernel(_) => {}
             }
         }
         let mut answers = Answers::default();
         for (file, offsets) in by_file {
-            let places: Vec<Place> = offsets.iter().map(|offset| Place::File(file, *offset)).collect();
+            let places: Vec<CodePlace> =
+                offsets.iter().map(|offset| CodePlace::File(file, *offset)).collect();
             match self.in_file(file, &offsets, id, reach, say) {
                 Some(told) => answers.add(&places, told),
                 None => answers.later.extend(places),
@@ -188,8 +189,8 @@ impl Names {
         say: Say<'_>,
         answers: &mut Answers,
     ) {
-        let places = |addresses: &[u64]| -> Vec<Place> {
-            addresses.iter().map(|address| Place::Address(id, *address)).collect()
+        let places = |addresses: &[u64]| -> Vec<CodePlace> {
+            addresses.iter().map(|address| CodePlace::Address(id, *address)).collect()
         };
         let gone = || Err(("[process has ended]".into(), None));
         let Some(process) = Process::open(id) else { return answers.add(&places(&addresses), gone()) };

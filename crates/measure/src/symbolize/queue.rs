@@ -11,7 +11,7 @@ use super::ledger::Ledger;
 use super::open::Reach;
 use super::process::Process;
 use crate::model::process::ProcessId;
-use crate::model::stacks::{Function, Place};
+use crate::model::stacks::{CodePlace, Function};
 
 /// Places that wait for one user's names; more have none.
 const WAITING_MAX: usize = 50_000;
@@ -36,14 +36,14 @@ pub(super) struct Batch {
     pub owner: u32,
     /// `None`: the kernel.
     pub process: Option<ProcessId>,
-    pub places: Vec<Place>,
+    pub places: Vec<CodePlace>,
     pub reach: Reach,
 }
 
 impl Batch {
     pub(super) fn kernel_addresses(&self) -> Vec<u64> {
-        let address = |place: &Place| match place {
-            Place::Kernel(address) => Some(*address),
+        let address = |place: &CodePlace| match place {
+            CodePlace::Kernel(address) => Some(*address),
             _ => None,
         };
         self.places.iter().filter_map(address).collect()
@@ -53,7 +53,7 @@ impl Batch {
 #[derive(Default)]
 struct Waiting {
     owner: u32,
-    places: VecDeque<Place>,
+    places: VecDeque<CodePlace>,
 }
 
 /// Places that wait, by process; the kernel's places have none.
@@ -64,18 +64,18 @@ pub(super) struct Queue {
     by_owner: HashMap<u32, usize>,
     /// Places in files that wait, by the number of processes in which they do; and those among them that have a name
     /// meanwhile. Other places are those of one process.
-    copies: HashMap<Place, u32>,
-    named: HashSet<Place>,
+    copies: HashMap<CodePlace, u32>,
+    named: HashSet<CodePlace>,
 }
 
 impl Queue {
     /// Takes in questions. Places for which no room is left are answered: they have no name.
-    pub(super) fn add(&mut self, questions: Vec<Question>) -> Vec<(Place, Arc<Function>)> {
+    pub(super) fn add(&mut self, questions: Vec<Question>) -> Vec<(CodePlace, Arc<Function>)> {
         let module = "[too many places to name]".into();
         let unnamed = Arc::new(Function { name: None, module, kernel: false });
         let mut refused = Vec::new();
         for (place, seen_in) in questions {
-            let process = (!matches!(place, Place::Kernel(_))).then_some(seen_in);
+            let process = (!matches!(place, CodePlace::Kernel(_))).then_some(seen_in);
             let waiting = self
                 .waiting
                 .entry(process)
@@ -94,7 +94,7 @@ impl Queue {
     }
 
     /// Takes in places of one process that are looked up after those of all others.
-    pub(super) fn add_later(&mut self, owner: u32, process: ProcessId, places: Vec<Place>) {
+    pub(super) fn add_later(&mut self, owner: u32, process: ProcessId, places: Vec<CodePlace>) {
         if places.is_empty() {
             return;
         }
@@ -106,8 +106,8 @@ impl Queue {
         waiting.or_insert_with(|| Waiting { owner, places: VecDeque::new() }).places.extend(places);
     }
 
-    fn count(&mut self, place: Place) {
-        if matches!(place, Place::File(..)) {
+    fn count(&mut self, place: CodePlace) {
+        if matches!(place, CodePlace::File(..)) {
             *self.copies.entry(place).or_default() += 1;
         }
     }
@@ -128,7 +128,7 @@ impl Queue {
     }
 
     /// Notes that a place has its name: it is not looked up for another process.
-    pub(super) fn answered(&mut self, place: Place) {
+    pub(super) fn answered(&mut self, place: CodePlace) {
         if self.copies.contains_key(&place) {
             self.named.insert(place);
         }
@@ -186,7 +186,7 @@ mod tests {
         let mut queue = Queue::default();
         for (pid, owner, places) in owners {
             let process = (*pid, 1);
-            let places = (0..*places as u64).map(|at| Place::Address(process, at)).collect();
+            let places = (0..*places as u64).map(|at| CodePlace::Address(process, at)).collect();
             queue.waiting.insert(Some(process), Waiting { owner: *owner, places });
         }
         queue
@@ -225,7 +225,7 @@ mod tests {
         let mut hung = Vec::new();
         for turn in 0..20 {
             // The innocent has a question each time.
-            let innocent = ((100 + turn, 1), Waiting { owner: 7, places: [Place::Kernel(0)].into() });
+            let innocent = ((100 + turn, 1), Waiting { owner: 7, places: [CodePlace::Kernel(0)].into() });
             queue.waiting.insert(Some(innocent.0), innocent.1);
             let Some(batch) = queue.next(&ledger, now) else { break };
             if batch.owner != 7 {
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_file_is_looked_up_through_a_process_whose_turn_it_is() {
         let mut queue = Queue::default();
-        let place = Place::File(BuildId([7; 20]), 64);
+        let place = CodePlace::File(BuildId([7; 20]), 64);
         for (pid, owner) in [(1, 1000), (2, 7)] {
             queue.add_later(owner, (pid, 1), vec![place]);
         }
@@ -264,7 +264,7 @@ mod tests {
     fn a_place_too_many_is_answered_at_once() {
         let mut queue = Queue::default();
         let me = (std::process::id(), crate::collect::proc_details::start_ns(std::process::id()).unwrap());
-        let many = |count: usize| (0..count as u64).map(|at| (Place::Address(me, at), me)).collect();
+        let many = |count: usize| (0..count as u64).map(|at| (CodePlace::Address(me, at), me)).collect();
         assert_eq!(queue.add(many(WAITING_MAX + 7)).len(), 7);
         assert!(queue.next(&Ledger::default(), Instant::now()).is_some());
         assert_eq!(queue.add(many(BATCH + 1)).len(), 1);

@@ -190,7 +190,7 @@ fn keep_both(sides: &mut Vec<LineSide>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::window::Place;
+    use super::super::window::AccessPlace;
     use super::*;
 
     const PROCESS: ProcessId = (7, 1);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn places() -> Places {
-        let place = |mapping, node| Place { mapping, node: Some(NodeId(node)) };
+        let place = |mapping, node| AccessPlace { mapping, node: Some(NodeId(node)) };
         Places {
             mappings: vec![(0x1000, 0x1000, "[heap]".into()), (0x8000, 0x1000, String::new())],
             pages: HashMap::from([(1, place(0, 1)), (8, place(1, 0))]),

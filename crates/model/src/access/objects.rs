@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
     use crate::access::sample::Touch;
-    use crate::model::stacks::{Function, Place};
+    use crate::model::stacks::{CodePlace, Function};
 
     const PROCESS: ProcessId = (7, 1);
     const S: u64 = 1_000_000_000;
@@ -128,7 +128,7 @@ mod tests {
             touches.add(PROCESS, 8, &touch, Some(NodeId(0)), 12);
         }
         touches.settle(0, |place| {
-            let Place::Address(_, address) = place else { return None };
+            let CodePlace::Address(_, address) = place else { return None };
             Some(Arc::new(Function {
                 name: Some(format!("f{address:x}")),
                 module: "app".into(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::sample::Touch;
 use crate::model::access::lines::FUNCTIONS_LISTED;
 use crate::model::process::ProcessId;
-use crate::model::stacks::{Function, Place};
+use crate::model::stacks::{CodePlace, Function};
 use crate::model::units::NodeId;
 
 /// Bytes of a huge page as a power of two, where pages are of 4 KiB.
@@ -57,9 +57,9 @@ pub type ObjectId = u32;
 /// A stack whose functions are to be named.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct TouchStack {
-    places: Box<[Place]>,
+    places: Box<[CodePlace]>,
     /// The caller of the innermost function, which a walk by frame pointers leaves out if that has no frame.
-    caller: Option<Place>,
+    caller: Option<CodePlace>,
 }
 
 /// A touch that waits for names.
@@ -124,8 +124,9 @@ impl Touches {
         let run =
             Run { last: page + pages.each - 1, object: 0, brought: pages.each.saturating_mul(pages.faults) };
         // A caller is where it will go on: its call is the byte before.
-        let place =
-            |address: u64, called: bool| Place::Address(process, address.saturating_sub(u64::from(called)));
+        let place = |address: u64, called: bool| {
+            CodePlace::Address(process, address.saturating_sub(u64::from(called)))
+        };
         let stack = TouchStack {
             places: touch.stack.iter().enumerate().map(|(at, address)| place(*address, at > 0)).collect(),
             caller: touch.caller.map(|behind| place(behind, true)),
@@ -172,14 +173,14 @@ impl Touches {
     }
 
     /// Places of touches that wait for names.
-    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+    pub fn places(&self) -> impl Iterator<Item = CodePlace> + '_ {
         self.waiting
             .iter()
             .flat_map(|waiting| waiting.stack.places.iter().copied().chain(waiting.stack.caller))
     }
 
     /// Takes the names that are known at `now_ns` of CLOCK_MONOTONIC.
-    pub fn settle(&mut self, now_ns: u64, name: impl Fn(&Place) -> Option<Arc<Function>>) {
+    pub fn settle(&mut self, now_ns: u64, name: impl Fn(&CodePlace) -> Option<Arc<Function>>) {
         for mut waiting in std::mem::take(&mut self.waiting) {
             let asked_ns = *waiting.asked_ns.get_or_insert(now_ns);
             let late = now_ns.saturating_sub(asked_ns) >= PATIENCE_NS;
@@ -208,7 +209,7 @@ impl Touches {
         &mut self,
         stack: &TouchStack,
         late: bool,
-        name: &impl Fn(&Place) -> Option<Arc<Function>>,
+        name: &impl Fn(&CodePlace) -> Option<Arc<Function>>,
     ) -> Option<Option<ObjectId>> {
         let mut all = stack.places.iter().chain(&stack.caller);
         if !late && !all.all(|place| name(place).is_some()) {
@@ -253,7 +254,7 @@ fn is_of_library(function: &Function) -> bool {
 
 /// The functions of a stack, innermost first, without those of C libraries unless there are no others. A caller without a
 /// name ends it: what a register holds that is no frame pointer leads anywhere.
-fn functions(stack: &TouchStack, name: impl Fn(&Place) -> Option<Arc<Function>>) -> Vec<Arc<Function>> {
+fn functions(stack: &TouchStack, name: impl Fn(&CodePlace) -> Option<Arc<Function>>) -> Vec<Arc<Function>> {
     let Some((innermost, callers)) = stack.places.split_first() else { return Vec::new() };
     let Some(innermost) = name(innermost) else { return Vec::new() };
     let has_name = |function: &Arc<Function>| function.name.is_some();
@@ -373,8 +374,8 @@ mod tests {
     const SHIFT: u32 = 12;
 
     /// Functions by the hundreds of their addresses: 1 is of the C library, 9 has no name.
-    fn name(place: &Place) -> Option<Arc<Function>> {
-        let Place::Address(_, address) = place else { return None };
+    fn name(place: &CodePlace) -> Option<Arc<Function>> {
+        let CodePlace::Address(_, address) = place else { return None };
         let (number, module) = (address / 100, if address / 100 == 1 { "libc.so.6" } else { "app" });
         let name = (number != 9).then(|| format!("f{number}"));
         Some(Arc::new(Function { name, module: module.into(), kernel: false }))
@@ -493,9 +494,9 @@ mod tests {
     fn touches_wait_for_names_and_not_for_ever() {
         let mut touches = Touches::default();
         touches.add(PROCESS, 8, &touch(1, &[200, 301], None), None, SHIFT);
-        let wanted: Vec<Place> = touches.places().collect();
-        assert_eq!(wanted, [Place::Address(PROCESS, 200), Place::Address(PROCESS, 300)]);
-        let innermost = |place: &Place| name(place).filter(|_| *place == wanted[0]);
+        let wanted: Vec<CodePlace> = touches.places().collect();
+        assert_eq!(wanted, [CodePlace::Address(PROCESS, 200), CodePlace::Address(PROCESS, 300)]);
+        let innermost = |place: &CodePlace| name(place).filter(|_| *place == wanted[0]);
         for now_ns in [0, PATIENCE_NS - 1] {
             touches.settle(now_ns, innermost);
             assert_eq!((touches.object_at(1), touches.places().count()), (None, 2));
@@ -518,7 +519,7 @@ mod tests {
         touches.settle(0, name);
         assert_eq!(names(&touches, 1).as_deref(), Some("? in app"));
         touches.add(PROCESS, 8, &touch(9000, &[900], None), None, SHIFT);
-        touches.settle(1, |_| name(&Place::Address(PROCESS, 200)));
+        touches.settle(1, |_| name(&CodePlace::Address(PROCESS, 200)));
         assert_eq!(names(&touches, 9000).as_deref(), Some("f2"));
     }
 

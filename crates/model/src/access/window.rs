@@ -57,7 +57,7 @@ pub type Batch = BTreeMap<ProcessId, Tally>;
 
 /// The mapping of a page, and its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct AccessPlace {
     /// Index among the mappings of the answer.
     pub mapping: usize,
     /// The node of the page; `None`: not known.
@@ -70,7 +70,7 @@ pub struct Places {
     /// First address, size and name.
     pub mappings: Vec<(u64, u64, String)>,
     /// By page number; pages without an entry lie in no mapping.
-    pub pages: HashMap<u64, Place>,
+    pub pages: HashMap<u64, AccessPlace>,
     /// Why nodes are not known, if so.
     pub no_nodes: Option<Missing>,
 }
@@ -188,7 +188,7 @@ impl Tally {
             let (Some(first), Some(second)) = (places.pages.get(&first), places.pages.get(&second)) else {
                 continue;
             };
-            let start = |place: &Place| mappings.get(place.mapping).map(|mapping| mapping.start);
+            let start = |place: &AccessPlace| mappings.get(place.mapping).map(|mapping| mapping.start);
             if let (Some(one), Some(other)) = (start(first), start(second)) {
                 *found.next_runs.by_mapping.entry((one, other)).or_default() += samples;
             }
@@ -313,7 +313,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn places() -> Places {
-        let place = |mapping, node| Place { mapping, node: Some(NodeId(node)) };
+        let place = |mapping, node| AccessPlace { mapping, node: Some(NodeId(node)) };
         Places {
             mappings: vec![(0x1000, 0x2000, "heap".into()), (0x8000, 0x1000, "shared".into())],
             pages: HashMap::from([(1, place(0, 0)), (2, place(0, 1)), (8, place(1, 1))]),

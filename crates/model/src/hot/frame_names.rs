@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::model::stacks::{Function, Place, Stack, StackBatch};
+use crate::model::stacks::{CodePlace, Function, Stack, StackBatch};
 
 /// The cause under which stacks are counted that were too many for one interval.
 const TOO_MANY: &str = "stacks_not_recorded";
@@ -47,7 +47,7 @@ impl FrameNames {
         }
         let places = stacks.iter().flat_map(Stack::places).chain(news.names.iter().map(|(place, _)| *place));
         let named = places.filter_map(|place| Some((place, self.names.get(&place)?)));
-        let mut names: BTreeMap<Place, &Arc<Function>> = named.collect();
+        let mut names: BTreeMap<CodePlace, &Arc<Function>> = named.collect();
         let all = names.len();
         let chosen = seen_most(&stacks, &names);
         names.retain(|_, function| chosen.contains(*function));
@@ -65,7 +65,7 @@ impl FrameNames {
 }
 
 /// The functions with most samples whose names have room.
-fn seen_most(stacks: &[Stack], names: &BTreeMap<Place, &Arc<Function>>) -> HashSet<Arc<Function>> {
+fn seen_most(stacks: &[Stack], names: &BTreeMap<CodePlace, &Arc<Function>>) -> HashSet<Arc<Function>> {
     let mut samples: HashMap<&Arc<Function>, u64> = names.values().map(|function| (*function, 0)).collect();
     for stack in stacks {
         for function in stack.places().filter_map(|place| names.get(&place)) {
@@ -110,14 +110,14 @@ const BYTES_MAX: usize = 32 << 20;
 /// names.
 #[derive(Clone, Debug, Default)]
 pub struct KnownNames {
-    names: HashMap<Place, Arc<Function>>,
+    names: HashMap<CodePlace, Arc<Function>>,
     functions: HashSet<Arc<Function>>,
     bytes: usize,
 }
 
 impl KnownNames {
     /// Adds names; for a place that has one already, the new one counts.
-    pub fn extend(&mut self, names: impl IntoIterator<Item = (Place, Arc<Function>)>) {
+    pub fn extend(&mut self, names: impl IntoIterator<Item = (CodePlace, Arc<Function>)>) {
         for (place, function) in names {
             let shared = self.functions.get(&function).cloned();
             let more = if shared.is_some() { 0 } else { function.bytes() };
@@ -133,7 +133,7 @@ impl KnownNames {
     }
 
     /// The name of a place.
-    pub fn get(&self, place: &Place) -> Option<&Arc<Function>> {
+    pub fn get(&self, place: &CodePlace) -> Option<&Arc<Function>> {
         self.names.get(place)
     }
 }
@@ -156,14 +156,14 @@ mod tests {
     #[test]
     fn names_that_are_too_many_are_those_with_few_samples() {
         let mut book = FrameNames::default();
-        let long = |at: u64| (Place::Kernel(at), function(&format!("{at:0390}")));
+        let long = |at: u64| (CodePlace::Kernel(at), function(&format!("{at:0390}")));
         let mut stacks: Vec<Stack> = (0..1000).map(|at| stack(1, &[at])).collect();
         stacks.push(Stack { samples: 50, ..stack(2, &[9999]) });
         let names = (0..1000).chain([9999]).map(long).collect();
         let kept = book.complete(&StackBatch { stacks, names, ..StackBatch::default() }, FRAMES_MAX);
         let bytes: usize = kept.names.iter().map(|(_, function)| function.to_string().len()).sum();
         assert!(bytes <= NAME_BYTES_MAX && bytes > NAME_BYTES_MAX / 2, "{bytes} bytes");
-        assert!(kept.names.iter().any(|(place, _)| *place == Place::Kernel(9999)));
+        assert!(kept.names.iter().any(|(place, _)| *place == CodePlace::Kernel(9999)));
         assert_eq!(kept.lost[TOO_MANY_NAMES], 1001 - kept.names.len() as u64);
         assert_eq!(kept.stacks.len(), 1001);
     }
@@ -173,14 +173,14 @@ mod tests {
         let mut book = FrameNames::default();
         let first = StackBatch {
             stacks: vec![stack(1, &[5]), stack(2, &[5]), stack(1, &[5])],
-            names: vec![(Place::Kernel(5), function("five")), (Place::Kernel(9), function("nine"))],
+            names: vec![(CodePlace::Kernel(5), function("five")), (CodePlace::Kernel(9), function("nine"))],
             ..StackBatch::default()
         };
         let kept = book.complete(&first, 100);
         assert_eq!(kept.stacks, [Stack { samples: 2, ..stack(1, &[5]) }, stack(2, &[5])]);
         assert_eq!(kept.names, first.names);
         let second = StackBatch { stacks: vec![stack(1, &[5])], ..StackBatch::default() };
-        assert_eq!(book.complete(&second, 100).names, [(Place::Kernel(5), function("five"))]);
+        assert_eq!(book.complete(&second, 100).names, [(CodePlace::Kernel(5), function("five"))]);
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
     fn names_of_many_places_take_bounded_memory() {
         let mut known = KnownNames::default();
         for at in 0..50_000_u64 {
-            known.extend([(Place::Address((1, 1), at), known_function(format!("{at:04000}")))]);
+            known.extend([(CodePlace::Address((1, 1), at), known_function(format!("{at:04000}")))]);
             assert!(known.bytes <= BYTES_MAX);
         }
         let bytes: usize = known.names.values().map(|function| function.bytes()).sum();
@@ -210,8 +210,11 @@ mod tests {
     #[test]
     fn places_of_one_function_share_it() {
         let mut known = KnownNames::default();
-        known.extend((0..1000).map(|at| (Place::Kernel(at), known_function("f".repeat(4000)))));
+        known.extend((0..1000).map(|at| (CodePlace::Kernel(at), known_function("f".repeat(4000)))));
         assert_eq!(known.bytes, known_function("f".repeat(4000)).bytes());
-        assert!(Arc::ptr_eq(known.get(&Place::Kernel(1)).unwrap(), known.get(&Place::Kernel(999)).unwrap()));
+        assert!(Arc::ptr_eq(
+            known.get(&CodePlace::Kernel(1)).unwrap(),
+            known.get(&CodePlace::Kernel(999)).unwrap()
+        ));
     }
 }

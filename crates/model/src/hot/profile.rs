@@ -8,7 +8,7 @@ use super::frame_names::KnownNames;
 use crate::model::process::ProcessId;
 use crate::model::sample::Comm;
 use crate::model::share::wilson;
-use crate::model::stacks::{Function, Place, Stack, StackBatch};
+use crate::model::stacks::{CodePlace, Function, Stack, StackBatch};
 
 /// Different stacks that are kept whole. Later ones keep only the innermost frame: shares of functions stay
 /// right, callers are lost.
@@ -27,7 +27,7 @@ pub struct Process {
     pub cgroup_id: u64,
     pub samples: u64,
     /// Innermost first.
-    stacks: HashMap<Box<[Place]>, u64>,
+    stacks: HashMap<Box<[CodePlace]>, u64>,
 }
 
 /// All samples since the start, or since it was last [restarted](Profile::restart).
@@ -83,7 +83,7 @@ impl Profile {
         // A recording may say anything.
         process.samples = process.samples.saturating_add(stack.samples);
         self.samples = self.samples.saturating_add(stack.samples);
-        let mut places: Box<[Place]> = stack.places().collect();
+        let mut places: Box<[CodePlace]> = stack.places().collect();
         let is_full = self.stacks >= STACKS_MAX || self.frames + places.len() > FRAMES_MAX;
         if is_full && !process.stacks.contains_key(&places) {
             places = places.first().copied().into_iter().collect();
@@ -119,7 +119,7 @@ impl Profile {
         chosen.flat_map(|(_, process)| &process.stacks).map(|(places, count)| (self.name(places), *count))
     }
 
-    fn name(&self, places: &[Place]) -> Vec<Arc<Function>> {
+    fn name(&self, places: &[CodePlace]) -> Vec<Arc<Function>> {
         if places.is_empty() {
             return vec![Arc::clone(&NOWHERE)];
         }
@@ -225,9 +225,9 @@ mod tests {
         Stack { process: (pid, 1), tid: pid, cgroup_id: 5, comm: Comm::new("x"), samples: 1, frames }
     }
 
-    fn name(address: u64, name: &str) -> (Place, Arc<Function>) {
+    fn name(address: u64, name: &str) -> (CodePlace, Arc<Function>) {
         let function = Function { name: Some(name.into()), module: "kernel".into(), kernel: true };
-        (Place::Kernel(address), Arc::new(function))
+        (CodePlace::Kernel(address), Arc::new(function))
     }
 
     #[test]

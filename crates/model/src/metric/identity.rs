@@ -6,7 +6,7 @@ use super::Order::{self, Ascending, Descending};
 use super::over::Over;
 use super::{Metric, Stands, Traits, Unit, Value, allowed, no};
 use crate::model::facility::Facility;
-use crate::model::group::{self, Kind};
+use crate::model::group::{self, GroupKind};
 use crate::model::process::{Asked, ProcFields};
 use crate::model::sample::{Missing, Reading};
 use crate::snapshot::{Snapshot, Task};
@@ -166,7 +166,7 @@ pub const CONTAINER: Metric<Task> = Metric {
     order: Ascending,
     help: "Name of its container, or else its short id.",
     value: |task, snapshot| match snapshot.names.groups.get(&task.raw.cgroup_id) {
-        Some(group) if matches!(group.kind, Kind::Container | Kind::Machine) => {
+        Some(group) if matches!(group.kind, GroupKind::Container | GroupKind::Machine) => {
             Ok(Value::Text(group.name.clone()))
         }
         _ => Err(no("it is in no container")),

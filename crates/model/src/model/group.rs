@@ -77,7 +77,7 @@ pub const DEPTH_MAX: usize = 64;
 /// The kind of a row of the containers view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum GroupKind {
     /// A container of an engine.
     Container,
     /// It runs a whole operating system: LXC, nspawn, virtual machines.
@@ -90,15 +90,15 @@ pub enum Kind {
     Group,
 }
 
-impl Kind {
+impl GroupKind {
     /// The name on screen.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Container => "container",
-            Kind::Machine => "machine",
-            Kind::Pod => "pod",
-            Kind::Unit => "unit",
-            Kind::Group => "group",
+            GroupKind::Container => "container",
+            GroupKind::Machine => "machine",
+            GroupKind::Pod => "pod",
+            GroupKind::Unit => "unit",
+            GroupKind::Group => "group",
         }
     }
 }
@@ -107,7 +107,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     /// The kind of its row.
-    pub kind: Kind,
+    pub kind: GroupKind,
     /// The maker of the container; `None` outside of containers.
     pub engine: Option<Engine>,
     /// The name people use; else the short id; else the last component of the path. With `@` and [`Group::user`] where that
@@ -137,7 +137,7 @@ impl Group {
     pub fn is_nameless(&self) -> bool {
         let own_name = |id: &String| named(&short(id), self.user.as_deref());
         let is_container =
-            self.kind == Kind::Container && self.id.as_ref().is_some_and(|id| own_name(id) == self.name);
+            self.kind == GroupKind::Container && self.id.as_ref().is_some_and(|id| own_name(id) == self.name);
         is_container || self.pod_uid.is_some() && self.pod == self.pod_uid
     }
 }

@@ -57,7 +57,7 @@ pub struct Stack {
 
 /// Something that has a name: a frame, and for an address whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Place {
+pub enum CodePlace {
     /// An address of the kernel.
     Kernel(u64),
     /// An offset into the file with this build id.
@@ -107,14 +107,14 @@ pub struct StackBatch {
     /// Each different stack once.
     pub stacks: Vec<Stack>,
     /// Places that have a name now. Places of one function share it.
-    pub names: Vec<(Place, Arc<Function>)>,
+    pub names: Vec<(CodePlace, Arc<Function>)>,
     /// Samples that are missing or not whole since the start, by cause.
     pub lost: BTreeMap<String, u64>,
 }
 
 impl Stack {
     /// The frames as something to be named. A caller is where it will go on: its call is the byte before.
-    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+    pub fn places(&self) -> impl Iterator<Item = CodePlace> + '_ {
         let process = self.process;
         let mut inside_kernel = None;
         self.frames.iter().map(move |frame| {
@@ -123,9 +123,9 @@ impl Stack {
             let back = u64::from(inside_kernel == Some(is_kernel));
             inside_kernel = Some(is_kernel);
             match frame {
-                Frame::Kernel(address) => Place::Kernel(address.saturating_sub(back)),
-                Frame::File(id, offset) => Place::File(*id, offset.saturating_sub(back)),
-                Frame::Address(address) => Place::Address(process, address.saturating_sub(back)),
+                Frame::Kernel(address) => CodePlace::Kernel(address.saturating_sub(back)),
+                Frame::File(id, offset) => CodePlace::File(*id, offset.saturating_sub(back)),
+                Frame::Address(address) => CodePlace::Address(process, address.saturating_sub(back)),
             }
         })
     }
@@ -140,9 +140,13 @@ mod tests {
         let id = BuildId([1; 20]);
         let frames = vec![Frame::Kernel(10), Frame::Kernel(20), Frame::File(id, 30), Frame::Address(40)];
         let stack = Stack { process: (1, 2), tid: 1, cgroup_id: 0, comm: Comm::new("x"), samples: 1, frames };
-        let places: Vec<Place> = stack.places().collect();
-        let expected =
-            [Place::Kernel(10), Place::Kernel(19), Place::File(id, 30), Place::Address((1, 2), 39)];
+        let places: Vec<CodePlace> = stack.places().collect();
+        let expected = [
+            CodePlace::Kernel(10),
+            CodePlace::Kernel(19),
+            CodePlace::File(id, 30),
+            CodePlace::Address((1, 2), 39),
+        ];
         assert_eq!(places, expected);
     }
 }

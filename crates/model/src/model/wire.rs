@@ -556,7 +556,7 @@ const _: () = assert!(size_of::<NodeCounts>() == 16);
 
 /// One row as the walk or the exit ring delivers it.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
+pub struct WireRow<'a> {
     /// Values of the kernel's task structure.
     pub task: TaskRow,
     /// The fixed head of the record.
@@ -567,9 +567,9 @@ pub struct Row<'a> {
     pages: &'a [u8],
 }
 
-impl<'a> Row<'a> {
+impl<'a> WireRow<'a> {
     /// The row at the start of `bytes`, and the rest. `None` if `bytes` ends inside it.
-    pub fn split(bytes: &'a [u8]) -> Option<(Row<'a>, &'a [u8])> {
+    pub fn split(bytes: &'a [u8]) -> Option<(WireRow<'a>, &'a [u8])> {
         let head = size_of::<TaskRow>();
         let fixed = head + size_of::<Rec>();
         let task = TaskRow::from_bytes(bytes)?;
@@ -587,7 +587,7 @@ impl<'a> Row<'a> {
         let counted = rest.len().checked_sub(siblings)? >= both && both > 0;
         let (node_counts, rest) = rest.split_at_checked(if counted { both } else { 0 })?;
         let (sibling_counts, pages) = rest.split_at_checked(siblings)?;
-        Some((Row { task, rec, run_ns, node_counts, sibling_counts, pages }, &bytes[size..]))
+        Some((WireRow { task, rec, run_ns, node_counts, sibling_counts, pages }, &bytes[size..]))
     }
 
     /// On-CPU time by place, in ns.
@@ -606,7 +606,7 @@ impl<'a> Row<'a> {
     }
 }
 
-impl Row<'_> {
+impl WireRow<'_> {
     /// Counts of stretches in which the SMT siblings were idle, and in which one was busy; `None` without
     /// SMT, or unless requested.
     pub fn sibling_counts(&self) -> Option<[NodeCounts; SIBLINGS]> {
@@ -643,8 +643,8 @@ mod tests {
     fn rows_follow_each_other() {
         let mut bytes = row_bytes(&[1, 2]);
         bytes.extend(row_bytes(&[3, 4]));
-        let (first, rest) = Row::split(&bytes).unwrap();
-        let (second, rest) = Row::split(rest).unwrap();
+        let (first, rest) = WireRow::split(&bytes).unwrap();
+        let (second, rest) = WireRow::split(rest).unwrap();
         assert_eq!(first.run_ns().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(second.run_ns().collect::<Vec<_>>(), [3, 4]);
         assert!(rest.is_empty());
@@ -654,7 +654,7 @@ mod tests {
     fn a_cut_row_is_no_row() {
         let bytes = row_bytes(&[1]);
         for cut in 0..bytes.len() {
-            assert!(Row::split(&bytes[..cut]).is_none(), "cut at {cut}");
+            assert!(WireRow::split(&bytes[..cut]).is_none(), "cut at {cut}");
         }
     }
 
@@ -662,16 +662,16 @@ mod tests {
     fn counts_by_node_follow_the_times() {
         let mut bytes = row_bytes(&[7, 8, 9, 10, 11, 12]);
         set_lengths(&mut bytes, 2, 2);
-        let (row, _) = Row::split(&bytes).unwrap();
+        let (row, _) = WireRow::split(&bytes).unwrap();
         assert_eq!(row.run_ns().collect::<Vec<_>>(), [7, 8]);
         let counts: Vec<NodeCounts> = row.node_counts().collect();
         assert_eq!(counts[1], NodeCounts { cycles: 11, instructions: 12 });
         set_lengths(&mut bytes, 2, u16::MAX);
-        assert!(Row::split(&bytes).is_none(), "more places than bytes");
+        assert!(WireRow::split(&bytes).is_none(), "more places than bytes");
         // Three places on one node, with its counts.
         let mut bytes = row_bytes(&[7, 8, 9, 10, 11]);
         set_lengths(&mut bytes, 1, 3);
-        let (row, _) = Row::split(&bytes).unwrap();
+        let (row, _) = WireRow::split(&bytes).unwrap();
         assert_eq!(row.run_ns().collect::<Vec<_>>(), [7, 8, 9]);
         assert_eq!(row.node_counts().collect::<Vec<_>>(), [NodeCounts { cycles: 10, instructions: 11 }]);
     }
@@ -681,21 +681,21 @@ mod tests {
         let mut bytes = row_bytes(&[7, 9, 10, 11, 12, 13, 14]);
         let flags_at = std::mem::offset_of!(TaskRow, flags);
         set_lengths(&mut bytes, 1, 1);
-        assert!(Row::split(&bytes).unwrap().0.sibling_counts().is_none());
+        assert!(WireRow::split(&bytes).unwrap().0.sibling_counts().is_none());
         bytes[flags_at..flags_at + 4].copy_from_slice(&ROW_BY_SIBLING.to_ne_bytes());
-        let (row, _) = Row::split(&bytes).unwrap();
+        let (row, _) = WireRow::split(&bytes).unwrap();
         let on = |cycles, instructions| NodeCounts { cycles, instructions };
         assert_eq!(row.sibling_counts(), Some([on(11, 12), on(13, 14)]));
         assert_eq!(row.node_counts().collect::<Vec<_>>(), [on(9, 10)]);
         let mut short = row_bytes(&[7]);
         short[flags_at..flags_at + 4].copy_from_slice(&ROW_BY_SIBLING.to_ne_bytes());
-        assert!(Row::split(&short).is_none(), "counts that are not there");
+        assert!(WireRow::split(&short).is_none(), "counts that are not there");
     }
 
     #[test]
     fn a_row_smaller_than_its_head_is_refused() {
         let mut bytes = row_bytes(&[1]);
         bytes[..4].copy_from_slice(&8u32.to_ne_bytes());
-        assert!(Row::split(&bytes).is_none());
+        assert!(WireRow::split(&bytes).is_none());
     }
 }

@@ -10,7 +10,7 @@ use super::rows::{Gathered, newcomer};
 use super::{Remote, Room, Tally, Task, counted_twice};
 use crate::model::accelerators::{self, Held};
 use crate::model::disks::{DiskSender, DiskUse, DisksUsed};
-use crate::model::group::{DEPTH_MAX, Group, Kind};
+use crate::model::group::{DEPTH_MAX, Group, GroupKind};
 use crate::model::process::ProcessId;
 use crate::model::sample::{GroupRaw, Missing, Names, Pressure, Reading, Sample, TaskRaw};
 use crate::model::sockets::{SocketSums, SocketTraffic};
@@ -126,8 +126,8 @@ impl Container {
         Container { sum, remote, ..empty(0, None) }
     }
 
-    pub fn kind(&self) -> Kind {
-        self.group.as_ref().map_or(Kind::Group, |group| group.kind)
+    pub fn kind(&self) -> GroupKind {
+        self.group.as_ref().map_or(GroupKind::Group, |group| group.kind)
     }
 
     /// Its counters between the last two readings of its files; `None` before the second. Made when first asked for: few of
@@ -516,7 +516,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
 fn share_cores(topology: &Topology, rows: &mut [Container]) {
     let online = topology.online_cpus().count();
     let own = |row: &Container| -> Option<BTreeSet<u32>> {
-        if !matches!(row.kind(), Kind::Container | Kind::Machine) {
+        if !matches!(row.kind(), GroupKind::Container | GroupKind::Machine) {
             return None;
         }
         let cpus: BTreeSet<u32> =

@@ -16,7 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::format::Kind;
+use super::format::FrameKind;
 use super::frame::{FrameHead, HEAD_LEN};
 use crate::program::guard::{Folder, Owner};
 
@@ -269,7 +269,7 @@ pub fn is_ring_name(name: &Path) -> bool {
 fn begins_as_recording(file: &File) -> bool {
     let mut bytes = [0; HEAD_LEN];
     file.read_exact_at(&mut bytes, 0).is_ok()
-        && FrameHead::from_bytes(&bytes).is_some_and(|head| head.kind == Kind::Head)
+        && FrameHead::from_bytes(&bytes).is_some_and(|head| head.kind == FrameKind::Head)
 }
 
 /// True when a recorder has the file open.

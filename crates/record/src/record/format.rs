@@ -78,7 +78,7 @@ pub const MAX_CPUS: usize = 1 << 16;
 /// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// A [`Head`] as JSON. The first frame of a file, and again when the facts of the host change.
     Head = 1,
     /// A whole sample.
@@ -91,16 +91,16 @@ pub enum Kind {
     End = 5,
 }
 
-impl Kind {
-    pub fn from_byte(byte: u8) -> Option<Kind> {
-        [Kind::Head, Kind::Key, Kind::Delta, Kind::Gap, Kind::End]
+impl FrameKind {
+    pub fn from_byte(byte: u8) -> Option<FrameKind> {
+        [FrameKind::Head, FrameKind::Key, FrameKind::Delta, FrameKind::Gap, FrameKind::End]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
 
     /// True for frames that hold a sample.
     pub fn is_sample(self) -> bool {
-        matches!(self, Kind::Key | Kind::Delta)
+        matches!(self, FrameKind::Key | FrameKind::Delta)
     }
 }
 

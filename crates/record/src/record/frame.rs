@@ -13,7 +13,7 @@
 
 use std::io;
 
-use super::format::{FORMAT, Kind, MAX_PAYLOAD, least_stored, raw_limit};
+use super::format::{FORMAT, FrameKind, MAX_PAYLOAD, least_stored, raw_limit};
 
 /// The first bytes of a frame: never valid as text, never the start of a zstd frame.
 pub const MAGIC: [u8; 4] = [0x8e, b'N', b'R', 0xf3];
@@ -37,7 +37,7 @@ const SKIPPABLE_HEAD: usize = 8;
 /// The head of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    pub kind: Kind,
+    pub kind: FrameKind,
     pub compressed: bool,
     /// True for the second copy of a frame, which follows the first.
     pub copy: bool,
@@ -94,7 +94,7 @@ impl FrameHead {
             return None;
         }
         let head = FrameHead {
-            kind: Kind::from_byte(bytes[4])?,
+            kind: FrameKind::from_byte(bytes[4])?,
             compressed: bytes[5] & COMPRESSED != 0,
             copy: bytes[5] & COPY != 0,
             carries: bytes[5] & CARRIES != 0,
@@ -278,7 +278,7 @@ mod tests {
 
     fn head() -> FrameHead {
         FrameHead {
-            kind: Kind::Delta,
+            kind: FrameKind::Delta,
             compressed: false,
             copy: false,
             carries: false,

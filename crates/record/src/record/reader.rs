@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::format::{ANCHOR_EVERY, Head, KEY_EVERY, Kind};
+use super::format::{ANCHOR_EVERY, FrameKind, Head, KEY_EVERY};
 use super::frame::FrameHead;
 use super::payload::{self, Base, KnownRows, Latest, Layouts, Room};
 use super::rows;
@@ -202,7 +202,8 @@ impl Reader {
     }
 
     fn read_head(&mut self, at: u64) -> Result<Arc<HeadInForce>> {
-        let copies = self.frames.copies(at, |frame| frame.head.kind == Kind::Head && frame.first() == at)?;
+        let copies =
+            self.frames.copies(at, |frame| frame.head.kind == FrameKind::Head && frame.first() == at)?;
         let mut read = Err(anyhow!(needed_is_damaged(at)));
         for copy in copies {
             read = self.frames.json(copy).and_then(HeadInForce::new).map(Arc::new);
@@ -236,7 +237,7 @@ impl Reader {
 
     fn read_key(&mut self, at: u64, delta: Frame) -> Result<KeyInForce> {
         let is_copy = |frame: &Frame| match frame.head.kind {
-            Kind::Key => frame.first() == at,
+            FrameKind::Key => frame.first() == at,
             _ => frame.head.carries && frame.head.base == at,
         };
         let mut read = Err(anyhow!(needed_is_damaged(at)));
@@ -266,7 +267,7 @@ impl Reader {
     /// It is damaged, or all copies of a frame that it needs are.
     pub fn sample(&mut self, frame: Frame) -> Result<(Arc<HeadInForce>, Sample)> {
         match frame.head.kind {
-            Kind::Key => {
+            FrameKind::Key => {
                 self.frames.payload(frame)?;
                 let mut key = self.key_in(frame.first(), &frame.head)?;
                 if let Some(sample) = Arc::get_mut(&mut key.sample) {
@@ -280,7 +281,7 @@ impl Reader {
                 self.key = Some((frame.first(), Some(key)));
                 Ok((head, sample))
             }
-            Kind::Delta => {
+            FrameKind::Delta => {
                 let key = self.key_of(frame)?;
                 if !(key.seq..=key.seq.saturating_add(BETWEEN)).contains(&frame.head.seq) {
                     bail!("the frame at byte {} is too far from its keyframe", frame.at);
@@ -384,7 +385,7 @@ impl Reader {
             }
             at = match self.at(at)? {
                 Found::Frame(found) => {
-                    let same_key = found.head.kind == Kind::Delta && found.head.base == frame.head.base;
+                    let same_key = found.head.kind == FrameKind::Delta && found.head.base == frame.head.base;
                     if same_key && found.at < frame.at {
                         frames.push(found);
                     }

@@ -12,7 +12,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 
-use super::format::{Kind, MAX_PAYLOAD};
+use super::format::{FrameKind, MAX_PAYLOAD};
 use super::frame::{self, FrameHead, HEAD_LEN, MAGIC, Opener};
 use super::reader::Reader;
 use crate::program::{guard, signals};
@@ -37,7 +37,7 @@ impl Frame {
     pub fn first(&self) -> u64 {
         match self.head.kind {
             _ if self.head.copy => self.at.saturating_sub(self.head.len()),
-            Kind::Head => self.at.min(self.head.base),
+            FrameKind::Head => self.at.min(self.head.base),
             _ => self.at,
         }
     }
@@ -273,7 +273,7 @@ impl Frames {
         let (mut at, mut others) = (0, false);
         loop {
             at = match self.scan.at(at)? {
-                Found::Frame(frame) if frame.head.kind == Kind::Head && self.payload(frame).is_ok() => {
+                Found::Frame(frame) if frame.head.kind == FrameKind::Head && self.payload(frame).is_ok() => {
                     return Ok(frame);
                 }
                 Found::Frame(frame) => {
@@ -313,14 +313,14 @@ impl Frames {
     /// # Errors
     /// It is damaged or has no such copy, or the file cannot be read.
     pub(super) fn key(&mut self, frame: Frame, at: u64) -> Result<FrameHead> {
-        if frame.head.kind == Kind::Key {
+        if frame.head.kind == FrameKind::Key {
             self.payload(frame)?;
             return Ok(frame.head);
         }
         if !self.is_whole(frame)? {
             bail!(is_damaged(frame));
         }
-        let copy = frame::copy_of(at, &self.stored).filter(|(head, _)| head.kind == Kind::Key);
+        let copy = frame::copy_of(at, &self.stored).filter(|(head, _)| head.kind == FrameKind::Key);
         let (head, stored) = copy.context("it has no copy of the keyframe")?;
         self.opener.open(&head, stored, &mut self.raw).map_err(anyhow::Error::msg)?;
         Ok(head)

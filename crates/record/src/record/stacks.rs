@@ -7,7 +7,7 @@ use super::format::{MAX_FRAMES, MAX_ROWS};
 use crate::model::coded::varint::{Malformed, difference, put, undo_difference};
 use crate::model::coded::{Coded, In, MAX_NAMES, Numbers, Out, TooLarge};
 use crate::model::sample::Comm;
-use crate::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
+use crate::model::stacks::{BuildId, CodePlace, Frame, Function, Stack, StackBatch};
 
 /// The mapping at an address.
 const KERNEL: u64 = 0;
@@ -30,9 +30,9 @@ pub(super) fn encode<'v>(out: &mut Out<'v>, news: Option<&'v StackBatch>) {
     let (mut last, mut frames) = (0, 0);
     for (place, function) in &news.names {
         let (frame, process) = match *place {
-            Place::Kernel(address) => (Frame::Kernel(address), None),
-            Place::File(id, offset) => (Frame::File(id, offset), None),
-            Place::Address(process, address) => (Frame::Address(address), Some(process)),
+            CodePlace::Kernel(address) => (Frame::Kernel(address), None),
+            CodePlace::File(id, offset) => (Frame::File(id, offset), None),
+            CodePlace::Address(process, address) => (Frame::Address(address), Some(process)),
         };
         put_frame(&mut names, frame, &mut files, &mut last);
         if let Some((pid, start_ns)) = process {
@@ -75,7 +75,7 @@ pub(super) fn encode<'v>(out: &mut Out<'v>, news: Option<&'v StackBatch>) {
 
 /// Memory that a name of a place takes.
 fn of_named(function: &Function) -> usize {
-    size_of::<(Place, Function)>() + function.name.as_ref().map_or(0, String::len) + function.module.len()
+    size_of::<(CodePlace, Function)>() + function.name.as_ref().map_or(0, String::len) + function.module.len()
 }
 
 /// Neighbours in a stack are often near each other in memory too.
@@ -112,9 +112,9 @@ pub(super) fn decode(input: &mut In<'_, '_>) -> Result<Option<StackBatch>, Malfo
     let mut last = 0;
     let names = input.list(MAX_NAMES, |input| {
         let place = match address(input, &files, &mut last)? {
-            Frame::Kernel(address) => Place::Kernel(address),
-            Frame::File(id, offset) => Place::File(id, offset),
-            Frame::Address(address) => Place::Address(Coded::get(input)?, address),
+            Frame::Kernel(address) => CodePlace::Kernel(address),
+            Frame::File(id, offset) => CodePlace::File(id, offset),
+            Frame::Address(address) => CodePlace::Address(Coded::get(input)?, address),
         };
         let function = functions.get(input.count(MAX_NAMES)?);
         let function = function.ok_or(Malformed("a place refers to a missing function"))?;
@@ -175,9 +175,9 @@ mod tests {
                 stack(2, vec![]),
             ],
             names: vec![
-                (Place::Kernel(u64::MAX), Function { kernel: true, ..named("do_syscall_64") }.into()),
-                (Place::File(id, 0x1000), named("main").into()),
-                (Place::Address((1, 5), 7), Function { name: None, ..named("") }.into()),
+                (CodePlace::Kernel(u64::MAX), Function { kernel: true, ..named("do_syscall_64") }.into()),
+                (CodePlace::File(id, 0x1000), named("main").into()),
+                (CodePlace::Address((1, 5), 7), Function { name: None, ..named("") }.into()),
             ],
             lost: [("ring".to_string(), 4)].into(),
         }

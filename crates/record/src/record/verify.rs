@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::format::{End, Gap, Kind};
+use super::format::{End, FrameKind, Gap};
 use super::frame::HEAD_LEN;
 use super::reader::{Found, Frame, Reader};
 use crate::text::clean_str;
@@ -234,15 +234,15 @@ impl Walk {
     fn read(&mut self, frame: Frame) -> Result<(), String> {
         let again = frame.head.seq < self.next_seq;
         let read = match frame.head.kind {
-            Kind::Head => self.beside.head_at(frame.first()).map(drop),
-            Kind::Key | Kind::Delta if again => self.beside.sample(frame).map(drop),
-            Kind::Key | Kind::Delta => self.reader.sample(frame).map(|(_, sample)| {
+            FrameKind::Head => self.beside.head_at(frame.first()).map(drop),
+            FrameKind::Key | FrameKind::Delta if again => self.beside.sample(frame).map(drop),
+            FrameKind::Key | FrameKind::Delta => self.reader.sample(frame).map(|(_, sample)| {
                 self.report.samples += 1;
                 let first = self.report.span.map_or(sample.wall_ns, |(first, _)| first);
                 self.report.span = Some((first, sample.wall_ns));
             }),
-            Kind::Gap => self.reader.json(frame).map(|gap| self.report.gaps.push(gap)),
-            Kind::End => self.reader.json(frame).map(|end| self.report.end = Some(end)),
+            FrameKind::Gap => self.reader.json(frame).map(|gap| self.report.gaps.push(gap)),
+            FrameKind::End => self.reader.json(frame).map(|end| self.report.end = Some(end)),
         };
         read.map_err(|error| clean_str(&error.root_cause().to_string()))
     }

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::format::{
-    ANCHOR_EVERY, APART, End, FORMAT, Gap, HEAD_EVERY, Head, KEY_EVERY, Kind, LOSS, MAX_PAYLOAD, MIN_FRAME,
-    SECTOR,
+    ANCHOR_EVERY, APART, End, FORMAT, FrameKind, Gap, HEAD_EVERY, Head, KEY_EVERY, LOSS, MAX_PAYLOAD,
+    MIN_FRAME, SECTOR,
 };
 use super::frame::{Carried, Extras, FrameHead, HEAD_LEN, Sealer};
 use super::payload::{self, Delta, TooLarge};
@@ -127,7 +127,7 @@ impl Writer {
         self.json(head);
         let json = self.payload.clone();
         let at = self.end;
-        self.seal(Kind::Head, at, Extras::default())?;
+        self.seal(FrameKind::Head, at, Extras::default())?;
         self.seal_again(at);
         self.write()?;
         let copy = Some(self.spread.due(at, self.end));
@@ -144,7 +144,7 @@ impl Writer {
     pub fn sample(&mut self, sample: &Sample, gap: Option<&Gap>) -> Result<(), WriteError> {
         if let Some(gap) = gap {
             self.json(gap);
-            self.seal(Kind::Gap, self.head.at, Extras::default())?;
+            self.seal(FrameKind::Gap, self.head.at, Extras::default())?;
         }
         (self.mono_ns, self.wall_ns) = (sample.mono_ns, sample.wall_ns);
         let copied = self.head.copy.is_some_and(|copy| copy.is_ready(self.next_at()));
@@ -171,7 +171,7 @@ impl Writer {
         let (first, id) = (self.key.is_none(), payload::id_of(&self.payload));
         let at = self.next_at();
         let least = self.head.copy.map_or(0, |copy| copy.least(at)).max(HEAD_LEN + stored).max(MIN_FRAME);
-        self.seal(Kind::Key, self.head.at, Extras { copies: &[], least })?;
+        self.seal(FrameKind::Key, self.head.at, Extras { copies: &[], least })?;
         let frame = self.frames[(at - self.end) as usize..].to_vec();
         // Its content is nowhere else yet. Later the keyframe before it is near.
         if first {
@@ -242,13 +242,13 @@ impl Writer {
         let stored = encoded.map_err(|error| self.refuse(error.into()))?;
         let least = least.max(HEAD_LEN + stored);
         let (frames, sealed) = (self.frames.len(), self.sealed);
-        self.seal(Kind::Delta, key.at, Extras { copies, least })?;
+        self.seal(FrameKind::Delta, key.at, Extras { copies, least })?;
         if tick + 1 == KEY_EVERY
             && let Some(least) = self.spread.least_before_key(at, self.next_at())
         {
             self.frames.truncate(frames);
             self.sealed = sealed;
-            self.seal(Kind::Delta, key.at, Extras { copies, least })?;
+            self.seal(FrameKind::Delta, key.at, Extras { copies, least })?;
         }
         self.write()?;
         Ok(carries)
@@ -266,7 +266,7 @@ impl Writer {
         let key = self.key.take();
         let waiting = key.as_ref().filter(|key| key.copy.is_some() && key.frame.len() <= MAX_PAYLOAD / 4);
         let copy = waiting.map(|key| Carried { at: key.at, frame: &key.frame });
-        self.seal(Kind::End, self.head.at, Extras { copies: copy.as_slice(), least: 0 })?;
+        self.seal(FrameKind::End, self.head.at, Extras { copies: copy.as_slice(), least: 0 })?;
         self.write()?;
         self.file.sync_data().map_err(WriteError::NotWritten)
     }
@@ -283,7 +283,7 @@ impl Writer {
     }
 
     /// Makes a frame of `self.payload`, to be written with the others in `self.frames`.
-    fn seal(&mut self, kind: Kind, base: u64, beside: Extras<'_>) -> Result<(), WriteError> {
+    fn seal(&mut self, kind: FrameKind, base: u64, beside: Extras<'_>) -> Result<(), WriteError> {
         let head = FrameHead {
             kind,
             compressed: false,
@@ -318,7 +318,7 @@ impl Writer {
     /// of such copies take it for another head.
     fn seal_head_again(&mut self) -> Result<(), WriteError> {
         self.payload.clone_from(&self.head.json);
-        self.seal(Kind::Head, self.head.at, Extras::default())
+        self.seal(FrameKind::Head, self.head.at, Extras::default())
     }
 
     /// Forgets the frames that are sealed and not written.

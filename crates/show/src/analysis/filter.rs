@@ -56,7 +56,7 @@ fn touches(task: &Task, node: NodeId) -> bool {
 /// Fields count in their order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<T> {
-    key: Key,
+    key: SortKey,
     tie: T,
     /// Index of the row.
     at: usize,
@@ -66,27 +66,27 @@ struct Rank<T> {
 /// with equal values keep their order.
 pub fn sort_rows<T>(rows: &mut [T], value: impl Fn(&T) -> Reading<Value>, order: Order, reversed: bool) {
     let descending = (order == Order::Descending) != reversed;
-    rows.sort_by_cached_key(|row| Key::new(value(row), descending));
+    rows.sort_by_cached_key(|row| SortKey::new(value(row), descending));
 }
 
 /// Rows without a value come last, whatever the direction.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum SortKey {
     Number(u64),
     Text(String),
     TextFromTheEnd(Reverse<String>),
     Missing,
 }
 
-impl Key {
-    fn new(value: Reading<Value>, descending: bool) -> Key {
+impl SortKey {
+    fn new(value: Reading<Value>, descending: bool) -> SortKey {
         match value {
-            Err(_) => Key::Missing,
-            Ok(Value::Text(text)) if descending => Key::TextFromTheEnd(Reverse(text)),
-            Ok(Value::Text(text)) => Key::Text(text),
+            Err(_) => SortKey::Missing,
+            Ok(Value::Text(text)) if descending => SortKey::TextFromTheEnd(Reverse(text)),
+            Ok(Value::Text(text)) => SortKey::Text(text),
             Ok(value) => {
                 let bits = ordered_bits(value.rank().unwrap_or(f64::NEG_INFINITY));
-                Key::Number(if descending { !bits } else { bits })
+                SortKey::Number(if descending { !bits } else { bits })
             }
         }
     }
@@ -130,7 +130,11 @@ fn ranks<R, T: Ord>(
     // Asked once, not for each row.
     let measured = snapshot.host_missing(metric.missing_as()).is_none();
     let rank = |(at, row): (usize, &R)| Rank {
-        key: if measured { Key::new((metric.value)(row, snapshot), descending) } else { Key::Missing },
+        key: if measured {
+            SortKey::new((metric.value)(row, snapshot), descending)
+        } else {
+            SortKey::Missing
+        },
         tie: tie(row),
         at,
     };
@@ -210,15 +214,17 @@ mod tests {
     #[test]
     fn keys_sort_as_their_values_and_missing_ones_last() {
         let keys = |descending: bool| {
-            [-1.5, 0.0, 2.0, 1e300].map(|number| Key::new(Ok(Value::F64(number)), descending))
+            [-1.5, 0.0, 2.0, 1e300].map(|number| SortKey::new(Ok(Value::F64(number)), descending))
         };
         assert!(keys(false).is_sorted());
         assert!(keys(true).iter().rev().is_sorted());
         for descending in [false, true] {
-            let missing = Key::new(Err(Missing::FirstInterval), descending);
-            let text = Key::new(Ok(Value::Text("z".into())), descending);
+            let missing = SortKey::new(Err(Missing::FirstInterval), descending);
+            let text = SortKey::new(Ok(Value::Text("z".into())), descending);
             assert!(text < missing && keys(descending).iter().all(|key| *key < missing));
         }
-        assert!(Key::new(Ok(Value::Text("b".into())), true) < Key::new(Ok(Value::Text("a".into())), true));
+        assert!(
+            SortKey::new(Ok(Value::Text("b".into())), true) < SortKey::new(Ok(Value::Text("a".into())), true)
+        );
     }
 }

@@ -19,7 +19,7 @@ const BUSY_ENOUGH: f64 = 0.02;
 
 /// Why a moment is worth a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum HighlightKind {
     /// Samples are missing before it.
     Gap,
     /// A finding above info begins.
@@ -35,7 +35,7 @@ pub enum Kind {
 /// A moment, by the wall clock of the sample, ns since 1970.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Highlight {
-    pub kind: Kind,
+    pub kind: HighlightKind,
     pub wall_ns: i64,
 }
 
@@ -55,32 +55,32 @@ impl Highlights {
     /// All of them in the order of time.
     pub fn all(&self) -> Vec<Highlight> {
         let of = |kind| move |wall_ns: i64| Highlight { kind, wall_ns };
-        let mut all: Vec<Highlight> = self.gaps.iter().copied().map(of(Kind::Gap)).collect();
-        all.extend(self.losses.iter().copied().map(of(Kind::Loss)));
-        all.extend(self.findings.keys().copied().map(of(Kind::Finding)));
-        all.extend(self.remote.map(|(at, _)| of(Kind::Remote)(at)));
-        all.extend(self.ipc.map(|(at, _)| of(Kind::Ipc)(at)));
+        let mut all: Vec<Highlight> = self.gaps.iter().copied().map(of(HighlightKind::Gap)).collect();
+        all.extend(self.losses.iter().copied().map(of(HighlightKind::Loss)));
+        all.extend(self.findings.keys().copied().map(of(HighlightKind::Finding)));
+        all.extend(self.remote.map(|(at, _)| of(HighlightKind::Remote)(at)));
+        all.extend(self.ipc.map(|(at, _)| of(HighlightKind::Ipc)(at)));
         all.sort_by_key(|mark| (mark.wall_ns, mark.kind));
         all
     }
 
     /// The number of gaps, or of intervals with losses.
-    pub fn count(&self, kind: Kind) -> usize {
+    pub fn count(&self, kind: HighlightKind) -> usize {
         match kind {
-            Kind::Gap => self.gaps.len(),
-            Kind::Loss => self.losses.len(),
-            Kind::Finding => self.findings.len(),
-            Kind::Remote => self.remote.iter().count(),
-            Kind::Ipc => self.ipc.iter().count(),
+            HighlightKind::Gap => self.gaps.len(),
+            HighlightKind::Loss => self.losses.len(),
+            HighlightKind::Finding => self.findings.len(),
+            HighlightKind::Remote => self.remote.iter().count(),
+            HighlightKind::Ipc => self.ipc.iter().count(),
         }
     }
 
     /// The highest remote accesses per second, or the lowest instructions per cycle.
-    pub fn value(&self, kind: Kind) -> Option<f64> {
+    pub fn value(&self, kind: HighlightKind) -> Option<f64> {
         match kind {
-            Kind::Remote => self.remote.map(|(_, value)| value),
-            Kind::Ipc => self.ipc.map(|(_, value)| value),
-            Kind::Gap | Kind::Loss | Kind::Finding => None,
+            HighlightKind::Remote => self.remote.map(|(_, value)| value),
+            HighlightKind::Ipc => self.ipc.map(|(_, value)| value),
+            HighlightKind::Gap | HighlightKind::Loss | HighlightKind::Finding => None,
         }
     }
 

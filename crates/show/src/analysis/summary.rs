@@ -28,7 +28,7 @@ static OF_NODE: [(&Metric<Node>, bool); 5] = [
 
 /// A number over all intervals that have it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct SummaryRow {
     /// Its title, as columns have it.
     pub title: &'static str,
     /// `None` for the machine.
@@ -77,7 +77,7 @@ impl Series {
         }
     }
 
-    fn row(&self) -> Option<Row> {
+    fn row(&self) -> Option<SummaryRow> {
         let mut sorted = self.kept.clone();
         sorted.sort_by(f64::total_cmp);
         if self.low_is_bad {
@@ -85,7 +85,7 @@ impl Series {
         }
         let last = sorted.len().checked_sub(1)?;
         let at = |share: f64| sorted[(last as f64 * share).round() as usize];
-        Some(Row {
+        Some(SummaryRow {
             title: self.title,
             node: self.node,
             unit: self.unit,
@@ -148,8 +148,8 @@ impl Summary {
     }
 
     /// A row for each number that some interval has: the machine, then its nodes.
-    pub fn rows(&self) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.series.iter().filter_map(Series::row).collect();
+    pub fn rows(&self) -> Vec<SummaryRow> {
+        let mut rows: Vec<SummaryRow> = self.series.iter().filter_map(Series::row).collect();
         rows.sort_by_key(|row| row.node);
         rows
     }

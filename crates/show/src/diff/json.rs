@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::elapsed::Elapsed;
 use super::stats::Verdict;
-use super::{Diff, Row};
+use super::{Diff, DiffRow};
 use crate::entity::Who;
 use crate::metric::Unit;
 use crate::text::json::number;
@@ -51,7 +51,7 @@ pub fn object(diff: &Diff, sides: [&SideWords; 2], warnings: &[String]) -> Value
     })
 }
 
-fn row(row: &Row) -> Value {
+fn row(row: &DiffRow) -> Value {
     let of = &row.comparison;
     let change =
         of.factor.map(|factor| [factor.middle, factor.low, factor.high].map(|factor| (factor - 1.0) * 100.0));

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::json::SideWords;
 use super::stats::{Factor, Verdict};
 use super::text::{counts, interval, short, signed, value, verdict};
-use super::{Diff, Row, series};
+use super::{Diff, DiffRow, series};
 use crate::entity::{By, Who};
 use crate::metric::over::Better;
 use crate::report::shell::{self, Part, Shell};
@@ -106,9 +106,9 @@ fn summary(view: &View<'_>) -> Markup {
 
 /// The largest changes of a verdict, each a link to its row.
 fn told(diff: &Diff, wanted: Verdict) -> Markup {
-    let mut rows: Vec<(usize, &Row)> =
+    let mut rows: Vec<(usize, &DiffRow)> =
         diff.rows.iter().enumerate().filter(|(_, row)| row.verdict == wanted).collect();
-    let size = |row: &Row| row.comparison.factor.map_or(f64::INFINITY, |factor| factor.middle.ln().abs());
+    let size = |row: &DiffRow| row.comparison.factor.map_or(f64::INFINITY, |factor| factor.middle.ln().abs());
     rows.sort_by(|one, other| size(other.1).total_cmp(&size(one.1)).then(one.0.cmp(&other.0)));
     html! {
         @if !rows.is_empty() {
@@ -201,7 +201,7 @@ fn table(view: &View<'_>, by: By, shown: &BTreeSet<usize>) -> Option<Markup> {
     })
 }
 
-fn line(at: usize, row: &Row, same: f64) -> Markup {
+fn line(at: usize, row: &DiffRow, same: f64) -> Markup {
     let interval = interval(row);
     let known = row.comparison.factor.filter(|_| interval.is_some());
     html! {
@@ -218,7 +218,7 @@ fn line(at: usize, row: &Row, same: f64) -> Markup {
 }
 
 /// The change in words.
-fn change(row: &Row) -> String {
+fn change(row: &DiffRow) -> String {
     let Some(factor) = row.comparison.factor else {
         return if row.comparison.a.value == 0.0 { "was 0".into() } else { "now 0".into() };
     };

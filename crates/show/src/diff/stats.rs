@@ -10,7 +10,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use super::Row;
+use super::DiffRow;
 use crate::metric::Unit;
 use crate::metric::over::Better;
 
@@ -234,7 +234,7 @@ pub struct Limits {
 
 impl Limits {
     /// Whether a row is too short for any word, and how many times as long is enough.
-    pub fn too_short(&self, row: &Row) -> Option<f64> {
+    pub fn too_short(&self, row: &DiffRow) -> Option<f64> {
         let by_recording = row.cliff.is_none();
         let Comparison { a, b, .. } = row.comparison;
         if by_recording || is_none(row) {
@@ -249,7 +249,7 @@ impl Limits {
 
     /// The word for a row whose `q` is known. A difference that does not matter counts as none, however
     /// certain it is.
-    pub fn judge(&self, row: &Row) -> Verdict {
+    pub fn judge(&self, row: &DiffRow) -> Verdict {
         let Comparison { a, b, .. } = row.comparison;
         if is_none(row) {
             return Verdict::Same;
@@ -276,20 +276,20 @@ impl Limits {
     }
 
     /// The 95 % interval of the relative change.
-    fn width(&self, row: &Row) -> Option<(f64, f64)> {
+    fn width(&self, row: &DiffRow) -> Option<(f64, f64)> {
         row.comparison.factor.map(|factor| (factor.low - 1.0, factor.high - 1.0))
     }
 }
 
 /// The values are equal, except for rounding.
-fn is_none(row: &Row) -> bool {
+fn is_none(row: &DiffRow) -> bool {
     let Comparison { a, b, .. } = row.comparison;
     (b.value - a.value).abs() <= ROUNDING * a.value.abs().max(b.value.abs())
 }
 
 /// A difference below this does not matter, whatever share of the value it is: one point of a share, and 0.01 of
 /// instructions per cycle.
-fn small(row: &Row) -> f64 {
+fn small(row: &DiffRow) -> f64 {
     match row.unit {
         Unit::Percent => 1.0,
         Unit::Ratio if row.better == Better::High => 0.01,

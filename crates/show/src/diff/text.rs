@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::json::SideWords;
 use super::stats::{LEAST_INTERVALS, Verdict};
-use super::{Diff, Row};
+use super::{Diff, DiffRow};
 use crate::entity::{By, Who};
 use crate::metric::{Unit, Value, format, host, node, task};
 use crate::text::{hanging, plural, rfc3339, words};
@@ -62,9 +62,9 @@ pub fn render(
     out
 }
 
-fn block(out: &mut String, who: &Who, rows: &[Row], all: bool) {
-    let is_told = |row: &&Row| all || !matches!(row.verdict, Verdict::Same | Verdict::TooShort { .. });
-    let told: Vec<&Row> = rows.iter().filter(is_told).collect();
+fn block(out: &mut String, who: &Who, rows: &[DiffRow], all: bool) {
+    let is_told = |row: &&DiffRow| all || !matches!(row.verdict, Verdict::Same | Verdict::TooShort { .. });
+    let told: Vec<&DiffRow> = rows.iter().filter(is_told).collect();
     let folded = |verdict: &str| rows.iter().filter(|row| !all && row.verdict.id() == verdict).count();
     let (same, short) = (folded("same"), folded("too_short"));
     if told.is_empty() {
@@ -104,7 +104,7 @@ fn named(out: &mut String, word: &str, rows: &[(Who, f64)], width: usize) {
 }
 
 /// The metric of a row; for busy time, also the number of CPUs that is 100 %.
-pub(super) fn label(row: &Row) -> String {
+pub(super) fn label(row: &DiffRow) -> String {
     let id = row.metric;
     match row.who.by {
         By::Host if id == host::BUSY.id => format!("{id} (100 %: a CPU)"),
@@ -150,7 +150,7 @@ pub(super) fn signed(factor: f64) -> String {
 }
 
 /// The verdict of a row, with the number of intervals that would be enough if it needs more.
-pub(super) fn verdict(row: &Row) -> String {
+pub(super) fn verdict(row: &DiffRow) -> String {
     let [a, b] = row.intervals;
     let has = a.min(b);
     let needs = |times: f64| match (has as f64 * times).ceil() {
@@ -166,9 +166,9 @@ pub(super) fn verdict(row: &Row) -> String {
 
 /// The rows that are too short, in one sentence; `None` without such rows.
 pub(super) fn too_short(diff: &Diff, [a, b]: [usize; 2]) -> Option<String> {
-    let is_short = |row: &&Row| matches!(row.verdict, Verdict::TooShort { .. });
+    let is_short = |row: &&DiffRow| matches!(row.verdict, Verdict::TooShort { .. });
     let short = diff.rows.iter().filter(is_short).count();
-    let decided = |row: &Row| !matches!(row.verdict, Verdict::TooShort { .. } | Verdict::Same);
+    let decided = |row: &DiffRow| !matches!(row.verdict, Verdict::TooShort { .. } | Verdict::Same);
     let has = format!("A has {}, B has {b}; {LEAST_INTERVALS} are needed", plural(a, "interval"));
     match (short, diff.rows.iter().any(decided)) {
         (0, _) => None,
@@ -183,7 +183,7 @@ pub(super) fn short(number: f64) -> String {
 }
 
 /// The 95 % interval of a change; `None` where a side is 0 or too short to have one, `?` where it has no end.
-pub(super) fn interval(row: &Row) -> Option<String> {
+pub(super) fn interval(row: &DiffRow) -> Option<String> {
     let factor = row.comparison.factor.filter(|_| !matches!(row.verdict, Verdict::TooShort { .. }))?;
     let ends = format!("{} … {}", signed(factor.low), signed(factor.high));
     Some(if factor.high.is_finite() { ends } else { "?".into() })

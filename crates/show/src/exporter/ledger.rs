@@ -11,7 +11,7 @@ use crate::metric::amounts::{
 };
 use crate::metric::events;
 use crate::metric::over::Located;
-use crate::model::group::{Group, Kind};
+use crate::model::group::{Group, GroupKind};
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task};
 use crate::text::clean;
@@ -136,13 +136,13 @@ impl NodeSums {
 fn container_of(group: Option<&Arc<Group>>) -> Labels {
     match group {
         Some(group) => container_labels(group),
-        None => Labels::of([("container", own_name("")), ("kind", Kind::Group.name())]),
+        None => Labels::of([("container", own_name("")), ("kind", GroupKind::Group.name())]),
     }
 }
 
 /// Labels of a row of containers.
 pub(super) fn container_labels(group: &Group) -> Labels {
-    let is_pod = group.kind == Kind::Pod;
+    let is_pod = group.kind == GroupKind::Pod;
     let pod = if is_pod { Some(group.name.as_str()) } else { group.pod.as_deref() };
     let labels = Labels::of([
         ("namespace", group.namespace.as_deref().unwrap_or_default()),
@@ -159,7 +159,7 @@ pub(super) fn container_labels(group: &Group) -> Labels {
 
 /// Labels of a program: with its container if it is in one.
 fn program_of(group: Option<&Arc<Group>>, task: &Task) -> Labels {
-    let group = group.filter(|group| matches!(group.kind, Kind::Container | Kind::Machine));
+    let group = group.filter(|group| matches!(group.kind, GroupKind::Container | GroupKind::Machine));
     let comm = clean(task.raw.comm.bytes());
     let (namespace, pod, container) = match group {
         Some(group) => (group.namespace.as_deref(), group.pod.as_deref(), own_name(&group.name)),

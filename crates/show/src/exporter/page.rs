@@ -9,7 +9,7 @@ use crate::text::one_line;
 
 /// The kind of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FamilyKind {
     Counter,
     Gauge,
 }
@@ -36,7 +36,7 @@ impl Form {
 pub(super) struct Family {
     /// Without `_total`.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: FamilyKind,
     pub help: &'static str,
     pub series: Vec<(Labels, f64)>,
 }
@@ -44,12 +44,12 @@ pub(super) struct Family {
 impl Family {
     /// A family of sums.
     pub(super) fn counter(name: &'static str, help: &'static str) -> Family {
-        Family { name, kind: Kind::Counter, help, series: Vec::new() }
+        Family { name, kind: FamilyKind::Counter, help, series: Vec::new() }
     }
 
     /// A family of values as of now.
     pub(super) fn gauge(name: &'static str, help: &'static str) -> Family {
-        Family { name, kind: Kind::Gauge, help, series: Vec::new() }
+        Family { name, kind: FamilyKind::Gauge, help, series: Vec::new() }
     }
 
     /// The same with these series.
@@ -74,9 +74,9 @@ pub(super) fn render(families: &[Family], dropped: usize, form: Form) -> String 
     let mut page = String::with_capacity(64 << 10);
     let own = Family::gauge(DROPPED, "Series that --max-series left out.").of(dropped as f64);
     for family in families.iter().chain([&own]).filter(|family| !family.series.is_empty()) {
-        let (name, total) = (family.name, if family.kind == Kind::Counter { "_total" } else { "" });
+        let (name, total) = (family.name, if family.kind == FamilyKind::Counter { "_total" } else { "" });
         let head = if form == Form::Text { total } else { "" };
-        let kind = if family.kind == Kind::Counter { "counter" } else { "gauge" };
+        let kind = if family.kind == FamilyKind::Counter { "counter" } else { "gauge" };
         // Writing to a string does not fail.
         let _ = writeln!(page, "# HELP {name}{head} {}\n# TYPE {name}{head} {kind}", family.help);
         for (labels, value) in &family.series {

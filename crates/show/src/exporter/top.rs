@@ -19,7 +19,7 @@ const DECAY: f64 = 0.9;
 const KEPT: usize = 10_000;
 
 #[derive(Clone, Debug, Default)]
-struct Row<S> {
+struct TopRow<S> {
     weight: f64,
     total: S,
     /// It once had a separate series.
@@ -31,7 +31,7 @@ struct Row<S> {
 #[derive(Clone, Debug)]
 pub(super) struct Top<K, S> {
     limit: usize,
-    rows: BTreeMap<K, Row<S>>,
+    rows: BTreeMap<K, TopRow<S>>,
     rest: S,
     has_rest: bool,
 }
@@ -49,7 +49,7 @@ impl<K: Ord + Clone, S: Sum> Top<K, S> {
             row.is_first = false;
         }
         for (key, did) in &interval {
-            self.rows.entry(key.clone()).or_insert_with(Row::default_of).weight += did.weight();
+            self.rows.entry(key.clone()).or_insert_with(TopRow::default_of).weight += did.weight();
         }
         let mut order: Vec<(&K, f64)> = self.rows.iter().map(|(key, row)| (key, row.weight)).collect();
         order.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(other.0)));
@@ -97,9 +97,9 @@ impl<K: Ord + Clone, S: Sum> Top<K, S> {
     }
 }
 
-impl<S: Sum> Row<S> {
-    fn default_of() -> Row<S> {
-        Row { weight: 0.0, total: S::default(), was_first: false, is_first: false }
+impl<S: Sum> TopRow<S> {
+    fn default_of() -> TopRow<S> {
+        TopRow { weight: 0.0, total: S::default(), was_first: false, is_first: false }
     }
 }
 

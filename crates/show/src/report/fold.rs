@@ -17,7 +17,7 @@ use crate::hot::profile::Profile;
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::placement;
 use crate::metric::task::TASK_METRICS;
-use crate::model::group::Kind;
+use crate::model::group::GroupKind;
 use crate::model::sample::HostFacts;
 use crate::model::stacks::StackBatch;
 use crate::snapshot::{Container, Snapshot, Task, counted_twice};
@@ -221,7 +221,7 @@ impl Fold {
         self.programs.end_interval(ns);
         for row in &snapshot.containers {
             // A cgroup that only holds others has no row.
-            if row.kind() == Kind::Group && !row.own_tasks {
+            if row.kind() == GroupKind::Group && !row.own_tasks {
                 continue;
             }
             let Some(name) = container_name(row, snapshot) else { continue };
@@ -267,7 +267,7 @@ impl Fold {
         let third = self.grid.width_ns as f64 / 3.0;
         self.gaps.iter_mut().zip(&self.measured_ns).for_each(|(is_gap, ns)| *is_gap &= *ns < third);
         let comm = self.options.comm.as_ref();
-        let keeps = |(_, name): &super::programs::Key| {
+        let keeps = |(_, name): &super::programs::ProgramKey| {
             comm.is_none_or(|comm| comm.is_match(self.replaced.get(name).unwrap_or(name)))
         };
         let engine = self.engine.unwrap_or_default();

@@ -119,13 +119,13 @@ impl Hot {
 mod tests {
     use super::*;
     use crate::model::sample::Comm;
-    use crate::model::stacks::{Frame as Raw, Function, Place, Stack, StackBatch};
+    use crate::model::stacks::{CodePlace, Frame as Raw, Function, Stack, StackBatch};
     use std::sync::Arc;
 
     fn profile(stacks: &[(&[u64], u64)]) -> Profile {
         let name = |address: u64| {
             let function = Function { name: Some(format!("f{address}")), module: "m".into(), kernel: false };
-            (Place::Kernel(address), Arc::new(function))
+            (CodePlace::Kernel(address), Arc::new(function))
         };
         let stack = |(frames, samples): &(&[u64], u64)| Stack {
             process: (7, 1),

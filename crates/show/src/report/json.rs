@@ -6,7 +6,7 @@ use super::clock::Clock;
 use super::gaps::Gap;
 use super::lanes::{Id, Lane};
 use super::matrix::Matrix;
-use super::programs::{Row, Sums, Table};
+use super::programs::{ProgramRow, Sums, Table};
 use super::track::{Cell, Track};
 use super::{Report, words};
 use crate::finding::json as findings;
@@ -144,7 +144,7 @@ fn sums(report: &Report, sums: &Sums) -> Json {
 }
 
 fn table(report: &Report, table: &Table) -> Json {
-    let row = |row: &Row| {
+    let row = |row: &ProgramRow| {
         let mut object = sums(report, &row.sums);
         object["name"] = json!(row.name);
         object["container"] = json!(row.container);

@@ -262,7 +262,7 @@ impl Sums {
 
 /// A row and its name. The name is clean.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct ProgramRow {
     pub name: String,
     /// Of a program: the container that it is in.
     pub container: Option<String>,
@@ -273,7 +273,7 @@ pub struct Row {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// By CPU time, the most first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ProgramRow>,
     /// Rows that are not shown.
     pub others: usize,
     /// Their sums; `None` without rows, or if rows are parts of each other.
@@ -283,7 +283,7 @@ pub struct Table {
 }
 
 /// Identity of a row: its container and its name.
-pub type Key = (Option<String>, String);
+pub type ProgramKey = (Option<String>, String);
 
 /// Rows of programs by name and cgroup.
 type Programs = HashMap<(Comm, u64), usize, IdHash>;
@@ -291,8 +291,8 @@ type Programs = HashMap<(Comm, u64), usize, IdHash>;
 /// Rows in the making.
 #[derive(Debug, Default)]
 pub struct Rows {
-    ids: HashMap<Key, usize>,
-    rows: BTreeMap<usize, (Key, Sums)>,
+    ids: HashMap<ProgramKey, usize>,
+    rows: BTreeMap<usize, (ProgramKey, Sums)>,
     next: usize,
     merged: usize,
     rest: Sums,
@@ -311,7 +311,7 @@ pub struct Rows {
 
 impl Rows {
     /// The sums of a row, which are made if it is new.
-    pub fn of(&mut self, key: Key) -> (usize, &mut Sums) {
+    pub fn of(&mut self, key: ProgramKey) -> (usize, &mut Sums) {
         let id = match self.ids.get(&key) {
             Some(id) => *id,
             None => {
@@ -417,13 +417,13 @@ impl Rows {
 
     /// The `top` rows with the most time that `keeps` lets through. `adds_up`: no row is a part of another, so that all
     /// others are one row.
-    pub fn finish(self, top: usize, adds_up: bool, keeps: impl Fn(&Key) -> bool) -> Table {
+    pub fn finish(self, top: usize, adds_up: bool, keeps: impl Fn(&ProgramKey) -> bool) -> Table {
         let (mut rows, mut rest) = (Vec::new(), self.rest);
         let mut others = self.merged;
         for (key, sums) in self.rows.into_values() {
             // A row without CPU time is left out.
             if keeps(&key) && sums.run_ns > 0.0 {
-                rows.push(Row { container: key.0, name: key.1, sums });
+                rows.push(ProgramRow { container: key.0, name: key.1, sums });
             } else {
                 rest.join(&sums);
                 others += 1;

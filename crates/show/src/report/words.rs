@@ -3,7 +3,7 @@
 use super::clock::{Clock, length};
 use super::gaps::{Holes, Missing};
 use super::lanes::Id;
-use super::programs::{Row, Sums};
+use super::programs::{ProgramRow, Sums};
 use super::track::Track;
 use super::{About, Report};
 use crate::finding::verdict::Verdict;
@@ -243,7 +243,7 @@ fn part_word(share: f64, is_largest: bool) -> &'static str {
 fn busiest(report: &Report) -> Option<String> {
     let all: f64 = report.programs.rows.iter().map(|row| row.sums.run_ns).sum::<f64>()
         + report.programs.rest.as_ref().map_or(0.0, |rest| rest.run_ns);
-    let share = |row: &Row| row.sums.run_ns * 100.0 / all.max(1.0);
+    let share = |row: &ProgramRow| row.sums.run_ns * 100.0 / all.max(1.0);
     let names: Vec<String> = report
         .programs
         .rows

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::column::{Column, Get, Kind, STAMP, Stamp};
+use super::column::{Column, ColumnKind, Get, STAMP, Stamp};
 use crate::record::varint::{self, Bytes};
 
 /// Rows of a group: engines read one at a time, and skip those whose least and most values do not fit.
@@ -163,26 +163,26 @@ impl Lists {
 /// The values of one column.
 #[derive(Debug)]
 pub enum Cells {
-    /// Of [`Kind::Int`] and [`Kind::Time`].
+    /// Of [`ColumnKind::Int`] and [`ColumnKind::Time`].
     Ints(Ints),
-    /// Of [`Kind::Float`].
+    /// Of [`ColumnKind::Float`].
     Floats(Fixed<f64>),
-    /// Of [`Kind::Flag`].
+    /// Of [`ColumnKind::Flag`].
     Flags(Fixed<bool>),
-    /// Of [`Kind::Text`].
+    /// Of [`ColumnKind::Text`].
     Texts(Texts),
-    /// Of [`Kind::List`].
+    /// Of [`ColumnKind::List`].
     Lists(Lists),
 }
 
 impl Cells {
-    fn new(kind: Kind) -> Cells {
+    fn new(kind: ColumnKind) -> Cells {
         match kind {
-            Kind::Int | Kind::Time => Cells::Ints(Ints::default()),
-            Kind::Float => Cells::Floats(Fixed::new()),
-            Kind::Flag => Cells::Flags(Fixed::new()),
-            Kind::Text => Cells::Texts(Texts::default()),
-            Kind::List => Cells::Lists(Lists::default()),
+            ColumnKind::Int | ColumnKind::Time => Cells::Ints(Ints::default()),
+            ColumnKind::Float => Cells::Floats(Fixed::new()),
+            ColumnKind::Flag => Cells::Flags(Fixed::new()),
+            ColumnKind::Text => Cells::Texts(Texts::default()),
+            ColumnKind::List => Cells::Lists(Lists::default()),
         }
     }
 
@@ -213,14 +213,14 @@ impl Cells {
 /// Rows of one table that are written together.
 #[derive(Debug)]
 pub struct RowGroup {
-    kinds: Vec<Kind>,
+    kinds: Vec<ColumnKind>,
     cells: Vec<Cells>,
     rows: usize,
 }
 
 impl RowGroup {
-    pub(super) fn new(kinds: impl IntoIterator<Item = Kind>) -> RowGroup {
-        let kinds: Vec<Kind> = kinds.into_iter().collect();
+    pub(super) fn new(kinds: impl IntoIterator<Item = ColumnKind>) -> RowGroup {
+        let kinds: Vec<ColumnKind> = kinds.into_iter().collect();
         RowGroup { cells: kinds.iter().copied().map(Cells::new).collect(), kinds, rows: 0 }
     }
 

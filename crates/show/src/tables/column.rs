@@ -8,7 +8,7 @@ use crate::model::sample::Reading;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// A signed number of 64 bits: query engines do not all have unsigned ones.
     Int,
     /// A moment in UTC, in µs since 1970.
@@ -25,19 +25,19 @@ pub enum Kind {
 
 /// The value of a row: `None` where it could not be measured.
 pub enum Get<R> {
-    /// [`Kind::Int`]
+    /// [`ColumnKind::Int`]
     Int(fn(&R) -> Option<i64>),
-    /// [`Kind::Int`] at this place of a list.
+    /// [`ColumnKind::Int`] at this place of a list.
     Listed(fn(&R, usize) -> Option<i64>, usize),
-    /// [`Kind::Time`]
+    /// [`ColumnKind::Time`]
     Time(fn(&R) -> Option<i64>),
-    /// [`Kind::Float`]
+    /// [`ColumnKind::Float`]
     Float(fn(&R) -> Option<f64>),
-    /// [`Kind::Flag`]
+    /// [`ColumnKind::Flag`]
     Flag(fn(&R) -> Option<bool>),
-    /// [`Kind::Text`]
+    /// [`ColumnKind::Text`]
     Text(fn(&R) -> Option<Cow<'_, str>>),
-    /// [`Kind::List`]
+    /// [`ColumnKind::List`]
     List(fn(&R) -> &[Arc<str>]),
 }
 
@@ -51,14 +51,14 @@ impl<R> Copy for Get<R> {}
 
 impl<R> Get<R> {
     /// The type of its values.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ColumnKind {
         match self {
-            Get::Int(_) | Get::Listed(..) => Kind::Int,
-            Get::Time(_) => Kind::Time,
-            Get::Float(_) => Kind::Float,
-            Get::Flag(_) => Kind::Flag,
-            Get::Text(_) => Kind::Text,
-            Get::List(_) => Kind::List,
+            Get::Int(_) | Get::Listed(..) => ColumnKind::Int,
+            Get::Time(_) => ColumnKind::Time,
+            Get::Float(_) => ColumnKind::Float,
+            Get::Flag(_) => ColumnKind::Flag,
+            Get::Text(_) => ColumnKind::Text,
+            Get::List(_) => ColumnKind::List,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::cells::RowGroup;
 use super::column::{Stamp, columns};
 use crate::model::process::ProcessId;
-use crate::model::stacks::{Function, Place, Stack, StackBatch};
+use crate::model::stacks::{CodePlace, Function, Stack, StackBatch};
 use crate::text::{clean, clean_str};
 
 /// A stack of a process, and its number of samples in the interval.
@@ -57,8 +57,8 @@ type FrameTexts = Vec<Arc<str>>;
 
 /// Texts of frames, each made once.
 struct Frames<'a> {
-    names: HashMap<Place, &'a Arc<Function>>,
-    texts: HashMap<Place, Arc<str>>,
+    names: HashMap<CodePlace, &'a Arc<Function>>,
+    texts: HashMap<CodePlace, Arc<str>>,
 }
 
 impl Frames<'_> {
@@ -72,7 +72,7 @@ impl Frames<'_> {
     }
 
     /// The function, with `_[k]` behind those of the kernel as flame graphs have it.
-    fn text(&mut self, place: Place) -> Arc<str> {
+    fn text(&mut self, place: CodePlace) -> Arc<str> {
         let name = self.names.get(&place);
         let text = self.texts.entry(place).or_insert_with(|| match name {
             Some(function) if function.kernel => format!("{function}_[k]").into(),
@@ -114,8 +114,8 @@ mod tests {
                 stack(9, vec![]),
             ],
             names: vec![
-                (Place::Kernel(9), function("read", true)),
-                (Place::Address((7, 1), 5), function("main", false)),
+                (CodePlace::Kernel(9), function("read", true)),
+                (CodePlace::Address((7, 1), 5), function("main", false)),
             ],
             ..StackBatch::default()
         };

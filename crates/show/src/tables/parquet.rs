@@ -14,7 +14,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 
 use super::cells::{Cells, Lists, RowGroup, Texts};
-use super::{Kind, SCHEMA, Table};
+use super::{ColumnKind, SCHEMA, Table};
 
 /// Level of zstd: 3 is its own default, and above it time grows faster than files shrink.
 const LEVEL: i32 = 3;
@@ -72,13 +72,13 @@ impl<W: Write + Send> File<W> {
 
 /// The schema of a table in the notation of the format. Each value may be missing.
 pub fn schema(table: Table) -> String {
-    let column = |(name, kind): (&str, Kind)| match kind {
-        Kind::Int => format!("OPTIONAL INT64 {name};"),
-        Kind::Time => format!("OPTIONAL INT64 {name} (TIMESTAMP(MICROS,true));"),
-        Kind::Float => format!("OPTIONAL DOUBLE {name};"),
-        Kind::Flag => format!("OPTIONAL BOOLEAN {name};"),
-        Kind::Text => format!("OPTIONAL BYTE_ARRAY {name} (STRING);"),
-        Kind::List => format!(
+    let column = |(name, kind): (&str, ColumnKind)| match kind {
+        ColumnKind::Int => format!("OPTIONAL INT64 {name};"),
+        ColumnKind::Time => format!("OPTIONAL INT64 {name} (TIMESTAMP(MICROS,true));"),
+        ColumnKind::Float => format!("OPTIONAL DOUBLE {name};"),
+        ColumnKind::Flag => format!("OPTIONAL BOOLEAN {name};"),
+        ColumnKind::Text => format!("OPTIONAL BYTE_ARRAY {name} (STRING);"),
+        ColumnKind::List => format!(
             "REQUIRED group {name} (LIST) {{ REPEATED group list {{ REQUIRED BYTE_ARRAY element (STRING); }} }}"
         ),
     };

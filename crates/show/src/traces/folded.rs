@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
     use crate::model::sample::{Comm, Names};
-    use crate::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
+    use crate::model::stacks::{BuildId, CodePlace, Frame, Function, Stack, StackBatch};
 
     const FILE: BuildId = BuildId([1; 20]);
 
@@ -98,10 +98,10 @@ mod tests {
         };
         // Places of callers are one byte before their address.
         let names = vec![
-            (Place::File(FILE, 10), function("main", false)),
-            (Place::File(FILE, 20), function("f(a; b) 7", false)),
-            (Place::File(FILE, 20 - 1), function("f(a; b) 7", false)),
-            (Place::Kernel(30), function("schedule", true)),
+            (CodePlace::File(FILE, 10), function("main", false)),
+            (CodePlace::File(FILE, 20), function("f(a; b) 7", false)),
+            (CodePlace::File(FILE, 20 - 1), function("f(a; b) 7", false)),
+            (CodePlace::Kernel(30), function("schedule", true)),
         ];
         let in_kernel = vec![Frame::Kernel(30), Frame::File(FILE, 20), Frame::File(FILE, 11)];
         let in_f = vec![Frame::File(FILE, 20), Frame::File(FILE, 11)];

@@ -13,8 +13,8 @@ use std::io::{self, Write};
 use fields::{Child, Event, Unit, packet};
 
 use super::proto::Message;
-use super::tracks::{Chosen, Group, Line, Row, has_all_rows, rank, rows};
-use crate::finding::{Change, Engine, Finding, Key};
+use super::tracks::{Chosen, Group, Line, TrackRow, has_all_rows, rank, rows};
+use crate::finding::{Change, Engine, Finding, FindingKey};
 use crate::model::sample::{HostFacts, Sample};
 use crate::snapshot::Snapshot;
 use crate::text::{clean_str, one_line};
@@ -33,7 +33,7 @@ pub struct Trace<W> {
     lines: BTreeMap<u64, Drawn>,
     engine: Engine,
     /// Open findings, and their beginnings.
-    open: BTreeMap<Key, (u64, u64)>,
+    open: BTreeMap<FindingKey, (u64, u64)>,
     /// Ends of slices, by track: those of one track do not overlap.
     ended: HashMap<u64, u64>,
     /// Cumulative losses of the sample before.
@@ -151,7 +151,7 @@ impl<W: Write> Trace<W> {
         Ok(Written { intervals: self.intervals, values: self.values })
     }
 
-    fn row(&mut self, row: &Row, from_ns: u64) -> io::Result<()> {
+    fn row(&mut self, row: &TrackRow, from_ns: u64) -> io::Result<()> {
         let is_row = !matches!(row.group, Group::Node(_));
         for (line, value) in &row.values {
             let track = self.line(row, *line)?;
@@ -282,7 +282,7 @@ impl<W: Write> Trace<W> {
         self.group(group, name, rank)
     }
 
-    fn line(&mut self, row: &Row, line: Line) -> io::Result<u64> {
+    fn line(&mut self, row: &TrackRow, line: Line) -> io::Result<u64> {
         let key = Track::Line(row.group.clone(), line);
         if let Some(track) = self.tracks.all.get(&key) {
             return Ok(*track);
@@ -329,7 +329,7 @@ enum Track {
 enum Slices {
     Gaps,
     Notes,
-    Finding(Key),
+    Finding(FindingKey),
 }
 
 /// Numbers of tracks, and of the sequence of packets. They follow from the recording, so that traces of

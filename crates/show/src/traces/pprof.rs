@@ -11,7 +11,7 @@ use flate2::{Compression, GzBuilder};
 
 use super::proto::Message;
 use super::stacks::{Counted, Named, Stacks};
-use crate::model::stacks::{BuildId, Function, Place};
+use crate::model::stacks::{BuildId, CodePlace, Function};
 
 /// The time of the intervals whose stacks are written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -193,7 +193,7 @@ impl Tables {
         let function = named.function;
         let (mapping, offset) = match named.place {
             None => (None, None),
-            Some(Place::File(id, offset)) => {
+            Some(CodePlace::File(id, offset)) => {
                 let offset = offset.min(OFFSET_MAX);
                 let at = self.mapping(Home::File(id), function);
                 let mapping = &mut self.mappings[at];
@@ -202,11 +202,11 @@ impl Tables {
                 mapping.has_unnamed |= function.name.is_none();
                 (Some(at), Some(offset))
             }
-            Some(Place::Kernel(_)) => {
+            Some(CodePlace::Kernel(_)) => {
                 let module = function.module.trim_matches(['[', ']']);
                 (Some(self.mapping(Home::Named(format!("[{module}]")), function)), None)
             }
-            Some(Place::Address(..)) => {
+            Some(CodePlace::Address(..)) => {
                 (Some(self.mapping(Home::Named(function.module.clone()), function)), None)
             }
         };
@@ -376,7 +376,7 @@ mod tests {
         let mut tables = Tables::default();
         let function = Function { name: None, module: "m".into(), kernel: false };
         for at in 0..100u8 {
-            let place = Some(Place::File(BuildId([at; 20]), u64::MAX));
+            let place = Some(CodePlace::File(BuildId([at; 20]), u64::MAX));
             tables.location(at.into(), Named { place, function: &function });
         }
         let mut bytes = Vec::new();

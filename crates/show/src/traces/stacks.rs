@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
-use crate::model::group::Kind;
+use crate::model::group::GroupKind;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Comm, Names};
-use crate::model::stacks::{Function, Place, Stack, StackBatch};
+use crate::model::stacks::{CodePlace, Function, Stack, StackBatch};
 use crate::text::clean;
 
 /// Bounds of the memory that stacks take. Samples beyond them are counted, with less detail.
@@ -53,15 +53,15 @@ impl Subject {
     /// The process of a stack.
     pub fn of(stack: &Stack, names: &Names) -> Subject {
         let group = names.groups.get(&stack.cgroup_id).map(Arc::as_ref);
-        let name_of = |kinds: &[Kind]| {
+        let name_of = |kinds: &[GroupKind]| {
             let of_kind = group.filter(|group| kinds.contains(&group.kind));
             of_kind.map(|group| group.name.clone())
         };
         Subject {
             comm: clean(stack.comm.bytes()),
             pid: Some(stack.process.0),
-            container: name_of(&[Kind::Container, Kind::Machine]),
-            pod: group.and_then(|group| group.pod.clone()).or_else(|| name_of(&[Kind::Pod])),
+            container: name_of(&[GroupKind::Container, GroupKind::Machine]),
+            pod: group.and_then(|group| group.pod.clone()).or_else(|| name_of(&[GroupKind::Pod])),
             namespace: group.and_then(|group| group.namespace.clone()),
         }
     }
@@ -85,7 +85,7 @@ impl Count {
 /// A frame: a place, as far as one is known, and its function.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    pub place: Option<Place>,
+    pub place: Option<CodePlace>,
     pub function: &'a Function,
 }
 
@@ -115,8 +115,8 @@ const FIRST_PLACE: u32 = 2;
 #[derive(Debug)]
 pub struct Stacks {
     limits: Limits,
-    numbers: HashMap<Place, u32>,
-    places: Vec<(Place, Option<Arc<Function>>)>,
+    numbers: HashMap<CodePlace, u32>,
+    places: Vec<(CodePlace, Option<Arc<Function>>)>,
     functions: HashSet<Arc<Function>>,
     name_bytes: usize,
     subjects: HashMap<Subject, u32>,
@@ -241,7 +241,7 @@ impl Stacks {
         number
     }
 
-    fn number(&mut self, place: Place) -> u32 {
+    fn number(&mut self, place: CodePlace) -> u32 {
         if let Some(number) = self.numbers.get(&place) {
             return *number;
         }
@@ -254,7 +254,7 @@ impl Stacks {
         number
     }
 
-    fn name(&mut self, place: &Place, function: &Arc<Function>) {
+    fn name(&mut self, place: &CodePlace, function: &Arc<Function>) {
         let Some(number) = self.numbers.get(place) else { return };
         let known = &mut self.places[(number - FIRST_PLACE) as usize].1;
         if known.as_ref() == Some(function) {
@@ -360,7 +360,7 @@ mod tests {
         let text = |stacks: &Stacks| stacks.frame(stacks.counted()[0].frames[0]).function.to_string();
         assert_eq!(text(&stacks), "? in [not named]");
         let function = Function { name: Some("f".into()), module: "m".into(), kernel: false };
-        let names = vec![(Place::File(BuildId([7; 20]), 5), Arc::new(function))];
+        let names = vec![(CodePlace::File(BuildId([7; 20]), 5), Arc::new(function))];
         stacks.add(&StackBatch { names, ..batch(Vec::new(), 0) }, &Names::default(), &all);
         assert_eq!(text(&stacks), "f");
     }
@@ -407,9 +407,9 @@ mod tests {
             let Subject { container, pod, namespace, .. } = Subject::of(&stack(1, 1, &[]), names);
             [container, pod, namespace].map(Option::unwrap_or_default)
         };
-        assert_eq!(of(&group(Kind::Container, "web", Some("cart"))), ["web", "cart", "shop"]);
-        assert_eq!(of(&group(Kind::Pod, "cart", None)), ["", "cart", ""]);
-        assert_eq!(of(&group(Kind::Unit, "ssh.service", None)), ["", "", ""]);
+        assert_eq!(of(&group(GroupKind::Container, "web", Some("cart"))), ["web", "cart", "shop"]);
+        assert_eq!(of(&group(GroupKind::Pod, "cart", None)), ["", "cart", ""]);
+        assert_eq!(of(&group(GroupKind::Unit, "ssh.service", None)), ["", "", ""]);
         assert_eq!(of(&Names::default()), ["", "", ""]);
     }
 }

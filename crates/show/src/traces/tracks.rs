@@ -9,7 +9,7 @@ use regex_lite::Regex;
 use crate::entity::{Who, program_of};
 use crate::metric::over::Quotient;
 use crate::metric::{Metric, container, node, placement, task};
-use crate::model::group::{self, Kind};
+use crate::model::group::{self, GroupKind};
 use crate::model::sample::OTHERS_PID;
 use crate::snapshot::{Container, Node, Snapshot};
 
@@ -95,7 +95,7 @@ pub mod rank {
 
 /// The values of a group in an interval.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct TrackRow {
     pub group: Group,
     /// Clean.
     pub name: String,
@@ -108,7 +108,7 @@ pub struct Row {
 const NODES_MAX: usize = 1024;
 
 /// The rows of an interval: nodes, then the chosen containers and programs, as far as they have a row.
-pub fn rows(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
+pub fn rows(snapshot: &Snapshot, chosen: &Chosen) -> Vec<TrackRow> {
     let mut rows = nodes(snapshot);
     rows.extend(containers(snapshot, chosen));
     rows.extend(programs(snapshot, chosen));
@@ -128,8 +128,8 @@ const OF_NODES: [(Line, &Metric<Node>); 4] = [
     (Line::Free, &node::MEM_FREE_BYTES),
 ];
 
-fn nodes(snapshot: &Snapshot) -> Vec<Row> {
-    let of_node = |row: &Node| Row {
+fn nodes(snapshot: &Snapshot) -> Vec<TrackRow> {
+    let of_node = |row: &Node| TrackRow {
         group: Group::Node(row.raw.id),
         name: format!("node {}", row.raw.id),
         rank: rank::NODES + u64::from(row.raw.id),
@@ -145,11 +145,11 @@ const OF_CONTAINERS: [(Line, &str); 3] = [
     (Line::Ipc, task::IPC.id),
 ];
 
-fn containers(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
+fn containers(snapshot: &Snapshot, chosen: &Chosen) -> Vec<TrackRow> {
     let metrics: Vec<(Line, &Metric<Container>)> =
         OF_CONTAINERS.iter().filter_map(|(line, id)| Some((*line, container::by_id(id)?))).collect();
     let of_container = |row: &Container| {
-        Some(Row {
+        Some(TrackRow {
             group: Group::Container(row.id),
             name: container_name(row, snapshot),
             rank: *chosen.containers.get(&row.id)? as u64,
@@ -163,10 +163,10 @@ fn containers(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
 fn container_name(row: &Container, snapshot: &Snapshot) -> String {
     let path = || snapshot.names.cgroups.get(&row.id).map(|path| group::show(path));
     let name = row.group.as_ref().and_then(|group| {
-        if group.kind == Kind::Group {
+        if group.kind == GroupKind::Group {
             return path();
         }
-        let pod = group.pod.as_deref().filter(|_| group.kind != Kind::Pod);
+        let pod = group.pod.as_deref().filter(|_| group.kind != GroupKind::Pod);
         let parts = [group.namespace.as_deref(), pod, Some(group.name.as_str())];
         let words: Vec<&str> = parts.into_iter().flatten().filter(|word| !word.is_empty()).collect();
         Some(words.join("/"))
@@ -192,7 +192,7 @@ struct Sums {
 }
 
 /// Processes of one name in one container, added up: a quotient of sums, as for their container.
-fn programs(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
+fn programs(snapshot: &Snapshot, chosen: &Chosen) -> Vec<TrackRow> {
     let mut sums: HashMap<Program, Sums> = HashMap::new();
     for task in &snapshot.tasks {
         let program = program_of(task, snapshot);
@@ -210,12 +210,12 @@ fn programs(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Row> {
         }
     }
     let of_program = |(program, sums): (Program, Sums)| of_program(program, &sums, snapshot, chosen);
-    let mut rows: Vec<Row> = sums.into_iter().map(of_program).collect();
+    let mut rows: Vec<TrackRow> = sums.into_iter().map(of_program).collect();
     rows.sort_by_key(|row| row.rank);
     rows
 }
 
-fn of_program(program: Program, sums: &Sums, snapshot: &Snapshot, chosen: &Chosen) -> Row {
+fn of_program(program: Program, sums: &Sums, snapshot: &Snapshot, chosen: &Chosen) -> TrackRow {
     let mut values: Vec<(Line, f64)> =
         snapshot.share(sums.run_ns).ok().map(|pct| (Line::Cpu, pct)).into_iter().collect();
     for (line, sums) in [(Line::Remote, sums.remote), (Line::Ipc, sums.ipc)] {
@@ -225,7 +225,7 @@ fn of_program(program: Program, sums: &Sums, snapshot: &Snapshot, chosen: &Chose
     }
     let rank = chosen.programs.get(&program).copied().unwrap_or_default() as u64;
     let name = Who::program(program.0.as_deref(), &program.1).name;
-    Row { group: Group::Program(program), name, rank, values }
+    TrackRow { group: Group::Program(program), name, rank, values }
 }
 
 /// Maximum separate rows of one kind: anyone can choose names.
@@ -257,7 +257,7 @@ pub struct Chosen {
 
 /// Whether a row is of something by itself: a cgroup that only holds others is not.
 pub fn is_own(row: &Container) -> bool {
-    row.group.as_ref().is_some_and(|group| group.kind != Kind::Group || row.own_tasks)
+    row.group.as_ref().is_some_and(|group| group.kind != GroupKind::Group || row.own_tasks)
 }
 
 impl Busiest {

@@ -39,7 +39,7 @@ pub struct Accelerators {
 impl Accelerators {
     /// Reads `sys/` and `proc/` below `root`. Malformed files are left out; a node that is offline is not known.
     pub fn read(root: &Path, is_online: &dyn Fn(NodeId) -> bool) -> Accelerators {
-        let place = Place { root, is_online };
+        let place = DevicePlace { root, is_online };
         let mut all = Accelerators::default();
         let named = majors_by_name(&fs::read_to_string(root.join("proc/devices")).unwrap_or_default());
         let is = |major: u32, name: &str| named.get(&major).is_some_and(|known| known == name);
@@ -67,7 +67,7 @@ impl Accelerators {
     }
 
     /// GPUs by the minor number in their `information`. One that two of them claim is of an unknown GPU.
-    fn add_nvidia(&mut self, place: &Place<'_>) {
+    fn add_nvidia(&mut self, place: &DevicePlace<'_>) {
         let folder = place.root.join("proc/driver/nvidia/gpus");
         let mut by_minor: BTreeMap<u32, Vec<String>> = BTreeMap::new();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -116,12 +116,12 @@ impl Accelerators {
 }
 
 /// The files of a machine, and its nodes.
-struct Place<'a> {
+struct DevicePlace<'a> {
     root: &'a Path,
     is_online: &'a dyn Fn(NodeId) -> bool,
 }
 
-impl Place<'_> {
+impl DevicePlace<'_> {
     /// A device with these functions. `node` is that of one on another bus.
     fn device(
         &self,

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-use crate::finding::details::{self, Content, Paragraph, Row, Section};
+use crate::finding::details::{self, Content, DetailRow, Paragraph, Section};
 use crate::finding::{Blind, Finding, Severity, State as Stage, text as of_findings};
 use crate::text::quantity::length;
 use crate::text::{hanging, plural, without_attempt, without_codes, words};
@@ -316,7 +316,7 @@ fn table_titles(width: usize) -> String {
     format!("{:object$} {:>NUMBER$} {:>NUMBER$} {:>NUMBER$}", "EVIDENCE", "VALUE", "ERROR", "LIMIT")
 }
 
-fn evidence(row: &Row, width: usize) -> String {
+fn evidence(row: &DetailRow, width: usize) -> String {
     let object = object(width) - 2;
     let (value, error, limit) = (&row.value, &row.error, &row.limit);
     let line =
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn evidence_keeps_its_columns() {
-        let row = Row {
+        let row = DetailRow {
             what: "irq_pct, node 0".into(),
             value: "14.2 %".into(),
             error: "0.1".into(),

@@ -9,7 +9,7 @@ use crate::finding::history::machine_over;
 use crate::finding::hold::{self, Trail};
 use crate::finding::rule::{Blindness, Conclusion, Rule};
 use crate::finding::view::{Rows, View};
-use crate::finding::{Blind, Confidence, End, Finding, Key, Severity, State, Subject};
+use crate::finding::{Blind, Confidence, End, Finding, FindingKey, Severity, State, Subject};
 use crate::snapshot::Snapshot;
 
 impl Engine {
@@ -96,7 +96,7 @@ impl Engine {
                     }
                     return !ended;
                 }
-                let key = Key { id: rule.id, subject: subject.clone() };
+                let key = FindingKey { id: rule.id, subject: subject.clone() };
                 let past =
                     self.past.get(&key).filter(|past| now.saturating_sub(past.ended_ns) <= SAME_NS).copied();
                 episode.take(seen);
@@ -134,7 +134,7 @@ impl Engine {
         if !episode.is_shown() {
             return;
         }
-        let key = Key { id: rule.id, subject: subject.clone() };
+        let key = FindingKey { id: rule.id, subject: subject.clone() };
         self.past.insert(key, episode.past(interval.to_ns));
         let Some(mut finding) = episode.finding(rule, subject, interval.to_ns) else { return };
         finding.state = State::Ended;
@@ -253,7 +253,7 @@ impl Episode {
         let seen = self.seen.clone()?;
         let begin = if self.is_shown() { self.since_mono_ns } else { self.trail.first().unwrap_or(now_ns) };
         Some(Finding {
-            key: Key { id: rule.id, subject: subject.clone() },
+            key: FindingKey { id: rule.id, subject: subject.clone() },
             title: rule.title,
             identity: seen.identity,
             severity: seen.severity,

@@ -9,7 +9,7 @@ use super::{Engine, Interval, rows};
 use crate::finding::history::{RowSums, Series, container_over, task_over};
 use crate::finding::rule::{Blindness, Conclusion, Reason, Rule, Unmet};
 use crate::finding::view::{Rows, SubjectRef, View};
-use crate::finding::{Blind, Kind, Subject, rules};
+use crate::finding::{Blind, Subject, SubjectKind, rules};
 use crate::model::sample::{HostFacts, Missing};
 use crate::snapshot::{Remote, Snapshot, Task};
 
@@ -115,7 +115,7 @@ impl Engine {
 
 /// Places of the subjects of one kind.
 struct Together {
-    kind: Kind,
+    kind: SubjectKind,
     all: Vec<usize>,
     /// Places of subjects that use enough to matter to every rule.
     busy: Vec<usize>,

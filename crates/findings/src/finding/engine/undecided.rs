@@ -7,7 +7,7 @@ use super::{Engine, Interval};
 use crate::finding::rule::{Rule, Unmet};
 use crate::finding::verdict::{Doubt, Undecided, Why};
 use crate::finding::view::{Rows, SubjectRef, View};
-use crate::finding::{Kind, Severity, State, Subject, guards, hold};
+use crate::finding::{Severity, State, Subject, SubjectKind, guards, hold};
 use crate::metric::Value;
 use crate::metric::placement::{REMOTE_BEST_PCT, REMOTE_SOURCE};
 use crate::model::process::ProcessId;
@@ -62,7 +62,7 @@ impl Asked {
         subject: &Subject,
         unmet: &Unmet,
     ) {
-        if subject.kind() != Kind::Process {
+        if subject.kind() != SubjectKind::Process {
             return;
         }
         let (because, is_blind) = match unmet {
@@ -206,7 +206,8 @@ impl Engine {
         self.findings.iter().any(|finding| {
             finding.key.subject == *subject
                 || matches!(finding.key.subject, Subject::Container(id) if Some(id) == container)
-                || (crate::finding::causes::is_sum(finding) && finding.key.subject.kind() != Kind::Process)
+                || (crate::finding::causes::is_sum(finding)
+                    && finding.key.subject.kind() != SubjectKind::Process)
         })
     }
 }

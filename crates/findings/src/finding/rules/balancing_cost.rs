@@ -5,7 +5,7 @@ use super::super::gain::{Arithmetic, Assumption, Gain};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, pct, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
+use super::super::{Advice, Check, Confidence, Note, Severity, SubjectKind};
 use crate::metric::balancing::BALANCING_PCT;
 use crate::metric::placement::REMOTE_PCT;
 use crate::metric::task::CPU_PCT;
@@ -26,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
         ("tiering", "balancing promotes pages from memory without CPUs"),
         ("small", "it takes less than a tenth of a CPU"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Balancing,
     gravest: Severity::Warning,
     needs: &[BALANCING_PCT.id],

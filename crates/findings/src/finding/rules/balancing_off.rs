@@ -4,7 +4,7 @@ use super::super::command::{Command, Scope, When, line};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, pct, sentence};
 use super::super::view::{SubjectRef, View, input};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject, view};
+use super::super::{Advice, Check, Confidence, Note, Severity, Subject, SubjectKind, view};
 use super::{memory_on_other_node, spread_over_nodes, waiting};
 use crate::metric::placement::REMOTE_PCT;
 use crate::snapshot::Task;
@@ -26,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
         ("tiering", "a node has no CPUs: the same switch controls memory tiers"),
         ("on", "it is on"),
     ],
-    of: &[Kind::Host],
+    of: &[SubjectKind::Host],
     group: Group::Balancing,
     gravest: Severity::Info,
     needs: &[],

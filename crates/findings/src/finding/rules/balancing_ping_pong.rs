@@ -5,7 +5,7 @@ use super::super::gain::{Arithmetic, Assumption, Gain};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, nodes, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject, guards};
+use super::super::{Advice, Check, Confidence, Note, Severity, Subject, SubjectKind, guards};
 use crate::metric::balancing::BALANCING_PCT;
 use crate::metric::pages::{BALANCING, PAGES_IN, PAGES_OUT};
 use crate::model::counters::Counter;
@@ -31,7 +31,7 @@ pub(super) static RULE: Rule = Rule {
         ("others", "a fifth of the moved pages belong to other processes"),
         ("starting", "it is younger than 120 s: balancing has not settled"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Balancing,
     gravest: Severity::Warning,
     needs: &[BALANCING.id, PAGES_IN.id, PAGES_OUT.id],

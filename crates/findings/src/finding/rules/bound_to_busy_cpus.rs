@@ -4,7 +4,7 @@ use super::super::command::{Command, Scope, When, line};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, sentence};
 use super::super::view::{SubjectRef, View, cpus_of_files, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity, gain};
+use super::super::{Advice, Check, Confidence, Note, Severity, SubjectKind, gain};
 use super::waiting;
 use crate::metric::interrupts::RUNQ_WAIT_BOUND_PCT;
 use crate::metric::task::{RUNQ_WAIT_PCT, RUNQ_WAIT_US};
@@ -27,7 +27,7 @@ pub(super) static RULE: Rule = Rule {
         ("nice", "it has nice 10 or above"),
         ("throttled", "a quota explains a fifth of its waits"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Cpus,
     gravest: Severity::Warning,
     needs: &[RUNQ_WAIT_PCT.id, RUNQ_WAIT_BOUND_PCT.id],

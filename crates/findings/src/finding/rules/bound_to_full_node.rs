@@ -5,7 +5,7 @@ use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, sentence};
 use super::super::view::{SubjectRef, View, input, mems_of_files, need};
 use super::super::{
-    Advice, Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, When, env,
+    Advice, Check, Command, Confidence, Evidence, Note, Scope, Severity, Subject, SubjectKind, When, env,
 };
 use super::node_short_of_memory::{
     CACHE_PCT, FULL_PCT, KSWAPD, WATERMARK, cache_share, distance_if_short, explained_by_limit, is_certain,
@@ -38,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("other", "it has no major faults and its group no pressure: the pages belong to others"),
     ],
-    of: &[Kind::Process, Kind::Container],
+    of: &[SubjectKind::Process, SubjectKind::Container],
     group: Group::NodeMemory,
     gravest: Severity::Critical,
     needs: &[WATERMARK_DISTANCE_PCT.id, SWAP_OUT.id],

@@ -6,7 +6,7 @@ use super::super::cores::own_cpus;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{pct, sentence};
 use super::super::view::{SubjectRef, View};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind};
 use super::{sibling_contention, waiting};
 use crate::finding::cores::Region;
 use crate::metric::cpu_set::CPU_PCT;
@@ -29,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
         ("nice", "tasks with nice 10 or above, SCHED_BATCH or SCHED_IDLE use half of the time or more"),
         ("half-idle", "more than a tenth of the cores have a thread that is less than 80 % busy"),
     ],
-    of: &[Kind::Host, Kind::Socket],
+    of: &[SubjectKind::Host, SubjectKind::Socket],
     group: Group::Cpus,
     gravest: Severity::Warning,
     needs: &[],

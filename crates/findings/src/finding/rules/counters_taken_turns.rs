@@ -3,7 +3,7 @@
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{pct, sentence};
 use super::super::view::{SubjectRef, View};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind};
 use crate::metric::counters;
 use crate::metric::task::COUNTERS_RUNNING_PCT;
 
@@ -15,7 +15,7 @@ pub(super) static RULE: Rule = Rule {
         ("short", "it lasts less than 30 s, as a short perf stat does"),
         ("no-counters", "none is open"),
     ],
-    of: &[Kind::Host],
+    of: &[SubjectKind::Host],
     group: Group::Machine,
     gravest: Severity::Info,
     needs: &[],

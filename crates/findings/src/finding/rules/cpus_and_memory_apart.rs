@@ -7,7 +7,7 @@ use super::super::guards;
 use super::super::rule::{Condition, Group, Hold, Rule, Seen, Unmet};
 use super::super::text::{nodes, sentence};
 use super::super::view::{SubjectRef, View, cpus_of_files, mems_of_files};
-use super::super::{Advice, Command, Confidence, Kind, Note, Scope, Severity, When, env};
+use super::super::{Advice, Command, Confidence, Note, Scope, Severity, SubjectKind, When, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
@@ -23,7 +23,7 @@ pub(super) static RULE: Rule = Rule {
         ("prefer", "a preferred node is no limit"),
         ("small", "it has little memory"),
     ],
-    of: &[Kind::Process, Kind::Container],
+    of: &[SubjectKind::Process, SubjectKind::Container],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[],

@@ -4,7 +4,7 @@ use super::super::gain;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
 use super::super::view::{SubjectRef, View, cpus_of_files, need};
-use super::super::{Advice, Check, Confidence, Kind, Severity, env};
+use super::super::{Advice, Check, Confidence, Severity, SubjectKind, env};
 use crate::metric::task::{CPU_PCT, RUNQ_WAIT_PCT};
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
         ("isolated", "the idle CPUs are isolated"),
         ("batch", "tasks with nice 10 or above use half of its time or more"),
     ],
-    of: &[Kind::Container],
+    of: &[SubjectKind::Container],
     group: Group::Cpus,
     gravest: Severity::Warning,
     needs: &[RUNQ_WAIT_PCT.id, "cpus_allowed"],

@@ -4,7 +4,7 @@ use super::super::command::{Command, Scope, When};
 use super::super::rule::{Condition, Group, Hold, Rule, Seen, Unmet};
 use super::super::text::{name, sentence};
 use super::super::view::{SubjectRef, View};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind};
 use crate::model::topology::{Device, DeviceClass};
 use crate::model::units::NodeId;
 use crate::text::{clean_str, plural};
@@ -19,7 +19,7 @@ pub(super) static RULE: Rule = Rule {
         ("vm", "it is a virtual machine: hypervisors often hide it"),
         ("other-bus", "the device is not a PCI function"),
     ],
-    of: &[Kind::Host],
+    of: &[SubjectKind::Host],
     group: Group::Machine,
     gravest: Severity::Info,
     needs: &[],

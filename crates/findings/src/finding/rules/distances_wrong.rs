@@ -3,7 +3,7 @@
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
 use super::super::view::{SubjectRef, View};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind};
 use crate::model::sample::HostFacts;
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;
@@ -25,7 +25,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("one-socket", "it has one socket: its nodes may well be equally far"),
     ],
-    of: &[Kind::Host],
+    of: &[SubjectKind::Host],
     group: Group::Machine,
     gravest: Severity::Info,
     needs: &[],

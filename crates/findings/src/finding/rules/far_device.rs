@@ -7,7 +7,7 @@ use super::super::fit::fits;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, name, nodes, pct, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity, cores, env, guards};
+use super::super::{Advice, Check, Confidence, Note, Severity, SubjectKind, cores, env, guards};
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::spread_containers::LINES;
 use crate::metric::Metric;
@@ -38,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
         ("group", "it is not a container, unit or machine, or only its children have the finding"),
         ("in-container", "its container's disk traffic is known, and judged instead"),
     ],
-    of: &[Kind::Container, Kind::Process],
+    of: &[SubjectKind::Container, SubjectKind::Process],
     group: Group::Devices,
     gravest: Severity::Info,
     needs: &[],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, pct, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Confidence, Kind, Note, Severity, cores};
+use super::super::{Advice, Confidence, Note, Severity, SubjectKind, cores};
 use super::far_device::{check, move_to};
 use super::interrupts_off_node;
 use crate::metric::sockets::{FAR_PCT, READS, RECEIVED, traffic};
@@ -26,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("isolated", "its CPUs are isolated"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Devices,
     gravest: Severity::Info,
     needs: &[FAR_PCT.id],

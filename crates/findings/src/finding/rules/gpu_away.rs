@@ -4,7 +4,7 @@ use super::super::command::{Command, Scope, When, cpu_list};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{name, nodes, pct, pct_with_error, sentence};
 use super::super::view::{SubjectRef, View, cpus_of_files, need};
-use super::super::{Advice, Confidence, Kind, Note, Severity, cores, guards};
+use super::super::{Advice, Confidence, Note, Severity, SubjectKind, cores, guards};
 use super::far_device::{check, move_to};
 use crate::metric::accelerators::{ACCELERATOR_FAR_PCT, ACCELERATORS, held, name_list};
 use crate::metric::placement::MEM_PCT_BY_NODE;
@@ -28,7 +28,7 @@ pub(super) static RULE: Rule = Rule {
         ("display", "it holds display devices only (/dev/dri/cardN)"),
         ("small", "it runs near them, and little of its memory is elsewhere"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Devices,
     gravest: Severity::Info,
     needs: &[ACCELERATORS.id],

@@ -6,7 +6,7 @@ use super::super::guards::{self, OWN_POLICY_MAX};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
 use super::super::view::{SubjectRef, View, input};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind};
 use super::remote_after_pin::gain_of_memory;
 use super::waiting;
 use crate::metric::placement::{HUGETLB_BYTES, MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -27,7 +27,7 @@ pub(super) static RULE: Rule = Rule {
         ("mems-elsewhere", "it may not take memory from the node where it runs"),
         ("small-pages", "the memory on other nodes is in small pages"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id, HUGETLB_BYTES.id],

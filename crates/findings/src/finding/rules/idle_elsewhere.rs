@@ -6,7 +6,7 @@ use super::super::fit::fits;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, pct, sentence};
 use super::super::view::{SubjectRef, View, input, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject, env, gain, guards};
+use super::super::{Advice, Check, Confidence, Note, Severity, Subject, SubjectKind, env, gain, guards};
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::waiting;
 use crate::metric::balancing::NUMA_STUCK;
@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
         ("throttled", "a quota explains a fifth of its waits"),
         ("balancing-places", "once a second or more, NUMA balancing keeps it there or fails to move it"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Cpus,
     gravest: Severity::Warning,
     needs: &[RUNQ_WAIT_PCT.id, RUNQ_WAIT_IDLE_ELSEWHERE_PCT.id],

@@ -5,7 +5,7 @@ use super::super::guards;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, pct, sentence};
 use super::super::view::{SubjectRef, View, input};
-use super::super::{Advice, Command, Confidence, Kind, Note, Scope, Severity, Subject, When, env};
+use super::super::{Advice, Command, Confidence, Note, Scope, Severity, Subject, SubjectKind, When, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::node::{LMA_PER_S, RMA_PER_S};
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
         ("shared", "a fifth of its memory is shared with others"),
         ("moving", "its placement is changing"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Placement,
     gravest: Severity::Info,
     needs: &[MEM_PCT_BY_NODE.id],

@@ -4,7 +4,7 @@ use super::super::command::{Command, Scope, When, line};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{self, nodes, pct, sentence};
 use super::super::view::{SubjectRef, View};
-use super::super::{Advice, Check, Confidence, Kind, Severity, Subject};
+use super::super::{Advice, Check, Confidence, Severity, Subject, SubjectKind};
 use crate::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S};
 use crate::metric::node::IRQ_PCT;
 use crate::model::topology::{Device, DeviceClass};
@@ -26,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("nodeless", "its node, or the CPUs that handle its interrupts, are unknown"),
     ],
-    of: &[Kind::Device],
+    of: &[SubjectKind::Device],
     group: Group::Devices,
     gravest: Severity::Info,
     needs: &[IRQ_PCT.id],

@@ -7,7 +7,7 @@ use super::super::gain::{Arithmetic, Gain};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{self, comm, pct, sentence};
 use super::super::view::{SubjectRef, View, need, process};
-use super::super::{Advice, Check, Confidence, Evidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Check, Confidence, Evidence, Note, Severity, Subject, SubjectKind};
 use super::interrupts_off_node::move_interrupts;
 use super::waiting;
 use crate::metric::node::{CPU_PCT, IRQ_PCT};
@@ -48,7 +48,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("isolated", "the CPUs of the other node are isolated"),
     ],
-    of: &[Kind::Node],
+    of: &[SubjectKind::Node],
     group: Group::Devices,
     gravest: Severity::Info,
     needs: &[IRQ_PCT.id],

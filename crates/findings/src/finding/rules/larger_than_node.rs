@@ -7,7 +7,7 @@ use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, sentence};
 use super::super::view::{SubjectRef, View, above_watermark, input, need, process};
 use super::super::{
-    Advice, Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, When,
+    Advice, Check, Command, Confidence, Evidence, Note, Scope, Severity, Subject, SubjectKind, When,
 };
 use super::remote_after_pin::gain_of_memory;
 use super::waiting;
@@ -29,7 +29,7 @@ pub(super) static RULE: Rule = Rule {
         ("shared", "a fifth of its memory is shared with others"),
         ("full-everywhere", "the other nodes have less than 30 % of their memory free"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],

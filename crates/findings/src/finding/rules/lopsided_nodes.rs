@@ -8,7 +8,7 @@ use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, pct, sentence};
 use super::super::view::{SubjectRef, View, cpus_of_files, mems_of_files, need, process};
 use super::super::{
-    Advice, Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, When, env, gain, guards,
+    Advice, Check, Command, Confidence, Note, Scope, Severity, Subject, SubjectKind, When, env, gain, guards,
 };
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::waiting;
@@ -17,7 +17,7 @@ use crate::metric::cpu_set;
 use crate::metric::node::CPU_PCT;
 use crate::metric::task::RUNQ_WAIT_PCT;
 use crate::model::counters::Counter;
-use crate::model::group::Kind as GroupKind;
+use crate::model::group::GroupKind;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 use crate::snapshot::Task;
@@ -41,7 +41,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("throttled", "quotas explain the waits"),
     ],
-    of: &[Kind::Node, Kind::Socket],
+    of: &[SubjectKind::Node, SubjectKind::Socket],
     group: Group::Neighbours,
     gravest: Severity::Warning,
     needs: &[RUNQ_WAIT_PCT.id],

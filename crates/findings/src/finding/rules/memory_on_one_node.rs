@@ -7,7 +7,7 @@ use super::super::moves::{self, who_runs};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, number, pct_with_error, sentence};
 use super::super::view::{SubjectRef, View, input};
-use super::super::{Advice, Confidence, Kind, Note, Severity};
+use super::super::{Advice, Confidence, Note, Severity, SubjectKind};
 use super::{spread_over_nodes, waiting};
 use crate::metric::placement::{MEM_PCT_BY_NODE, OWN_POLICY_PCT, REMOTE_PCT};
 use crate::model::units::NodeId;
@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
         ("converging", "its placement is changing"),
         ("no-room", "the nodes without its memory have no room for their share"),
     ],
-    of: &[Kind::Process, Kind::Group],
+    of: &[SubjectKind::Process, SubjectKind::Group],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],

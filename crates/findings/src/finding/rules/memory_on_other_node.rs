@@ -6,7 +6,7 @@ use super::super::moves;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{SubjectRef, View, input};
-use super::super::{Advice, Confidence, Evidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Evidence, Note, Severity, Subject, SubjectKind};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_beside};
 use crate::metric::access::MEM_TIME_REMOTE_PCT;
 use crate::metric::balancing::HINT_REMOTE_PCT;
@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
             "NUMA balancing is on, and neither accesses nor hinting faults show that it is used: only a note",
         ),
     ],
-    of: &[Kind::Process, Kind::Group],
+    of: &[SubjectKind::Process, SubjectKind::Group],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],

@@ -6,7 +6,7 @@ use super::super::gain::{Arithmetic, Gain};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Confidence, Kind, Severity};
+use super::super::{Advice, Confidence, Severity, SubjectKind};
 use crate::metric::task::{NODE_MIGRATIONS_PER_S, SWITCHES_PER_S};
 
 /// The scheduler's own cost of a cold cache, seconds (S17).
@@ -23,7 +23,7 @@ pub(super) static RULE: Rule = Rule {
         ("tiny", "fewer than ten moves a second"),
         ("sleepers", "it runs for less than 50 us between two switches: caches do not help it"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Cpus,
     gravest: Severity::Info,
     needs: &[NODE_MIGRATIONS_PER_S.id],

@@ -3,7 +3,7 @@
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, number, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Check, Command, Confidence, Kind, Note, Severity, Subject, env};
+use super::super::{Advice, Check, Command, Confidence, Note, Severity, Subject, SubjectKind, env};
 use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, KSWAPD_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
 use crate::model::units::NodeId;
 use crate::snapshot::Node;
@@ -49,7 +49,7 @@ pub(super) static RULE: Rule = Rule {
              nothing waits",
         ),
     ],
-    of: &[Kind::Node],
+    of: &[SubjectKind::Node],
     group: Group::NodeMemory,
     gravest: Severity::Critical,
     needs: &[WATERMARK_DISTANCE_PCT.id, DIRECT_RECLAIM_PAGES_PER_S.id, KSWAPD_PAGES_PER_S.id],

@@ -3,7 +3,7 @@
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Command, Confidence, Kind, Scope, Severity, When, command};
+use super::super::{Advice, Command, Confidence, Scope, Severity, SubjectKind, When, command};
 use crate::metric::node::CPU_PCT;
 use crate::model::units::NodeId;
 
@@ -16,7 +16,7 @@ pub(super) static RULE: Rule = Rule {
         ("idle", "its CPUs are less than a tenth busy"),
         ("isolated", "all of its CPUs are isolated"),
     ],
-    of: &[Kind::Node],
+    of: &[SubjectKind::Node],
     group: Group::Machine,
     gravest: Severity::Info,
     needs: &[],

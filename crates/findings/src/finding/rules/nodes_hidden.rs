@@ -4,7 +4,7 @@ use super::super::command::{Command, Scope, When};
 use super::super::rule::{Condition, Group, Hold, Rule, Seen, Unmet};
 use super::super::text::sentence;
 use super::super::view::{SubjectRef, View};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind};
 use crate::model::sample::HostFacts;
 use crate::model::topology::NumaSupport;
 
@@ -16,7 +16,7 @@ pub(super) static RULE: Rule = Rule {
         ("one-socket", "it has no more sockets than nodes"),
         ("vm", "it is a virtual machine: sockets of one core, or a generic virtual CPU"),
     ],
-    of: &[Kind::Host],
+    of: &[SubjectKind::Host],
     group: Group::Machine,
     gravest: Severity::Info,
     needs: &[],

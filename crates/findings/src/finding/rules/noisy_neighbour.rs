@@ -6,8 +6,8 @@ use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, number, sentence};
 use super::super::view::{SubjectRef, View, need, process};
 use super::super::{
-    Advice, Check, Command, Confidence, Evidence, Kind, Note, Severity, Subject, When, cores, env, guards,
-    rules,
+    Advice, Check, Command, Confidence, Evidence, Note, Severity, Subject, SubjectKind, When, cores, env,
+    guards, rules,
 };
 use super::waiting;
 use crate::finding::cores::Region;
@@ -66,7 +66,7 @@ pub(super) static RULE: Rule = Rule {
             "other programs use less than two CPUs on its node, or less than twice what they use beside its twins",
         ),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Neighbours,
     gravest: Severity::Warning,
     needs: &[CPI.id],

@@ -6,7 +6,9 @@ use super::super::guards;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, nodes, pct_with_error, sentence};
 use super::super::view::{SubjectRef, View, input, need};
-use super::super::{Advice, Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, When, env};
+use super::super::{
+    Advice, Check, Command, Confidence, Note, Scope, Severity, Subject, SubjectKind, When, env,
+};
 use super::remote_after_pin::{gain_of_memory, goes_out};
 use crate::metric::container::CACHE_BYTES_BY_NODE;
 use crate::metric::node::WATERMARK_DISTANCE_PCT;
@@ -26,7 +28,7 @@ pub(super) static RULE: Rule = Rule {
         ("cold", "nothing uses the memory on other nodes"),
         ("mems-elsewhere", "it may not take memory from the node where it runs"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::NodeMemory,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id, WATERMARK_DISTANCE_PCT.id],

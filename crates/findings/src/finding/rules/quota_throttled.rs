@@ -6,7 +6,7 @@ use super::super::gain;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
+use super::super::{Advice, Check, Confidence, Note, Severity, SubjectKind};
 use crate::metric::container::{CPU_QUOTA_PCT, THROTTLED_PCT};
 use crate::metric::task::CPU_PCT;
 use crate::model::sample::{CgroupMode, GroupRaw};
@@ -27,7 +27,7 @@ pub(super) static RULE: Rule = Rule {
         ("nice", "tasks with nice 10 or above use half of its time or more"),
         ("ancestor", "the quota is set on the group above, which has the finding"),
     ],
-    of: &[Kind::Container],
+    of: &[SubjectKind::Container],
     group: Group::Cpus,
     gravest: Severity::Warning,
     needs: &[THROTTLED_PCT.id, CPU_QUOTA_PCT.id],

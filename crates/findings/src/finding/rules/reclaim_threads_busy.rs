@@ -3,7 +3,7 @@
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{comm, pct, sentence};
 use super::super::view::{SubjectRef, View, process};
-use super::super::{Advice, Confidence, Evidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Evidence, Note, Severity, Subject, SubjectKind};
 use super::waiting;
 use crate::metric::node::{KSWAPD_PAGES_PER_S, MEM_FILE_BYTES};
 use crate::metric::task::CPU_PCT;
@@ -18,7 +18,7 @@ pub(super) static RULE: Rule = Rule {
     title: "Kernel threads free or compact memory",
     about: "kswapd or kcompactd of a node takes at least a quarter of a CPU.",
     not_when: &[("explained", "another finding explains it: it is listed under that one")],
-    of: &[Kind::Node],
+    of: &[SubjectKind::Node],
     group: Group::NodeMemory,
     gravest: Severity::Info,
     needs: &[],

@@ -8,7 +8,7 @@ use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{SubjectRef, View, input};
 use super::super::{
-    Advice, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, When, command, env,
+    Advice, Command, Confidence, Evidence, Note, Scope, Severity, Subject, SubjectKind, When, command, env,
 };
 use super::pinned_containers;
 use crate::metric::balancing::HINT_REMOTE_PCT;
@@ -46,7 +46,7 @@ pub(super) static RULE: Rule = Rule {
         ("own-policies", "its policies chose the place of nine tenths of its memory"),
         ("memory-only", "the memory is on a node without CPUs"),
     ],
-    of: &[Kind::Process, Kind::Group, Kind::Container],
+    of: &[SubjectKind::Process, SubjectKind::Group, SubjectKind::Container],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],

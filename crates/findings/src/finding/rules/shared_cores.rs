@@ -7,7 +7,7 @@ use super::super::gain::{self, Arithmetic, Gain};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::sentence;
 use super::super::view::{SubjectRef, View, cpus_of_files, mems_of_files};
-use super::super::{Advice, Check, Confidence, Evidence, Kind, Severity, Subject, env};
+use super::super::{Advice, Check, Confidence, Evidence, Severity, Subject, SubjectKind, env};
 use super::waiting;
 use crate::metric::task::{CPU_PCT, RUNQ_WAIT_PCT, SMT_BUSY_PCT};
 use crate::model::sample::CgroupMode;
@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
         ("no-trouble", "no busy siblings or waits for CPUs in either of them"),
         ("no-free-core", "too few idle cores are outside all cpusets: only a note"),
     ],
-    of: &[Kind::Container],
+    of: &[SubjectKind::Container],
     group: Group::Cpus,
     gravest: Severity::Warning,
     // Without siblings two cpusets may still name the same CPUs.

@@ -6,13 +6,13 @@ use super::super::gain::{self, Arithmetic, Gain};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, pct, sentence};
 use super::super::view::{SubjectRef, View, input, need};
-use super::super::{Advice, Check, Confidence, Evidence, Kind, Note, Severity, Subject, env, guards};
+use super::super::{Advice, Check, Confidence, Evidence, Note, Severity, Subject, SubjectKind, env, guards};
 use super::waiting;
 use crate::metric::efficiency::{IPC_SMT_BUSY, IPC_SMT_IDLE};
 use crate::metric::host::BUSY;
 use crate::metric::placement::REMOTE_PCT;
 use crate::metric::task::SMT_BUSY_PCT;
-use crate::model::group::Kind as GroupKind;
+use crate::model::group::GroupKind;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 use crate::text::plural;
@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
         ("one-thread-per-core", "cores have one thread"),
         ("isolated", "the idle cores are isolated"),
     ],
-    of: &[Kind::Process, Kind::Container],
+    of: &[SubjectKind::Process, SubjectKind::Container],
     group: Group::Cpus,
     gravest: Severity::Warning,
     // A machine without siblings does not count as lacking data.

@@ -3,7 +3,7 @@
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{pct, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind};
 use crate::metric::node::CPU_PCT;
 use crate::metric::on_cpus::GHZ;
 use crate::model::event::Role;
@@ -24,7 +24,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("unlike-load", "the nodes are not both half busy, or their loads differ by more than 15 points"),
     ],
-    of: &[Kind::Node],
+    of: &[SubjectKind::Node],
     group: Group::Cpus,
     gravest: Severity::Info,
     needs: &[GHZ.id],

@@ -5,7 +5,7 @@ use super::super::fit::memory_room;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
 use super::super::view::{SubjectRef, View, input};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject, env, guards};
+use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind, env, guards};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::pages::BALANCING;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -37,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
         ("no-room", "the memory does not fit where it runs"),
         ("shared", "a fifth of its memory is shared with others"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Placement,
     gravest: Severity::Info,
     needs: &[MEM_PCT_BY_NODE.id],

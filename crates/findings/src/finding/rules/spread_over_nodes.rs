@@ -6,7 +6,7 @@ use super::super::moves;
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, nodes, number, sentence};
 use super::super::view::{SubjectRef, View, input};
-use super::super::{Advice, Check, Command, Confidence, Kind, Note, Severity, env, gain};
+use super::super::{Advice, Check, Command, Confidence, Note, Severity, SubjectKind, env, gain};
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::spread_containers;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -43,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
         ("others-map-it", "processes that numatop-ng does not see also map the shared memory: only a note"),
         ("vm", "it is a virtual machine, which may have nodes of its own: only a note"),
     ],
-    of: &[Kind::Process, Kind::Group, Kind::Container],
+    of: &[SubjectKind::Process, SubjectKind::Group, SubjectKind::Container],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],

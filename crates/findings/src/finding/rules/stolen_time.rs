@@ -3,7 +3,7 @@
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, pct, sentence};
 use super::super::view::{SubjectRef, View, input};
-use super::super::{Advice, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind};
 use crate::metric::host::BUSY;
 
 pub(super) static RULE: Rule = Rule {
@@ -11,7 +11,7 @@ pub(super) static RULE: Rule = Rule {
     title: "The hypervisor takes CPU time",
     about: "The hypervisor takes at least a tenth of the time in which CPUs are busy; all CPU times are too large.",
     not_when: &[("idle", "less than one CPU is busy")],
-    of: &[Kind::Host],
+    of: &[SubjectKind::Host],
     group: Group::Cpus,
     gravest: Severity::Info,
     needs: &["steal_pct"],

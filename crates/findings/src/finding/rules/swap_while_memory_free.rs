@@ -3,7 +3,7 @@
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Check, Command, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Check, Command, Confidence, Note, Severity, Subject, SubjectKind};
 use super::node_short_of_memory::{
     KSWAPD, WATERMARK, distance_if_short, explained_by_limit, is_certain, move_largest, severity,
 };
@@ -28,7 +28,7 @@ pub(super) static RULE: Rule = Rule {
         ("memory-only", "the node has no CPUs: rarely used pages are sent there until it is full"),
         ("streaming", "a twentieth of the node or more is page cache, which kswapd may recycle: only a note"),
     ],
-    of: &[Kind::Host],
+    of: &[SubjectKind::Host],
     group: Group::NodeMemory,
     gravest: Severity::Critical,
     needs: &[SWAP_OUT.id, WATERMARK_DISTANCE_PCT.id],

@@ -4,7 +4,7 @@ use super::super::command::{Command, Scope, When, line};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{number, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
+use super::super::{Advice, Check, Confidence, Note, Severity, SubjectKind};
 use super::waiting;
 use crate::metric::balancing::BALANCING_PCT;
 use crate::metric::task::CPU_PCT;
@@ -26,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
         ("limit", "half of the pages come from a container at its memory limit"),
         ("proactive", "half of the pages go because a program asks for it (memory.reclaim)"),
     ],
-    of: &[Kind::Node],
+    of: &[SubjectKind::Node],
     group: Group::NodeMemory,
     gravest: Severity::Warning,
     needs: &[PROMOTED.id, DEMOTED.id],

@@ -5,7 +5,7 @@ use super::super::gain::Gain;
 use super::super::rule::{Blindness, Condition, Group, Hold, Limit, Reason, Rule, Seen, Unmet};
 use super::super::text::{comm, pct, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity};
+use super::super::{Advice, Check, Confidence, Note, Severity, SubjectKind};
 use crate::metric::identity::HUGE_PCT;
 use crate::metric::task::{DTLB_MPKI, IPC, ITLB_MPKI, RSS_BYTES};
 
@@ -25,7 +25,7 @@ pub(super) static RULE: Rule = Rule {
         ("small", "it has less than 64 MiB, or no more than the caches hold"),
         ("few", "it misses the TLB less often"),
     ],
-    of: &[Kind::Process],
+    of: &[SubjectKind::Process],
     group: Group::Pages,
     gravest: Severity::Info,
     needs: &[DTLB_MPKI.id, IPC.id],

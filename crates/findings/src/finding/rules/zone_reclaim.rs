@@ -4,7 +4,7 @@ use super::super::command::{Command, Scope, When, line};
 use super::super::rule::{Blindness, Condition, Group, Hold, Limit, Reason, Rule, Seen, Unmet};
 use super::super::text::{bytes, number, sentence};
 use super::super::view::{SubjectRef, View, need};
-use super::super::{Advice, Check, Confidence, Kind, Note, Severity, Subject};
+use super::super::{Advice, Check, Confidence, Note, Severity, Subject, SubjectKind};
 use crate::metric::host::ZONE_RECLAIM_MODE;
 use crate::metric::node::NODE_RECLAIM_PER_S;
 use crate::model::units::NodeId;
@@ -21,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
         ("far", "the free memory is at a distance above 30, which reclaim avoids for a reason"),
         ("full", "no other node has free memory"),
     ],
-    of: &[Kind::Host],
+    of: &[SubjectKind::Host],
     group: Group::NodeMemory,
     gravest: Severity::Warning,
     needs: &[ZONE_RECLAIM_MODE.id, NODE_RECLAIM_PER_S.id, "mem_free_bytes", "watermark_distance_pct"],

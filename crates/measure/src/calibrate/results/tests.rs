@@ -1,6 +1,6 @@
 use super::*;
 use crate::calibrate::job::Limits;
-use crate::calibrate::plan::{Asked, Column, Row};
+use crate::calibrate::plan::{Asked, Column, MatrixRow};
 use crate::model::profile::NodeKey;
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn plan() -> Plan {
     let limits = Limits { line_bytes: 64, keep_bytes: 0 };
     let column = |node| Column { node, touched_by: 0, bytes: 1 << 30, limits };
     Plan {
-        rows: vec![Row { node: 0, cpus: vec![1, 0] }, Row { node: 3, cpus: vec![2, 3] }],
+        rows: vec![MatrixRow { node: 0, cpus: vec![1, 0] }, MatrixRow { node: 3, cpus: vec![2, 3] }],
         columns: vec![column(0), column(3)],
         walk_bytes: 16 << 20,
         walk_wanted: 16 << 20,

@@ -142,7 +142,7 @@ pub(super) static MISPLACED_PAGES: Probe = Probe {
 const FUNCTIONS: [&str; 2] = ["migrate_misplaced_folio", "migrate_misplaced_page"];
 
 /// Differences between kernels.
-struct Place {
+struct PageArgument {
     function: &'static str,
     /// The position of the argument with the target node, from 0.
     node_at: u32,
@@ -156,7 +156,7 @@ fn start_misplaced_pages(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let (function, count) = known.with_context(|| format!("the kernel has no {}", FUNCTIONS.join(" or ")))?;
     ensure!([2, 3].contains(&count), "{function} has {count} arguments; expected 2 or 3");
     let node_shift = PageFacts::of(types)?.node_shift()?;
-    let place = Place { function, node_at: count as u32 - 1, node_shift };
+    let place = PageArgument { function, node_at: count as u32 - 1, node_shift };
     let attached =
         attach_with_fallback(&AttachMethod::ALL, |method| attach_misplaced_pages(shared, &place, method));
     Ok(Box::new(attached.with_context(|| format!("{function} cannot be hooked"))?.probe))
@@ -164,7 +164,7 @@ fn start_misplaced_pages(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
 
 fn attach_misplaced_pages(
     shared: &Shared<'_>,
-    place: &Place,
+    place: &PageArgument,
     method: AttachMethod,
 ) -> Result<Attached<MisplacedPagesSkel<'static>>> {
     let function = place.function;

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{CELLS, SPARK, View, course, findings, moment, remote, runs_and_memory, spark};
 use crate::report::hot_spots::{Frame, Hot};
 use crate::report::lanes::{Id, Lane};
-use crate::report::programs::{Row, Sums, Table};
+use crate::report::programs::{ProgramRow, Sums, Table};
 use crate::report::{Report, picture, words};
 use crate::text::plural;
 use crate::text::prose::bytes;
@@ -168,7 +168,7 @@ fn one(view: &View<'_>, table: &Table, is_programs: bool) -> Markup {
     }
 }
 
-fn line(report: &Report, row: &Row, at: usize, has: Columns) -> Markup {
+fn line(report: &Report, row: &ProgramRow, at: usize, has: Columns) -> Markup {
     let who = words::who(&row.sums);
     html! {
         tr data-at=(at) {
